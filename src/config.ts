@@ -66,6 +66,8 @@ export interface Config {
   modelProvidersFile: string | undefined;
   /** The model of the agent `demo`. */
   demoModel: string;
+  /** The model of agents of the Agents API v2 that name none. */
+  defaultModel: string | undefined;
   temporal: {
     /** The configured server; unset: an embedded one. */
     external: ClientConnectConfig | undefined;
@@ -179,6 +181,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
     modelProvidersFile: vars.EVERTURN_MODEL_PROVIDERS && path.resolve(vars.EVERTURN_MODEL_PROVIDERS),
     demoModel: vars.EVERTURN_DEMO_MODEL,
+    defaultModel: vars.EVERTURN_DEFAULT_MODEL,
     temporal: {
       external: vars.TEMPORAL_ADDRESS ? externalTemporal(env) : undefined,
       namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
@@ -389,6 +392,7 @@ const schema = z.object({
   EVERTURN_MCP_SERVERS: z.string().optional(),
   EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
   EVERTURN_DEMO_MODEL: z.string().default('gpt-5-mini'),
+  EVERTURN_DEFAULT_MODEL: z.string().min(1).optional(),
   EVERTURN_TASK_QUEUE: z.string().default('everturn'),
   EVERTURN_BUILD_ID: z
     .string()

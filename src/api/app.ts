@@ -8,14 +8,16 @@ import { authenticate, LOCAL } from './http/authenticate.ts';
 import type { ApiContext } from './http/context.ts';
 import { docsRoutes } from './operations/docs.ts';
 import { draftSessionRoutes } from './sessions/draft-sessions.ts';
-import { ApiError, errorAnswer, toApiError } from './http/errors.ts';
+import { ApiError, sessionErrors, toApiError } from './http/errors.ts';
 import { eventRoutes } from './sessions/events.ts';
 import { fileRoutes } from './sessions/files.ts';
 import { healthRoutes } from './operations/health.ts';
 import { checkHost, checkOperationsHost } from './http/local-only.ts';
 import { metricsRoutes } from './operations/metrics.ts';
 import { PublicLimiter, UnknownKeyLimiter } from './http/address-limiters.ts';
-import { withDocument } from './http/openapi.ts';
+import { withDocument, type Face } from './http/openapi.ts';
+import { AGENTS_V2, isAgentsV2 } from './agents-v2/face.ts';
+import { agentsV2Routes } from './agents-v2/routes.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
 import { mount, PRIVATE_PATHS, PUBLIC_PATHS, type Route } from './http/route.ts';
@@ -55,7 +57,7 @@ export function createApp(context: ApiContext): Express {
     next();
   });
   namePathInLog(app);
-  mount(app, apiRoutes(context));
+  mount(app, [...apiRoutes(context), ...agentsV2Routes(context)]);
   handleNotFoundAndErrors(app);
   return app;
 }
@@ -113,7 +115,15 @@ function handleNotFoundAndErrors(app: Express): void {
   });
 }
 
-/** All routes, in order of precedence. */
+/** The Sessions API, with the routes for operators. */
+export const SESSIONS_API: Face = {
+  title: 'Everturn',
+  description: 'A server that runs AI agent conversations.',
+  path: '/openapi.json',
+  errors: sessionErrors,
+};
+
+/** The routes of the Sessions API and of operators, in order of precedence. */
 export function apiRoutes(context: ApiContext): Route[] {
   const routes = [
     ...sessionRoutes(context),
@@ -134,13 +144,14 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...docsRoutes(),
     ...metricsRoutes(context),
   ];
-  return withDocument(routes, { hasKeys: () => !context.keyring.isKeyless });
+  return withDocument(routes, SESSIONS_API, { hasKeys: () => !context.keyring.isKeyless });
 }
 
-/** Answers every error in one form. If the headers have been sent, the connection is closed instead. */
+/** Answers every error in the form of its face. If the headers have been sent, the connection is closed instead. */
 function answerError(error: unknown, request: Request, response: Response): void {
   const apiError = toApiError(error);
-  const { status, headers, body } = errorAnswer(apiError);
+  const { errors } = isAgentsV2(request.originalUrl) ? AGENTS_V2 : SESSIONS_API;
+  const { status, headers, body } = errors.answer(apiError);
   if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
   if (response.headersSent) {
     response.destroy();

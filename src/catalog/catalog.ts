@@ -19,6 +19,7 @@ import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
+import { SessionRequests } from './session-requests.ts';
 import { Sessions } from './sessions.ts';
 import { Spending } from './spending.ts';
 import { TurnPlaces } from './turn-places.ts';
@@ -46,6 +47,7 @@ export class Catalog {
   readonly webhooks: Webhooks;
   readonly deliveries: Deliveries;
   readonly spending: Spending;
+  readonly sessionRequests: SessionRequests;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -70,6 +72,7 @@ export class Catalog {
     this.mcpSignIns = new McpSignIns(db, index);
     this.mcpGrants = new McpGrants(db, cipher);
     this.spending = new Spending(db);
+    this.sessionRequests = new SessionRequests(db, cipher);
   }
 
   /**

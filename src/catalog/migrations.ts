@@ -15,6 +15,7 @@ export const migrations: Record<string, Migration> = {
       await createActionTables(db);
       await createWebhookTables(db);
       await createBudgetTables(db);
+      await createAgentsV2Tables(db);
       await createIndexes(db);
     },
   },
@@ -225,6 +226,20 @@ async function createBudgetTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('steps', 'bigint', (c) => c.notNull())
     .addColumn('worked_ms', 'bigint', (c) => c.notNull())
     .addColumn('raised', 'text', (c) => c.notNull())
+    .execute();
+}
+
+async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> {
+  await schema
+    .createTable('session_requests')
+    .addColumn('session_id', 'text', (c) => c.primaryKey())
+    .addColumn('request', 'text', (c) => c.notNull())
+    .addColumn('agent', 'text')
+    .addColumn('agent_revision', 'integer')
+    .addColumn('group_id', 'text')
+    .addColumn('parent_session_id', 'text')
+    .addColumn('idle_timeout_s', 'integer')
+    .addColumn('cancelled_at', 'text')
     .execute();
 }
 

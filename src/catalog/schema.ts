@@ -29,6 +29,7 @@ export interface Tables {
   delivery_lanes: DeliveryLanesTable;
   counters: CountersTable;
   spending: SpendingTable;
+  session_requests: SessionRequestsTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -377,6 +378,22 @@ interface SpendingTable {
   worked_ms: number;
   /** JSON: the limits as they were raised for the period. */
   raised: string;
+}
+
+/** What a session of the Agents API v2 was created with. Other sessions have no such row. */
+export interface SessionRequestsTable {
+  session_id: string;
+  /** JSON, encrypted: the resolved request, as `src/api/agents-v2/stored-request.ts` has it. */
+  request: string;
+  /** The name by which the agent was requested; null if it was defined in the request. */
+  agent: string | null;
+  agent_revision: number | null;
+  group_id: string | null;
+  parent_session_id: string | null;
+  /** In seconds; null: the first answer ends the session. */
+  idle_timeout_s: number | null;
+  /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */
+  cancelled_at: Generated<string | null>;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -176,7 +176,7 @@ export class Sessions {
     await this.#db.transaction().execute(async (db) => {
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
-      for (const table of ['actions', 'kept_answers', 'delivery_lanes', 'deliveries'] as const) {
+      for (const table of ['actions', 'kept_answers', 'delivery_lanes', 'deliveries', 'session_requests'] as const) {
         await db.deleteFrom(table).where('session_id', '=', id).execute();
       }
       await forgetSpending(db, id);

@@ -11,6 +11,8 @@ export interface PlacedTurn extends TurnRow {
 
 export interface SessionNews {
   id: string;
+  /** The highest sequence of its turns; null if it has none. */
+  lastSequence: number | null;
   /** The highest place of its turns; null if none is placed. */
   lastPlace: number | null;
   /** Whether it has turns or requests without a place. */
@@ -106,6 +108,11 @@ export class TurnPlaces {
           .whereRef('turns.session_id', '=', 'sessions.id')
           .as('last_place'),
         sessions
+          .selectFrom('turns')
+          .select((turns) => turns.fn.max('sequence').as('last'))
+          .whereRef('turns.session_id', '=', 'sessions.id')
+          .as('last_sequence'),
+        sessions
           .exists(
             sessions
               .selectFrom('turns')
@@ -120,8 +127,9 @@ export class TurnPlaces {
       .where('id', 'in', sessionIds)
       .where('deleted_at', 'is', null)
       .execute();
-    return rows.map(({ id, last_place: lastPlace, has_unplaced: hasUnplaced }) => ({
+    return rows.map(({ id, last_sequence: lastSequence, last_place: lastPlace, has_unplaced: hasUnplaced }) => ({
       id,
+      lastSequence,
       lastPlace,
       hasUnplaced: Boolean(hasUnplaced),
     }));

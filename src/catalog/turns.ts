@@ -65,6 +65,20 @@ export class Turns {
     );
   }
 
+  /** The accepted turns of a session after the one with this sequence, in their order. */
+  async after(sessionId: string, sequence: number, limit: number): Promise<TurnRow[]> {
+    return this.#db
+      .selectFrom('turns')
+      .selectAll()
+      .where('session_id', '=', sessionId)
+      .where('sequence', '>', sequence)
+      .orderBy('sequence')
+      .orderBy('created_at')
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+  }
+
   /**
    * The accepted turns of a session of which one was the newest when `id` was minted, oldest first: the newest one with a
    * lower id, and the two after it, since the clocks of servers differ.

@@ -67,6 +67,15 @@ export function numberOf(letters: string): bigint {
   return sum;
 }
 
+/** The letters of the ULID that encodes a number of 128 bits: the reverse of `numberOf`. */
+export function ulidOf(number: bigint): string {
+  let letters = '';
+  for (let rest = number, i = 0; i < TIME_LENGTH + RANDOM_LENGTH; i++, rest /= 32n) {
+    letters = ALPHABET.charAt(Number(rest % 32n)) + letters;
+  }
+  return letters;
+}
+
 /** Whether a text can be an id. Other texts are not looked up: neither SQL nor Temporal accepts every text. */
 export function isId(text: string): boolean {
   return /^[\w-]{1,128}$/.test(text);

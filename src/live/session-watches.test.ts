@@ -21,7 +21,7 @@ function setUp() {
         if (state.fails) return Promise.reject(new Error('the catalog is unavailable'));
         return Promise.resolve(
           ids.flatMap((id) => {
-            const found = news.has(id) ? news.get(id) : { lastPlace: 0, hasUnplaced: false };
+            const found = news.has(id) ? news.get(id) : { lastSequence: 1, lastPlace: 0, hasUnplaced: false };
             return found ? [{ id, ...found }] : [];
           }),
         );
@@ -37,10 +37,16 @@ function setUp() {
   return { bus, news, state, watches };
 }
 
+/** News of a session whose turns up to `position` the reader has. */
+const isOldAt =
+  (position: number) =>
+  ({ hasUnplaced, lastPlace }: SessionNews): boolean =>
+    !hasUnplaced && (lastPlace ?? -1) < position;
+
 /** Whether a watch that waits at `position` has been woken. */
 function waiting(watch: SessionWatch, position = 3): { isWoken: boolean } {
   const state = { isWoken: false };
-  void watch.untilNews(position).then(() => (state.isWoken = true));
+  void watch.untilNews(isOldAt(position)).then(() => (state.isWoken = true));
   return state;
 }
 
@@ -61,7 +67,7 @@ test('one query after a hint wakes all readers of the session, and no others', a
   const { bus, news, state, watches } = setUp();
   const readers = Array.from({ length: 5 }, () => waiting(watches.watch('ses_1', () => undefined)));
   const other = waiting(watches.watch('ses_2', () => undefined));
-  news.set('ses_1', { lastPlace: 0, hasUnplaced: true });
+  news.set('ses_1', { lastSequence: 1, lastPlace: 0, hasUnplaced: true });
   bus.hintSession('ses_1');
   await vi.advanceTimersByTimeAsync(0);
   expect(state.queries).toBe(1);
@@ -76,7 +82,7 @@ test('without a hint a new turn is found within the interval, also after an outa
     3,
   );
   // Another reader has given the turn its place.
-  news.set('ses_1', { lastPlace: 3, hasUnplaced: false });
+  news.set('ses_1', { lastSequence: 2, lastPlace: 3, hasUnplaced: false });
   state.fails = true;
   await vi.advanceTimersByTimeAsync(INTERVAL_MS);
   expect([state.queries, reader.isWoken]).toEqual([1, false]);
@@ -90,7 +96,7 @@ test('news that arrives while the reader looks for the next turn wakes it as soo
   const watch = watches.watch('ses_1', () => undefined);
   bus.hintSession('ses_1');
   await vi.advanceTimersByTimeAsync(0);
-  await watch.untilNews(3);
+  await watch.untilNews(isOldAt(3));
   const again = waiting(watch, 3);
   await vi.advanceTimersByTimeAsync(0);
   expect(again.isWoken).toBe(false);

@@ -15,7 +15,7 @@ export class SessionWatch implements Disposable {
   readonly #onClose: (watch: SessionWatch) => void;
   readonly #onDeleted: () => void;
   #hasNews = false;
-  #waiting: { position: number; resolve: () => void } | undefined;
+  #waiting: { isOld: (news: SessionNews) => boolean; resolve: () => void } | undefined;
   #isClosed = false;
 
   constructor(onClose: (watch: SessionWatch) => void, onDeleted: () => void) {
@@ -24,13 +24,13 @@ export class SessionWatch implements Disposable {
   }
 
   /**
-   * Waits until the session may have a turn after `position`, to which the reader has read. Resolves at once if there
-   * was news since the last call, and when the watch is closed. One reader waits at a time.
+   * Waits for news of the session that the reader does not have already: `isOld` says which it has. Resolves at once if
+   * there was news since the last call, and when the watch is closed. One reader waits at a time.
    */
-  async untilNews(position: number): Promise<void> {
+  async untilNews(isOld: (news: SessionNews) => boolean): Promise<void> {
     if (!this.#hasNews && !this.#isClosed) {
       await new Promise<void>((resolve) => {
-        this.#waiting = { position, resolve };
+        this.#waiting = { isOld, resolve };
       });
     }
     this.#hasNews = false;
@@ -42,8 +42,7 @@ export class SessionWatch implements Disposable {
       this.#onDeleted();
       return;
     }
-    const { lastPlace, hasUnplaced } = news;
-    if (this.#waiting && !hasUnplaced && (lastPlace ?? -1) < this.#waiting.position) return;
+    if (this.#waiting?.isOld(news)) return;
     this.#hasNews = true;
     this.#wake();
   }

@@ -1,13 +1,16 @@
 import { expect } from 'vitest';
+import { agentsV2Routes } from '../../src/api/agents-v2/routes.ts';
 import { apiRoutes } from '../../src/api/app.ts';
 import type { ApiContext } from '../../src/api/http/context.ts';
 import { refusals } from '../../src/api/http/openapi.ts';
+import { successOf } from '../../src/api/http/route.ts';
 
 /** Enough to build the routes; none is called. */
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as said
-const routes = apiRoutes({ keyring: { isKeyless: false } } as unknown as ApiContext).map((route) => ({
+const context = { keyring: { isKeyless: false } } as unknown as ApiContext;
+const routes = [...apiRoutes(context), ...agentsV2Routes(context)].map((route) => ({
   ...route,
-  pattern: new RegExp(`^${route.path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+')}$`),
+  pattern: new RegExp(`^${route.path.replaceAll('.', '\\.').replaceAll(/:\w+/g, '[^/]+').replaceAll(/\*\w+/g, '.+')}$`),
   codes: new Set([true, false].flatMap((hasKeys) => refusals(route, { hasKeys }))),
 }));
 
@@ -26,14 +29,26 @@ export function expectDeclared({ method, path, status, body }: Exchange): void {
   if (!route) return;
   const what = `${method} ${path} ${status} ${JSON.stringify(body)?.slice(0, 500)}`;
   if (status >= 400) {
-    const { code } = (body as { error: { code: string } }).error;
-    // A response of a server without this route, such as that of the operators' port.
-    if (code !== 'not_found') expect([...route.codes], what).toContain(code);
+    if (route.path.startsWith('/api/v2')) expectError(body, what);
+    else {
+      const { code } = (body as { error: { code: string } }).error;
+      // A response of a server without this route, such as that of the operators' port.
+      if (code !== 'not_found') expect([...route.codes], what).toContain(code);
+    }
     return;
   }
-  const { answer, noContent, status: success = answer ? 200 : 204 } = route.declaration;
+  const { answer, noContent } = route.declaration;
+  const success = successOf(route.declaration);
   if (noContent && status === 204) return;
   expect(status, what).toBe(success);
   const content = answer && 'written' in answer ? answer.written['application/json'] : answer;
   if (content) expect(content.schema.parse(body), what).toEqual(body);
+}
+
+/** Each error of the Agents API v2 has a text, and a list of what is wrong. */
+function expectError(body: unknown, what: string): void {
+  expect(body, what).toEqual({
+    message: expect.any(String),
+    detail: expect.arrayContaining([expect.objectContaining({ type: expect.any(String) })]),
+  });
 }

@@ -40,7 +40,7 @@ export type Scrape = () => Promise<{ contentType: string; text: string }>;
 
 /** The services of the routes; one object per server. */
 export interface ApiContext extends Engine {
-  config: Engine['config'] & Pick<Config, 'trustedProxies' | 'temporal'>;
+  config: Engine['config'] & Pick<Config, 'trustedProxies' | 'temporal' | 'defaultModel'>;
   client: Client;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;

@@ -287,8 +287,29 @@ export const errorBody = z
   })
   .meta({ id: 'Error' });
 
+/** A place in a request that does not fit its schema. */
+export interface RequestIssue {
+  in: 'body' | 'query' | 'header';
+  path: readonly PropertyKey[];
+  /** The kind of the problem, as zod names it; `missing` for a field that is required. */
+  code: string;
+  message: string;
+}
+
+/** The statuses of errors; 402 is used by one face only. */
+export type ErrorStatus = (typeof ERRORS)[ErrorCode]['status'] | 402;
+
+/** How a face answers errors: the API's own form is `sessionErrors`. */
+export interface ErrorForm {
+  /** The schema of the body, for the documentation. */
+  body: z.ZodType;
+  statusOf(code: ErrorCode): ErrorStatus;
+  answer(error: ApiError): { status: number; headers: Record<string, string>; body: object };
+}
+
 interface ApiErrorOptions extends ErrorOptions {
   param?: string | undefined;
+  issues?: RequestIssue[];
   retryAfter?: number | undefined;
 }
 
@@ -301,6 +322,8 @@ export class ApiError extends Error {
   readonly code: ErrorCode;
   /** The part of the request that caused the error. */
   readonly param: string | undefined;
+  /** What is wrong with the request, if it does not fit its schema. */
+  readonly issues: readonly RequestIssue[];
   /** In seconds, if it differs from the table's. */
   readonly retryAfter: number | undefined;
 
@@ -308,6 +331,7 @@ export class ApiError extends Error {
     super(message, options);
     this.code = code;
     this.param = options.param;
+    this.issues = options.issues ?? [];
     this.retryAfter = options.retryAfter;
   }
 }
@@ -339,17 +363,26 @@ export function isRefusal(error: unknown): boolean {
   return ERRORS[toApiError(error).code].status < 500;
 }
 
-/** The response to a request that failed with this error. */
-export function errorAnswer(error: ApiError) {
-  const { code, message, param } = error;
-  const { status, type, retryAfter: defaultRetryAfter }: ErrorRow = ERRORS[code];
-  const retryAfter = error.retryAfter ?? defaultRetryAfter;
-  const headers: Record<string, string> = {
+/** The errors of the Sessions API. */
+export const sessionErrors = {
+  body: errorBody,
+  statusOf: (code) => ERRORS[code].status,
+  answer: (error) => {
+    const { code, message, param } = error;
+    const { status, type } = ERRORS[code];
+    return { status, headers: errorHeaders(error), body: { error: { message, type, code, ...(param && { param }) } } };
+  },
+} satisfies ErrorForm;
+
+/** The headers of an error response, in every form. */
+export function errorHeaders({ code, retryAfter: ownRetryAfter }: ApiError): Record<string, string> {
+  const { status, retryAfter: defaultRetryAfter }: ErrorRow = ERRORS[code];
+  const retryAfter = ownRetryAfter ?? defaultRetryAfter;
+  return {
     ...(retryAfter !== undefined && { 'retry-after': String(retryAfter) }),
     // Required by RFC 9110, section 15.5.2.
     ...(status === 401 && { 'www-authenticate': 'Bearer' }),
   };
-  return { status, headers, body: { error: { message, type, code, ...(param && { param }) } } };
 }
 
 /** The limit that a body parser reports. */

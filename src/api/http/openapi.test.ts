@@ -1,21 +1,28 @@
 import type { IRouter } from 'express';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
-import { apiRoutes, createApp } from '../app.ts';
+import { AGENTS_V2 } from '../agents-v2/face.ts';
+import { agentsV2Routes } from '../agents-v2/routes.ts';
+import { apiRoutes, createApp, SESSIONS_API } from '../app.ts';
 import type { ApiContext } from './context.ts';
 import { openApiDocument } from './openapi.ts';
 import { METHODS } from './route.ts';
 
 /** Sufficient to build the routes; none is called. */
 const context = { config: { trustedProxies: [] }, log: pino({ level: 'silent' }) } as unknown as ApiContext;
-const document = openApiDocument(apiRoutes(context), { hasKeys: true });
+const faces = [
+  { face: SESSIONS_API, routes: apiRoutes(context) },
+  { face: AGENTS_V2, routes: agentsV2Routes(context) },
+];
+const documents = faces.map(({ face, routes }) => openApiDocument(routes, face, { hasKeys: true }));
+const everyRoute = faces.flatMap(({ routes }) => routes);
 
-test('the document has exactly the methods and paths that are served', () => {
+test('the documents have exactly the methods and paths that are served', () => {
   const served = routesOf(createApp(context).router).flatMap(({ path, methods }) =>
-    methods.map((method) => `${method} ${path.replaceAll(/:(\w+)/g, '{$1}')}`),
+    methods.map((method) => `${method} ${path.replaceAll(/[:*](\w+)/g, '{$1}')}`),
   );
-  const described = Object.entries(document.paths ?? {}).flatMap(([path, operations]) =>
-    Object.keys(operations).map((method) => `${method} ${path}`),
+  const described = documents.flatMap(({ paths = {} }) =>
+    Object.entries(paths).flatMap(([path, operations]) => Object.keys(operations).map((method) => `${method} ${path}`)),
   );
   expect(described.toSorted()).toEqual(served.toSorted());
   expect(served).toContain('post /v1/agents/sessions/{session_id}/turns');
@@ -36,7 +43,7 @@ function routesOf(router: IRouter): { path: string; methods: string[] }[] {
 }
 
 test('examples match their schemas', () => {
-  for (const { declaration } of apiRoutes(context)) {
+  for (const { declaration } of everyRoute) {
     const { id, body, answer } = declaration;
     const contents = [body, ...(answer && 'written' in answer ? Object.values(answer.written) : [answer])];
     for (const content of contents) {
@@ -45,20 +52,21 @@ test('examples match their schemas', () => {
   }
 });
 
-test('every operation has a unique id, a success response and the errors that every route may have', () => {
-  const operations = Object.values(document.paths ?? {}).flatMap((path) =>
-    METHODS.flatMap((method) => path[method] ?? []),
-  );
-  const names = operations.map(({ operationId }) => operationId);
-  expect(names).toEqual([...new Set(names)]);
-  for (const { operationId, responses = {}, security } of operations) {
-    const statuses = Object.keys(responses);
-    expect(
-      statuses.some((status) => status.startsWith('2')),
-      operationId,
-    ).toBe(true);
-    expect(statuses, operationId).toEqual(expect.arrayContaining(['400', '500']));
-    // Some routes take a key, and need none.
-    expect(statuses.includes('401'), operationId).toBe(security?.some((one) => 'key' in one) === true);
-  }
-});
+test.each(documents)(
+  'every operation of $info.title has a unique id, a success response and the common errors',
+  ({ paths = {} }) => {
+    const operations = Object.values(paths).flatMap((path) => METHODS.flatMap((method) => path[method] ?? []));
+    const names = operations.map(({ operationId }) => operationId);
+    expect(names).toEqual([...new Set(names)]);
+    for (const { operationId, responses = {}, security } of operations) {
+      const statuses = Object.keys(responses);
+      expect(
+        statuses.some((status) => status.startsWith('2')),
+        operationId,
+      ).toBe(true);
+      expect(statuses, operationId).toEqual(expect.arrayContaining(['400', '500']));
+      // Some routes take a key, and need none.
+      expect(statuses.includes('401'), operationId).toBe(security?.some((one) => 'key' in one) === true);
+    }
+  },
+);

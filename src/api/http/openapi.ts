@@ -6,17 +6,36 @@ import {
 } from 'zod-openapi';
 import { z } from 'zod';
 import packageJson from '../../../package.json' with { type: 'json' };
-import { errorBody, ERRORS, type ErrorCode } from './errors.ts';
+import { ApiError, ERRORS, type ErrorCode, type ErrorForm } from './errors.ts';
 import { isOptional } from './request.ts';
-import { json, METHODS, PATH_PARAMETERS, PRIVATE_PATHS, PUBLIC_PATHS, route, TAGS, type Route } from './route.ts';
+import {
+  json,
+  METHODS,
+  PATH_PARAMETERS,
+  PRIVATE_PATHS,
+  PUBLIC_PATHS,
+  route,
+  successOf,
+  TAGS,
+  type Route,
+} from './route.ts';
 
-/** Adds the route `/openapi.json`, which describes all routes; with authentication, if keys are currently required. */
-export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => boolean }): Route[] {
+/** What an OpenAPI document describes. */
+export interface Face {
+  title: string;
+  description: string;
+  /** The path of the document. */
+  path: '/openapi.json' | '/api/v2/openapi.json';
+  errors: ErrorForm;
+}
+
+/** Adds the route of the document, which describes all routes; with authentication, if keys are currently required. */
+export function withDocument(routes: Route[], face: Face, { hasKeys }: { hasKeys: () => boolean }): Route[] {
   const all: Route[] = [
     ...routes,
     route(
       'get',
-      '/openapi.json',
+      face.path,
       {
         id: 'getOpenApi',
         tag: 'Operations',
@@ -28,7 +47,7 @@ export function withDocument(routes: Route[], { hasKeys }: { hasKeys: () => bool
   ];
   const documents = new Map<boolean, ReturnType<typeof openApiDocument>>();
   const document = (withKeys: boolean): ReturnType<typeof openApiDocument> => {
-    const cached = documents.get(withKeys) ?? openApiDocument(all, { hasKeys: withKeys });
+    const cached = documents.get(withKeys) ?? openApiDocument(all, face, { hasKeys: withKeys });
     documents.set(withKeys, cached);
     return cached;
   };
@@ -60,33 +79,39 @@ const retryHeaders = {
   'retry-after': z.int().meta({ description: 'seconds until the request may succeed', header: { id: 'retry-after' } }),
 };
 
-export function openApiDocument(routes: Route[], { hasKeys }: { hasKeys: boolean }): ReturnType<typeof createDocument> {
+export function openApiDocument(
+  routes: Route[],
+  face: Face,
+  { hasKeys }: { hasKeys: boolean },
+): ReturnType<typeof createDocument> {
   const paths: Record<string, Record<string, ZodOpenApiOperationObject>> = {};
   for (const described of routes) {
-    const path = described.path.replaceAll(/:(\w+)/g, '{$1}');
-    paths[path] = { ...paths[path], [described.method]: operation(described, hasKeys) };
+    const path = described.path.replaceAll(/[:*](\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [described.method]: operation(described, face, hasKeys) };
   }
   const document = createDocument(
     {
       openapi: '3.1.0',
       info: {
-        title: 'Everturn',
+        title: face.title,
         version: packageJson.version,
         description:
-          'A server that runs AI agent conversations. Every response has `x-request-id`; every error has the form of ' +
-          '`Error`. Each path that supports `GET` supports `HEAD`, and each path supports `OPTIONS`; any other method ' +
+          `${face.description} Every response has \`x-request-id\`; every error has the form of \`Error\`. ` +
+          'Each path that supports `GET` supports `HEAD`, and each path supports `OPTIONS`; any other method ' +
           'gives 405 with `Allow`, any other path 404.',
       },
       // Relative, so that the prefix under which a proxy serves this document applies to the routes too.
-      servers: [{ url: '.', description: 'this server' }],
-      tags: Object.entries(TAGS).map(([name, description]) => ({ name, description })),
+      servers: [{ url: '../'.repeat(face.path.split('/').length - 2) || '.', description: 'this server' }],
+      tags: Object.entries(TAGS)
+        .filter(([name]) => routes.some(({ declaration }) => declaration.tag === name))
+        .map(([name, description]) => ({ name, description })),
       paths,
       components: {
         schemas: Object.fromEntries(routes.flatMap(({ declaration }) => Object.entries(declaration.schemas ?? {}))),
         examples: Object.fromEntries(
-          Object.entries(ERRORS).map(([code, { type, description }]) => [
+          codesOf(ERRORS).map((code) => [
             code,
-            { value: { error: { message: description, type, code } } satisfies z.infer<typeof errorBody> },
+            { value: face.errors.answer(new ApiError(code, ERRORS[code].description)).body },
           ]),
         ),
         ...(hasKeys && {
@@ -128,12 +153,14 @@ const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
   }
 };
 
-function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObject {
+function operation(described: Route, { errors }: Face, hasKeys: boolean): ZodOpenApiOperationObject {
   const { path, declaration } = described;
   const { id, tag, summary, description, query, headers, body, isForm } = declaration;
   const responseHeaders = { ...commonHeaders, ...(isPrivate(path) && rateLimitHeaders) };
   const bodyType = isForm ? 'application/x-www-form-urlencoded' : 'application/json';
-  const pathParameters = Object.entries(PATH_PARAMETERS).filter(([name]) => path.split('/').includes(`:${name}`));
+  const pathParameters = Object.entries(PATH_PARAMETERS).filter(([name]) =>
+    path.split('/').some((segment) => segment === `:${name}` || segment === `*${name}`),
+  );
   return {
     operationId: id,
     tags: [tag],
@@ -147,16 +174,17 @@ function operation(described: Route, hasKeys: boolean): ZodOpenApiOperationObjec
     ...(body && { requestBody: { required: !isOptional(body.schema), content: { [bodyType]: { ...body } } } }),
     responses: {
       ...success(declaration, responseHeaders),
-      ...failures(refusals(described, { hasKeys }), responseHeaders),
+      ...failures(refusals(described, { hasKeys }), errors, responseHeaders),
     },
     security: hasKeys && isPrivate(path) ? [...(PUBLIC_PATHS.includes(path) ? [{}] : []), { key: [] }] : [],
   };
 }
 
 function success(declaration: Route['declaration'], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
-  const { answer, status = 200, noContent } = declaration;
+  const { answer, noContent } = declaration;
+  const status = successOf(declaration);
   const headers = z.object(responseHeaders);
-  if (!answer) return { 204: { description: 'done', headers } };
+  if (!answer) return { [`${status}` as const]: { description: status === 202 ? 'accepted' : 'done', headers } };
   const contents = 'written' in answer ? answer.written : { 'application/json': answer };
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
   return {
@@ -174,7 +202,7 @@ export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: b
     [hasKeys && isPrivate(path), ['unauthenticated']],
     [requires !== undefined, ['forbidden']],
     [isPrivate(path), ['rate_limited', 'unavailable']],
-    [path.includes(':') || Boolean(query ?? headers ?? body), ['invalid_request']],
+    [/[:*]/.test(path) || Boolean(query ?? headers ?? body), ['invalid_request']],
     [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],
   ];
   return [...rules.flatMap(([applies, codes]) => (applies ? codes : [])), ...errors];
@@ -184,20 +212,25 @@ function isPrivate(path: string): boolean {
   return PRIVATE_PATHS.some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
 }
 
-function failures(codes: ErrorCode[], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
+function failures(codes: ErrorCode[], errors: ErrorForm, responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
   const responses: ZodOpenApiResponsesObject = {};
-  for (const [status, ofStatus] of Map.groupBy(codes, (code) => ERRORS[code].status)) {
+  for (const [status, ofStatus] of Map.groupBy(codes, (code) => errors.statusOf(code))) {
     const isRetryable = ofStatus.some((code) => 'retryAfter' in ERRORS[code]);
     responses[`${status}`] = {
       description: ofStatus.map((code) => `\`${code}\`: ${ERRORS[code].description}`).join('\n\n'),
       headers: z.object({ ...responseHeaders, ...(isRetryable && retryHeaders) }),
       content: {
         'application/json': {
-          schema: errorBody,
+          schema: errors.body,
           examples: Object.fromEntries(ofStatus.map((code) => [code, { $ref: `#/components/examples/${code}` }])),
         },
       },
     };
   }
   return responses;
+}
+
+function codesOf(errors: typeof ERRORS): ErrorCode[] {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- its own keys
+  return Object.keys(errors) as ErrorCode[];
 }

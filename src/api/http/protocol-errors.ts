@@ -1,7 +1,7 @@
 import { STATUS_CODES, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { newId } from '../../engine/new-id.ts';
-import { ApiError, errorAnswer } from './errors.ts';
+import { ApiError, sessionErrors } from './errors.ts';
 
 /**
  * Sends the errors that Node's HTTP server reports before Express gets the request, in the form of all other errors.
@@ -55,7 +55,7 @@ function protocolError(error: NodeJS.ErrnoException): ApiError {
 }
 
 function serialized(error: ApiError): { status: number; headers: Record<string, string>; text: string } {
-  const { status, headers, body } = errorAnswer(error);
+  const { status, headers, body } = sessionErrors.answer(error);
   const text = JSON.stringify(body);
   return {
     status,

@@ -1,7 +1,7 @@
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
-import { ApiError } from './errors.ts';
+import { ApiError, type RequestIssue } from './errors.ts';
 
 /** What middleware determined about a request. */
 export interface RequestContext {
@@ -26,31 +26,38 @@ const MAX_PROBLEMS = 5;
 const MAX_PARAM_LENGTH = 300;
 
 /** Validates a part of a request. @throws ApiError `invalid_request`, which names the field */
-function parse<T extends z.ZodType>(schema: T, value: unknown): z.infer<T> {
-  const parsed = schema.safeParse(value);
+function parse<T extends z.ZodType>(schema: T, value: unknown, where: RequestIssue['in']): z.infer<T> {
+  const parsed = schema.safeParse(value, { reportInput: true });
   if (parsed.success) return parsed.data;
-  const problems = parsed.error.issues.slice(0, MAX_PROBLEMS).map(describe);
+  const issues = parsed.error.issues.slice(0, MAX_PROBLEMS).map(innermost);
+  const problems = issues.map(describe);
   throw new ApiError('invalid_request', problems.map(({ message }) => message).join('; '), {
     param: problems[0]?.param,
+    issues: issues.map((issue) => ({ in: where, path: issue.path, code: codeOf(issue), message: issue.message })),
   });
 }
 
 /** The query parameters of a request. An empty value counts as absent. @throws ApiError */
 export function parseQuery<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
-  return parse(schema, Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')));
+  return parse(schema, Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')), 'query');
 }
 
 /** The headers of a request that the schema names. @throws ApiError */
 export function parseHeaders<T extends z.ZodObject>(schema: T, request: Request): z.infer<T> {
-  return parse(schema, Object.fromEntries(Object.keys(schema.shape).map((name) => [name, request.get(name)])));
+  return parse(
+    schema,
+    Object.fromEntries(Object.keys(schema.shape).map((name) => [name, request.get(name)])),
+    'header',
+  );
 }
 
 /** The JSON body of a request. @throws ApiError */
 export function parseBody<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
   if (request.body === undefined && !isOptional(schema)) {
-    throw new ApiError('invalid_request', 'send a JSON body (content-type: application/json)');
+    const message = 'send a JSON body (content-type: application/json)';
+    throw new ApiError('invalid_request', message, { issues: [{ in: 'body', path: [], code: 'missing', message }] });
   }
-  return parse(schema, request.body);
+  return parse(schema, request.body, 'body');
 }
 
 /** Whether a part of a request may be absent. */
@@ -58,9 +65,17 @@ export function isOptional(schema: z.ZodType): boolean {
   return schema.safeParse(undefined).success;
 }
 
-function describe(issue: z.core.$ZodIssue): { message: string; param: string } {
+/** The issue that best explains why no member of a union fits. */
+function innermost(issue: z.core.$ZodIssue): z.core.$ZodIssue {
   const [inner] = issue.code === 'invalid_union' ? closest(issue.errors) : [];
-  if (inner) return describe({ ...inner, path: [...issue.path, ...inner.path] });
+  return inner ? innermost({ ...inner, path: [...issue.path, ...inner.path] }) : issue;
+}
+
+function codeOf({ code, input }: z.core.$ZodIssue): string {
+  return code === 'invalid_type' && input === undefined ? 'missing' : code;
+}
+
+function describe(issue: z.core.$ZodIssue): { message: string; param: string } {
   // The path may contain keys that the client chose, so its length is bounded.
   const param = issue.path.join('.').slice(0, MAX_PARAM_LENGTH);
   return { param, message: param ? `${param}: ${issue.message}` : issue.message };

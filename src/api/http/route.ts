@@ -21,10 +21,11 @@ export const TAGS = {
   Actions: 'the tool calls of all sessions that wait for a person or a client',
   Webhooks: 'notifications of ended turns and changed actions; only for admins',
   Operations: 'health, metrics and this description',
+  'Agent sessions': 'runs of an agent: a task, and everything that follows from it',
 };
 
 /** The paths that require a key, if the server has any. */
-export const PRIVATE_PATHS = ['/v1', '/metrics'];
+export const PRIVATE_PATHS = ['/v1', '/api/v2', '/metrics'];
 
 /** The paths below them that a browser is sent to, which has no key. A key that is sent nevertheless is checked. */
 export const PUBLIC_PATHS = ['/v1/agents/mcp/authorize', '/v1/agents/mcp/callback', '/v1/agents/mcp/client-metadata'];
@@ -45,13 +46,19 @@ export const PATH_PARAMETERS = {
   }),
   webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
+  id: z
+    .string()
+    .meta({ description: 'id of a session', example: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04', format: 'uuid' }),
 };
 
+/** The names of the parameters in a path: `:name` is one segment, `*name` at the end is one or more. */
 type PathParameter<P extends string> = P extends `${string}:${infer Name}/${infer Rest}`
   ? Name | PathParameter<`/${Rest}`>
   : P extends `${string}:${infer Name}`
     ? Name
-    : never;
+    : P extends `${string}*${infer Name}`
+      ? Name
+      : never;
 
 /** The content of one media type, with an example. */
 interface Content<S extends z.ZodType = z.ZodType> {
@@ -91,12 +98,12 @@ interface Declaration<
   largeBody?: true;
   /** The body is that of an HTML form, not JSON. */
   isForm?: true;
-  /** The response; without it, 204. */
+  /** The response; without it, an empty one. */
   answer?: A;
   /** Schemas that the response refers to by name, such as that of the JSON text in a server-sent event. */
   schemas?: Record<string, z.ZodType>;
-  /** The status of the response; 200 by default. */
-  status?: 201;
+  /** The status of the response: by default 200, or 204 if it is empty. */
+  status?: 201 | 202;
   /**
    * The handler applies the rate limit itself: a request that repeats an earlier one must not be rejected by it, and
    * only the handler can recognize one.
@@ -116,8 +123,8 @@ interface Call<P extends string, Q, H, B> {
   query: Q;
   headers: H;
   body: B;
-  /** The authenticated caller; only routes under `/v1` have one. */
-  caller: P extends `/v1/${string}` ? Caller : undefined;
+  /** The authenticated caller; only private routes have one. */
+  caller: P extends `/v1/${string}` | `/api/v2/${string}` ? Caller : undefined;
   /** Set if the request exceeds the rate limit; only for routes with `handlesRateLimit`. */
   rateLimitError?: RequestContext['rateLimitError'];
   request: Request;
@@ -146,7 +153,8 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, status = 200, requires, handlesRateLimit, largeBody, isForm } = declaration;
+  const { query, headers, body, answer, requires, handlesRateLimit, largeBody, isForm } = declaration;
+  const status = successOf({ answer, ...(declaration.status && { status: declaration.status }) });
   const check: RequestHandler = (_request, response, next) => {
     const { caller, rateLimitError } = contextOf(response);
     if (rateLimitError && !handlesRateLimit) throw rateLimitError;
@@ -155,7 +163,7 @@ export function route<
   };
   const respond: RequestHandler = async (request, response) => {
     const call = {
-      params: request.params,
+      params: joined(request.params),
       query: query && parseQuery(query, request),
       headers: headers && parseHeaders(headers, request),
       body: body && parseBody(body.schema, request),
@@ -165,11 +173,23 @@ export function route<
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
     const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
-    if (!answer) response.status(204).end();
+    if (!answer) response.status(status).end();
     else if (!('written' in answer)) response.status(status).json(returned);
   };
   const readBody = !body ? [] : isForm ? formBody : largeBody ? largeJsonBody : smallJsonBody;
   return { method, path, declaration, handlers: [check, ...readBody, respond] };
+}
+
+/** The status of a route's response, unless it is an error. */
+export function successOf({ answer, status }: Pick<Declaration, 'answer' | 'status'>): 200 | 201 | 202 | 204 {
+  return status ?? (answer ? 200 : 204);
+}
+
+/** A parameter of several segments as one text. */
+function joined(params: Record<string, string | string[]>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(params).map(([name, value]) => [name, typeof value === 'string' ? value : value.join('/')]),
+  );
 }
 
 /** @throws ApiError `forbidden` */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ApiContext, Finding } from '../http/context.ts';
-import { ApiError, errorAnswer } from '../http/errors.ts';
+import { ApiError, sessionErrors } from '../http/errors.ts';
 import { json, route, type Route } from '../http/route.ts';
 
 const findings = z.object({
@@ -49,7 +49,9 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
           response.json({ status: 'ready', problems, warnings });
           return;
         }
-        const answer = errorAnswer(new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`));
+        const answer = sessionErrors.answer(
+          new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`),
+        );
         response.status(answer.status).set(answer.headers);
         response.json({ status: 'not ready', problems, warnings, ...answer.body });
       },

@@ -75,7 +75,8 @@ async function streamSession({ context, sessionId, cursor, stream, view }: Sessi
     if (end !== undefined) seen = { ordinal: end, frame: 0 };
     else {
       stream.open();
-      await watch.untilNews(seen.ordinal);
+      const { ordinal } = seen;
+      await watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) < ordinal);
     }
     turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
       if (!isUnavailable(error)) throw error;

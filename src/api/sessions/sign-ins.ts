@@ -7,7 +7,7 @@ import { tellSignIns } from '../../engine/tell-sign-ins.ts';
 import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError, errorAnswer, toApiError } from '../http/errors.ts';
+import { ApiError, sessionErrors, toApiError } from '../http/errors.ts';
 import { decodePageToken, Page, pageQuery, pagination } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleConnection, examplePage } from './examples.ts';
@@ -218,6 +218,10 @@ async function toBrowser(request: Request, response: Response, handle: () => Pro
     await handle();
   } catch (error) {
     if (!(error instanceof SignInError) || request.accepts(['json', 'html']) !== 'html') throw error;
-    sendText(response.status(errorAnswer(toApiError(error)).status), 'You are not signed in', `${error.message}.`);
+    sendText(
+      response.status(sessionErrors.answer(toApiError(error)).status),
+      'You are not signed in',
+      `${error.message}.`,
+    );
   }
 }

@@ -1,0 +1,62 @@
+import { z } from 'zod';
+import { authorizeSession } from '../../engine/access.ts';
+import type { ApiContext } from '../http/context.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { exampleChanges } from './examples.ts';
+import { toChanges, type SessionReader } from './read-session.ts';
+import { fromUuid } from './session-ids.ts';
+import { sessionChanges } from './wire/session.ts';
+import { booleanQuery, integerQuery } from './wire/query.ts';
+
+const MAX_WAIT_SECONDS = 25;
+
+const changesQuery = z.object({
+  from_index: integerQuery().default(0).describe('how many events you have; negative is 0'),
+  limit: integerQuery({ min: 0 }).optional().describe('the most events to return; a page has at most 500'),
+  include_events: booleanQuery.default(true).describe('false: only the state'),
+  wait_for_seconds: integerQuery({ min: 0, max: MAX_WAIT_SECONDS })
+    .default(0)
+    .describe('how long to wait for an event if there is none after from_index'),
+});
+
+/** The long poll: the events of a session after those that a client has, with the state. */
+export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
+  return [
+    route(
+      'get',
+      '/api/v2/sessions/:id/changes',
+      {
+        id: 'getSessionChanges',
+        tag: 'Agent sessions',
+        summary: 'The events after those that you have, and the state of the session',
+        description:
+          'The next `from_index` is the number of all events that you have. A 204 means that there are no further ' +
+          'events, also after the session has ended: `/status` says whether it has.',
+        query: changesQuery,
+        answer: { written: { 'application/json': json(sessionChanges, exampleChanges) } },
+        noContent: 'the session has no event after `from_index`; `ETag` repeats it',
+        errors: ['session_not_found'],
+      },
+      async ({ params, query, caller, response }) => {
+        const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'read');
+        const from = Math.max(0, query.from_index);
+        const { include_events: withEvents, limit, wait_for_seconds: seconds } = query;
+        const read = await reader.read(session);
+        if (read.view.count <= from && seconds > 0) {
+          const gone = new AbortController();
+          response.once('close', () => gone.abort());
+          await read.view.untilGrown(from, { timeoutMs: seconds * 1000, signal: gone.signal });
+          if (gone.signal.aborted) return;
+          // It may have been deleted.
+          await authorizeSession(catalog, session.id, caller, 'read');
+        }
+        if (read.view.count <= from) {
+          response.set('etag', String(from)).status(204).end();
+          return;
+        }
+        const events = withEvents ? await read.view.page(from, limit) : [];
+        response.json(toChanges(read, events, from));
+      },
+    ),
+  ];
+}

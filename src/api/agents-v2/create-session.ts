@@ -1,0 +1,100 @@
+import type { Caller } from '../../core/subject.ts';
+import { claimRequest } from '../../engine/request-claims.ts';
+import { hashOf } from '../../lib/hash.ts';
+import type { ApiContext } from '../http/context.ts';
+import { isRefusal, type ApiError } from '../http/errors.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { ownerColumns } from '../sessions/sessions.ts';
+import { resolveAgent } from './resolve-agent.ts';
+import { sendMessages } from './send-messages.ts';
+import { fromUuid, newSessionId } from './session-ids.ts';
+import type { StoredRequest } from './stored-request.ts';
+import type { UserMessage } from './wire/messages.ts';
+import type { SessionRequest } from './wire/session.ts';
+
+interface NewSession {
+  request: SessionRequest;
+  caller: Caller;
+  /** `Idempotency-Key`. */
+  key: string | undefined;
+  rateLimitError: ApiError | undefined;
+  host: string | undefined;
+}
+
+/**
+ * Creates a session and gives it its first messages. Returns its id. A repetition with the same key completes what the
+ * first request has begun, so that a key never blocks.
+ * @throws ApiError or EngineError
+ */
+export async function createSession(context: ApiContext, session: NewSession): Promise<string> {
+  const { caller, key, request } = session;
+  const id = newSessionId();
+  if (key === undefined) return create(context, session, id);
+  const claim = await claimRequest({
+    catalog: context.catalog,
+    scope: `${caller.subject.subjectId}/v2/sessions`,
+    key,
+    bodyHash: hashOf(request),
+    resourceId: id,
+    sessionId: id,
+  });
+  try {
+    return await create(context, session, claim.resourceId);
+  } catch (error) {
+    if (claim.isNew && isRefusal(error)) await claim.release();
+    throw error;
+  }
+}
+
+async function create(context: ApiContext, session: NewSession, id: string): Promise<string> {
+  const { catalog } = context;
+  const { request, caller, rateLimitError, host } = session;
+  const messages = toList(request.messages);
+  if (!(await catalog.sessions.get(id))) await insert(context, { request, caller, messages, id });
+  if (messages.length > 0) {
+    const row = await authorizeSession(catalog, id, caller, 'send');
+    await sendMessages(context, { session: row, caller, messages, key: 'first', rateLimitError, host });
+  }
+  return id;
+}
+
+async function insert(
+  context: ApiContext,
+  { request, caller, messages, id }: Pick<NewSession, 'request' | 'caller'> & { messages: UserMessage[]; id: string },
+): Promise<void> {
+  const { catalog } = context;
+  const { agent, spec, registered } = await resolveAgent(context, request, caller);
+  const parent = request.parent_session_id;
+  const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
+  if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
+  const now = new Date().toISOString();
+  const stored: StoredRequest = { ...request, agent, messages };
+  await catalog.sessionRequests.insert({
+    session_id: id,
+    request: JSON.stringify(stored),
+    agent: typeof request.agent === 'string' ? request.agent : null,
+    agent_revision: registered?.revision ?? null,
+    group_id: request.group_id ?? null,
+    parent_session_id: parentId,
+    idle_timeout_s: request.idle_timeout_s ?? null,
+  });
+  await catalog.sessions.insert({
+    id,
+    type: registered ? 'session' : 'session/draft',
+    agent_name: registered?.name ?? agent.name,
+    agent_version: registered?.revision ?? null,
+    spec_hash: await catalog.agents.putSpec(spec, now),
+    title: null,
+    ...ownerColumns(caller.subject),
+    ...(!registered && { draft_roles: JSON.stringify(caller.roles) }),
+    metadata: null,
+    created_at: now,
+    updated_at: now,
+  });
+}
+
+function toList(messages: SessionRequest['messages']): UserMessage[] {
+  if (messages === null || messages === undefined) return [];
+  if (typeof messages === 'string') return [{ type: 'user_message', message: messages, caller_id: 'user' }];
+  return Array.isArray(messages) ? messages : [messages];
+}

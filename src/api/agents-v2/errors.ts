@@ -1,0 +1,74 @@
+import { z } from 'zod';
+import {
+  errorHeaders,
+  ERRORS,
+  type ApiError,
+  type ErrorCode,
+  type ErrorForm,
+  type ErrorStatus,
+} from '../http/errors.ts';
+
+/** The statuses of this API where they differ from those of the Sessions API. */
+const STATUSES: Partial<Record<ErrorCode, ErrorStatus>> = {
+  invalid_request: 422,
+  invalid_json: 422,
+  invalid_data_uri: 422,
+  invalid_cursor: 422,
+  // The state of the session does not allow the request.
+  actions_pending: 400,
+  nothing_running: 400,
+  session_closed: 400,
+  too_many_messages: 400,
+  budget_exceeded: 402,
+};
+
+const detail = z.object({
+  type: z.string().describe('the code of the error; of a field, the kind of its problem'),
+  message: z.string().optional(),
+  loc: z
+    .array(z.union([z.string(), z.int()]))
+    .optional()
+    .describe('where the problem is: body, query or header, and the path in it'),
+  msg: z.string().optional(),
+});
+
+/** The body of every error response: a list of what is wrong. Each entry of a 422 has a place. */
+const errorBody = z
+  .object({ message: z.string().describe('what is wrong and how to fix it, for people'), detail: z.array(detail) })
+  .meta({ id: 'Error' });
+
+/** The errors of this API. Clients parse those with status 422 as a list of places. */
+export const agentsV2Errors: ErrorForm = {
+  body: errorBody,
+  statusOf,
+  answer: (error) => {
+    const status = statusOf(error.code);
+    return {
+      status,
+      headers: errorHeaders(error),
+      body: { message: error.message, detail: status === 422 ? placesOf(error) : [causeOf(error)] } satisfies z.infer<
+        typeof errorBody
+      >,
+    };
+  },
+};
+
+function statusOf(code: ErrorCode): ErrorStatus {
+  return STATUSES[code] ?? ERRORS[code].status;
+}
+
+function causeOf({ code, message }: ApiError): z.infer<typeof detail> {
+  return { type: code, message };
+}
+
+function placesOf({ code, message, param, issues }: ApiError): z.infer<typeof detail>[] {
+  if (issues.length === 0) {
+    const path = param === undefined ? [] : param.split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+    return [{ type: code, loc: ['body', ...path], msg: message }];
+  }
+  return issues.map((issue) => ({
+    type: issue.code,
+    loc: [issue.in, ...issue.path.map((part) => (typeof part === 'number' ? part : String(part)))],
+    msg: issue.message,
+  }));
+}

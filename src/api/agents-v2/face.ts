@@ -1,0 +1,17 @@
+import type { Face } from '../http/openapi.ts';
+import { agentsV2Errors } from './errors.ts';
+
+const PREFIX = '/api/v2';
+
+/** The Agents API v2. */
+export const AGENTS_V2: Face = {
+  title: 'Everturn: Agents API v2',
+  description: 'Runs of agents as sessions, followed by long polling.',
+  path: `${PREFIX}/openapi.json`,
+  errors: agentsV2Errors,
+};
+
+/** Whether a request is one of this API, by its URL. */
+export function isAgentsV2(url: string): boolean {
+  return url === PREFIX || url.startsWith(`${PREFIX}/`) || url.startsWith(`${PREFIX}?`);
+}

@@ -1,0 +1,105 @@
+import { LRUCache } from 'lru-cache';
+import type { SessionRow } from '../../catalog/schema.ts';
+import type { SessionRequestRow } from '../../catalog/session-requests.ts';
+import { toUuid } from './session-ids.ts';
+import { stateOf, type SessionState } from './session-state.ts';
+import { SessionView, type ViewServices } from './session-view.ts';
+import { parseStored } from './stored-request.ts';
+import { metricsOf, tokensOf } from './turn-events.ts';
+import type { SessionEvent } from './wire/events.ts';
+import type { SessionResource, SessionStatus } from './wire/session.ts';
+
+const MAX_VIEWS = 2_000;
+
+/** A session as it was read now. */
+export interface ReadSession {
+  session: SessionRow;
+  /** Undefined if the session was created through another API, and not cancelled through this one. */
+  request: SessionRequestRow | undefined;
+  view: SessionView;
+}
+
+/** Reads sessions for this API; requests for the same session share what they read. */
+export class SessionReader {
+  readonly #services: ViewServices;
+  readonly #views = new LRUCache<string, SessionView>({ max: MAX_VIEWS });
+
+  constructor({ catalog, logs, turnIndex, tails, sessionWatches }: ViewServices) {
+    this.#services = { catalog, logs, turnIndex, tails, sessionWatches };
+  }
+
+  /** @param session from `authorizeSession` */
+  async read(session: SessionRow): Promise<ReadSession> {
+    const request = await this.#services.catalog.sessionRequests.get(session.id);
+    const isInteractive = !request || request.idle_timeout_s !== null;
+    const view =
+      this.#views.get(session.id) ?? new SessionView(this.#services, { sessionId: session.id, isInteractive });
+    this.#views.set(session.id, view);
+    await view.refresh();
+    return { session, request, view };
+  }
+}
+
+/** The state of a session that was read. */
+export function stateNow({ request, view }: Pick<ReadSession, 'request' | 'view'>, now = Date.now()): SessionState {
+  return stateOf({
+    last: view.last,
+    // A session of another API waits for messages for ever.
+    idleTimeout: request ? request.idle_timeout_s : Infinity,
+    isStarting: request !== undefined && view.last === undefined && parseStored(request).messages.length > 0,
+    isQueued: false,
+    cancelledAt: request?.cancelled_at ?? undefined,
+    now,
+  });
+}
+
+export function toStatus(read: ReadSession): SessionStatus {
+  const { view } = read;
+  const { status, error, errorCode } = stateNow(read);
+  const { steps, models } = view.totals;
+  return {
+    status,
+    error,
+    error_code: errorCode,
+    outcome: null,
+    steps,
+    usage_per_model: [...models].map(([name, usage]) => tokensOf(name, usage)),
+    subagent_session_ids: [],
+    pending_tool_calls: [...(view.last?.waiting.values() ?? [])],
+  };
+}
+
+export function toResource(read: ReadSession): SessionResource {
+  const { session, request, view } = read;
+  return {
+    id: toUuid(session.id),
+    request: request
+      ? parseStored(request)
+      : { agent: { name: session.agent_name ?? '', description: '', environments: [] }, messages: [] },
+    status: toStatus(read),
+    agent_revision: request?.agent_revision ?? session.agent_version,
+    agent_view_url: null,
+    latest_answer: view.answer?.value ?? null,
+    created_at: session.created_at,
+    started_at: view.startedAt ?? null,
+    finished_at: stateNow(read).finishedAt,
+  };
+}
+
+export function toChanges(read: ReadSession, newEvents: SessionEvent[], firstIndex: number) {
+  const { view } = read;
+  const { status, error, errorCode, finishedAt } = stateNow(read);
+  return {
+    status,
+    started_at: view.startedAt ?? null,
+    finished_at: finishedAt,
+    error,
+    error_code: errorCode,
+    new_events: newEvents,
+    first_index: firstIndex,
+    answer: view.answer?.value ?? null,
+    outcome: null,
+    metrics: metricsOf(view.totals),
+    pending_tool_calls: [...(view.last?.waiting.values() ?? [])],
+  };
+}

@@ -1,0 +1,21 @@
+import type { ApiContext } from '../http/context.ts';
+import { withDocument } from '../http/openapi.ts';
+import type { Route } from '../http/route.ts';
+import { changesRoutes } from './changes.ts';
+import { eventRoutes } from './events.ts';
+import { AGENTS_V2 } from './face.ts';
+import { SessionReader } from './read-session.ts';
+import { sessionRoutes } from './sessions.ts';
+import { steeringRoutes } from './steering.ts';
+
+/** The Agents API v2: `/api/v2`. */
+export function agentsV2Routes(context: ApiContext): Route[] {
+  const reader = new SessionReader(context);
+  const routes = [
+    ...sessionRoutes(context, reader),
+    ...changesRoutes(context, reader),
+    ...eventRoutes(context, reader),
+    ...steeringRoutes(context, reader),
+  ];
+  return withDocument(routes, AGENTS_V2, { hasKeys: () => !context.keyring.isKeyless });
+}

@@ -1,0 +1,31 @@
+import { ulidOf, numberOf } from '../../core/ids.ts';
+import { newId } from '../../engine/new-id.ts';
+import { ApiError } from '../http/errors.ts';
+
+const PREFIX = 'ses_';
+
+/** The bits in which a UUID has its version and its variant, and those of version 7 (RFC 9562, section 5.7). */
+const FIXED_BITS = 0xf000_c000_0000_0000_0000n;
+const VERSION_7 = 0x7000_8000_0000_0000_0000n;
+
+/**
+ * Sessions have ULIDs as ids and this API has UUIDs: both are names of the same 128 bits, so that every session has both.
+ * The UUIDs of sessions that this API has created are of version 7.
+ */
+export function newSessionId(): string {
+  const random = numberOf(newId('ses').slice(PREFIX.length));
+  return PREFIX + ulidOf((random & ~FIXED_BITS) | VERSION_7);
+}
+
+export function toUuid(sessionId: string): string {
+  const hex = numberOf(sessionId.slice(PREFIX.length)).toString(16).padStart(32, '0');
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, '$1-$2-$3-$4-$5');
+}
+
+/** @throws ApiError `invalid_request` if the text is not a UUID */
+export function fromUuid(uuid: string, param = 'id'): string {
+  if (!/^[\da-f]{8}(-?)[\da-f]{4}\1[\da-f]{4}\1[\da-f]{4}\1[\da-f]{12}$/i.test(uuid)) {
+    throw new ApiError('invalid_request', `${param}: must be a UUID`, { param });
+  }
+  return PREFIX + ulidOf(BigInt(`0x${uuid.replaceAll('-', '')}`));
+}

@@ -1,0 +1,91 @@
+import type { PauseReason, TurnOutcome } from '../../core/records.ts';
+import type { ToolCallRequest } from './wire/events.ts';
+import type { ERROR_CODES, SessionStatusName } from './wire/session.ts';
+import { isPaused } from './turn-events.ts';
+
+/** What is known of a session's last turn. */
+export interface LastTurn {
+  startedAt: string | undefined;
+  /** Undefined while it runs. */
+  end: TurnOutcome | undefined;
+  endedAt: string | undefined;
+  /** The calls that wait for the client. */
+  waiting: ReadonlyMap<string, ToolCallRequest>;
+  pauses: ReadonlySet<PauseReason>;
+}
+
+export interface StateOptions {
+  /** Undefined if the session has no turn. */
+  last: LastTurn | undefined;
+  /** How long the session waits for a message after an answer, in seconds; null: the answer ends it. */
+  idleTimeout: number | null;
+  /** Whether a turn was requested that has not begun. */
+  isStarting: boolean;
+  isQueued: boolean;
+  /** When the session was cancelled last; undefined if it was not. */
+  cancelledAt: string | undefined;
+  /** Milliseconds since 1970. */
+  now: number;
+}
+
+export interface SessionState {
+  status: SessionStatusName;
+  error: string | null;
+  errorCode: (typeof ERROR_CODES)[number] | null;
+  finishedAt: string | null;
+}
+
+/**
+ * The state of a session, derived from its turns. It is stored nowhere: whatever crashes, it cannot disagree with the
+ * log, and all that it says is settled can be read there.
+ */
+export function stateOf({ last, idleTimeout, isStarting, isQueued, cancelledAt, now }: StateOptions): SessionState {
+  if (isQueued) return open('queued');
+  const isCancelled = cancelledAt !== undefined && (!last || (last.end && cancelledAt >= (last.startedAt ?? '')));
+  if (isCancelled) return ended('interrupted', cancelledAt);
+  if (!last) return open(isStarting ? 'pending' : 'idle');
+  const { end, endedAt = '', waiting, pauses } = last;
+  if (!end) {
+    if (isPaused(pauses, waiting.size > 0)) return open('paused');
+    return open(waiting.size > 0 ? 'awaiting_tool_results' : 'running');
+  }
+  switch (end.status) {
+    case 'done': {
+      // What waits for a person cannot be answered with tool results.
+      if (end.requiredActions.length > 0) return open(waiting.size > 0 ? 'awaiting_tool_results' : 'paused');
+      if (idleTimeout === null) return ended('completed', endedAt);
+      const closesAt = Date.parse(endedAt) + idleTimeout * 1000;
+      return now < closesAt ? open('idle') : ended('completed', new Date(closesAt).toISOString());
+    }
+    case 'error':
+      return { status: 'failed', error: end.message, errorCode: 'internal', finishedAt: endedAt };
+    case 'cancelled':
+      switch (end.reason) {
+        case 'client-cancelled':
+          return ended('interrupted', endedAt);
+        case 'cancelled-for-next-turn':
+          return open('pending');
+        case 'server-execution-timeout': {
+          const error = 'The turn has reached the time limit of the server.';
+          return { status: 'timed_out', error, errorCode: 'timeout', finishedAt: endedAt };
+        }
+        case 'abandoned': {
+          const error = 'The turn was ended by the server.';
+          return { status: 'failed', error, errorCode: 'internal', finishedAt: endedAt };
+        }
+      }
+  }
+}
+
+/** Whether nothing follows by itself, and no message is waited for. */
+export function isFinal(status: SessionStatusName): boolean {
+  return ['completed', 'failed', 'timed_out', 'interrupted'].includes(status);
+}
+
+function open(status: SessionStatusName): SessionState {
+  return { status, error: null, errorCode: null, finishedAt: null };
+}
+
+function ended(status: SessionStatusName, finishedAt: string): SessionState {
+  return { status, error: null, errorCode: null, finishedAt };
+}

@@ -1,0 +1,114 @@
+import { z } from 'zod';
+import { authorizeSession } from '../../engine/access.ts';
+import { cancelTurns } from '../../engine/engine.ts';
+import { addLogContext } from '../../telemetry/log-context.ts';
+import type { ApiContext } from '../http/context.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { createSession } from './create-session.ts';
+import { exampleSession, exampleStatus } from './examples.ts';
+import { stateNow, toResource, toStatus, type SessionReader } from './read-session.ts';
+import { fromUuid } from './session-ids.ts';
+import { isFinal } from './session-state.ts';
+import { sessionRequest, sessionResource, sessionStatus } from './wire/session.ts';
+
+const idempotencyKey = z
+  .string()
+  .transform((key) => key.trim())
+  .pipe(z.string().min(1).max(255))
+  .optional()
+  .describe('a request that repeats another one with the same key gets the same session');
+
+const answer = json(sessionResource, exampleSession);
+
+/** Sessions: runs of an agent. */
+export function sessionRoutes(context: ApiContext, reader: SessionReader): Route[] {
+  const { catalog } = context;
+  return [
+    route(
+      'post',
+      '/api/v2/sessions',
+      {
+        id: 'createSession',
+        requires: 'createSessions',
+        handlesRateLimit: true,
+        largeBody: true,
+        tag: 'Agent sessions',
+        summary: 'Create a session',
+        headers: z.object({ 'Idempotency-Key': idempotencyKey }),
+        body: json(sessionRequest, {
+          agent: 'order-desk',
+          messages: 'Which orders are late?',
+          delete_after_min: 43_200,
+          delete_screenshot_after_min: 43_200,
+          queue: true,
+          overrides: {},
+        }),
+        status: 201,
+        answer,
+        errors: [
+          'agent_not_found',
+          'session_not_found',
+          'forbidden',
+          'invalid_agent',
+          'feature_not_available',
+          'idempotency_key_reused',
+          'invalid_data_uri',
+          'file_unavailable',
+          'content_too_large',
+          'too_many_turns',
+          'budget_exceeded',
+        ],
+      },
+      async ({ headers, body, caller, rateLimitError, request }) => {
+        const id = await createSession(context, {
+          request: body,
+          caller,
+          key: headers['Idempotency-Key'],
+          rateLimitError,
+          host: request.get('host'),
+        });
+        addLogContext({ sessionId: id });
+        return toResource(await reader.read(await authorizeSession(catalog, id, caller, 'read')));
+      },
+    ),
+    route(
+      'get',
+      '/api/v2/sessions/:id',
+      { id: 'getSession', tag: 'Agent sessions', summary: 'A session', answer, errors: ['session_not_found'] },
+      async ({ params, caller }) =>
+        toResource(await reader.read(await authorizeSession(catalog, fromUuid(params.id), caller, 'read'))),
+    ),
+    route(
+      'get',
+      '/api/v2/sessions/:id/status',
+      {
+        id: 'getSessionStatus',
+        tag: 'Agent sessions',
+        summary: 'The state of a session',
+        description: 'What this says has ended can be read in `/changes` before.',
+        answer: json(sessionStatus, exampleStatus),
+        errors: ['session_not_found'],
+      },
+      async ({ params, caller }) =>
+        toStatus(await reader.read(await authorizeSession(catalog, fromUuid(params.id), caller, 'read'))),
+    ),
+    route(
+      'delete',
+      '/api/v2/sessions/:id',
+      {
+        id: 'cancelSession',
+        tag: 'Agent sessions',
+        summary: 'Cancel a session',
+        description: 'Its events are kept. Without effect on a session that has ended. A message starts it again.',
+        errors: ['forbidden', 'session_not_found'],
+      },
+      async ({ params, caller }) => {
+        const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'cancel');
+        const read = await reader.read(session);
+        if (isFinal(stateNow(read).status)) return;
+        await catalog.sessionRequests.cancel(session.id, new Date().toISOString());
+        await cancelTurns(context, session, {});
+      },
+    ),
+  ];
+}

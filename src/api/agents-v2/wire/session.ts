@@ -1,0 +1,150 @@
+import { z } from 'zod';
+import { agent, catalogName } from './agent.ts';
+import { sessionEvent } from './events.ts';
+import { firstMessages, userMessage } from './messages.ts';
+
+/** The shapes of sessions. */
+
+/** The states of a session; the last four are final. */
+export const SESSION_STATUSES = [
+  'queued',
+  'pending',
+  'running',
+  'paused',
+  'idle',
+  'awaiting_tool_results',
+  'completed',
+  'failed',
+  'timed_out',
+  'interrupted',
+] as const;
+
+export type SessionStatusName = (typeof SESSION_STATUSES)[number];
+
+export const ERROR_CODES = ['environment_error', 'no_answer', 'answer_validation', 'timeout', 'internal'] as const;
+
+const label = z.string().min(1).max(256).nullish();
+
+/** The body that creates a session. */
+export const sessionRequest = z
+  .strictObject({
+    agent: z.union([catalogName, agent]).describe('the name of a registered agent, or a definition'),
+    messages: firstMessages.describe('the task; without it, the session waits for a message'),
+    max_steps: z
+      .int()
+      .min(1)
+      .max(10_000)
+      .nullish()
+      .describe('model calls per answer, after which the agent is asked for its answer'),
+    max_time_s: z
+      .number()
+      .positive()
+      .max(31_536_000)
+      .nullish()
+      .describe('seconds of work per answer, after which the agent is asked for its answer; waiting does not count'),
+    idle_timeout_s: z
+      .int()
+      .min(1)
+      .max(31_536_000)
+      .nullish()
+      .describe('how long the session waits for a message after each answer; null: the answer ends it'),
+    timezone: z.string().max(64).nullish().describe('IANA time zone that the agent uses; default UTC'),
+    delete_after_min: z
+      .int()
+      .min(1)
+      .max(52_560_000)
+      .nullable()
+      .default(43_200)
+      .describe('minutes after its end until the session is deleted; null: never'),
+    delete_screenshot_after_min: z.int().min(1).max(52_560_000).nullable().default(43_200),
+    queue: z.boolean().default(true).describe('wait for a slot if all are taken; false: such a request gets 429'),
+    group_id: label,
+    parent_session_id: z.string().max(64).nullish(),
+    overrides: z
+      .record(z.string().max(1_024), z.unknown())
+      .default({})
+      .describe('values by their paths in the request, whose agent has been resolved'),
+  })
+  .meta({ id: 'SessionRequest' });
+
+export type SessionRequest = z.infer<typeof sessionRequest>;
+
+const modelUsage = z.object({
+  name: z.string(),
+  input_tokens: z.int(),
+  cached_tokens: z.int(),
+  output_tokens: z.int(),
+  reasoning_tokens: z.int(),
+});
+
+const toolRequest = z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() });
+
+export const sessionStatus = z
+  .object({
+    status: z.enum(SESSION_STATUSES),
+    error: z.string().nullable(),
+    error_code: z.enum(ERROR_CODES).nullable(),
+    outcome: z.null().describe("the agent's own judgement; agents of this server give none"),
+    steps: z.int(),
+    usage_per_model: z.array(modelUsage),
+    subagent_session_ids: z.array(z.uuid()),
+    pending_tool_calls: z.array(toolRequest),
+  })
+  .meta({ id: 'SessionStatus' });
+
+export type SessionStatus = z.infer<typeof sessionStatus>;
+
+/** What a session was created with: the agent resolved, and the overrides applied. */
+const resolvedRequest = z.looseObject({
+  agent: z.looseObject({ name: z.string() }),
+  messages: z.array(userMessage),
+});
+
+export const sessionResource = z
+  .object({
+    id: z.guid(),
+    request: resolvedRequest,
+    status: sessionStatus,
+    agent_revision: z.int().nullable(),
+    agent_view_url: z.string().nullable(),
+    latest_answer: z.unknown(),
+    created_at: z.iso.datetime(),
+    started_at: z.iso.datetime().nullable(),
+    finished_at: z.iso.datetime().nullable(),
+  })
+  .meta({ id: 'Session' });
+
+export type SessionResource = z.infer<typeof sessionResource>;
+
+const cost = z.number().nullable();
+
+const metrics = z.object({
+  steps: z.int(),
+  cost_per_model: z.array(
+    modelUsage.extend({ input_cost: cost, output_cost: cost, reasoning_cost: cost, total_cost: cost }),
+  ),
+  input_cost: cost,
+  output_cost: cost,
+  reasoning_cost: cost,
+  total_cost: cost,
+});
+
+export const sessionChanges = z
+  .object({
+    status: z.enum(SESSION_STATUSES),
+    started_at: z.iso.datetime().nullable(),
+    finished_at: z.iso.datetime().nullable(),
+    error: z.string().nullable(),
+    error_code: z.enum(ERROR_CODES).nullable(),
+    new_events: z.array(sessionEvent),
+    first_index: z.int().describe('the position of the first of new_events'),
+    answer: z.unknown().describe('the last answer'),
+    outcome: z.null(),
+    metrics,
+    pending_tool_calls: z.array(toolRequest),
+  })
+  .meta({ id: 'SessionChanges' });
+
+export const eventPage = z
+  .object({ items: z.array(sessionEvent), total: z.int(), page: z.int() })
+  .meta({ id: 'EventPage' });
