@@ -1,0 +1,70 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { TurnProjection } from '../../core/projection.ts';
+import type { LogRecord } from '../../core/records.ts';
+import { randomThreads } from '../../../test/support/random-threads.ts';
+import { randomTurn, type TurnStep } from '../../../test/support/random-turn.ts';
+import { randomWaiting } from '../../../test/support/random-waiting.ts';
+import { SEED } from '../../../test/support/seed.ts';
+import { NO_TOTALS, TurnEvents } from './turn-events.ts';
+import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
+
+const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, waiting: new Map(), sessionId: 'ses_1' };
+
+function recordsOf(steps: TurnStep[]): LogRecord[] {
+  const projection = new TurnProjection();
+  const entries = steps.flatMap((step) => ('event' in step ? projection.feed(step.event) : []));
+  return entries.map(({ record }) => record);
+}
+
+/** What a client that has only the events knows of the calls that it is to run. */
+function advertised(events: SessionEvent[]): ToolCallRequest[] {
+  const last = events.findLast(({ type }) => type === 'ActiveStateChangeEvent');
+  return last?.type === 'ActiveStateChangeEvent' ? (last.data.pending_tool_calls ?? []) : [];
+}
+
+test.each([
+  ['turns', randomTurn()],
+  ['turns with sub-agents', randomThreads()],
+  ['turns that wait', randomWaiting()],
+])('%s: the events tell all that the state says', (_name, steps) => {
+  fc.assert(
+    fc.property(steps, (turn) => {
+      const fold = new TurnEvents(options);
+      const events: SessionEvent[] = [];
+      for (const record of recordsOf(turn)) {
+        const added = fold.feed(record);
+        events.push(...added);
+        // Until the end of the turn, which says that nothing is waited for any more.
+        if (record.kind !== 'turn.done') expect(advertised(events)).toEqual([...fold.waiting.values()]);
+        for (const { timestamp } of added) expect(timestamp).toBe(record.at);
+      }
+      const policies = events.filter(({ type, data }) => type === 'AgentEvent' && data.kind === 'policy_event');
+      expect(fold.totals.steps).toBe(policies.length);
+      const metrics = events.filter(({ type }) => type === 'MetricsUpdateEvent');
+      expect(metrics.length).toBe(fold.end ? 1 : 0);
+      if (fold.end?.status !== 'done' || fold.end.requiredActions.length > 0) return;
+      expect(events.slice(-3)).toMatchObject([
+        { type: 'AgentEvent', data: { kind: 'answer_event', answer: fold.answer?.value ?? '' } },
+        { type: 'MetricsUpdateEvent' },
+        { type: 'ActiveStateChangeEvent', data: { state: 'idle' } },
+      ]);
+      expect(resultsPerCall(events)).toEqual(callsOf(events).map(() => 1));
+    }),
+    { seed: SEED, numRuns: 200 },
+  );
+});
+
+function callsOf(events: SessionEvent[]): ToolCallRequest[] {
+  return events.flatMap(({ type, data }) =>
+    type === 'AgentEvent' && data.kind === 'policy_event' ? data.tool_reqs : [],
+  );
+}
+
+/** How many results each call of the root agent has. */
+function resultsPerCall(events: SessionEvent[]): number[] {
+  const ended = events.flatMap(({ type, data }) =>
+    type === 'AgentEvent' && (data.kind === 'tool_result' || data.kind === 'error_event') ? [data.tool_req] : [],
+  );
+  return callsOf(events).map((call) => ended.filter((one) => one === call).length);
+}
