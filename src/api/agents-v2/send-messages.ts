@@ -1,6 +1,8 @@
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import type { InputItem, UserContentPart } from '../../core/records.ts';
+import { controlTurn } from '../../engine/control-turn.ts';
+import { EngineError } from '../../engine/errors.ts';
 import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -21,8 +23,8 @@ interface SentMessages {
 }
 
 /**
- * Gives messages to the running turn of a session, or starts one. When this returns, the session has them, and every
- * reader finds that it works.
+ * Gives messages to the running turn of a session, which resumes if it was paused, or starts one. When this returns, the
+ * session has them, and every reader finds that it works.
  * @throws ApiError or EngineError
  */
 export async function sendMessages(context: ApiContext, sent: SentMessages): Promise<void> {
@@ -44,8 +46,20 @@ export async function sendMessages(context: ApiContext, sent: SentMessages): Pro
   if ((await turn.steer()) === undefined) {
     await turn.start();
     await turn.whenIndexed();
+  } else {
+    await resume(context, { session, caller });
   }
   turn.acknowledge();
+}
+
+/** Resumes the running turn, whether its pause is in the log or takes effect after what it is doing. */
+async function resume(context: ApiContext, turn: Pick<SentMessages, 'session' | 'caller'>): Promise<void> {
+  try {
+    await controlTurn(context, { ...turn, type: 'resume' });
+  } catch (error) {
+    // It has ended, or stays paused for its budget: the messages are part of it nevertheless.
+    if (!(error instanceof EngineError) || !['nothing_running', 'budget_exceeded'].includes(error.code)) throw error;
+  }
 }
 
 /** The files of a message, in order: its images, then its files. */

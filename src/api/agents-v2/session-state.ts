@@ -42,7 +42,7 @@ export interface SessionState {
 export function stateOf({ last, idleTimeout, isStarting, isQueued, cancelledAt, now }: StateOptions): SessionState {
   if (isQueued) return open('queued');
   const isCancelled = cancelledAt !== undefined && (!last || (last.end && cancelledAt >= (last.startedAt ?? '')));
-  if (isCancelled) return ended('interrupted', cancelledAt);
+  if (isCancelled) return ended('interrupted', later(cancelledAt, last?.endedAt ?? ''));
   if (!last) return open(isStarting ? 'pending' : 'idle');
   const { end, endedAt = '', waiting, pauses } = last;
   if (!end) {
@@ -88,4 +88,8 @@ function open(status: SessionStatusName): SessionState {
 
 function ended(status: SessionStatusName, finishedAt: string): SessionState {
   return { status, error: null, errorCode: null, finishedAt };
+}
+
+function later(a: string, b: string): string {
+  return a > b ? a : b;
 }

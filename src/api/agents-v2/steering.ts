@@ -1,7 +1,6 @@
 import { answerCalls } from '../../engine/answer-calls.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
-import { EngineError } from '../../engine/errors.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { json, route, type Route } from '../http/route.ts';
@@ -60,12 +59,6 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           key: undefined,
           rateLimitError,
           host: request.get('host'),
-        });
-        const { view } = await reader.read(session);
-        if (!view.last?.pauses.has('requested')) return;
-        // It may have ended in the meantime.
-        await controlTurn(context, { session, caller, type: 'resume' }).catch((error: unknown) => {
-          if (!(error instanceof EngineError) || error.code !== 'nothing_running') throw error;
         });
       },
     ),

@@ -48,6 +48,8 @@ export class TurnEvents {
   /** The calls that wait for the client, in their order. */
   readonly #forClient = new Map<string, ToolCallRequest>();
   readonly #pauses = new Set<PauseReason>();
+  /** Whether the last event about pauses said so. */
+  #isShownPaused = false;
   #startedAt: string | undefined;
   #done: TurnDone | undefined;
   #answer: unknown;
@@ -188,20 +190,17 @@ export class TurnEvents {
   }
 
   /** A turn with nothing to do but client-side calls is not paused for this API: it awaits their results. */
-  #paused(isPaused: boolean, reason: PauseReason, at: string): SessionEvent[] {
-    const was = this.#isPaused;
-    if (isPaused) this.#pauses.add(reason);
+  #paused(isStart: boolean, reason: PauseReason, at: string): SessionEvent[] {
+    if (isStart) this.#pauses.add(reason);
     else this.#pauses.delete(reason);
+    const isNow = isPaused(this.#pauses, this.#forClient.size > 0);
     const flow: SessionEvent[] =
       reason === 'requested'
-        ? [event(at, 'AgentEvent', { kind: 'flow_event', flow: isPaused ? 'pause' : 'resume', origin: 'user' })]
+        ? [event(at, 'AgentEvent', { kind: 'flow_event', flow: isStart ? 'pause' : 'resume', origin: 'user' })]
         : [];
-    if (this.#isPaused === was) return flow;
-    return [...flow, event(at, 'AgentRunStatusChangeEvent', { status: isPaused ? 'paused' : 'running' })];
-  }
-
-  get #isPaused(): boolean {
-    return isPaused(this.#pauses, this.#forClient.size > 0);
+    if (isNow === this.#isShownPaused) return flow;
+    this.#isShownPaused = isNow;
+    return [...flow, event(at, 'AgentRunStatusChangeEvent', { status: isNow ? 'paused' : 'running' })];
   }
 
   #ended(record: TurnDone): SessionEvent[] {
