@@ -354,7 +354,7 @@ class ModelCallAttempt {
       const message = this.#isCompacting
         ? `The conversation is too long, and could not be summarized: ${failure.message}`
         : failure.message;
-      return this.#result({ status: 'error', message });
+      return this.#result({ status: 'error', message, ...(failure === error && { code: 'model_failed' }) });
     }
     this.#recordUsage();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });

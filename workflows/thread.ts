@@ -190,7 +190,8 @@ export class Thread {
     if (workflowInfo().continueAsNewSuggested) return this.#open('continue', [], []);
     const { iterations } = this.#turn.start.limits;
     if (this.#agent || this.#steps - this.#refused < iterations) return undefined;
-    return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
+    const message = `The turn reached its iteration limit of ${iterations} model calls.`;
+    return { status: 'error', message, code: 'iteration_limit' };
   }
 
   /** Whether the thread connects to its servers before anything else; otherwise its model calls do that. */
@@ -323,7 +324,7 @@ export class Thread {
       return this.#turn.actions.waits ? undefined : this.#open('waiting', [], []);
     }
     if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
-    if (outcome.status === 'error') return { status: 'error', message: outcome.message };
+    if (outcome.status === 'error') return outcome;
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };

@@ -258,7 +258,5 @@ export interface CallModelResult extends Appended {
    * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`: a
    * budget that the turn shares with others has no room for the call, and it was not made.
    */
-  outcome:
-    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' }
-    | { status: 'error'; message: string };
+  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' } | TurnError;
 }

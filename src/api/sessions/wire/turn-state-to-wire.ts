@@ -32,7 +32,8 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
     case 'error': {
       const { status, message, code, ...rest } = end;
       rest satisfies NoFields;
-      return { status, message, ...(code && { code }), ...ended };
+      // The other codes are not part of this API: its clients may take any code for a budget that was reached.
+      return { status, message, ...(code === 'budget_exceeded' && { code }), ...ended };
     }
   }
 }
