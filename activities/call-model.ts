@@ -171,8 +171,8 @@ class ModelCallAttempt {
     const { attempt } = this.#context.info;
     const input = this.#input;
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
-    // None was started for a conversation that has to be compacted first.
-    const mayClaim = isFirst && attempt === 1 && input.upTo === 1;
+    // None was started for a conversation that has to be compacted first, nor for a forced answer.
+    const mayClaim = isFirst && attempt === 1 && input.upTo === 1 && !input.isForced;
     const onUnreported = (): void => this.#add(UNREPORTED);
     const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
     if (claimed) {

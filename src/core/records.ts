@@ -517,9 +517,14 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
+/** A limit at which a turn is asked for its answer: of its model calls, or of the time for which it works. */
+export type AnswerLimit = 'iterations' | 'time';
+
 export interface TurnDone extends Base, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
+  /** Set if the turn was asked for its answer, whatever came of it. */
+  limit?: AnswerLimit;
   /** How long the turn was paused. */
   waitedMs: number;
   /** How long it has worked: without pauses, and without the time in the queue of its session. */
