@@ -171,8 +171,8 @@ class ModelCallAttempt {
     const { attempt } = this.#context.info;
     const input = this.#input;
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
-    // None was started for a conversation that has to be compacted first.
-    const mayClaim = isFirst && attempt === 1 && input.upTo === 1;
+    // None was started for a conversation that has to be compacted first, nor for a forced answer.
+    const mayClaim = isFirst && attempt === 1 && input.upTo === 1 && !input.isForced;
     const onUnreported = (): void => this.#add(UNREPORTED);
     const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
     if (claimed) {
@@ -354,7 +354,7 @@ class ModelCallAttempt {
       const message = this.#isCompacting
         ? `The conversation is too long, and could not be summarized: ${failure.message}`
         : failure.message;
-      return this.#result({ status: 'error', message });
+      return this.#result({ status: 'error', message, ...(failure === error && { code: 'model_failed' }) });
     }
     this.#recordUsage();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });

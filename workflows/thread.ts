@@ -188,9 +188,11 @@ export class Thread {
   #mustEnd(): ThreadResult | undefined {
     if (this.#turn.stopped()) return { status: 'stopped' };
     if (workflowInfo().continueAsNewSuggested) return this.#open('continue', [], []);
-    const { iterations } = this.#turn.start.limits;
-    if (this.#agent || this.#steps - this.#refused < iterations) return undefined;
-    return { status: 'error', message: `The turn reached its iteration limit of ${iterations} model calls.` };
+    const { iterations, answersAtIterations } = this.#turn.start.limits;
+    // Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message.
+    if (this.#agent || answersAtIterations || this.#steps - this.#refused < iterations) return undefined;
+    const message = `The turn reached its iteration limit of ${iterations} model calls.`;
+    return { status: 'error', message, code: 'iteration_limit' };
   }
 
   /** Whether the thread connects to its servers before anything else; otherwise its model calls do that. */
@@ -267,12 +269,15 @@ export class Thread {
     { message: ModelMessage; stamp: string; started: SubAgent[] } | ThreadResult | undefined
   > {
     const { turnId, sessionId, previousTurnId, sequence, agents, budget } = this.#turn.start;
+    const { actions } = this.#turn;
+    const isBegunByStart = this.#isBegunByStart;
     this.#steps += 1;
     const isFirst = !this.#agent && this.#steps === 1;
     const plan = this.#plan(isFirst);
     const now = Date.now();
-    const left = this.#turn.actions.budget.left(now);
-    const idleMs = this.#turn.actions.budget.idleUntil(now);
+    const left = actions.budget.left(now);
+    const idleMs = actions.budget.idleUntil(now);
+    const count = this.#agent ? undefined : this.#steps - this.#refused;
     const input: CallModelInput = {
       turnId,
       sessionId,
@@ -283,8 +288,8 @@ export class Thread {
       step: this.#steps,
       ...this.next,
       ...this.#turn.run,
-      ...(!this.#agent && this.#steps - this.#refused >= this.#turn.start.limits.iterations && { isLast: true }),
-      ...(this.#turn.actions.isForced && { isForced: true }),
+      ...(count !== undefined && count >= this.#turn.start.limits.iterations && { isLast: true }),
+      ...(actions.isForced ? { isForced: true } : actions.limits.forcing({ count, isBegunByStart }, now)),
       ...(left && { left }),
       ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
       ...(idleMs > 0 && { idleMs }),
@@ -294,7 +299,8 @@ export class Thread {
     };
     this.#known = plan.upTo;
     this.#nextIsBegun = false;
-    const { steering } = this.#turn.actions;
+    const { steering, limits } = actions;
+    limits.modelCalled(input);
     if (!this.#agent) steering.modelCalled();
     let result: CallModelResult;
     try {
@@ -303,7 +309,7 @@ export class Thread {
       if (!this.#agent) steering.modelEnded();
       this.#turn.countFailedCall(input);
       this.#turn.unreserve(plan.mayStart ?? 0);
-      if (this.#agent) this.#turn.actions.threadEnded(this.#agent);
+      if (this.#agent) actions.threadEnded(this.#agent);
       if (isCancellation(error)) return { status: 'stopped' };
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
@@ -320,10 +326,10 @@ export class Thread {
     }
     if (outcome.status === 'sign_in_required') {
       this.#refused += 1;
-      return this.#turn.actions.waits ? undefined : this.#open('waiting', [], []);
+      return actions.waits ? undefined : this.#open('waiting', [], []);
     }
     if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
-    if (outcome.status === 'error') return { status: 'error', message: outcome.message };
+    if (outcome.status === 'error') return outcome;
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };

@@ -4,13 +4,14 @@ import { endOfThread, failureAnswer } from '../core/sub-agents.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MAX_RESULT_BYTES } from '../tools/results.ts';
 
-type Call = Pick<CallModelInput, 'threadId' | 'subAgent' | 'step' | 'isForced'>;
+type Call = Pick<CallModelInput, 'threadId' | 'subAgent' | 'step' | 'isForced' | 'limit'>;
 type Outcome = CallModelResult['outcome'];
 
 const NO_ANSWER = 'The sub-agent ended without an answer.';
 
 /** Why the calls of a message are not run: it is the last one that its agent may write. */
-export function refusalOf({ subAgent, step, isForced }: Call): string | undefined {
+export function refusalOf({ subAgent, step, isForced, limit }: Call): string | undefined {
+  if (limit) return 'This call was not executed: the turn had reached a limit, and an answer was required.';
   if (isForced) return 'This call was not executed: the user asked for an answer.';
   return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
 }

@@ -120,6 +120,7 @@ describe('repairs', () => {
     expect(outcomeOf(answered, message(false), 0)).toEqual({
       status: 'error',
       message: "The answer does not fit the agent's JSON Schema: must be object",
+      code: 'answer_misfit',
     });
   });
 });

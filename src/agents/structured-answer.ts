@@ -76,5 +76,6 @@ export function repairsLeft({ config }: AgentSpec, records: UnsequencedRecord[],
 export function outcomeOf(outcome: Outcome, message: ModelMessage | undefined, repairs: number): Outcome {
   const check = message?.structured;
   if (!check || check.fits || repairs > 0) return outcome;
-  return { status: 'error', message: `The answer does not fit the agent's JSON Schema: ${check.problem}` };
+  const problem = `The answer does not fit the agent's JSON Schema: ${check.problem}`;
+  return { status: 'error', message: problem, code: 'answer_misfit' };
 }

@@ -1,5 +1,6 @@
 import type { Budget, BudgetAmounts, BudgetLeft, BudgetReport } from './budget.ts';
 import type {
+  AnswerLimit,
   ApprovalPolicy,
   CallSource,
   CancelReason,
@@ -136,6 +137,10 @@ export type TurnHeader = Pick<
 export interface TurnLimits {
   /** Model calls. */
   iterations: number;
+  /** The root agent answers with the last of these calls; otherwise the turn fails after it. */
+  answersAtIterations?: true;
+  /** How long the turn works before it is asked for its answer. */
+  answerAfterSeconds?: number;
   /** The time-out of the turn. */
   seconds: number;
   /** The time-out of one tool call. */
@@ -202,6 +207,13 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   isLast?: true;
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
+  /** The limit that forces the answer; absent if a user does. */
+  limit?: AnswerLimit;
+  /**
+   * The thread's next model call is forced if it begins at this time or later, in milliseconds since 1970, and the turn
+   * is not paused before it. 0: in any case.
+   */
+  forcedFromMs?: number;
   /** What is left of the turn's budget, if it has one. */
   left?: BudgetLeft;
   /** The budget of the session, if it has one. */
@@ -258,7 +270,5 @@ export interface CallModelResult extends Appended {
    * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`: a
    * budget that the turn shares with others has no room for the call, and it was not made.
    */
-  outcome:
-    | { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' }
-    | { status: 'error'; message: string };
+  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' } | TurnError;
 }

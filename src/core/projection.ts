@@ -177,6 +177,7 @@ export class TurnProjection {
     this.#running.set(id, activity);
     if (activity.name === 'callModel') {
       this.#firstCall = undefined;
+      this.#actions?.limits.modelCalled(activity.input);
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
     if (activity.name === 'callTool') {
@@ -245,6 +246,7 @@ export class TurnProjection {
     entries.push(...this.#closeCalls(at));
     const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
+    const limit = this.#actions?.limits.reached;
     const done = this.#append({
       kind: 'turn.done',
       at,
@@ -257,6 +259,7 @@ export class TurnProjection {
               ...(threads.length > 0 && { threads }),
             }
           : end,
+      ...(limit && { limit }),
       ...this.#totals,
       waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
       workedMs: this.#actions?.budget.workedUntil(Date.parse(at)) ?? 0,

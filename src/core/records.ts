@@ -494,12 +494,21 @@ export type TurnOutcome =
   | { status: 'cancelled'; reason: CancelReason }
   | TurnError;
 
-/** A turn that ends with an error; the code is set if its budget is the reason. */
+/** A turn that ends with an error. */
 export interface TurnError {
   status: 'error';
   message: string;
-  code?: 'budget_exceeded';
+  code?: TurnErrorCode;
 }
+
+/**
+ * Why a turn has failed. Absent: for another reason, or for an unknown one.
+ * - `budget_exceeded`: its budget was reached.
+ * - `iteration_limit`: its limit of model calls was reached.
+ * - `answer_misfit`: no answer has fitted the agent's schema.
+ * - `model_failed`: the provider has failed, permanently or for too long.
+ */
+export type TurnErrorCode = 'budget_exceeded' | 'iteration_limit' | 'answer_misfit' | 'model_failed';
 
 /** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */
 export type OutcomeStatus = TurnOutcome['status'] | 'action_required';
@@ -508,9 +517,14 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
+/** A limit at which a turn is asked for its answer: of its model calls, or of the time for which it works. */
+export type AnswerLimit = 'iterations' | 'time';
+
 export interface TurnDone extends Base, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
+  /** Set if the turn was asked for its answer, whatever came of it. */
+  limit?: AnswerLimit;
   /** How long the turn was paused. */
   waitedMs: number;
   /** How long it has worked: without pauses, and without the time in the queue of its session. */

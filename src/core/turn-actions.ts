@@ -1,9 +1,10 @@
+import { AnswerLimits } from './answer-limits.ts';
 import type { CallToolInput, TurnStart } from './history.ts';
 import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
-import type { AuthRequired, PauseReason, PendingCall, UnsequencedRecord, WithoutId } from './records.ts';
+import type { AnswerLimit, AuthRequired, PauseReason, PendingCall, UnsequencedRecord, WithoutId } from './records.ts';
 import type { Subject } from './subject.ts';
 import {
   actionsRequired,
@@ -46,6 +47,7 @@ export interface TurnActionsState {
   pauses: PausesState;
   steering: SteeringState;
   isForced?: true;
+  limit?: AnswerLimit;
   signIns: TurnSignInsState;
   budget?: TurnBudgetState;
 }
@@ -91,6 +93,7 @@ export class TurnActions {
   #isForced: boolean;
   readonly #signIns: TurnSignIns;
   readonly budget: TurnBudget;
+  readonly limits: AnswerLimits;
   #failure: string | undefined;
 
   constructor(start: TurnStart) {
@@ -108,15 +111,18 @@ export class TurnActions {
     this.#isForced = carry?.actions?.isForced === true;
     this.#signIns = new TurnSignIns(signIns);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
+    this.limits = new AnswerLimits({ start, budget: this.budget });
   }
 
   get state(): TurnActionsState {
     const budget = this.budget.state;
+    const limit = this.limits.reached;
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
       steering: this.steering.state,
       ...(this.#isForced && { isForced: true }),
+      ...(limit && { limit }),
       signIns: this.#signIns.state,
       ...(budget && { budget }),
     };
@@ -140,7 +146,7 @@ export class TurnActions {
     return this.#pauses.has('requested');
   }
 
-  /** Whether the model calls that begin now are to answer, without tools. */
+  /** Whether a user has asked for the answer: the model calls that begin now are to answer, without tools. */
   get isForced(): boolean {
     return this.#isForced;
   }

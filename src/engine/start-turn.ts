@@ -9,7 +9,7 @@ import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { InputItem, TurnCreated } from '../core/records.ts';
 import { budgetOf } from '../spec/budget-spec.ts';
-import { hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
+import { answersAtLimit, hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
@@ -161,6 +161,7 @@ async function commandOf(
   const { spec, agents } = agent;
   const onRunning = onRunningOf(requested, spec);
   const budget = budgetOf(spec.config?.budget);
+  const answerAfterSeconds = spec.config?.answer_after_seconds ?? undefined;
   const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
@@ -180,6 +181,8 @@ async function commandOf(
     ...(budget && { budget }),
     limits: {
       iterations: iterationLimit(spec),
+      ...(answersAtLimit(spec) && { answersAtIterations: true }),
+      ...(answerAfterSeconds !== undefined && { answerAfterSeconds }),
       seconds: config.turnSeconds,
       toolSeconds: config.tool.timeoutSeconds,
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,

@@ -130,6 +130,16 @@ const runtimeConfig = z.object({
     .max(10_000)
     .nullish()
     .describe('model calls per turn, and of each sub-agent; default 100'),
+  on_limit: z
+    .enum(['fail', 'answer'])
+    .nullish()
+    .describe('a turn at its iteration_limit: fail (default), or answer with its last model call, without tools'),
+  answer_after_seconds: z
+    .number()
+    .positive()
+    .max(31_536_000)
+    .nullish()
+    .describe('the time that a turn works, without pauses, before it is to answer with its next model call'),
   sandbox: toggle,
   dynamic_sub_agents: toggle,
   context_management: z.object({ compaction, large_tool_response: toggle }).nullish(),
@@ -204,6 +214,11 @@ export function modelNames({ model }: AgentSpec, first = model.name): string[] {
 /** The limit of model calls: of an agent's turn, or of its thread if it is a sub-agent. */
 export function iterationLimit({ config }: AgentSpec): number {
   return config?.iteration_limit ?? 100;
+}
+
+/** Whether an agent answers with the last model call that its limit allows. */
+export function answersAtLimit({ config }: AgentSpec): boolean {
+  return config?.on_limit === 'answer';
 }
 
 /** Whether an agent may start sub-agents that are not registered. */

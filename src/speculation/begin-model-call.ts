@@ -8,7 +8,7 @@ import type { Conversations } from '../engine/conversations.ts';
 import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { LiveBus } from '../live/bus.ts';
-import { hasServers } from '../spec/agent-spec.ts';
+import { answersAtLimit, hasServers, iterationLimit } from '../spec/agent-spec.ts';
 import { logContext, withLogContext } from '../telemetry/log-context.ts';
 import { MessageAssembler } from '../agents/message-assembler.ts';
 import { extractedTexts, unreadFiles } from '../agents/read-files.ts';
@@ -33,6 +33,8 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
       if (await dependencies.budgets.isReached({ ...start, sessionLimit: sessionLimitOf(spec) })) return undefined;
       // The turn may have to request a sign-in or to compact its conversation first.
       if (compaction || toolset.unavailable.some(({ signIn }) => signIn)) return undefined;
+      // The turn forces its first model call.
+      if (answersAtLimit(spec) && iterationLimit(spec) === 1) return undefined;
       const plan = firstCallOf({ ...start, hasServers: hasServers(spec) });
       const message = new MessageAssembler({
         turnId: start.turnId,

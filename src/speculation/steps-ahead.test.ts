@@ -73,6 +73,8 @@ let draining: AbortController;
 /** The signals of the tool calls and model calls that have begun. */
 let tools: AbortSignal[];
 let models: AbortSignal[];
+/** The requests of these model calls. */
+let requests: object[];
 /** What this worker has in memory of the turn. */
 let known: UnsequencedRecord[] | undefined;
 /** The servers of the agent that cannot be used. */
@@ -92,8 +94,10 @@ beforeEach(() => {
   ];
   unreported = 0;
   unavailable = [];
-  async function* answer(_request: unknown, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+  requests = [];
+  async function* answer(request: object, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     models.push(signal);
+    requests.push(request);
     yield { content: 'next' };
     if (models.length > 1) await new Promise((resolve) => void signal.addEventListener('abort', resolve));
   }
@@ -230,6 +234,27 @@ test.each<[string, Partial<CallModelInput>]>([
   expect(unreported).toBe(1);
   expect(models.map(({ aborted }) => aborted)).toEqual([true]);
   expect(await countOf('model_call', 'mismatched')).toBe(1);
+});
+
+test.each([0, Date.now()])(
+  'a call that a limit forces begins as a forced one, and no other claims it (%d)',
+  async (at) => {
+    for (const [asked, text, expected] of [
+      [{ isForced: true }, 'next', 0],
+      [{}, undefined, 1],
+    ] as const) {
+      expect(await run([server], ['r'], { forcedFromMs: at })).toBe(true);
+      expect(await textOf(await steps.claimModelCall(next(['r'], asked), never, onUnreported))).toBe(text);
+      expect(unreported).toBe(expected);
+    }
+    expect(requests).toMatchObject([{ toolChoice: 'none' }, { toolChoice: 'none' }]);
+  },
+);
+
+test('a call that begins before the time of its limit is not a forced one', async () => {
+  await run([server], ['r'], { forcedFromMs: Date.now() + 60_000 });
+  expect(await textOf(await steps.claimModelCall(next(['r']), never, onUnreported))).toBe('next');
+  expect(requests[0]).not.toHaveProperty('toolChoice');
 });
 
 test.each<Partial<CallModelInput>>([{ threadId: 'helper' }, { turnId: 'turn_2' }])(

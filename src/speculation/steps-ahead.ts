@@ -46,6 +46,7 @@ type NextCall = Pick<
   | 'recent'
   | 'mayStart'
   | 'isForced'
+  | 'forcedFromMs'
   | 'left'
   | 'sessionLimit'
   | 'idleMs'
@@ -136,8 +137,10 @@ export class StepsAhead {
     const next = { ...message.next, recent: [...message.next.recent, stamp] };
     const missing = message.missing - 1;
     if (missing === 0) {
-      if (Date.now() >= (next.left?.untilMs ?? Infinity)) return false;
-      return this.#calls.begin(threadKey(next), next.turnId, (signal) => this.#ask(next, signal));
+      const now = Date.now();
+      if (now >= (next.left?.untilMs ?? Infinity)) return false;
+      const call: NextCall = now >= (next.forcedFromMs ?? Infinity) ? { ...next, isForced: true } : next;
+      return this.#calls.begin(threadKey(call), call.turnId, (signal) => this.#ask(call, signal));
     }
     this.#messages.set(ofMessage, { next, missing });
     return false;

@@ -183,6 +183,20 @@ test('the iteration limit counts across runs', async () => {
   expect(chat.requests().length).toBe(15);
 });
 
+test('a turn that answers at its limit of model calls does so in a later run', async () => {
+  const chat = await server.chat({
+    scripts: Array.from({ length: 40 }, (): Script => use({ name: 'look', args: { n: 0 } })),
+    spec: { ...onTestServer, config: { iteration_limit: 15, on_limit: 'answer' } },
+  });
+  const reader = chat.turn('go');
+  expect(await reader.end()).toMatchObject({ status: 'done', limit: 'iterations' });
+  const choices = chat.requests().map((request) => request.tool_choice);
+  expect(choices).toEqual([...Array.from({ length: 14 }, () => undefined), 'none']);
+  expect(await runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
+  const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
+  expect(folded(replay)).toEqual(folded(await reader.done));
+});
+
 test('a cancel reaches the current run', async () => {
   const steps = Array.from({ length: 12 }, (_, n): Script => use({ name: 'look', args: { n } }));
   const last = held(

@@ -337,7 +337,14 @@ export const turnMetrics = z
   })
   .meta({ id: 'TurnMetrics' });
 
-const ended = { completed_at: timestamp, metrics: turnMetrics };
+const ended = {
+  completed_at: timestamp,
+  metrics: turnMetrics,
+  limit: z
+    .enum(['iterations', 'time'])
+    .optional()
+    .describe('set if the turn reached its `iteration_limit` or `answer_after_seconds`, and was asked for its answer'),
+};
 
 export const turnDoneState = z.discriminatedUnion('status', [
   z.object({

@@ -9,8 +9,8 @@ export function runningState(position?: number): { status: 'running'; queued?: {
   return { status: 'running', ...(position !== undefined && { queued: { position } }) };
 }
 
-export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
-  const ended = { completed_at: at, metrics: metrics(totals) };
+export function stateToWire({ at, end, limit, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+  const ended = { completed_at: at, metrics: metrics(totals), ...(limit && { limit }) };
   switch (end.status) {
     case 'done': {
       // The next turn continues the threads.
@@ -32,12 +32,13 @@ export function stateToWire({ at, end, ...totals }: Omit<TurnDone, 'kind' | 'id'
     case 'error': {
       const { status, message, code, ...rest } = end;
       rest satisfies NoFields;
-      return { status, message, ...(code && { code }), ...ended };
+      // The other codes are not part of this API: its clients may take any code for a budget that was reached.
+      return { status, message, ...(code === 'budget_exceeded' && { code }), ...ended };
     }
   }
 }
 
-function metrics(totals: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end'>): WireTurnMetrics {
+function metrics(totals: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end' | 'limit'>): WireTurnMetrics {
   const { usage, modelCalls, toolCalls, waitedMs, workedMs: _, ...more } = totals;
   more satisfies NoFields;
   const {

@@ -1,0 +1,65 @@
+import type { CallModelInput, TurnStart } from './history.ts';
+import type { AnswerLimit } from './records.ts';
+import type { TurnBudget } from './turn-budget.ts';
+
+/** A model call that begins. */
+interface BeginningCall {
+  /** How many calls of the root agent count towards its limit, this one included; undefined for a sub-agent. */
+  count: number | undefined;
+  /** It is the call with which the turn starts, whose answer readers may have seen. */
+  isBegunByStart: boolean;
+}
+
+interface AnswerLimitsOptions {
+  start: Pick<TurnStart, 'limits' | 'carry'>;
+  budget: Pick<TurnBudget, 'workedUntil'>;
+}
+
+/**
+ * The limits at which a turn is asked for its answer: from then on its model calls are forced. The workflow decides at
+ * the beginning of each call, for which no timer is needed: what runs at a limit ends first. The input of the call has
+ * the decision, and the projection reads it there. A part of `TurnActions`.
+ */
+export class AnswerLimits {
+  readonly #limits: TurnStart['limits'];
+  readonly #budget: AnswerLimitsOptions['budget'];
+  #reached: AnswerLimit | undefined;
+
+  constructor({ start, budget }: AnswerLimitsOptions) {
+    this.#limits = start.limits;
+    this.#budget = budget;
+    this.#reached = start.carry?.actions?.limit;
+  }
+
+  /** The first limit that has forced a model call. */
+  get reached(): AnswerLimit | undefined {
+    return this.#reached;
+  }
+
+  /** Whether a model call that begins now is forced by a limit; if it is not, from when on its thread's next one is. */
+  forcing(call: BeginningCall, now: number): Pick<CallModelInput, 'isForced' | 'limit' | 'forcedFromMs'> {
+    const { count, isBegunByStart } = call;
+    const answersAt = this.#answersAt(now);
+    if (this.#isLast(count)) return { isForced: true, limit: 'iterations' };
+    if (answersAt <= now && !isBegunByStart) return { isForced: true, limit: 'time' };
+    if (count === undefined) return {};
+    const forcedFromMs = this.#isLast(count + 1) ? 0 : answersAt;
+    return forcedFromMs === Infinity ? {} : { forcedFromMs };
+  }
+
+  /** A model call has begun. */
+  modelCalled({ limit }: Pick<CallModelInput, 'limit'>): void {
+    this.#reached ??= limit;
+  }
+
+  #isLast(count: number | undefined): boolean {
+    const { iterations, answersAtIterations } = this.#limits;
+    return answersAtIterations === true && count !== undefined && count >= iterations;
+  }
+
+  /** When the time is up if the turn works on. */
+  #answersAt(now: number): number {
+    const { answerAfterSeconds = Infinity } = this.#limits;
+    return now + answerAfterSeconds * 1000 - this.#budget.workedUntil(now);
+  }
+}
