@@ -40,11 +40,21 @@ export function toSpec(agent: Agent, caps: Caps, defaultModel: string | undefine
   );
 }
 
-/** A spec with the limits of a request. Its turns wait for their answers: a result is given to the turn that asked. */
-export function withCaps(spec: AgentSpec, { max_steps: steps }: Caps): AgentSpec {
+/**
+ * A spec with the limits of a request, at which the agent is asked for its answer. Its turns wait for their answers: a
+ * result is given to the turn that asked.
+ */
+export function withCaps(spec: AgentSpec, { max_steps: steps, max_time_s: seconds }: Caps): AgentSpec {
   return {
     ...spec,
-    config: { ...spec.config, pause: 'wait', on_running: 'steer', iteration_limit: steps ?? UNBOUNDED_STEPS },
+    config: {
+      ...spec.config,
+      pause: 'wait',
+      on_running: 'steer',
+      on_limit: 'answer',
+      iteration_limit: steps ?? UNBOUNDED_STEPS,
+      ...(seconds && { answer_after_seconds: seconds }),
+    },
   };
 }
 

@@ -1,13 +1,20 @@
 import { expect, test } from 'vitest';
+import { emptyText } from '../../core/message.ts';
 import type { PauseReason, TurnOutcome } from '../../core/records.ts';
+import { messageOf } from '../../../test/support/random-turn.ts';
+import { NO_ANSWER } from './turn-events.ts';
 import { isFinal, stateOf, type LastTurn, type StateOptions } from './session-state.ts';
 
 const STARTED = '2026-11-21T09:00:00.000Z';
 const ENDED = '2026-11-21T09:01:00.000Z';
 const NOW = Date.parse('2026-11-21T09:02:00.000Z');
 
-const answered: TurnOutcome = { status: 'done', output: null, requiredActions: [] };
+const answered = done('17 and 23.');
 const call = new Map([['main call_1', { tool_name: 'lookup', args: {}, id: 'call_1' }]]);
+
+function done(content: string): TurnOutcome {
+  return { status: 'done', output: messageOf('msg_1', { ...emptyText(), content }, false), requiredActions: [] };
+}
 
 function turn(end: TurnOutcome | undefined, more: Partial<LastTurn> = {}): LastTurn {
   return { startedAt: STARTED, end, endedAt: end && ENDED, waiting: new Map(), pauses: new Set(), ...more };
@@ -41,6 +48,9 @@ test.each([
   ['interrupted', turn({ status: 'cancelled', reason: 'client-cancelled' }), {}],
   ['timed_out', turn({ status: 'cancelled', reason: 'server-execution-timeout' }), {}],
   ['failed', turn({ status: 'cancelled', reason: 'abandoned' }), {}],
+  ['completed', turn(answered, { limit: 'time' }), {}],
+  ['timed_out', turn(done(''), { limit: 'time' }), { idleTimeout: 600 }],
+  ['failed', turn(done(''), { limit: 'iterations' }), { idleTimeout: 600 }],
   ['pending', turn({ status: 'cancelled', reason: 'cancelled-for-next-turn' }), {}],
   ['interrupted', undefined, { cancelledAt: ENDED, isStarting: true }],
   ['interrupted', turn(answered), { cancelledAt: ENDED, idleTimeout: 600 }],
@@ -56,6 +66,10 @@ test('the state of an ended session says when, and what has failed', () => {
   expect(state(turn(answered))).toMatchObject({ finishedAt: ENDED, error: null, errorCode: null });
   expect(state(turn(answered), { idleTimeout: 60 })).toMatchObject({ finishedAt: '2026-11-21T09:02:00.000Z' });
   expect(state(turn(answered), { idleTimeout: 61 })).toMatchObject({ finishedAt: null });
+  expect(state(turn(done('')))).toMatchObject({ errorCode: 'no_answer', error: NO_ANSWER, finishedAt: ENDED });
+  expect(state(turn({ status: 'error', message: 'no', code: 'answer_misfit' }))).toMatchObject({
+    errorCode: 'answer_validation',
+  });
   expect(state(turn({ status: 'error', message: 'The model is away.' }))).toMatchObject({
     error: 'The model is away.',
     errorCode: 'internal',

@@ -1,7 +1,7 @@
-import type { PauseReason, TurnOutcome } from '../../core/records.ts';
+import type { AnswerLimit, PauseReason, TurnErrorCode, TurnOutcome } from '../../core/records.ts';
 import type { ToolCallRequest } from './wire/events.ts';
 import type { ERROR_CODES, SessionStatusName } from './wire/session.ts';
-import { isPaused } from './turn-events.ts';
+import { hasAnswer, isPaused, NO_ANSWER } from './turn-events.ts';
 
 /** What is known of a session's last turn. */
 export interface LastTurn {
@@ -9,6 +9,8 @@ export interface LastTurn {
   /** Undefined while it runs. */
   end: TurnOutcome | undefined;
   endedAt: string | undefined;
+  /** The limit at which it was asked for its answer. */
+  limit?: AnswerLimit | undefined;
   /** The calls that wait for the client. */
   waiting: ReadonlyMap<string, ToolCallRequest>;
   pauses: ReadonlySet<PauseReason>;
@@ -35,6 +37,13 @@ export interface SessionState {
   finishedAt: string | null;
 }
 
+const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
+  answer_misfit: 'answer_validation',
+  iteration_limit: 'no_answer',
+  budget_exceeded: 'internal',
+  model_failed: 'internal',
+};
+
 /**
  * The state of a session, derived from its turns. It is stored nowhere: whatever crashes, it cannot disagree with the
  * log, and all that it says is settled can be read there.
@@ -53,12 +62,22 @@ export function stateOf({ last, idleTimeout, isStarting, isQueued, cancelledAt, 
     case 'done': {
       // What waits for a person cannot be answered with tool results.
       if (end.requiredActions.length > 0) return open(waiting.size > 0 ? 'awaiting_tool_results' : 'paused');
+      if (!hasAnswer(end)) {
+        return last.limit === 'time'
+          ? { status: 'timed_out', error: NO_ANSWER, errorCode: 'timeout', finishedAt: endedAt }
+          : { status: 'failed', error: NO_ANSWER, errorCode: 'no_answer', finishedAt: endedAt };
+      }
       if (idleTimeout === null) return ended('completed', endedAt);
       const closesAt = Date.parse(endedAt) + idleTimeout * 1000;
       return now < closesAt ? open('idle') : ended('completed', new Date(closesAt).toISOString());
     }
     case 'error':
-      return { status: 'failed', error: end.message, errorCode: 'internal', finishedAt: endedAt };
+      return {
+        status: 'failed',
+        error: end.message,
+        errorCode: end.code ? ERROR_CODES_OF[end.code] : 'internal',
+        finishedAt: endedAt,
+      };
     case 'cancelled':
       switch (end.reason) {
         case 'client-cancelled':

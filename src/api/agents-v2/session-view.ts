@@ -106,7 +106,7 @@ export class SessionView {
       const lost = { status: 'error' as const, message: 'The log of the last turn was lost.' };
       return { startedAt, end: lost, endedAt: startedAt, waiting: new Map(), pauses: new Set() };
     }
-    return { startedAt, end, endedAt: done?.at, waiting, pauses };
+    return { startedAt, end, endedAt: done?.at, limit: done?.limit, waiting, pauses };
   }
 
   /**

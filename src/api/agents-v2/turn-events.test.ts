@@ -6,7 +6,7 @@ import { randomThreads } from '../../../test/support/random-threads.ts';
 import { randomTurn, type TurnStep } from '../../../test/support/random-turn.ts';
 import { randomWaiting } from '../../../test/support/random-waiting.ts';
 import { SEED } from '../../../test/support/seed.ts';
-import { NO_TOTALS, TurnEvents } from './turn-events.ts';
+import { hasAnswer, NO_ANSWER, NO_TOTALS, TurnEvents } from './turn-events.ts';
 import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
 
 const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, waiting: new Map(), sessionId: 'ses_1' };
@@ -44,6 +44,10 @@ test.each([
       const metrics = events.filter(({ type }) => type === 'MetricsUpdateEvent');
       expect(metrics.length).toBe(fold.end ? 1 : 0);
       if (fold.end?.status !== 'done' || fold.end.requiredActions.length > 0) return;
+      if (!hasAnswer(fold.end)) {
+        expect(events.at(-1)).toMatchObject({ type: 'AgentErrorEvent', data: { error: NO_ANSWER } });
+        return;
+      }
       expect(events.slice(-3)).toMatchObject([
         { type: 'AgentEvent', data: { kind: 'answer_event', answer: fold.answer?.value ?? '' } },
         { type: 'MetricsUpdateEvent' },

@@ -212,8 +212,13 @@ export class TurnEvents {
       case 'done': {
         if (end.requiredActions.length > 0) return [metrics];
         this.#forClient.clear();
+        if (!hasAnswer(end)) {
+          return record.limit === 'time'
+            ? [metrics, event(at, 'AgentCompletionEvent', { reason: 'timed_out' })]
+            : [metrics, event(at, 'AgentErrorEvent', { error: NO_ANSWER, trace: '', info: null })];
+        }
         this.#setAnswer(end.output);
-        const answer = event(at, 'AgentEvent', { kind: 'answer_event', answer: this.#answer ?? '', outcome: null });
+        const answer = event(at, 'AgentEvent', { kind: 'answer_event', answer: this.#answer, outcome: null });
         const last = this.#options.isInteractive
           ? event(at, 'ActiveStateChangeEvent', { state: 'idle', pending_tool_calls: null })
           : event(at, 'AgentCompletionEvent', { reason: 'finished' });
@@ -256,6 +261,13 @@ export class TurnEvents {
       ? event(at, 'ActiveStateChangeEvent', { state: 'awaiting_tool_results', pending_tool_calls: calls })
       : event(at, 'ActiveStateChangeEvent', { state: 'running', pending_tool_calls: null });
   }
+}
+
+/** What is wrong with a turn that is done and has said nothing. */
+export const NO_ANSWER = 'The agent has ended without an answer.';
+
+export function hasAnswer({ output }: Extract<TurnOutcome, { status: 'done' }>): boolean {
+  return output !== null && output.content + output.refusal !== '';
 }
 
 /** Whether a turn with these pauses counts as paused: one that only awaits results of the client does not. */

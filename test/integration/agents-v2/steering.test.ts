@@ -169,3 +169,21 @@ test('a model that fails ends the session as failed, and images of messages reac
   });
   expect(JSON.stringify(model.requestsTo('failing')[0]?.messages.at(-1))).toContain(png);
 });
+
+test('at its limit of steps the agent is asked for its answer; one that never fits fails the session', async () => {
+  const { api, model } = server;
+  model.script('capped', use({ name: 'lookup', id: 'a' }), say('As far as I got.'));
+  const agent = agentNamed('capped', { tools: [lookup] });
+  const session = await AgentSession.create(api, { agent, messages: 'Look it up.', max_steps: 2 });
+  await session.until('awaiting_tool_results');
+  await session.post('tool_results', { kind: 'tool_result', tool_req: { tool_name: 'lookup', id: 'a' }, result: 1 });
+  const { status } = await session.settle();
+  expect(status).toMatchObject({ status: 'completed', steps: 2 });
+  expect(model.requestsTo('capped')[1]?.tool_choice).toBe('none');
+
+  model.script('misfit', say('no'), say('no'), say('no'), say('no'));
+  const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+  const misfit = agentNamed('misfit', { answer_format: schema });
+  const failed = await AgentSession.create(api, { agent: misfit, messages: 'How many?' });
+  expect((await failed.settle()).status).toMatchObject({ status: 'failed', error_code: 'answer_validation' });
+});
