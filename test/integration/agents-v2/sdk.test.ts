@@ -1,8 +1,13 @@
 import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { INHERITED_ENV } from '../../support/inherited-env.ts';
 import { pythonWith } from '../../support/python.ts';
+import { ServerProcess } from '../../support/server-process.ts';
 import { say, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -47,3 +52,22 @@ test('the unmodified Python SDK runs sessions, with tools, structured answers an
     cancelled: 'interrupted',
   });
 }, 180_000);
+
+test('the example of the unmodified SDK runs against a server as it starts without settings', async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
+  const demo = await ServerProcess.prepare(dataDir, {});
+  onTestFinished(async () => {
+    await demo.stop();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+  await demo.start();
+  const script = fileURLToPath(new URL('../../../examples/run_an_agent.py', import.meta.url));
+  const { stdout } = await run(python, [script], { env: { ...INHERITED_ENV, EVERTURN_URL: demo.api.url } });
+  const [tool, ...sessions] = stdout.trimEnd().split('\n');
+  expect(tool).toBe('[tool] add_note: water the plants');
+  expect(sessions).toEqual([
+    expect.stringMatching(/^\[session\] idle: The tool answered: noted/),
+    '[session] idle after 3 steps',
+    '[session] completed: Plant',
+  ]);
+}, 120_000);
