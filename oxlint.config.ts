@@ -9,6 +9,7 @@ const LAYERS = [
   'src/server',
   'src/demo',
   'src/api/sessions',
+  'src/api/agents-v2',
   'src/api/operations',
   'src/api/http',
   'activities',
@@ -55,6 +56,7 @@ function above(index: number): RestrictedPattern[] {
 /** The wire shapes of a face are internal to it; the folders below cannot import them anyway. */
 const NO_WIRE: RestrictedPattern[] = [
   { group: ['**/sessions/wire/**'], message: 'Only src/api/sessions imports its wire shapes.' },
+  { group: ['**/agents-v2/wire/**'], message: 'Only src/api/agents-v2 imports its wire shapes.' },
 ];
 
 /** Further imports that a folder must not have. */
@@ -62,6 +64,7 @@ const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/cli': NO_WIRE,
   'src/server': NO_WIRE,
   'src/demo': NO_WIRE,
+  'src/api/sessions': [{ group: ['**/agents-v2/**'], message: 'A face does not know the others.' }],
   'src/core': [
     {
       group: ['../**', 'node:*', 'express', '@temporalio/*'],

@@ -1,5 +1,6 @@
 import type { Kysely, Transaction } from 'kysely';
 import type { TurnDone } from '../core/records.ts';
+import type { Subject } from '../core/subject.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ActionIndex } from './action-index.ts';
 import { Outbox } from './outbox.ts';
@@ -255,4 +256,13 @@ export async function addSessionTotals(
     }))
     .where('id', '=', id)
     .execute();
+}
+
+/** The columns of the subject that owns a session. */
+export function ownerColumns({
+  subjectId,
+  subjectType,
+  subjectSlug,
+}: Subject): Pick<SessionRow, 'subject_id' | 'subject_type' | 'subject_slug'> {
+  return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }

@@ -4,7 +4,7 @@ import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import { isRefusal, type ApiError } from '../http/errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
-import { ownerColumns } from '../sessions/sessions.ts';
+import { ownerColumns } from '../../catalog/sessions.ts';
 import { resolveAgent } from './resolve-agent.ts';
 import { sendMessages } from './send-messages.ts';
 import { fromUuid, newSessionId } from './session-ids.ts';

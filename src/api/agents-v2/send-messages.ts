@@ -7,7 +7,7 @@ import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
-import { checkFiles, readFiles, type SentFile } from '../sessions/input-files.ts';
+import { checkFiles, readFiles, type SentFile } from '../http/sent-files.ts';
 import type { UserMessage } from './wire/messages.ts';
 
 interface SentMessages {

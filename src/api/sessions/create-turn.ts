@@ -11,7 +11,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { secondsSinceStart } from '../http/request-log.ts';
-import { readFiles } from './input-files.ts';
+import { readFiles } from '../http/sent-files.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
 import { streamTurn, TurnReader } from './turn-stream.ts';
 import type { CreateTurnBody } from './wire/input.ts';

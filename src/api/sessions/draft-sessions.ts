@@ -14,7 +14,7 @@ import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toDraft } from './wire/resources-to-wire.ts';
-import { ownerColumns } from './sessions.ts';
+import { ownerColumns } from '../../catalog/sessions.ts';
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 

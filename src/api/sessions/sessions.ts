@@ -3,6 +3,7 @@ import { hashOf } from '../../lib/hash.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
+import { ownerColumns } from '../../catalog/sessions.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { Subject } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
@@ -132,8 +133,4 @@ interface NewSession {
   body: CreateSessionBody;
   metadata: string | null;
   subject: Subject;
-}
-
-export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject) {
-  return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }

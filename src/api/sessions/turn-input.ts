@@ -4,7 +4,7 @@ import type { Answer } from '../../core/turn-command.ts';
 import { editedArguments } from '../../engine/edited-arguments.ts';
 import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
-import { checkFiles, type SentFile } from './input-files.ts';
+import { checkFiles, type SentFile } from '../http/sent-files.ts';
 
 type SentItem = NonNullable<CreateTurnBody['input']>[number];
 type SentPart = Exclude<Extract<SentItem, { type: 'user.message' }>['content'], string>[number];

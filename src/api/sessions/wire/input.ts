@@ -1,6 +1,7 @@
 import { z } from 'zod';
+import { DATA_URI_HEAD, FILE_URL, OWN_FILE_PATH } from '../../http/sent-files.ts';
 import { ON_RUNNING } from '../../../core/session.ts';
-import { bounded, identifier, line, MEDIA_TYPE } from '../../../spec/bounds.ts';
+import { bounded, identifier, line } from '../../../spec/bounds.ts';
 import { subject } from './subject.ts';
 
 /** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
@@ -16,17 +17,8 @@ const textPart = z.object({ type: z.literal('text'), text: z.string() });
 
 const fileName = line({ min: 1, max: 255 });
 
-/** The part of a data URI before the file's bytes; the group is the file's type. */
-export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;
-
 /** For the documentation only: a regular expression cannot be run on 30 MB. */
 const DATA_URI = `${DATA_URI_HEAD}([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`;
-
-/** A URL of a file, which is fetched before the turn starts. */
-export const FILE_URL = '^https?://.';
-
-/** The path that this server gives to a large file, after any prefix of a proxy; the groups are session, file and query. */
-export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/files/([0-9a-f]{64})(?:[?]([^#]*))?$';
 
 const fileData = z.string().meta({
   description:

@@ -3,10 +3,9 @@ import { BlobNotFound, BlobTooLarge } from '../../blobs/blob-store.ts';
 import type { FileContent } from '../../blobs/store-files.ts';
 import { fetchFile, type FetchedFile } from '../../lib/fetch-file.ts';
 import { failureReason } from '../../mcp/failure-reason.ts';
-import { DATA_URI_HEAD, FILE_URL, OWN_FILE_PATH } from './wire/input.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
-import type { ApiContext } from '../http/context.ts';
-import { ApiError } from '../http/errors.ts';
+import type { ApiContext } from './context.ts';
+import { ApiError } from './errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 
@@ -28,6 +27,15 @@ interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPri
 const MAX_FETCHED_FILES = 20;
 const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
 const FETCH_MS = 30_000;
+
+/** The part of a data URI before the file's bytes; the group is the file's type. */
+export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;
+
+/** A URL of a file, which is fetched before the turn starts. */
+export const FILE_URL = '^https?://.';
+
+/** The path that this server gives to a large file, after any prefix of a proxy; the groups are session, file and query. */
+export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/files/([0-9a-f]{64})(?:[?]([^#]*))?$';
 
 /** The path that `fileUrl` makes. */
 const OWN_FILE = new RegExp(OWN_FILE_PATH);
