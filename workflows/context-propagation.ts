@@ -7,6 +7,7 @@ import {
   type WorkflowInterceptors,
 } from '@temporalio/workflow';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
+import type { SessionStart } from '../src/core/session.ts';
 import { turnContext, type TraceContext, type TurnSpan } from '../src/core/trace-context.ts';
 import {
   deletedSessionIdOf,
@@ -30,8 +31,8 @@ const MAX_TURNS = 50;
 
 /**
  * Propagates the request id and the trace of a turn in Temporal's headers: from the Update to the turn, and from the
- * turn to its activities and its next run. Also propagates the id of the request that deleted a session to the
- * activities that remove it.
+ * turn to its activities and its next run. A session passes those of its newest turn to its next run, for the turn that
+ * follows it. Also propagates the id of the request that deleted a session to the activities that remove it.
  *
  * A replay does not compare headers, so a history without them, or with others, replays. For the same reason the
  * interceptors must not await or draw random numbers: one more microtask can change the order of commands. They run
@@ -98,6 +99,11 @@ function sessionInterceptors(sessionId: string): WorkflowInterceptors {
   return {
     inbound: [
       {
+        execute: (input, next) => {
+          const newest = newestOf(input.args);
+          if (newest !== undefined) remember(newest, input.headers);
+          return next(input);
+        },
         handleUpdate: (input, next) => {
           const turnId = fieldOf(input.args, 'turnId');
           if (turnId !== undefined) remember(turnId, input.headers);
@@ -110,6 +116,8 @@ function sessionInterceptors(sessionId: string): WorkflowInterceptors {
         startChildWorkflowExecution: (input, next) => next({ ...input, ...forChild(input, input.options.args) }),
         scheduleActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
         scheduleLocalActivity: (input, next) => next({ ...input, ...withOrigin(input, input.args) }),
+        continueAsNew: (input, next) =>
+          next({ ...input, headers: { ...input.headers, ...turns.get(newestOf(input.args) ?? '') } }),
         getLogAttributes: (input, next) => next({ ...input, sessionId }),
       },
     ],
@@ -173,6 +181,12 @@ function reportEnd(given: Headers, start: TurnStart, running: Promise<unknown>):
     // The run continues as new, so the turn has not ended.
     () => undefined,
   );
+}
+
+/** The newest turn of a session at the start of a run that continues an earlier one. */
+function newestOf([start]: unknown[]): string | undefined {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the argument of a session's workflow
+  return (start as SessionStart).state?.tip?.turnId;
 }
 
 function only(names: ReadonlySet<string>, headers: Headers): Headers {

@@ -3,10 +3,12 @@ import { pino } from 'pino';
 import { startTracing, type Tracing } from '../../src/telemetry/tracing.ts';
 import { OtlpReceiver, type SeenSpan } from '../support/otlp-receiver.ts';
 import { say, use, type ModelCall } from '../support/scripted-model.ts';
+import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 let collector: OtlpReceiver;
 let tracing: Tracing;
+let temporal: OwnTemporal;
 let server: TestServer;
 beforeAll(async () => {
   collector = await OtlpReceiver.start();
@@ -14,7 +16,13 @@ beforeAll(async () => {
   vi.stubEnv('OTEL_BSP_SCHEDULE_DELAY', '50');
   vi.stubEnv('OTEL_SERVICE_NAME', 'everturn-test');
   tracing = startTracing(pino({ level: 'silent' }));
+  // The default is to suggest it after 4,000 events, and to delay runs that are as short as these.
+  temporal = await startOwnTemporal({
+    'limit.historyCount.suggestContinueAsNew': 60,
+    'history.continueAsNewMinInterval': '20ms',
+  });
   server = await startTestServer({
+    env: { TEMPORAL_ADDRESS: temporal.address },
     tracing,
     mcp: {
       tools: [
@@ -26,6 +34,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await server.stop();
+  await temporal.stop();
   await tracing.stop();
   await collector.stop();
   vi.unstubAllEnvs();
@@ -167,6 +176,19 @@ test('a turn that continues after an approval is its own trace, with a link to t
   expect(before?.links).toEqual([]);
   expect(after?.links).toMatchObject([{ traceId: before?.traceId, spanId: before?.spanId }]);
   expect(after?.traceId).not.toBe(before?.traceId);
+});
+
+test('turns link to the previous ones although their session has continued as new in between', async () => {
+  const chat = await server.chat();
+  // Enough for three runs of the session.
+  for (let n = 0; n < 14; n++) await chat.turn(`question ${n}`).done;
+  const spans = (): SeenSpan[] =>
+    collector.spans.filter(
+      ({ name, attributes }) => name === 'turn' && attributes['everturn.session.id'] === chat.sessionId,
+    );
+  await expect.poll(() => spans().length, { timeout: 20_000 }).toBe(14);
+  const links = spans().map((span) => span.links.length);
+  expect(links.toSorted((a, b) => a - b)).toEqual([0, ...Array.from({ length: 13 }, () => 1)]);
 });
 
 test('a caller that opts out of tracing is not traced', async () => {
