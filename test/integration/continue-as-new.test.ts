@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
+import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { commandTurn, createTurn } from '../../workflows/messages.ts';
@@ -255,6 +256,50 @@ test('a command that is repeated after later ones returns the turn that it start
   expect(again).toEqual({ turnId, previousTurnId: null, sequence: 1 });
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(2);
   expect(chat.requests().length).toBe(2);
+});
+
+test('a later run of a session recognises the repetition of what an earlier one has carried out', async () => {
+  const chat = await server.chat();
+  const session = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
+  const turnIds: string[] = [];
+  const ask = async (): Promise<void> => {
+    const reader = chat.turn(`question ${turnIds.length}`);
+    await reader.done;
+    turnIds.push(await reader.turnId());
+  };
+  /** The session's current run, once it has handled the end of the last turn. */
+  const idleRun = async (): Promise<string> => {
+    const idle = async () => {
+      const { raw, runId } = await session.describe();
+      return raw.pendingWorkflowTask || raw.pendingChildren?.length ? '' : runId;
+    };
+    await expect.poll(idle).not.toBe('');
+    return idle();
+  };
+  await ask();
+  const firstRun = await idleRun();
+  while ((await idleRun()) === firstRun) await ask();
+  const { events } = await client.workflow.getHandle(session.workflowId, firstRun).fetchHistory();
+  const payloads = (events ?? []).flatMap(
+    (event) => event.workflowExecutionUpdateAcceptedEventAttributes?.acceptedRequest?.input?.args?.payloads ?? [],
+  );
+  const commands = await decodeArrayFromPayloads(client.options.loadedDataConverter, payloads);
+  const repeat = (index: number) =>
+    session.executeUpdate(createTurn, {
+      updateId: turnIds[index] ?? '',
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an argument of this Update
+      args: [commands[index] as CreateTurnCommand],
+    });
+  const newest = turnIds.length - 1;
+  const accepted = { turnId: turnIds[newest], previousTurnId: turnIds[newest - 1], sequence: newest + 1 };
+  // The first command of the new run.
+  expect(await repeat(newest)).toEqual(accepted);
+  await ask();
+  expect(await repeat(newest)).toEqual(accepted);
+  expect(await repeat(0)).toEqual({ turnId: turnIds[0], previousTurnId: null, sequence: 1 });
+  const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
+  expect(turns.map(({ id }) => id)).toEqual(turnIds.toReversed());
+  expect(chat.requests().length).toBe(turnIds.length);
 });
 
 test('a rejected command leaves nothing in the history of its session', async () => {
