@@ -74,9 +74,8 @@ export class Archive {
       emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
       if (last.record.kind === 'turn.done' && last.ordinal > before) {
         const { session_id: sessionId } = turn;
-        await addSessionTotals(db, sessionId, last.record);
-        const session = db.selectFrom('sessions').select(['agent_name', 'subject_id']).where('id', '=', sessionId);
-        const { agent_name: agentName, subject_id: subjectId } = await session.executeTakeFirstOrThrow();
+        const session = await addSessionTotals(db, sessionId, last.record);
+        const { agent_name: agentName, subject_id: subjectId } = session;
         const { at, workedMs } = last.record;
         await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });
         emit({ type: 'turn.done', sessionId, turnId, agentName });

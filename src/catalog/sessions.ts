@@ -236,15 +236,18 @@ export async function touchSession(db: Transaction<Tables>, session: { id: strin
   return numUpdatedRows > 0n;
 }
 
-/** Adds what an ended turn has used, in the transaction that archives its end. The sum with an unknown cost is null. */
+/**
+ * Adds what an ended turn has used to its session, in the transaction that archives its end. The sum with an unknown cost
+ * is null. Returns whose session it is.
+ */
 export async function addSessionTotals(
   db: Transaction<Tables>,
   id: string,
   { usage, modelCalls, toolCalls, waitedMs }: TurnDone,
-): Promise<void> {
+): Promise<Pick<SessionRow, 'agent_name' | 'subject_id'>> {
   const { inputTokens, outputTokens, costInUsd } = usage;
   const cost = inputTokens + outputTokens === 0 ? 0 : costInUsd;
-  await db
+  return db
     .updateTable('sessions')
     .set((eb) => ({
       cost_in_usd: cost === undefined ? null : eb('cost_in_usd', '+', cost),
@@ -255,7 +258,8 @@ export async function addSessionTotals(
       waited_ms: eb('waited_ms', '+', waitedMs),
     }))
     .where('id', '=', id)
-    .execute();
+    .returning(['agent_name', 'subject_id'])
+    .executeTakeFirstOrThrow();
 }
 
 /** The columns of the subject that owns a session. */
