@@ -85,7 +85,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       if (isComplete) await collectBlobs(options, when);
       // A turn that is paused may be older, and still needs its spec.
       const [oldest] = await options.catalog.turns.unarchived();
-      await options.catalog.agents.forgetSpecs(oldest && oldest.created_at < before ? oldest.created_at : before);
+      const unused = oldest && oldest.created_at < before ? oldest.created_at : before;
+      await options.catalog.agents.forgetSpecs(unused, started.toISOString());
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is retried');
     }
