@@ -243,6 +243,12 @@ export function cutsResults({ config }: AgentSpec): boolean {
   return config?.context_management?.large_tool_response?.enabled !== false;
 }
 
+/** What the format has of an agent. */
+export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
+  const { delegates: _, ...format } = spec;
+  return format;
+}
+
 /** The agents to which an agent delegates. Only a turn that waits can wait for them. */
 export function delegatesOf({ delegates = [], config }: AgentSpec): Delegate[] {
   return config?.pause === 'wait' ? delegates : [];
