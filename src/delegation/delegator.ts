@@ -27,7 +27,7 @@ const LIMIT = 200;
  *
  * The parent's turn waits without an activity, so it has to be told the result, and the child's turn that its parent has
  * ended. The catalog knows what is left to do, so nothing is lost in a crash: the worker that sees the end of a turn does
- * it at once, then with the archive of that turn, and housekeeping does what these have missed. All of it may be repeated.
+ * it at once, and again after it has archived the turn; housekeeping does what was missed. All of it may be repeated.
  */
 export class Delegator {
   readonly #engine: Engine;

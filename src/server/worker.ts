@@ -71,15 +71,19 @@ export async function startWorker(
   const dependencies = { ...sources, ownQueue, stepsAhead, delegator };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
-  const archiveTurn = async (turnId: string, signal: AbortSignal): Promise<boolean> => {
-    const isCopied = await archive({ ...services, turnId, signal });
-    await delegator.turnEnded(turnId);
-    return isCopied;
-  };
+  const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
+  const archiver = new Archiver({
+    archive: async (turnId, signal) => {
+      await archiveTurn(turnId, signal);
+      await delegator.turnEnded(turnId);
+    },
+    log,
+  });
   const attempt = (work: Promise<unknown>, turnId: string): void => {
-    work.catch((error: unknown) => log.warn({ turnId, err: error }, 'a delegation was not settled; it is retried'));
+    work.catch((error: unknown) =>
+      log.warn({ turnId, err: error }, 'the delegations of a turn were not settled; it is retried'),
+    );
   };
-  const archiver = new Archiver({ archive: archiveTurn, log });
   const worker = await createWorker({
     connection,
     namespace: temporal.namespace,

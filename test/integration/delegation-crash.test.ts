@@ -108,7 +108,7 @@ test('killed while sessions of agents are created: each call has one, and one an
   for (const { child_session_id: id } of after) expect(await chats.catalog.turns.newestId(id)).toBeDefined();
 });
 
-test('terminated while no worker runs: housekeeping cancels the child', async () => {
+test('terminated while no worker runs: the child is cancelled once one does', async () => {
   const first = stuck();
   const chat = await open({
     scripts: [delegate('child')],

@@ -52,6 +52,10 @@ async function isForced(turnId: string): Promise<void> {
   expect(events?.some((event) => event.workflowExecutionSignaledEventAttributes)).toBe(true);
 }
 
+/** Has the server believe that the parent knows the end of a child, or that it does not. */
+const mark = ({ child_session_id: id }: DelegationRow, told: 0 | 1) =>
+  server.database.rows.updateTable('delegations').set({ told }).where('child_session_id', '=', id).execute();
+
 /** The results of the calls of a turn. */
 const results = ({ frames }: EventReader) =>
   frames.flatMap((frame) =>
@@ -248,20 +252,44 @@ test('results that were not delivered are, by housekeeping, and once', async () 
   await child.reached;
   const delegation = await childOf(chat, 'child');
   // As if the worker that sees the end of the child had died.
-  await server.database.rows.updateTable('delegations').set({ told: 1 }).execute();
+  await mark(delegation, 1);
   child.release();
   await eventually(async () =>
     expect(await chats.catalog.turns.get(delegation.child_turn_id)).toMatchObject({ archived: 1 }),
   );
   expect(results(reader)).toEqual([]);
-  const undo = server.database.rows.updateTable('delegations').set({ told: 0 });
-  await undo.where('child_session_id', '=', delegation.child_session_id).execute();
+  await mark(delegation, 0);
   const turnId = await reader.turnId();
   await server.restart();
   const again = server.api.subscribe(chat.sessionId, turnId);
   expect(await again.end()).toMatchObject({ status: 'done', output: { content: 'At last.' } });
   expect(results(again)).toEqual(['call_child succeeded: Late answer.']);
   expect(await chats.catalog.delegations.get(delegation.child_session_id)).toMatchObject({ told: 1 });
+});
+
+test('a child whose parent has ended without it is cancelled by housekeeping', async () => {
+  const [before, after] = [slow('Before', '.'), slow('After', '.')];
+  const chat = await chats.chat(server, {
+    scripts: [delegate('child')],
+    delegates: { child: { scripts: [before.script, after.script] } },
+  });
+  const reader = chat.turn('go');
+  await paused(reader);
+  await before.reached;
+  const delegation = await childOf(chat, 'child');
+  // As if the worker that cancels the parent had died.
+  await mark(delegation, 1);
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  await reader.end();
+  const turnId = await reader.turnId();
+  await eventually(async () => expect(await chats.catalog.turns.get(turnId)).toMatchObject({ archived: 1 }));
+  expect(await stateOf(delegation)).toMatchObject({ status: 'running' });
+  await mark(delegation, 0);
+  await server.restart();
+  await eventually(async () => expect(await stateOf(delegation)).toMatchObject({ status: 'cancelled' }));
+  await eventually(async () =>
+    expect(await chats.catalog.delegations.get(delegation.child_session_id)).toMatchObject({ told: 1 }),
+  );
 });
 
 test('a turn that is terminated has one outcome for its call, and its child is cancelled', async () => {
