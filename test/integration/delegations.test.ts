@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import type { DelegationRow } from '../../src/catalog/schema.ts';
 import type { EventReader } from '../support/api-client.ts';
-import { delegate, DelegatingChats, type DelegatingChat } from '../support/delegating-chats.ts';
+import { delegate, DelegatingChats, type DelegatingAgent, type DelegatingChat } from '../support/delegating-chats.ts';
 import { eventually } from '../support/eventually.ts';
 import { held, say, textOf, type ModelCall } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
@@ -168,6 +168,40 @@ test('the model is told of a delegate that fails, that is cancelled, or that can
     expect.stringMatching(/^call_fails failed: The agent fails failed: .*no/),
   ]);
   expect((await childrenOf(chat)).map(({ agent }) => agent).toSorted()).toEqual(['cancelled', 'fails']);
+});
+
+test('agents are nested at most 16 levels deep', async () => {
+  const nested = (levels: number): DelegatingAgent =>
+    levels === 0
+      ? {}
+      : { scripts: [delegate('next'), say(`level ${levels}`)], delegates: { next: nested(levels - 1) } };
+  const chat = await chats.chat(server, nested(17));
+  const reader = chat.turn('down');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'level 17' } });
+  const depths = await server.database.rows
+    .selectFrom('delegations')
+    .select((eb) => eb.fn.max('depth').as('max'))
+    .execute();
+  expect(depths).toEqual([{ max: 16 }]);
+  const [, last] = server.model.requestsTo(chat.model('/next'.repeat(16)));
+  expect(textOf(last?.messages.at(-1))).toContain('agents can be nested 16 levels deep');
+});
+
+test('an agent that cannot start because too many turns run is not waited for', async () => {
+  const limited = await startTestServer({ env: { EVERTURN_TURNS_PER_SUBJECT: '1' } });
+  onTestFinished(() => limited.stop());
+  const own = await DelegatingChats.open(limited.database.url);
+  onTestFinished(() => own.catalog.close());
+  const chat = await own.chat(limited, {
+    scripts: [delegate('child'), say('Alone.')],
+    delegates: { child: {} },
+  });
+  const reader = chat.turn('go');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Alone.' } });
+  expect(results(reader)).toEqual([
+    expect.stringMatching(/^call_child failed: The task was not given to the agent: 1 of your turns run/),
+  ]);
+  expect(await own.catalog.delegations.ofSession(chat.sessionId)).toEqual([]);
 });
 
 test('cancelling a turn cancels its children and theirs', async () => {
