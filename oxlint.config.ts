@@ -16,6 +16,7 @@ const LAYERS = [
   'src/housekeeping',
   'src/webhooks',
   'src/speculation',
+  'src/delegation',
   'src/agents',
   'src/tools',
   'src/live',

@@ -37,7 +37,10 @@ test.each(['once', 'retry'] as const)(
     const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
     const callTool = createCallTool(
       activityDependencies({
-        conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
+        conversations: {
+          toolCall: () => Promise.resolve({ ...call, route: { to: 'server' } }),
+          remember: () => undefined,
+        },
         toolKinds: { mcp: { run: () => Promise.resolve({ status: 'result', content: [], isError: false }) } },
       }),
     );

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
-import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn } from '../src/core/records.ts';
+import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn, ToolCall } from '../src/core/records.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/agents/request-sign-ins.ts';
@@ -31,6 +31,11 @@ const MAX_UNKNOWN_LENGTH = 1_000;
 interface RequiredSignIn {
   kind: AuthRequired['kind'];
   server: ServerSignIn;
+}
+
+/** Another agent works on the call, in this session. */
+interface Delegated {
+  childSessionId: string;
 }
 
 const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
@@ -101,7 +106,7 @@ class ToolCallAttempt {
     return this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled';
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn> {
+  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn | Delegated> {
     const { conversations, stepsAhead } = this.#dependencies;
     const { sessionId, owner, specHash, source, edited, signIn, repeats } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
@@ -111,6 +116,7 @@ class ToolCallAttempt {
       const resumed = await this.#resumed(signal);
       if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
+      if (call.route.to === 'session') return await this.#delegate(call.route.sessionId, call, signal);
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
       const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed, isEdited };
@@ -123,6 +129,16 @@ class ToolCallAttempt {
     }
     if (outcome.status === 'asks') return outcome;
     return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
+  }
+
+  async #delegate(
+    childSessionId: string,
+    { arguments: args }: ToolCall,
+    signal: AbortSignal,
+  ): Promise<UnstoredResult | Delegated> {
+    const start = () => this.#dependencies.delegator.start({ ...this.#input, childSessionId, arguments: args });
+    const started = await retryWhileUnavailable(start, signal);
+    return started ? { outcome: 'failed', text: started.problem } : { childSessionId };
   }
 
   /** The server has not executed the call: it runs after the sign-in, or fails without it. */
@@ -158,7 +174,7 @@ class ToolCallAttempt {
   }
 
   async #storeQuestion({ question, rounds }: AskingCall): Promise<CallToolResult> {
-    const { blobs, conversations, ownQueue, stepsAhead } = this.#dependencies;
+    const { blobs, ownQueue } = this.#dependencies;
     const { sessionId } = this.#input;
     const store = () =>
       Promise.all([
@@ -167,11 +183,8 @@ class ToolCallAttempt {
         rounds.by === 'connection' ? ownQueue.open() : undefined,
       ]);
     const [text, blob, keptOpenBy] = await retryWhileUnavailable(store, NEVER, isRetryableStoreError);
-    const stamp = randomUUID();
-    conversations.remember(stamp, []);
-    stepsAhead.toolWaits(this.#input.source);
     const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
-    return { records: [], stamp, elicitation };
+    return { ...this.#withoutRecords(), elicitation };
   }
 
   #resultOf(outcome: Exclude<CallOutcome, { status: 'sign_in_required' }>, signal: AbortSignal): UnstoredResult {
@@ -247,7 +260,8 @@ class ToolCallAttempt {
     return { signal: controller.signal, release };
   }
 
-  #append(end: UnstoredResult | AskingCall | RequiredSignIn): Promise<CallToolResult> {
+  #append(end: UnstoredResult | AskingCall | RequiredSignIn | Delegated): Promise<CallToolResult> {
+    if ('childSessionId' in end) return Promise.resolve({ ...this.#withoutRecords(), isDelegated: true });
     if ('question' in end) return this.#storeQuestion(end);
     if ('kind' in end) return Promise.resolve(this.#waitForSignIn(end));
     const mustAsk = this.#input.onUnknown && end.outcome === 'unknown_outcome' && !this.#isCancelled;
@@ -256,10 +270,15 @@ class ToolCallAttempt {
 
   /** A person is to say how the call has ended. */
   #askAbout({ text }: UnstoredResult): CallToolResult {
+    return { ...this.#withoutRecords(), unknownOutcome: text.slice(0, MAX_UNKNOWN_LENGTH).toWellFormed() };
+  }
+
+  /** The result of an attempt after which the call stays open. */
+  #withoutRecords(): CallToolResult {
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, []);
     this.#dependencies.stepsAhead.toolWaits(this.#input.source);
-    return { records: [], stamp, unknownOutcome: text.slice(0, MAX_UNKNOWN_LENGTH).toWellFormed() };
+    return { records: [], stamp };
   }
 
   #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {

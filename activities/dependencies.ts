@@ -7,6 +7,7 @@ import type { Config } from '../src/config.ts';
 import type { LiveBus } from '../src/live/bus.ts';
 import type { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
 import type { StepsAhead } from '../src/speculation/steps-ahead.ts';
+import type { Delegator } from '../src/delegation/delegator.ts';
 import type { Conversations } from '../src/engine/conversations.ts';
 import type { SharedBudgets } from '../src/engine/shared-budgets.ts';
 import type { TurnIndex } from '../src/engine/turn-index.ts';
@@ -36,6 +37,7 @@ export interface Dependencies {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   conversations: Conversations;
+  delegator: Delegator;
   client: Client;
   log: Logger;
   metrics: Metrics;

@@ -4,8 +4,11 @@ import { sessionWorkflowId, turnWorkflowId } from '../src/core/temporal-names.ts
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 
-/** Terminates the workflows of a deleted session: its own first, since it could start another turn. */
-export function createEndSession({ catalog, client }: Dependencies) {
+/**
+ * Terminates the workflows of a deleted session: its own first, since it could start another turn. Then those that wait
+ * for it, or work for it, are told.
+ */
+export function createEndSession({ catalog, client, delegator }: Dependencies) {
   return function endSession({ sessionId }: { sessionId: string }): Promise<void> {
     return withHeartbeat(async () => {
       if (await catalog.sessions.get(sessionId)) {
@@ -19,6 +22,7 @@ export function createEndSession({ catalog, client }: Dependencies) {
         Context.current().cancellationSignal.throwIfAborted();
         await terminateWorkflow(client, { workflowId: turnWorkflowId(id), reason, details: 'client-cancelled' });
       }
+      await delegator.sessionDeleted(sessionId);
     });
   };
 }

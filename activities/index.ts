@@ -5,6 +5,7 @@ import { createCallTool } from './call-tool.ts';
 import { createConnectTools } from './connect-tools.ts';
 import type { Dependencies } from './dependencies.ts';
 import { cancelAtDeadline } from '../src/engine/turn-deadline.ts';
+import { createForceDelegate, createStopDelegate } from './control-delegate.ts';
 import { createEndSession } from './end-session.ts';
 import { createIndexActions } from './index-actions.ts';
 import { createInspectTurn } from './inspect-turn.ts';
@@ -38,6 +39,8 @@ export function createActivities(dependencies: Dependencies) {
     loadSession: createLoadSession(dependencies),
     inspectTurn: createInspectTurn(dependencies),
     terminateTurn: createTerminateTurn(dependencies),
+    forceDelegate: createForceDelegate(dependencies),
+    stopDelegate: createStopDelegate(dependencies),
     endSession: createEndSession(dependencies),
     removeSession: createRemoveSession(dependencies),
     /** Measures how fast the Temporal server dispatches tasks. */

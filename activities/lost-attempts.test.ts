@@ -62,7 +62,10 @@ test('a repeatable tool that crashes its worker on each attempt ends with an unk
   const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
   const callTool = createCallTool(
     activityDependencies({
-      conversations: { toolCall: () => Promise.resolve(call), remember: () => undefined },
+      conversations: {
+        toolCall: () => Promise.resolve({ ...call, route: { to: 'server' } }),
+        remember: () => undefined,
+      },
       toolKinds: {
         mcp: {
           run: async (_call: unknown, { signal }: { signal: AbortSignal }) => {

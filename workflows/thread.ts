@@ -317,7 +317,7 @@ export class Thread {
     this.#turn.count(result);
     const { outcome, records, stamp } = result;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
-    this.#turn.unreserve((plan.mayStart ?? 0) - started.length);
+    this.#turn.unreserve((plan.mayStart ?? 0) - started.length - delegatedBy(records));
     if (outcome.status === 'cancelled') return { status: 'stopped' };
     if (outcome.status === 'compacted' || outcome.status === 'budget_reached') {
       this.#steps -= 1;
@@ -467,6 +467,7 @@ export class Thread {
         if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
       }
       waiting = waitingAfter(call, result);
+      if (result.isDelegated) this.#turn.actions.delegate(call);
     } catch (error) {
       // Its worker may have been lost after it had begun the next model call.
       this.#nextIsBegun = !this.#agent;
@@ -505,6 +506,12 @@ function inputOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['
     ...(isRegistered && { isRegistered }),
     ...(model !== undefined && { model }),
   };
+}
+
+/** How many calls of a message other agents answer, in sessions of their own. */
+function delegatedBy(records: CallModelResult['records']): number {
+  const calls = records.flatMap((record) => (record.kind === 'model.message' ? record.toolCalls : []));
+  return calls.filter(({ route }) => route.to === 'session').length;
 }
 
 /** In a workflow `Date.now` and `Math.random` are deterministic: a replay mints the same ids. */

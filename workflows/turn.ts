@@ -11,6 +11,7 @@ import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/histor
 import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
 import { TurnActions } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
+import { forceDelegates } from './force-delegates.ts';
 import { archiveTurn, indexActions } from './index-activities.ts';
 import { cancelTurn } from './messages.ts';
 import { untilBegun } from './queued-turn.ts';
@@ -75,6 +76,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     return scope.ordinal;
   };
   const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
+  forceDelegates({ actions, subject: start.createdBy });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (begun?.cancelled) stop(begun.cancelled);
   // No request is waiting to move it from the queue to the turns in the index.

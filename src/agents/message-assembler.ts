@@ -29,6 +29,7 @@ import type { ModelTarget } from '../models/providers.ts';
 import { parseArguments } from '../tools/arguments.ts';
 import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
 import { decideCall } from '../tools/decision-policy.ts';
+import type { DelegationRoute } from './route-delegation.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { checkAnswer } from './structured-answer.ts';
@@ -68,6 +69,7 @@ export interface CallHandling {
   /** How many calls may wait for a human or a client. */
   maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
+  delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
   /** Loads a text of the session. */
   loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
 }
@@ -231,7 +233,7 @@ export class MessageAssembler {
   async #routeAll(handling: CallHandling): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
     const all: { call: ToolCallText; routed: RoutedCall }[] = [];
     for (const [index, call] of this.#text.toolCalls.entries()) {
-      const started = all.filter(({ routed }) => routed.started).length;
+      const started = all.filter(({ routed: { route } }) => route.to === 'thread' || route.to === 'session').length;
       const reads = all.filter(({ routed }) => routed.content !== undefined).length;
       const routed = await this.#route(call, { index, started, reads }, handling);
       const isOneTooMany =
@@ -245,7 +247,7 @@ export class MessageAssembler {
   async #route(
     call: ToolCallText,
     { reads, ...place }: Pick<SubAgentCall, 'index' | 'started'> & { reads: number },
-    { refusal, startSubAgent, loadBlob }: CallHandling,
+    { refusal, startSubAgent, delegate, loadBlob }: CallHandling,
   ): Promise<RoutedCall> {
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
@@ -263,6 +265,11 @@ export class MessageAssembler {
       const started = await startSubAgent({ call, args: parsed.value, ...place });
       if ('problem' in started) return { route: { to: 'answered' }, ...started };
       return { route: { to: 'thread', threadId: started.thread.threadId }, started };
+    }
+    if (tool.run.to === 'session') {
+      const delegated = delegate(place);
+      if ('problem' in delegated) return { route: { to: 'answered' }, ...delegated };
+      return { route: { to: 'session', ...delegated, callHash: callHash(call) } };
     }
     if (tool.run.to === 'conversation') {
       if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };

@@ -16,6 +16,7 @@ import { withCompacted } from './compacted-conversation.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
+import { mayDelegate } from './route-delegation.ts';
 import { readFiles, type ReadFiles } from './read-files.ts';
 import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
@@ -113,7 +114,11 @@ export async function prepareModelCall(
       shown.map(({ item }) => item),
       target,
     ),
-    tools: offeredTools(toolset, found, { mayStart, mayRead: read.isCut || hasHidden(conversation, shown) }),
+    tools: offeredTools(toolset, found, {
+      mayStart,
+      mayDelegate: mayDelegate(call),
+      mayRead: read.isCut || hasHidden(conversation, shown),
+    }),
     unavailable,
     ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,

@@ -54,6 +54,11 @@ function formatProblem({ response_format: format }: AgentSpec): AgentProblem | u
   return { code: 'invalid_agent', message, param: 'response_format.json_schema.schema' };
 }
 
+function delegatesProblem({ delegates = [], config }: AgentSpec): AgentProblem | undefined {
+  if (delegates.length === 0 || config?.pause === 'wait') return undefined;
+  return { code: 'invalid_agent', message: 'an agent that delegates requires pause: "wait"', param: 'delegates' };
+}
+
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
@@ -102,7 +107,7 @@ export class AgentValidator {
       const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
-    const problem = policyProblem(spec) ?? formatProblem(spec);
+    const problem = policyProblem(spec) ?? formatProblem(spec) ?? delegatesProblem(spec);
     if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;

@@ -111,22 +111,25 @@ export class Agents {
   async putSpec(spec: AgentSpec, now: string): Promise<string> {
     const hash = this.#cipher.nameOf(hashOf(spec), 'spec');
     const stored = this.#cipher.sealText(JSON.stringify(spec), `spec/${hash}`);
-    await this.#db
-      .insertInto('specs')
-      // The caller may fail before it refers to the spec: `forgetSpecs` checks for references when the spec is due.
-      .values({ hash, spec: stored, retention_days: spec.config?.retention_days ?? null, unused_since: now })
-      .onConflict((conflict) =>
-        conflict.column('hash').doUpdateSet({ unused_since: now }).where('specs.unused_since', 'is not', null),
-      )
-      .execute();
+    await this.#db.transaction().execute(async (db) => {
+      await db
+        .insertInto('specs')
+        // The caller may fail before it refers to the spec: `forgetSpecs` checks for references when the spec is due.
+        .values({ hash, spec: stored, retention_days: spec.config?.retention_days ?? null, unused_since: now })
+        .onConflict((conflict) =>
+          conflict.column('hash').doUpdateSet({ unused_since: now }).where('specs.unused_since', 'is not', null),
+        )
+        .execute();
+      await referToDelegates(db, hash, spec);
+    });
     return hash;
   }
 
   /**
-   * Deletes specs that were stored, or that a session stopped using, before this time, unless a session, an agent or a
-   * version refers to them.
+   * Deletes specs that were stored, or that a session or a spec stopped using, before this time, unless a session, an
+   * agent, a version or another spec refers to them.
    */
-  async forgetSpecs(before: string): Promise<void> {
+  async forgetSpecs(before: string, now: string): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       await db
         .updateTable('specs')
@@ -139,9 +142,11 @@ export class Agents {
             eb.exists(
               eb.selectFrom('agent_versions').select('version').whereRef('agent_versions.spec_hash', '=', 'specs.hash'),
             ),
+            eb.exists(eb.selectFrom('spec_delegates').select('spec_hash').whereRef('delegate_hash', '=', 'specs.hash')),
           ]),
         )
         .execute();
+      await leaveDelegates(db, before, now);
       await db.deleteFrom('specs').where('unused_since', '<', before).execute();
     });
   }
@@ -157,6 +162,25 @@ export class Agents {
     this.#specs.set(hash, spec, { size: row.spec.length });
     return spec;
   }
+}
+
+/** Keeps the specs to which a spec refers. @throws if the catalog has not all of them */
+async function referToDelegates(db: Transaction<Tables>, hash: string, { delegates = [] }: AgentSpec): Promise<void> {
+  const hashes = new Set(delegates.map(({ spec }) => spec));
+  if (hashes.size === 0) return;
+  await db
+    .insertInto('spec_delegates')
+    .values([...hashes].map((delegate) => ({ spec_hash: hash, delegate_hash: delegate })))
+    .onConflict((conflict) => conflict.doNothing())
+    .execute();
+}
+
+/** Ends the references of the specs that are unused since before this time: what they refer to may be unused, too. */
+async function leaveDelegates(db: Transaction<Tables>, before: string, now: string): Promise<void> {
+  const unused = db.selectFrom('specs').select('hash').where('unused_since', '<', before);
+  const left = db.selectFrom('spec_delegates').select('delegate_hash').where('spec_hash', 'in', unused);
+  await db.updateTable('specs').set({ unused_since: now }).where('hash', 'in', left).execute();
+  await db.deleteFrom('spec_delegates').where('spec_hash', 'in', unused).execute();
 }
 
 /** The highest version of an agent. Includes deleted agents: one that is created again continues their numbering. */

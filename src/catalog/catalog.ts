@@ -11,6 +11,7 @@ import { EncryptionKeys } from './encryption-keys.ts';
 import { Idempotency } from './idempotency.ts';
 import { KeptAnswers } from './kept-answers.ts';
 import { Keys } from './api-keys.ts';
+import { Delegations } from './delegations.ts';
 import { Deliveries } from './deliveries.ts';
 import { Marks } from './marks.ts';
 import { McpGrants } from './mcp-grants.ts';
@@ -32,6 +33,7 @@ export class Catalog {
   readonly sessions: Sessions;
   readonly turns: Turns;
   readonly turnPlaces: TurnPlaces;
+  readonly delegations: Delegations;
   readonly archive: Archive;
   readonly blobReferences: BlobReferences;
   readonly retention: Retention;
@@ -58,6 +60,7 @@ export class Catalog {
     this.sessions = new Sessions(db, index);
     this.turns = new Turns(db, index);
     this.turnPlaces = new TurnPlaces(db);
+    this.delegations = new Delegations(db);
     this.archive = new Archive(db, index);
     this.actions = new Actions(db, index.actions);
     this.keptAnswers = new KeptAnswers(index);

@@ -16,6 +16,7 @@ export const migrations: Record<string, Migration> = {
       await createWebhookTables(db);
       await createBudgetTables(db);
       await createAgentsV2Tables(db);
+      await createDelegationTables(db);
       await createIndexes(db);
     },
   },
@@ -243,6 +244,29 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .execute();
 }
 
+async function createDelegationTables({ schema }: Kysely<unknown>): Promise<void> {
+  await schema
+    .createTable('spec_delegates')
+    .addColumn('spec_hash', 'text', (c) => c.notNull().references('specs.hash'))
+    .addColumn('delegate_hash', 'text', (c) => c.notNull().references('specs.hash'))
+    .addPrimaryKeyConstraint('spec_delegates_key', ['spec_hash', 'delegate_hash'])
+    .execute();
+  await schema
+    .createTable('delegations')
+    .addColumn('child_session_id', 'text', (c) => c.primaryKey())
+    .addColumn('child_turn_id', 'text', (c) => c.notNull())
+    .addColumn('parent_session_id', 'text', (c) => c.notNull())
+    .addColumn('parent_turn_id', 'text', (c) => c.notNull())
+    .addColumn('thread_id', 'text', (c) => c.notNull())
+    .addColumn('tool_call_id', 'text', (c) => c.notNull())
+    .addColumn('agent', 'text', (c) => c.notNull())
+    .addColumn('depth', 'integer', (c) => c.notNull())
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .addColumn('stopped', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
+    .execute();
+}
+
 async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
   await schema
     .createTable('webhooks')
@@ -313,6 +337,11 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['agent_versions_by_spec', 'agent_versions', ['spec_hash']],
   ['specs_by_retention', 'specs', ['retention_days', 'hash']],
   ['specs_unused', 'specs', ['unused_since']],
+  ['spec_delegates_by_delegate', 'spec_delegates', ['delegate_hash']],
+  ['delegations_by_parent', 'delegations', ['parent_session_id', 'created_at', 'child_session_id']],
+  ['delegations_by_parent_turn', 'delegations', ['parent_turn_id', 'told']],
+  ['delegations_by_child_turn', 'delegations', ['child_turn_id', 'told']],
+  ['delegations_untold', 'delegations', ['told', 'created_at']],
   ['idempotency_by_session', 'idempotency', ['session_id']],
   ['mcp_sign_ins_by_turn', 'mcp_sign_ins', ['turn_id', 'server']],
   ['mcp_sign_ins_by_time', 'mcp_sign_ins', ['created_at']],

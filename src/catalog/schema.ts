@@ -8,10 +8,12 @@ import type { Role } from '../core/subject.ts';
  */
 export interface Tables {
   specs: SpecsTable;
+  spec_delegates: SpecDelegatesTable;
   agents: AgentsTable;
   agent_versions: AgentVersionsTable;
   sessions: SessionsTable;
   turns: TurnsTable;
+  delegations: DelegationsTable;
   archive: ArchiveTable;
   blob_references: BlobReferencesTable;
   idempotency: IdempotencyTable;
@@ -40,6 +42,12 @@ interface SpecsTable {
   retention_days: number | null;
   /** When it was stored, or a session last stopped using it. `Agents.forgetSpecs` checks whether it is still in use. */
   unused_since: Generated<string | null>;
+}
+
+/** Which specs refer to which others: see `Delegate` in `src/spec/agent-spec.ts`. */
+interface SpecDelegatesTable {
+  spec_hash: string;
+  delegate_hash: string;
 }
 
 /** The newest version of each existing agent. */
@@ -130,6 +138,26 @@ interface TurnsTable {
   paused_changed_at: Generated<string | null>;
   /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
   counted_ms: Generated<number>;
+}
+
+/** The sessions of agents that answer the tool calls of other agents, each with the call of its parent. */
+interface DelegationsTable {
+  child_session_id: string;
+  /** The first turn of the session, whose end is the result of the call. */
+  child_turn_id: string;
+  parent_session_id: string;
+  parent_turn_id: string;
+  thread_id: string;
+  tool_call_id: string;
+  /** The name of the delegate. */
+  agent: string;
+  /** 1 for a child of a session without a parent. */
+  depth: number;
+  created_at: string;
+  /** The turn of the child is to be cancelled, also if it starts later. */
+  stopped: Generated<number>;
+  /** The parent's turn has the result, or has ended without it: nothing is left to do. */
+  told: Generated<number>;
 }
 
 /** The logs of turns: one row per entry. */
@@ -397,6 +425,8 @@ export interface SessionRequestsTable {
 }
 
 export type SpendingRow = Selectable<SpendingTable>;
+export type DelegationRow = Selectable<DelegationsTable>;
+export type NewDelegationRow = Insertable<DelegationsTable>;
 export type SessionRow = Selectable<SessionsTable>;
 export type NewSessionRow = Omit<Insertable<SessionsTable>, 'active_at'>;
 export type SignInRow = Selectable<McpSignInsTable>;

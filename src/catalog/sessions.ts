@@ -183,6 +183,7 @@ export class Sessions {
       await forgetSpending(db, id);
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
       if (again === undefined) {
+        await db.deleteFrom('delegations').where('child_session_id', '=', id).execute();
         await leaveSpec(db, id, now);
         await deleted.execute();
       } else await db.updateTable('sessions').set({ removal_at: again }).where('id', '=', id).execute();

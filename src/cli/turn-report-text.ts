@@ -47,7 +47,7 @@ function nothing({ state }: TurnReport): string {
     : 'It waits for nothing.';
 }
 
-function waitText({ for: what, toolCallId, tool, since, activity }: Wait): string {
+function waitText({ for: what, toolCallId, tool, sessionId, since, activity }: Wait): string {
   const call = toolCallId === undefined ? '' : ` ${toolCallId}${tool === undefined ? '' : ` (${tool})`}`;
   const names: Record<Wait['for'], string> = {
     model: 'the model',
@@ -57,6 +57,7 @@ function waitText({ for: what, toolCallId, tool, since, activity }: Wait): strin
     worker: 'a worker to continue it',
     approval: `an approval of the tool call${call}`,
     sign_in: `the user to sign in to an MCP server${call && `, for the tool call${call}`}`,
+    delegate: `another agent, in session ${sessionId}, to answer the tool call${call}`,
     response: `the client's response to the tool call${call}`,
   };
   const parts = [`${names[what]}${since === undefined ? '' : ` since ${since}`}`];

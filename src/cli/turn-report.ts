@@ -30,11 +30,13 @@ export interface TurnReport {
 
 /** Something that must happen before the turn continues. */
 export interface Wait {
-  for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response' | 'sign_in';
+  for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response' | 'sign_in' | 'delegate';
   /** The tool call. */
   toolCallId?: string;
   /** The tool. */
   tool?: string;
+  /** The session of the agent that works on the call. */
+  sessionId?: string;
   since?: string;
   activity?: PendingActivity;
 }
@@ -172,6 +174,9 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   const waiting = (actions?.waiting ?? []).map(({ call: { needs, toolCallId }, askedAt }): Wait => {
     return { for: needs, toolCallId, ...named(tools, toolCallId), since: new Date(askedAt).toISOString() };
   });
+  const delegated = (actions?.delegated ?? []).map(({ toolCallId, sessionId }): Wait => {
+    return { for: 'delegate', toolCallId, ...named(tools, toolCallId), sessionId };
+  });
   for (const [id, name] of await previousNames(log, sources)) if (!tools.has(id)) tools.set(id, name);
   const pending = workflow.pendingActivities.map((activity): Wait => {
     const call = calls.get(activity.activityId);
@@ -183,7 +188,7 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   const worker: Wait[] = workflowTask
     ? [{ for: 'worker', ...(workflowTask.since && { since: workflowTask.since }) }]
     : [];
-  return [...pending, ...waiting, ...worker];
+  return [...pending, ...waiting, ...delegated, ...worker];
 }
 
 const WAITS: Record<string, Wait['for']> = { callModel: 'model', callTool: 'tool', connectTools: 'tools' };

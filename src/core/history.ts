@@ -60,7 +60,7 @@ export type ScheduledActivity = {
 export type ActivityResult =
   | ({ how: 'completed'; records: NewRecord[]; stamp?: string } & Pick<
       CallToolResult,
-      'elicitation' | 'unknownOutcome'
+      'elicitation' | 'unknownOutcome' | 'isDelegated'
     > &
       Pick<CallModelResult, 'budget'>)
   | { how: 'failed'; message: string }
@@ -254,8 +254,13 @@ export interface Appended<R extends NewRecord = NewRecord> {
   stamp: string;
 }
 
-/** Without records if the call waits for an answer of the user, or for a person to say how it ended: it stays open. */
+/**
+ * Without records if the call waits for an answer of the user, for a person to say how it ended, or for another agent: it
+ * stays open.
+ */
 export interface CallToolResult extends Appended {
+  /** Another agent works on the call, in a session of its own. */
+  isDelegated?: true;
   elicitation?: PendingElicitation;
   /** What is known of the outcome. */
   unknownOutcome?: string;

@@ -146,6 +146,7 @@ export class TurnProjection {
       this.#signIns = [];
       this.#reopen(carry);
       this.#reopen({ pending: this.#actions.open });
+      for (const call of this.#actions.delegated) this.#openCalls.set(callKey(call), { ...call, scheduled: true });
       return [];
     }
     const { createdAt: at } = start;
@@ -200,6 +201,9 @@ export class TurnProjection {
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (waiting) this.#actions?.ask(waiting);
+    if (activity.name === 'callTool' && end.how === 'completed' && end.isDelegated) {
+      this.#actions?.delegate(activity.input);
+    }
     return withOutputs(records).map((record) => this.#append(record));
   }
 

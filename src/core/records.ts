@@ -67,6 +67,7 @@ export type ToolInfo =
  *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
  * - `client`: the client answers it.
  * - `thread`: a sub-agent answers it; the record of its thread follows the message.
+ * - `session`: another agent answers it, in a session of its own, which the server creates when it runs the call.
  * - `answered`: it cannot run (unknown tool, invalid arguments), or the conversation itself answers it; its result
  *   directly follows the message.
  */
@@ -74,6 +75,7 @@ export type ToolRoute =
   | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
   | { to: 'client' }
   | { to: 'thread'; threadId: string }
+  | { to: 'session'; sessionId: string; callHash: string }
   | { to: 'answered' };
 
 /** Who may decide on a call, by subject slugs and roles. */
@@ -431,10 +433,11 @@ export interface ToolDecided extends Base {
  * Why a turn is paused. While there is a reason, its time limit stops.
  * - `action`: it has nothing to do until it gets answers.
  * - `sign_in`: the same, and it waits for sign-ins only.
+ * - `delegation`: it has nothing to do until agents in sessions of their own have answered its calls.
  * - `requested`: a command holds it.
  * - `budget`: it is held because its budget was reached.
  */
-export type PauseReason = 'action' | 'sign_in' | 'requested' | 'budget';
+export type PauseReason = 'action' | 'sign_in' | 'delegation' | 'requested' | 'budget';
 
 /** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends Base {

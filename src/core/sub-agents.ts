@@ -3,7 +3,7 @@ import type { NewRecord, SubAgent, ThreadDone } from './records.ts';
 /** How deep sub-agents may be nested: the root agent starts those of depth 1. */
 export const MAX_DEPTH = 3;
 
-/** How many sub-agents one message may start, and all messages of a turn together. */
+/** How many sub-agents, and sessions of other agents, one message may start, and all messages of a turn together. */
 export const MAX_STARTED_BY_MESSAGE = 10;
 export const MAX_STARTED_BY_TURN = 50;
 

@@ -87,6 +87,9 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
         return [];
       case 'client':
         return [{ toolCallId, source: place, pending: { ...call, needs: 'response', source: place } }];
+      case 'session':
+        // To create the session again changes nothing.
+        return [{ toolCallId, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
         const { effect, callHash, approval, policy } = route;
         const source = { ...place, run: { effect, callHash } };

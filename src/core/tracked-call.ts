@@ -7,7 +7,7 @@ import { countVotes, type Vote } from './votes.ts';
 export interface TrackedCall {
   /**
    * - `running`: the server runs it, or is about to.
-   * - `delegated`: a sub-agent answers it, in its own thread.
+   * - `delegated`: a sub-agent answers it, in its own thread, or another agent in its own session.
    * - `new`: it waits, and the log does not say so yet.
    * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
    * - `allowed`: it was approved, its server's question was answered, or its sign-in has ended, and is to run.

@@ -38,6 +38,7 @@ import type {
   TurnEvent,
   Verdict,
 } from './turn-command.ts';
+import { TurnDelegations, type DelegatedCall, type TurnDelegationsState } from './turn-delegations.ts';
 import { TurnSignIns, type TurnSignInsState } from './turn-sign-ins.ts';
 import { hasVoted, isRepeated, withVote } from './votes.ts';
 
@@ -49,6 +50,7 @@ export interface TurnActionsState {
   isForced?: true;
   limit?: AnswerLimit;
   signIns: TurnSignInsState;
+  delegations?: TurnDelegationsState;
   budget?: TurnBudgetState;
 }
 
@@ -59,7 +61,7 @@ export const MAX_ASKING = 32;
 const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
 
 /** The pauses of a turn that has nothing to do. */
-const IDLE_REASONS = ['action', 'sign_in'] as const;
+const IDLE_REASONS = ['action', 'sign_in', 'delegation'] as const;
 
 interface TaskEnd {
   records: UnsequencedRecord[];
@@ -92,6 +94,7 @@ export class TurnActions {
   #isCancelled = false;
   #isForced: boolean;
   readonly #signIns: TurnSignIns;
+  readonly #delegations: TurnDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
   #failure: string | undefined;
@@ -100,7 +103,7 @@ export class TurnActions {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pauses, steering, signIns } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, signIns, delegations } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
@@ -110,6 +113,7 @@ export class TurnActions {
     this.steering = new Steering(steering);
     this.#isForced = carry?.actions?.isForced === true;
     this.#signIns = new TurnSignIns(signIns);
+    this.#delegations = new TurnDelegations(delegations);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
   }
@@ -117,6 +121,7 @@ export class TurnActions {
   get state(): TurnActionsState {
     const budget = this.budget.state;
     const limit = this.limits.reached;
+    const delegations = this.#delegations.state;
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
@@ -124,6 +129,7 @@ export class TurnActions {
       ...(this.#isForced && { isForced: true }),
       ...(limit && { limit }),
       signIns: this.#signIns.state,
+      ...(delegations.length > 0 && { delegations }),
       ...(budget && { budget }),
     };
   }
@@ -187,9 +193,15 @@ export class TurnActions {
     );
   }
 
-  /** Whether a call of the thread waits. */
+  /** The calls on which other agents work, in sessions of their own. */
+  get delegated(): DelegatedCall[] {
+    return this.#delegations.started;
+  }
+
+  /** Whether a call of the thread waits, for an answer or for another agent. */
   isWaiting(threadId: string): boolean {
-    return [...(this.#threads.get(threadId)?.values() ?? [])].some(isUnanswered);
+    const isDelegated = this.delegated.some((call) => call.threadId === threadId);
+    return isDelegated || [...(this.#threads.get(threadId)?.values() ?? [])].some(isUnanswered);
   }
 
   /** Whether a call of the thread waits, or was approved and has no result. */
@@ -238,6 +250,10 @@ export class TurnActions {
       for (const { toolCallId, pending } of openCallsOf(record, { turnId: this.#turnId, stamp })) {
         calls.set(toolCallId, pending ? { state: 'new', pending, votes: [] } : { state: 'running', votes: [] });
       }
+      for (const { id: toolCallId, route } of record.toolCalls) {
+        const { threadId } = record;
+        if (route.to === 'session') this.#delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
+      }
       this.#threads.set(record.threadId, calls);
     } else if (record.kind === 'tool.response') {
       this.ended(record);
@@ -283,10 +299,17 @@ export class TurnActions {
     this.ended(parent);
   }
 
+  /** Another agent has got the call as its task. */
+  delegate(key: CallKey): void {
+    const call = this.#find(key);
+    if (call && this.#delegations.start(key)) call.state = 'delegated';
+  }
+
   /** A call has a result. */
   ended(key: CallKey): void {
     const call = this.#find(key);
     if (call) call.state = 'settled';
+    this.#delegations.ended(key);
   }
 
   /** Whether the end of the current task records something before which no thread may begin a call. */
@@ -301,7 +324,8 @@ export class TurnActions {
     const due = this.nextDue;
     const waitsFor = this.#waitsFor;
     const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
-    return (due !== undefined && due <= now) || isOtherwisePaused || this.#all('new').length > 0;
+    const hasNews = this.#delegations.mustRecord || this.#all('new').length > 0;
+    return (due !== undefined && due <= now) || isOtherwisePaused || hasNews;
   }
 
   /** When a call expires or is escalated next: milliseconds since 1970. */
@@ -328,6 +352,8 @@ export class TurnActions {
       if (command.type === 'sign_in') {
         this.#endSignIn(command.signInId);
         by = command.by;
+      } else if (command.type === 'delegation') {
+        this.#delegations.end(command);
       } else if (command.type === 'answer') {
         const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
         if (accepted.length > 0) by = command.subject;
@@ -340,7 +366,8 @@ export class TurnActions {
       }
     }
     if (!this.#isCancelled) {
-      records.push(...this.#advance(now), ...this.#pauseOrResume(now, by), ...this.budget.endTask(now, raisedBy));
+      records.push(...this.#recordDelegations(now), ...this.#advance(now), ...this.#pauseOrResume(now, by));
+      records.push(...this.budget.endTask(now, raisedBy));
     }
     return { records, verdicts };
   }
@@ -349,6 +376,15 @@ export class TurnActions {
   #endSignIn(signInId: string): void {
     this.#signIns.end(signInId);
     for (const call of this.#all('waiting')) if (call.pending.signInId === signInId) call.state = 'allowed';
+  }
+
+  #recordDelegations(now: number): UnsequencedRecord[] {
+    const records = this.#delegations.record(isoTime(now));
+    for (const record of records) {
+      this.ended(record);
+      this.budget.add(record);
+    }
+    return records;
   }
 
   #control(command: SteerCommand | ForceCommand | PauseCommand, now: number): void {
@@ -513,10 +549,12 @@ export class TurnActions {
       needsSignIn: this.#signIns.isWaiting(id),
       calls: [...calls.values()],
     }));
+    const needsPeople = threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered));
     const isIdle =
-      threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered)) &&
+      (needsPeople || this.delegated.length > 0) &&
       threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive));
     if (!isIdle) return undefined;
+    if (!needsPeople) return 'delegation';
     return this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in') ? 'action' : 'sign_in';
   }
 

@@ -1,4 +1,5 @@
 import type { BudgetAmounts, BudgetReport } from './budget.ts';
+import type { DelegationCommand } from './turn-delegations.ts';
 import type { Refusal } from './input-rules.ts';
 import type { InputItem } from './records.ts';
 import type { SteerCommand } from './steering.ts';
@@ -9,7 +10,13 @@ import type { SignInCommand } from './turn-sign-ins.ts';
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,
  * it is in the history, and becomes records of the log if `TurnActions` accepts it.
  */
-export type TurnCommand = AnswerCommand | SignInCommand | PauseCommand | ForceCommand | SteerCommand;
+export type TurnCommand =
+  | AnswerCommand
+  | SignInCommand
+  | DelegationCommand
+  | PauseCommand
+  | ForceCommand
+  | SteerCommand;
 
 /** Answers to calls that wait in the turn: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {

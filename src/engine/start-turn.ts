@@ -121,7 +121,7 @@ export interface RunnableAgent {
 /** The agent of a session, if a turn can run with it now. @throws EngineError */
 export async function runnableAgent(
   { catalog, agentCheck }: Engine,
-  session: SessionRow,
+  session: AgentSession,
   caller: Caller,
 ): Promise<RunnableAgent> {
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
@@ -131,6 +131,9 @@ export async function runnableAgent(
   return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner }) };
 }
 
+/** What determines with which agent a session runs, and with whose rights. */
+type AgentSession = Pick<SessionRow, 'spec_hash' | 'subject_id' | 'type' | 'draft_roles' | 'closed'>;
+
 const storedRoles = z.array(z.string());
 
 /** What a request does while another turn runs, which the agent decides by default. */
@@ -139,7 +142,7 @@ export function onRunningOf(requested: OnRunning | undefined, { config }: AgentS
 }
 
 /** The session's owner. If the caller is not the owner, the owner's roles are those stored with the draft. */
-export function ownerOf(session: SessionRow, caller: Caller): SessionOwner {
+export function ownerOf(session: Omit<AgentSession, 'closed'>, caller: Caller): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
   if (type === 'session') return { subjectId, draftRoles: null };
   return {

@@ -42,7 +42,7 @@ export class TurnLimits {
    * in the index, or never will be; repeated calls have no effect.
    * @throws EngineError `too_many_turns`
    */
-  async admit({ id, subject_id: subject }: SessionRow): Promise<() => void> {
+  async admit({ id, subject_id: subject }: Pick<SessionRow, 'id' | 'subject_id'>): Promise<() => void> {
     const { catalog, limits, config } = this.#options;
     const { turns: limit, turnsPerSubject } = limits();
     if (limit === Infinity && turnsPerSubject === Infinity) return () => undefined;

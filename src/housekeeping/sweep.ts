@@ -4,6 +4,7 @@ import type { Config } from '../config.ts';
 import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
+import type { Delegator } from '../delegation/delegator.ts';
 import { tellSignIns } from '../engine/tell-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { expireSessions } from './expire-sessions.ts';
@@ -27,12 +28,13 @@ interface HousekeepingOptions extends Archiving {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   config: Pick<Config, 'turnSeconds'>;
+  delegator: Pick<Delegator, 'settleAll'>;
   /** Looks for deliveries whose hint was lost, or whose worker died. */
   wakeDeliverer: () => void;
 }
 
 /**
- * Sweeps periodically, in every worker: tells turns of sign-ins that have ended; archives ended turns that their workers have not archived, because these died, or
+ * Sweeps periodically, in every worker: tells turns of sign-ins that have ended, and of delegated work; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
  * and starts the removal of deleted ones; starts sessions in whose queues turns wait; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
@@ -76,6 +78,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
+      await options.delegator.settleAll(new Date(started.getTime() - REQUEST_LIFETIME_MS).toISOString());
       await repairPauses(options, when);
       await resumeQueues(options, stop.signal);
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
@@ -85,7 +88,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       if (isComplete) await collectBlobs(options, when);
       // A turn that is paused may be older, and still needs its spec.
       const [oldest] = await options.catalog.turns.unarchived();
-      await options.catalog.agents.forgetSpecs(oldest && oldest.created_at < before ? oldest.created_at : before);
+      const unused = oldest && oldest.created_at < before ? oldest.created_at : before;
+      await options.catalog.agents.forgetSpecs(unused, started.toISOString());
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is retried');
     }

@@ -11,11 +11,16 @@ import { webhookMessages } from '../api/sessions/webhook-messages.ts';
 import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { StepsAhead } from '../speculation/steps-ahead.ts';
+import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
+import { Delegator } from '../delegation/delegator.ts';
 import { archive } from '../engine/archive-turn.ts';
 import { Archiver } from '../engine/archiver.ts';
 import { Conversations } from '../engine/conversations.ts';
+import { limitsInForce } from '../engine/limits.ts';
+import { SessionCommands } from '../engine/session-commands.ts';
+import { TurnLimits } from '../engine/turn-limits.ts';
 import { OwnQueue } from './own-queue.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
@@ -62,11 +67,23 @@ export async function startWorker(
   });
   const sources = { ...services, conversations, draining: draining.signal };
   const stepsAhead = new StepsAhead(sources);
-  const dependencies = { ...sources, ownQueue, stepsAhead };
+  const delegator = createDelegator(services);
+  const dependencies = { ...sources, ownQueue, stepsAhead, delegator };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
-  const archiver = new Archiver({ archive: archiveTurn, log });
+  const archiver = new Archiver({
+    archive: async (turnId, signal) => {
+      await archiveTurn(turnId, signal);
+      await delegator.turnEnded(turnId);
+    },
+    log,
+  });
+  const attempt = (work: Promise<unknown>, turnId: string): void => {
+    work.catch((error: unknown) =>
+      log.warn({ turnId, err: error }, 'the delegations of a turn were not settled; it is retried'),
+    );
+  };
   const worker = await createWorker({
     connection,
     namespace: temporal.namespace,
@@ -84,6 +101,7 @@ export async function startWorker(
             // A turn that was cancelled before its first model call has not claimed its speculative call.
             speculativeCalls.withdraw(turnId);
             archiver.turnEnded(turnId, sessionIdOf(workflowId));
+            attempt(delegator.turnEnded(turnId), turnId);
           },
           callDuringReplay: false,
         },
@@ -102,7 +120,13 @@ export async function startWorker(
         changed: { fn: (_workflow, turnId, isHeld) => stepsAhead.commanded(turnId, isHeld), callDuringReplay: false },
       },
       turns: {
-        cancelling: { fn: (_workflow, turnId) => bus.hintCancel(turnId), callDuringReplay: false },
+        cancelling: {
+          fn: (_workflow, turnId) => {
+            bus.hintCancel(turnId);
+            attempt(delegator.stopChildren({ turnId }), turnId);
+          },
+          callDuringReplay: false,
+        },
         growing: { fn: (_workflow, turnId) => bus.hintGrowth(turnId), callDuringReplay: false },
       },
     },
@@ -116,6 +140,7 @@ export async function startWorker(
     wakeDeliverer: () => deliverer.wake(),
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
+    delegator,
   });
   const finished = worker.run().catch((error: unknown) => {
     // An activity did not end even when it was cancelled; its time-out will end it.
@@ -133,6 +158,18 @@ export async function startWorker(
       await connection.close();
     },
   };
+}
+
+/** Work that agents delegate is started, told and stopped by workers, with what the API does for its clients. */
+function createDelegator(services: Services): Delegator {
+  const { config, catalog, keyring, client, log } = services;
+  const engine = {
+    ...services,
+    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
+    turnLimits: new TurnLimits({ catalog, config, limits: () => limitsInForce(config.limits, keyring) }),
+    speculator: new TurnSpeculator(services.speculativeCalls),
+  };
+  return new Delegator({ engine, client });
 }
 
 async function checkState(worker: Worker): Promise<void> {

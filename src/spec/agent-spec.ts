@@ -201,7 +201,19 @@ export const agentSpec = z
   })
   .meta({ id: 'AgentSpec' });
 
-export type AgentSpec = z.infer<typeof agentSpec>;
+/** An agent to which another one delegates tasks: see `delegations` in `src/catalog/schema.ts`. */
+export interface Delegate {
+  name: string;
+  /** By which the model chooses it. */
+  description: string;
+  /** The hash of its spec, which the catalog has. */
+  spec: string;
+}
+
+export type AgentSpec = z.infer<typeof agentSpec> & {
+  /** Requires `pause: "wait"`, of the delegates too. Not a part of the format: faces resolve names to specs. */
+  delegates?: Delegate[];
+};
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
@@ -229,6 +241,17 @@ export function startsDynamic({ config }: AgentSpec): boolean {
 /** Whether an agent's model gets large results in part, and a tool to read the rest. */
 export function cutsResults({ config }: AgentSpec): boolean {
   return config?.context_management?.large_tool_response?.enabled !== false;
+}
+
+/** What the format has of an agent. */
+export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
+  const { delegates: _, ...format } = spec;
+  return format;
+}
+
+/** The agents to which an agent delegates. Only a turn that waits can wait for them. */
+export function delegatesOf({ delegates = [], config }: AgentSpec): Delegate[] {
+  return config?.pause === 'wait' ? delegates : [];
 }
 
 /** Whether an agent names MCP servers, and its turns connect to them. */

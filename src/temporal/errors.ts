@@ -1,4 +1,4 @@
-import { isGrpcServiceError, isRetryableError } from '@temporalio/client';
+import { isGrpcServiceError, isRetryableError, WorkflowNotFoundError } from '@temporalio/client';
 
 type GrpcStatus = Parameters<typeof isRetryableError>[0];
 
@@ -11,6 +11,8 @@ const FAILED_PRECONDITION = 9;
 
 /** Whether the workflow does not exist, or no longer. */
 export function isNotFound(error: unknown): boolean {
+  // The client replaces the gRPC error of a signal by one without a cause.
+  if (error instanceof WorkflowNotFoundError) return true;
   const code: number | undefined = grpcError(error)?.code;
   return code === NOT_FOUND;
 }

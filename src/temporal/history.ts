@@ -333,8 +333,12 @@ class EventDecoder {
         completed.result?.payloads,
         this.#ofActivity,
       );
-      const { records = [], stamp = '', elicitation, unknownOutcome, budget } = result ?? {};
-      const waits = { ...(elicitation && { elicitation }), ...(unknownOutcome !== undefined && { unknownOutcome }) };
+      const { records = [], stamp = '', elicitation, unknownOutcome, isDelegated, budget } = result ?? {};
+      const waits = {
+        ...(elicitation && { elicitation }),
+        ...(unknownOutcome !== undefined && { unknownOutcome }),
+        ...(isDelegated && { isDelegated }),
+      };
       const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...(budget && { budget }) };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }

@@ -3,6 +3,7 @@ import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { Skills } from '../skills/skills.ts';
 import { cutsResults, type AgentSpec } from '../spec/agent-spec.ts';
 import { createSubAgent } from './create-sub-agent.ts';
+import { delegate } from './delegate.ts';
 import { READ_SKILL, readSkill, skillResult } from './read-skill.ts';
 import { READ_TOOL_RESPONSE } from './read-tool-response.ts';
 import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
@@ -32,11 +33,13 @@ export const ASK_USER_QUESTION: AgentTool = {
 export function systemTools(spec: AgentSpec): AgentTool[] {
   const deferring = (spec.mcp_servers ?? []).filter(mayDefer).map(({ name }) => name);
   const subAgents = createSubAgent(spec);
+  const delegates = delegate(spec);
   const skills = readSkill(spec);
   return [
     ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
     ...(deferring.length > 0 ? [searchTools(deferring)] : []),
     ...(subAgents ? [subAgents] : []),
+    ...(delegates ? [delegates] : []),
     ...(skills ? [skills] : []),
     ...(cutsResults(spec) ? [READ_TOOL_RESPONSE] : []),
   ];

@@ -15,7 +15,7 @@ interface ServerRun {
 /** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
-  run: { to: 'client' } | { to: 'thread' } | { to: 'conversation' } | ServerRun;
+  run: { to: 'client' } | { to: 'thread' } | { to: 'session' } | { to: 'conversation' } | ServerRun;
   /** The class of an MCP tool by its annotations: see `selectTools`. */
   annotation?: Annotation;
 }
@@ -31,15 +31,26 @@ export interface Toolset {
 
 /**
  * The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. A tool
- * that cannot be used yet is not offered: `uses` says what the thread may start and read.
+ * that cannot be used yet is not offered: `uses` says what the thread may start, delegate and read.
  */
 export function offeredTools(
   { tools }: Toolset,
   found: FoundTool[],
-  uses: { mayStart: number; mayRead: boolean },
+  uses: { mayStart: number; mayDelegate: boolean; mayRead: boolean },
 ): AgentTool[] {
-  const isOffered = ({ run }: AgentTool) =>
-    run.to === 'thread' ? uses.mayStart > 0 : run.to !== 'conversation' || uses.mayRead;
+  const isOffered = ({ run }: AgentTool): boolean => {
+    switch (run.to) {
+      case 'thread':
+        return uses.mayStart > 0;
+      case 'session':
+        return uses.mayDelegate;
+      case 'conversation':
+        return uses.mayRead;
+      case 'client':
+      case 'server':
+        return true;
+    }
+  };
   const all = [...tools.values()].filter(isOffered);
   const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));
   const offered = found.map((one) => deferred.get(toolKey(one))).filter((tool) => tool !== undefined);

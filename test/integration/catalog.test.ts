@@ -445,23 +445,23 @@ test('a spec is deleted some time after its last user has changed or is deleted'
   for (const name of ['published', 'm3', 'm2']) await change('s', name);
   await catalog.agents.delete('agent');
   // A turn may still be running with it.
-  await catalog.agents.forgetSpecs(NOW);
+  await catalog.agents.forgetSpecs(NOW, NOW);
   expect(await known()).toEqual(['m', 'm2', 'm3', 'published']);
-  await catalog.agents.forgetSpecs(LATER);
+  await catalog.agents.forgetSpecs(LATER, LATER);
   expect(await known()).toEqual(['m', 'm2', 'published']);
   await change('other', 'm2');
   await catalog.sessions.delete('s', NOW);
   await catalog.sessions.forget('s', { now: NOW, again: undefined });
-  await catalog.agents.forgetSpecs(LATER);
+  await catalog.agents.forgetSpecs(LATER, LATER);
   expect(await known()).toEqual(['m2', 'published']);
   await catalog.sessions.delete('other', NOW);
   await catalog.sessions.forget('other', { now: NOW, again: undefined });
   // A user that fails before it stores the reference.
   await put('m2', LATER);
   await put('m4', LATER);
-  await catalog.agents.forgetSpecs(LATER);
+  await catalog.agents.forgetSpecs(LATER, LATER);
   expect(await known()).toEqual(['m2', 'm4', 'published']);
-  await catalog.agents.forgetSpecs('2026-11-03T10:00:00.000Z');
+  await catalog.agents.forgetSpecs('2026-11-03T10:00:00.000Z', LATER);
   expect(await known()).toEqual(['published']);
 });
 

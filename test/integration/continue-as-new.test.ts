@@ -8,6 +8,7 @@ import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { byThread, folded } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
+import { delegate, DelegatingChats } from '../support/delegating-chats.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { testConverter } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -133,6 +134,30 @@ test('a turn that waits for a sign-in does so in its next runs', async () => {
   }
   expect((await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '')).text).toContain('You are signed in');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
+});
+
+test('a turn that waits for another agent does so in its next runs', async () => {
+  const chats = await DelegatingChats.open(server.database.url);
+  onTestFinished(() => chats.catalog.close());
+  const child = held(
+    (call) => call.text('Later'),
+    (call) => call.text('.').finish(),
+  );
+  const chat = await chats.chat(server, {
+    scripts: [delegate('child'), say('Done.')],
+    delegates: { child: { scripts: [child.script] } },
+  });
+  const reader = chat.turn('go');
+  await child.reached;
+  await reader.type('turn.paused');
+  const turnId = await reader.turnId();
+  while ((await runsOf(turnWorkflowId(turnId))) < 2) {
+    for (const command of ['pause', 'resume']) await server.api.send('POST', `${chat.path}/${command}`, {});
+  }
+  child.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
+  const responses = reader.frames.filter((frame) => frame.type === 'tool.response');
+  expect(responses).toMatchObject([{ tool_call_id: 'call_child', outcome: 'succeeded', content: 'Later.' }]);
 });
 
 test('sub-agents of a turn that waits for answers do so in its next runs', async () => {

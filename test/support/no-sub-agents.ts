@@ -5,5 +5,6 @@ export const NO_SUB_AGENTS: CallHandling = {
   refusal: undefined,
   maxWaiting: Infinity,
   startSubAgent: () => Promise.resolve({ problem: 'there are no sub-agents in this test' }),
+  delegate: () => ({ problem: 'no delegation' }),
   loadBlob: () => Promise.reject(new Error('there are no blobs in this test')),
 };

@@ -270,9 +270,10 @@ export function hasAnswer({ output }: Extract<TurnOutcome, { status: 'done' }>):
   return output !== null && output.content + output.refusal !== '';
 }
 
-/** Whether a turn with these pauses counts as paused: one that only awaits results of the client does not. */
+/** Whether a turn with these pauses counts as paused: one that only awaits the client or other agents does not. */
 export function isPaused(pauses: ReadonlySet<PauseReason>, awaitsResults: boolean): boolean {
-  return pauses.has('requested') || pauses.has('budget') || (pauses.size > 0 && !awaitsResults);
+  const needsPeople = pauses.has('action') || pauses.has('sign_in');
+  return pauses.has('requested') || pauses.has('budget') || (needsPeople && !awaitsResults);
 }
 
 export function metricsOf({ steps, models }: SessionTotals): Metrics {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Agent } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
-import { agentSpec } from '../../spec/agent-spec.ts';
+import { agentSpec, inFormat } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
 import {
   agentResource,
@@ -164,7 +164,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
 
   async function toVersion(row: AgentVersionRow): Promise<AgentVersionResource> {
     const { agent_name: name, version, spec_hash: hash, created_at } = row;
-    return { name, version, spec: await catalog.agents.spec(hash), created_at };
+    return { name, version, spec: inFormat(await catalog.agents.spec(hash)), created_at };
   }
 }
 
@@ -173,5 +173,5 @@ export function agentNotFound(name: string): ApiError {
 }
 
 function toResource({ name, version, spec, created_at, updated_at }: Agent): AgentResource {
-  return { name, version, spec, created_at, updated_at };
+  return { name, version, spec: inFormat(spec), created_at, updated_at };
 }

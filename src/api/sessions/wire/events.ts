@@ -225,9 +225,10 @@ export const toolDecided = z
   .meta({ id: 'ToolDecided' });
 
 const pauseReason = z
-  .enum(['action', 'sign_in', 'requested', 'budget'])
+  .enum(['action', 'sign_in', 'delegation', 'requested', 'budget'])
   .describe(
-    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; `requested`: a client has paused it; ' +
+    '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; ' +
+      '`delegation`: for agents that work on its calls in sessions of their own; `requested`: a client has paused it; ' +
       '`budget`: its budget was reached',
   );
 

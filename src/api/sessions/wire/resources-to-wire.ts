@@ -1,6 +1,7 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
+import { inFormat } from '../../../spec/agent-spec.ts';
 import { inputToWire } from './input-to-wire.ts';
 import { dollars } from './messages-to-wire.ts';
 import { subjectToWire } from './subject-to-wire.ts';
@@ -17,7 +18,7 @@ export async function toDraft(session: SessionRow, { agents }: Catalog): Promise
     type: 'session/draft',
     ...commonFields(session),
     agent_name: session.agent_name,
-    agent_spec: await agents.spec(session.spec_hash),
+    agent_spec: inFormat(await agents.spec(session.spec_hash)),
   };
 }
 

@@ -1,0 +1,89 @@
+import type { ToolResponse, WithoutId } from './records.ts';
+import { callKey, type CallKey } from './tool-records.ts';
+
+/** A call that another agent answers, in a session of its own. */
+export interface DelegatedCall extends CallKey {
+  sessionId: string;
+}
+
+/** How the work of another agent has ended, in the form of the record; its texts may be references. */
+export type DelegationResult = Pick<ToolResponse, 'content' | 'fullText'> & {
+  outcome: 'succeeded' | 'failed' | 'cancelled';
+};
+
+/** The turn of the agent that answers a call has ended. A repetition changes nothing. */
+export interface DelegationCommand extends DelegatedCall {
+  type: 'delegation';
+  id: string;
+  result: DelegationResult;
+}
+
+interface Delegation extends DelegatedCall {
+  /** The session exists, and has its task. */
+  isStarted: boolean;
+  /** Known, and not in the log yet. */
+  result?: DelegationResult;
+}
+
+/** What a run of a turn passes on when it continues as new. */
+export type TurnDelegationsState = Delegation[];
+
+/** The calls of a turn that other agents answer in sessions of their own, until they have results. */
+export class TurnDelegations {
+  readonly #open: Map<string, Delegation>;
+
+  constructor(state: TurnDelegationsState = []) {
+    this.#open = new Map(state.map((one) => [callKey(one), { ...one }]));
+  }
+
+  get state(): TurnDelegationsState {
+    return [...this.#open.values()];
+  }
+
+  /** The calls on which the other agents work. */
+  get started(): DelegatedCall[] {
+    return this.state.filter(({ isStarted }) => isStarted);
+  }
+
+  /** Whether the end of a task records results. */
+  get mustRecord(): boolean {
+    return this.state.some(isAnswered);
+  }
+
+  /** The server is about to create the session of a call. */
+  add(call: DelegatedCall): void {
+    this.#open.set(callKey(call), { ...call, isStarted: false });
+  }
+
+  /** Whether the call is one of these, and has no result. */
+  start(key: CallKey): boolean {
+    const delegation = this.#open.get(callKey(key));
+    if (delegation) delegation.isStarted = true;
+    return delegation !== undefined;
+  }
+
+  /**
+   * The first result counts. It may arrive before the activity that creates the session has ended, and is recorded after
+   * that: if the activity fails, that is the outcome of the call.
+   */
+  end({ sessionId, result, ...key }: DelegationCommand): void {
+    const delegation = this.#open.get(callKey(key));
+    if (delegation?.sessionId === sessionId) delegation.result ??= result;
+  }
+
+  /** The records of the results. */
+  record(at: string): WithoutId<ToolResponse>[] {
+    return this.state.filter(isAnswered).map(({ threadId, toolCallId, result }) => {
+      return { kind: 'tool.response', at, threadId, toolCallId, ...result };
+    });
+  }
+
+  /** The call has a result in the log. */
+  ended(key: CallKey): void {
+    this.#open.delete(callKey(key));
+  }
+}
+
+function isAnswered(delegation: Delegation): delegation is Delegation & { result: DelegationResult } {
+  return delegation.isStarted && delegation.result !== undefined;
+}

@@ -1,0 +1,150 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import { loadConfig } from '../../src/config.ts';
+import type { TurnDone } from '../../src/core/records.ts';
+import { NO_TOTALS } from '../../src/core/turn-totals.ts';
+import type { AgentSpec } from '../../src/spec/agent-spec.ts';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
+
+/** What the catalog knows of agents that delegate: the references between specs, and the sessions of delegates. */
+
+const NOW = '2026-11-02T10:00:00.000Z';
+const LATER = '2026-11-02T10:00:01.000Z';
+const LAST = '2026-11-02T10:00:02.000Z';
+
+let folder: string;
+let database: TestDatabase;
+let catalog: Catalog;
+beforeEach(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-catalog-'));
+  database = await createTestDatabase(folder);
+  catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, pino({ level: 'silent' }));
+});
+afterEach(async () => {
+  await catalog.close();
+  await database.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+async function specs(): Promise<string[]> {
+  const rows = await database.rows.selectFrom('specs').select('spec').execute();
+  return rows.map(({ spec }) => (JSON.parse(spec) as AgentSpec).model.name).toSorted();
+}
+
+const put = (name: string, ...delegates: string[]) =>
+  catalog.agents.putSpec(
+    { model: { name }, delegates: delegates.map((spec) => ({ name: 'x', description: '', spec })) },
+    NOW,
+  );
+
+const sessionOf = (id: string, specHash: string) => ({
+  id,
+  type: 'session/draft' as const,
+  agent_name: null,
+  agent_version: null,
+  spec_hash: specHash,
+  draft_roles: '["user"]',
+  title: null,
+  subject_id: 'ann',
+  subject_type: 'user',
+  subject_slug: 'ann',
+  metadata: null,
+  created_at: NOW,
+  updated_at: NOW,
+});
+
+const delegationOf = (child: string, parent = 'ses_p') => ({
+  child_session_id: child,
+  child_turn_id: `turn_of_${child}`,
+  parent_session_id: parent,
+  parent_turn_id: `turn_of_${parent}`,
+  thread_id: 'main',
+  tool_call_id: 'call_1',
+  agent: 'x',
+  depth: 1,
+  created_at: NOW,
+});
+
+async function accept(sessionId: string): Promise<void> {
+  const turn = { turnId: `turn_of_${sessionId}`, sessionId, previousTurnId: null, sequence: 1, createdAt: NOW };
+  await catalog.turns.accept({ ...turn, title: null });
+}
+
+/** Archives the end of a session's turn. */
+async function end(sessionId: string): Promise<void> {
+  const done: TurnDone = {
+    kind: 'turn.done',
+    id: 'evt_1',
+    at: NOW,
+    end: { status: 'cancelled', reason: 'abandoned' },
+    ...NO_TOTALS,
+    waitedMs: 0,
+    workedMs: 0,
+  };
+  await catalog.archive.add(`turn_of_${sessionId}`, [{ ordinal: 1, record: done }], { complete: true });
+}
+
+test('a spec is kept while another one refers to it that is in use, and deleted some time after', async () => {
+  const leaf = await put('leaf');
+  const middle = await put('middle', leaf);
+  const root = await put('root', middle, leaf);
+  expect(await put('root', middle, leaf)).toBe(root);
+  await catalog.sessions.insert(sessionOf('ses_p', root));
+  await catalog.agents.forgetSpecs(LATER, LATER);
+  expect(await specs()).toEqual(['leaf', 'middle', 'root']);
+  await catalog.sessions.delete('ses_p', NOW);
+  await catalog.sessions.forget('ses_p', { now: NOW, again: undefined });
+  await catalog.agents.forgetSpecs(LATER, LATER);
+  expect(await specs()).toEqual(['leaf', 'middle']);
+  await catalog.agents.forgetSpecs(LAST, LAST);
+  expect(await specs()).toEqual(['leaf']);
+  await catalog.agents.forgetSpecs('2026-11-02T10:00:03.000Z', LAST);
+  expect(await specs()).toEqual([]);
+  await expect(put('root', middle)).rejects.toThrow(/foreign key/i);
+});
+
+test('the session of a call is created once, by the first attempt, unless the parent was deleted', async () => {
+  const spec = await put('x');
+  await catalog.sessions.insert(sessionOf('ses_p', spec));
+  const create = (child: string, turn = `turn_of_${child}`) =>
+    catalog.delegations.create({ ...delegationOf(child), child_turn_id: turn }, sessionOf(child, spec));
+  expect(await create('ses_a')).toMatchObject({ child_turn_id: 'turn_of_ses_a', stopped: 0, told: 0 });
+  expect(await create('ses_a', 'turn_other')).toMatchObject({ child_turn_id: 'turn_of_ses_a' });
+  const both = await Promise.all([create('ses_b', 'turn_1'), create('ses_b', 'turn_2')]);
+  expect(both[0]).toEqual(both[1]);
+  const children = await catalog.delegations.ofSession('ses_p');
+  expect(children.map(({ child_session_id: id }) => id)).toEqual(['ses_a', 'ses_b']);
+  expect(await catalog.sessions.get('ses_b')).toMatchObject({ subject_id: 'ann', draft_roles: '["user"]' });
+  await catalog.sessions.delete('ses_p', NOW);
+  expect(await create('ses_c')).toBeUndefined();
+  expect(await catalog.sessions.get('ses_c')).toBeUndefined();
+});
+
+test('a delegation is to be settled once the child or the parent has ended, until the parent was told', async () => {
+  const spec = await put('x');
+  for (const parent of ['ses_p', 'ses_q']) {
+    await catalog.sessions.insert(sessionOf(parent, spec));
+    await accept(parent);
+  }
+  const children = ['ses_runs', 'ses_ended', 'ses_deleted', 'ses_unstarted'];
+  for (const child of children) await catalog.delegations.create(delegationOf(child), sessionOf(child, spec));
+  await catalog.delegations.create(delegationOf('ses_orphan', 'ses_q'), sessionOf('ses_orphan', spec));
+  for (const child of ['ses_runs', 'ses_ended', 'ses_deleted', 'ses_orphan']) await accept(child);
+  const due = async (lost = NOW) =>
+    (await catalog.delegations.toSettle(lost, 10)).map(({ child_session_id: id }) => id).toSorted();
+  expect(await due()).toEqual([]);
+  await end('ses_ended');
+  await end('ses_q');
+  await catalog.sessions.delete('ses_deleted', NOW);
+  expect(await due()).toEqual(['ses_deleted', 'ses_ended', 'ses_orphan']);
+  expect(await due(LATER)).toEqual(['ses_deleted', 'ses_ended', 'ses_orphan', 'ses_unstarted']);
+  expect((await catalog.delegations.untoldBy({ turnId: 'turn_of_ses_p' })).length).toBe(4);
+  for (const child of ['ses_ended', 'ses_deleted']) await catalog.delegations.told(child);
+  expect(await due()).toEqual(['ses_orphan']);
+  expect((await catalog.delegations.untoldBy({ sessionId: 'ses_p' })).length).toBe(2);
+  expect(await catalog.delegations.untoldOf('turn_of_ses_ended')).toBeUndefined();
+});
