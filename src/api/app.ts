@@ -4,7 +4,7 @@ import { pinoHttp } from 'pino-http';
 import type { Config } from '../config.ts';
 import { actionRoutes } from './sessions/actions.ts';
 import { agentRoutes } from './sessions/agents.ts';
-import { authenticate, LOCAL } from './http/authenticate.ts';
+import { ANONYMOUS, authenticate, LOCAL } from './http/authenticate.ts';
 import type { ApiContext } from './http/context.ts';
 import { docsRoutes } from './operations/docs.ts';
 import { draftSessionRoutes } from './sessions/draft-sessions.ts';
@@ -20,7 +20,7 @@ import { AGENTS_V2, isAgentsV2 } from './agents-v2/face.ts';
 import { agentsV2Routes } from './agents-v2/routes.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
-import { mount, PRIVATE_PATHS, PUBLIC_PATHS, type Route } from './http/route.ts';
+import { mount, PRIVATE_PATHS, PUBLIC_PATHS, SHARED_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
 import { queueRoutes } from './sessions/queue.ts';
@@ -48,6 +48,12 @@ export function createApp(context: ApiContext): Express {
   app.use(PRIVATE_PATHS, async (request, response, next) => {
     if (isPublic(request) && request.headers.authorization === undefined) {
       await publicLimit.count(request, response);
+      next();
+      return;
+    }
+    if (!keyring.isKeyless && isSharedRead(request) && request.headers.authorization === undefined) {
+      await publicLimit.count(request, response);
+      setContext(response, { caller: ANONYMOUS });
       next();
       return;
     }
@@ -162,6 +168,15 @@ function answerError(error: unknown, request: Request, response: Response): void
 
 function isPublic({ baseUrl, path }: Request): boolean {
   return PUBLIC_PATHS.includes(baseUrl + path);
+}
+
+const SHARED_READS = new RegExp(
+  `^(?:${SHARED_PATHS.map((path) => path.replace(':id', '[\\da-fA-F-]{32,36}').replaceAll(/:\w+/g, '[^/]+').replace(/\*\w+/, '.+')).join('|')})/?$`,
+);
+
+/** Whether a request reads a session that may be shared. */
+function isSharedRead({ method, baseUrl, path }: Request): boolean {
+  return (method === 'GET' || method === 'HEAD') && SHARED_READS.test(baseUrl + path);
 }
 
 /** Removes the path in front of `/v1`: an SDK's base URL may have one. */

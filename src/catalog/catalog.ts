@@ -20,8 +20,10 @@ import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
+import { SessionFeedback } from './session-feedback.ts';
 import { SessionRequests } from './session-requests.ts';
 import { Sessions } from './sessions.ts';
+import { SharedSessions } from './shared-sessions.ts';
 import { Spending } from './spending.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
@@ -50,6 +52,8 @@ export class Catalog {
   readonly deliveries: Deliveries;
   readonly spending: Spending;
   readonly sessionRequests: SessionRequests;
+  readonly sharedSessions: SharedSessions;
+  readonly sessionFeedback: SessionFeedback;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -76,6 +80,8 @@ export class Catalog {
     this.mcpGrants = new McpGrants(db, cipher);
     this.spending = new Spending(db);
     this.sessionRequests = new SessionRequests(db, cipher);
+    this.sharedSessions = new SharedSessions(db);
+    this.sessionFeedback = new SessionFeedback(db, cipher);
   }
 
   /**

@@ -242,6 +242,20 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('idle_timeout_s', 'integer')
     .addColumn('cancelled_at', 'text')
     .execute();
+  await schema
+    .createTable('shared_sessions')
+    .addColumn('session_id', 'text', (c) => c.primaryKey())
+    .addColumn('shared_at', 'text', (c) => c.notNull())
+    .execute();
+  await schema
+    .createTable('session_feedback')
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('place', 'integer', (c) => c.notNull())
+    .addColumn('success', 'integer', (c) => c.notNull())
+    .addColumn('message', 'text')
+    .addColumn('given_at', 'text', (c) => c.notNull())
+    .addPrimaryKeyConstraint('session_feedback_key', ['session_id', 'place'])
+    .execute();
 }
 
 async function createDelegationTables({ schema }: Kysely<unknown>): Promise<void> {

@@ -32,6 +32,8 @@ export interface Tables {
   counters: CountersTable;
   spending: SpendingTable;
   session_requests: SessionRequestsTable;
+  shared_sessions: SharedSessionsTable;
+  session_feedback: SessionFeedbackTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -422,6 +424,24 @@ export interface SessionRequestsTable {
   idle_timeout_s: number | null;
   /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */
   cancelled_at: Generated<string | null>;
+}
+
+/** The sessions that are readable without a key. */
+interface SharedSessionsTable {
+  session_id: string;
+  shared_at: string;
+}
+
+/** What the owners of sessions think of them; the latest counts. */
+interface SessionFeedbackTable {
+  session_id: string;
+  /** The position of an event; -1: the session as a whole. */
+  place: number;
+  /** 0 or 1. */
+  success: number;
+  /** Encrypted. */
+  message: string | null;
+  given_at: string;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -7,6 +7,17 @@ import { Outbox } from './outbox.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 import { forgetSpending } from './spending.ts';
 
+/** The tables whose rows are deleted with their session, beside those that need more than that. */
+const TABLES_OF_SESSIONS = [
+  'actions',
+  'kept_answers',
+  'delivery_lanes',
+  'deliveries',
+  'session_requests',
+  'shared_sessions',
+  'session_feedback',
+] as const;
+
 /** A position in a listing: after the session with this time and id. */
 export interface SessionPosition {
   createdAt: string;
@@ -177,7 +188,7 @@ export class Sessions {
     await this.#db.transaction().execute(async (db) => {
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
-      for (const table of ['actions', 'kept_answers', 'delivery_lanes', 'deliveries', 'session_requests'] as const) {
+      for (const table of TABLES_OF_SESSIONS) {
         await db.deleteFrom(table).where('session_id', '=', id).execute();
       }
       await forgetSpending(db, id);

@@ -1,10 +1,9 @@
 import { z } from 'zod';
-import { authorizeSession } from '../../engine/access.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { authorizeRead } from './access.ts';
 import { exampleChanges } from './examples.ts';
 import { toChanges, type SessionReader } from './read-session.ts';
-import { fromUuid } from './session-ids.ts';
 import { sessionChanges } from './wire/session.ts';
 import { booleanQuery, integerQuery } from './wire/query.ts';
 
@@ -38,7 +37,7 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
         errors: ['session_not_found'],
       },
       async ({ params, query, caller, response }) => {
-        const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'read');
+        const { session } = await authorizeRead(catalog, params.id, caller);
         const from = Math.max(0, query.from_index);
         const { include_events: withEvents, limit, wait_for_seconds: seconds } = query;
         const read = await reader.read(session);
@@ -47,8 +46,8 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
           response.once('close', () => gone.abort());
           await read.view.untilGrown(from, { timeoutMs: seconds * 1000, signal: gone.signal });
           if (gone.signal.aborted) return;
-          // It may have been deleted.
-          await authorizeSession(catalog, session.id, caller, 'read');
+          // It may have been deleted, or is no longer shared.
+          await authorizeRead(catalog, params.id, caller);
         }
         if (read.view.count <= from) {
           response.set('etag', String(from)).status(204).end();

@@ -86,6 +86,20 @@ export function toResource(read: ReadSession): SessionResource {
   };
 }
 
+/**
+ * A session as it is shown to those who may read it only because it is shared: what was said, but not how its agent is
+ * made, which may be the owner's secret.
+ */
+export function forEveryone(resource: SessionResource): SessionResource {
+  const { agent, messages } = resource.request;
+  const { name, description = '' } = agent;
+  return {
+    ...resource,
+    request: { agent: { name, description, environments: [] }, messages },
+    agent_revision: null,
+  };
+}
+
 export function toChanges(read: ReadSession, newEvents: SessionEvent[], firstIndex: number) {
   const { view } = read;
   const { status, error, errorCode, finishedAt } = stateNow(read);

@@ -4,8 +4,11 @@ import type { Route } from '../http/route.ts';
 import { changesRoutes } from './changes.ts';
 import { eventRoutes } from './events.ts';
 import { AGENTS_V2 } from './face.ts';
+import { feedbackRoutes } from './feedback.ts';
+import { fileRoutes } from './files.ts';
 import { SessionReader } from './read-session.ts';
 import { sessionRoutes } from './sessions.ts';
+import { sharingRoutes } from './sharing.ts';
 import { steeringRoutes } from './steering.ts';
 
 /** The Agents API v2: `/api/v2`. */
@@ -16,6 +19,9 @@ export function agentsV2Routes(context: ApiContext): Route[] {
     ...changesRoutes(context, reader),
     ...eventRoutes(context, reader),
     ...steeringRoutes(context, reader),
+    ...sharingRoutes(context),
+    ...feedbackRoutes(context, reader),
+    ...fileRoutes(context),
   ];
   return withDocument(routes, AGENTS_V2, { hasKeys: () => !context.keyring.isKeyless });
 }

@@ -32,6 +32,8 @@ interface ReadTurn {
   first: number;
   /** How many events it has so far. */
   events: number;
+  /** How many of each type, so that a list of one type reads only the turns of its page. */
+  types: Map<string, number>;
   /** Of the turns before it. */
   totals: SessionTotals;
   waiting: ReadonlyMap<string, ToolCallRequest>;
@@ -147,6 +149,32 @@ export class SessionView {
     return page;
   }
 
+  /** How many events the session has, of one type or of all, as of the last `refresh`. */
+  countOf(type: string | undefined): number {
+    if (type === undefined) return this.count;
+    return this.#turns.reduce((count, { types }) => count + (types.get(type) ?? 0), 0);
+  }
+
+  /** The events from `first` to before `end`, at most a page, in the list of all events or in that of one type. */
+  async range(first: number, end: number, type: string | undefined): Promise<SessionEvent[]> {
+    if (type === undefined) return this.page(first, end - first);
+    const found: SessionEvent[] = [];
+    let [position, characters] = [0, 0];
+    for (const [i, turn] of this.#turns.entries()) {
+      const count = turn.types.get(type) ?? 0;
+      if (position + count <= first) position += count;
+      else {
+        for await (const event of this.#reread(turn, i, turn.first)) {
+          if (event.type !== type || position++ < first) continue;
+          if (position > end || found.length >= MAX_PAGE_EVENTS || characters > MAX_PAGE_CHARACTERS) return found;
+          found.push(event);
+          characters += JSON.stringify(event).length;
+        }
+      }
+    }
+    return found;
+  }
+
   /** Waits until the session has more than `position` events, it is deleted, or the time is over. */
   async untilGrown(position: number, { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal }): Promise<void> {
     const deadline = Date.now() + timeoutMs;
@@ -204,7 +232,7 @@ export class SessionView {
     const waiting = this.#events?.waiting ?? new Map<string, ToolCallRequest>();
     this.#unfollow();
     const isFirst = this.#turns.length === 0;
-    this.#turns.push({ id, sequence: sequence ?? 0, first: this.count, events: 0, totals, waiting });
+    this.#turns.push({ id, sequence: sequence ?? 0, first: this.count, events: 0, types: new Map(), totals, waiting });
     this.#events = new TurnEvents({ totals, isFirst, isInteractive, waiting, sessionId });
     this.#ordinal = 0;
     this.#kept = [];
@@ -237,6 +265,7 @@ export class SessionView {
       this.#ordinal = ordinal;
       const events = this.#events?.feed(record) ?? [];
       turn.events += events.length;
+      for (const { type } of events) turn.types.set(type, (turn.types.get(type) ?? 0) + 1);
       this.#keep(events);
     }
     this.#startedAt ??= this.#events?.startedAt;

@@ -4,9 +4,10 @@ import { cancelTurns } from '../../engine/engine.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { authorizeRead } from './access.ts';
 import { createSession } from './create-session.ts';
 import { exampleSession, exampleStatus } from './examples.ts';
-import { stateNow, toResource, toStatus, type SessionReader } from './read-session.ts';
+import { forEveryone, stateNow, toResource, toStatus, type SessionReader } from './read-session.ts';
 import { fromUuid } from './session-ids.ts';
 import { isFinal } from './session-state.ts';
 import { sessionRequest, sessionResource, sessionStatus } from './wire/session.ts';
@@ -75,8 +76,11 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       'get',
       '/api/v2/sessions/:id',
       { id: 'getSession', tag: 'Agent sessions', summary: 'A session', answer, errors: ['session_not_found'] },
-      async ({ params, caller }) =>
-        toResource(await reader.read(await authorizeSession(catalog, fromUuid(params.id), caller, 'read'))),
+      async ({ params, caller }) => {
+        const { session, isForeign } = await authorizeRead(catalog, params.id, caller);
+        const resource = toResource(await reader.read(session));
+        return isForeign ? forEveryone(resource) : resource;
+      },
     ),
     route(
       'get',
@@ -89,8 +93,10 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
         answer: json(sessionStatus, exampleStatus),
         errors: ['session_not_found'],
       },
-      async ({ params, caller }) =>
-        toStatus(await reader.read(await authorizeSession(catalog, fromUuid(params.id), caller, 'read'))),
+      async ({ params, caller }) => {
+        const { session } = await authorizeRead(catalog, params.id, caller);
+        return toStatus(await reader.read(session));
+      },
     ),
     route(
       'delete',

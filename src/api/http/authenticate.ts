@@ -8,6 +8,9 @@ import type { UnknownKeyLimiter } from './address-limiters.ts';
 /** The caller of every request to a server without keys. */
 export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };
 
+/** The caller of a request without a key, where none is needed if the session is shared. */
+export const ANONYMOUS: Caller = { subject: subjectNamed('anonymous'), roles: [] };
+
 /** How often an open response checks its key or token: a stream ends at most this long after its key was revoked. */
 const RECHECK_INTERVAL_MS = 5_000;
 

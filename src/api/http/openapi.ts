@@ -15,6 +15,7 @@ import {
   PRIVATE_PATHS,
   PUBLIC_PATHS,
   route,
+  SHARED_PATHS,
   successOf,
   TAGS,
   type Route,
@@ -176,15 +177,18 @@ function operation(described: Route, { errors }: Face, hasKeys: boolean): ZodOpe
       ...success(declaration, responseHeaders),
       ...failures(refusals(described, { hasKeys }), errors, responseHeaders),
     },
-    security: hasKeys && isPrivate(path) ? [...(PUBLIC_PATHS.includes(path) ? [{}] : []), { key: [] }] : [],
+    security: hasKeys && isPrivate(path) ? [...(isPublic(described) ? [{}] : []), { key: [] }] : [],
   };
 }
+
+/** What an empty response with this status means; others: it is done. */
+const EMPTY: Partial<Record<number, string>> = { 202: 'accepted', 302: 'it is at the address in the header Location' };
 
 function success(declaration: Route['declaration'], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
   const { answer, noContent } = declaration;
   const status = successOf(declaration);
   const headers = z.object(responseHeaders);
-  if (!answer) return { [`${status}` as const]: { description: status === 202 ? 'accepted' : 'done', headers } };
+  if (!answer) return { [`${status}` as const]: { description: EMPTY[status] ?? 'done', headers } };
   const contents = 'written' in answer ? answer.written : { 'application/json': answer };
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
   return {
@@ -206,6 +210,10 @@ export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: b
     [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],
   ];
   return [...rules.flatMap(([applies, codes]) => (applies ? codes : [])), ...errors];
+}
+
+function isPublic({ method, path }: Route): boolean {
+  return PUBLIC_PATHS.includes(path) || (method === 'get' && SHARED_PATHS.includes(path));
 }
 
 function isPrivate(path: string): boolean {

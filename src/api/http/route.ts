@@ -30,6 +30,16 @@ export const PRIVATE_PATHS = ['/v1', '/api/v2', '/metrics'];
 /** The paths below them that a browser is sent to, which has no key. A key that is sent nevertheless is checked. */
 export const PUBLIC_PATHS = ['/v1/agents/mcp/authorize', '/v1/agents/mcp/callback', '/v1/agents/mcp/client-metadata'];
 
+/** The paths below them whose GET requests need no key if the session is shared. Their routes check that. */
+export const SHARED_PATHS = [
+  '/api/v2/sessions/:id',
+  '/api/v2/sessions/:id/status',
+  '/api/v2/sessions/:id/changes',
+  '/api/v2/sessions/:id/events',
+  '/api/v2/sessions/:id/resources/:bucket/*key',
+  '/api/v2/sessions/:id/files/:file_id',
+];
+
 /** The path parameters of all routes. */
 export const PATH_PARAMETERS = {
   agent_name: z.string().meta({ description: 'name of a registered agent', example: 'helper' }),
@@ -46,6 +56,12 @@ export const PATH_PARAMETERS = {
   }),
   webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
+  bucket: z.string().meta({ description: 'kind of the resource, from the URL in an event', example: 'files' }),
+  key: z.string().meta({
+    description: 'name of the resource, from the URL in an event',
+    example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
+  }),
+  event_index: z.string().meta({ description: 'position of an event in the session, from 0', example: '4' }),
   id: z
     .string()
     .meta({ description: 'id of a session', example: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04', format: 'uuid' }),
@@ -103,7 +119,7 @@ interface Declaration<
   /** Schemas that the response refers to by name, such as that of the JSON text in a server-sent event. */
   schemas?: Record<string, z.ZodType>;
   /** The status of the response: by default 200, or 204 if it is empty. */
-  status?: 201 | 202;
+  status?: 201 | 202 | 302;
   /**
    * The handler applies the rate limit itself: a request that repeats an earlier one must not be rejected by it, and
    * only the handler can recognize one.
@@ -181,7 +197,7 @@ export function route<
 }
 
 /** The status of a route's response, unless it is an error. */
-export function successOf({ answer, status }: Pick<Declaration, 'answer' | 'status'>): 200 | 201 | 202 | 204 {
+export function successOf({ answer, status }: Pick<Declaration, 'answer' | 'status'>): 200 | 201 | 202 | 204 | 302 {
   return status ?? (answer ? 200 : 204);
 }
 

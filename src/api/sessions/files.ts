@@ -3,6 +3,7 @@ import { authorizeSession } from '../../engine/access.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { route, type Route } from '../http/route.ts';
+import { sendFile } from '../http/send-file.ts';
 
 /** The name and type of the file, from the URL that `fileUrl` makes. */
 const fileQuery = z.object({
@@ -31,14 +32,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       async ({ params, query: { name, type }, caller, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const bytes = await blobs.get(session.id, params.file_id);
-        response.attachment(name);
-        response.set({
-          'content-type': type,
-          // Users and tools write these files: a browser must not run their content.
-          'content-security-policy': "default-src 'none'; sandbox",
-          'cache-control': 'private, max-age=31536000, immutable',
-        });
-        response.send(bytes);
+        sendFile(response, { name, type, bytes });
       },
     ),
   ];

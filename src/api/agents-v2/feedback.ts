@@ -1,0 +1,71 @@
+import { z } from 'zod';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { authorizeOwner } from './access.ts';
+import type { SessionReader } from './read-session.ts';
+
+const feedback = z
+  .object({
+    success: z.boolean().describe('whether it did what it should'),
+    message: z.string().max(10_000).nullish(),
+  })
+  .meta({ id: 'Feedback' });
+
+const body = json(feedback, { success: false, message: 'Order 17 is not late.' });
+
+/** What the owner of a session thinks of it. Feedback replaces earlier feedback on the same. */
+export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
+  return [
+    route(
+      'post',
+      '/api/v2/sessions/:id/feedback',
+      {
+        id: 'submitSessionFeedback',
+        tag: 'Agent sessions',
+        summary: 'Say whether a session did what it should',
+        description: 'Only for its owner. Replaces earlier feedback.',
+        body,
+        errors: ['session_not_found'],
+      },
+      async ({ params, body: { success, message = null }, caller }) => {
+        const { id } = await authorizeOwner(catalog, params.id, caller);
+        await catalog.sessionFeedback.put({ sessionId: id }, { isSuccess: success, message }, now());
+      },
+    ),
+    route(
+      'put',
+      '/api/v2/sessions/:id/events/:event_index/feedback',
+      {
+        id: 'submitEventFeedback',
+        tag: 'Agent sessions',
+        summary: 'Say whether an event of a session is as it should be',
+        description: 'Only for the owner of the session. Replaces earlier feedback on the event.',
+        body,
+        errors: ['session_not_found', 'event_not_found'],
+      },
+      async ({ params, body: { success, message = null }, caller }) => {
+        const event = indexOf(params.event_index);
+        const session = await authorizeOwner(catalog, params.id, caller);
+        const { view } = await reader.read(session);
+        if (event < 0 || event >= view.count) {
+          throw new ApiError(
+            'event_not_found',
+            `the session has ${view.count} events, from 0: it has no event ${event}`,
+          );
+        }
+        await catalog.sessionFeedback.put({ sessionId: session.id, event }, { isSuccess: success, message }, now());
+      },
+    ),
+  ];
+}
+
+/** @throws ApiError `invalid_request` */
+function indexOf(text: string): number {
+  if (/^-?\d{1,15}$/.test(text)) return Number(text);
+  throw new ApiError('invalid_request', 'event_index: must be an integer', { param: 'event_index' });
+}
+
+function now(): string {
+  return new Date().toISOString();
+}

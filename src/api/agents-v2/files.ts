@@ -1,0 +1,123 @@
+import { z } from 'zod';
+import { authorizeSession } from '../../engine/access.ts';
+import { MEDIA_TYPE } from '../../spec/bounds.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { sendFile } from '../http/send-file.ts';
+import { authorizeRead } from './access.ts';
+import { FILES_BUCKET } from './resource-paths.ts';
+import { fromUuid } from './session-ids.ts';
+
+/** The name of a blob. */
+const FILE_ID = /^[\da-f]{64}$/;
+
+/** The name and type of the file, from the URL that `resourcePath` makes. */
+const fileQuery = z.object({
+  name: z.string().max(256).default('file').describe('the name under which the file is saved'),
+  type: z
+    .string()
+    .regex(new RegExp(`^${MEDIA_TYPE}$`))
+    .default('application/octet-stream')
+    .describe('its media type'),
+});
+
+const path = z.string().min(1).max(4_096);
+
+/** The files of the device on which an agent acts. Agents of this server act on none. */
+const DEVICE_FILES = [
+  {
+    name: 'list_files',
+    id: 'listFiles',
+    summary: 'List files of the device of a session',
+    body: json<z.ZodType>(
+      z.object({
+        path: path.default('~/Downloads'),
+        max_entries: z.int().min(1).default(500),
+        modified_before: z.iso.datetime({ offset: true }).nullish(),
+        name_after: z.string().max(4_096).nullish(),
+      }),
+      { path: '~/Downloads', max_entries: 500 },
+    ),
+  },
+  {
+    name: 'read_file',
+    id: 'readFile',
+    summary: 'Read a file of the device of a session',
+    body: json<z.ZodType>(z.object({ path }), { path: '~/Downloads/orders.csv' }),
+  },
+  {
+    name: 'write_file',
+    id: 'writeFile',
+    summary: 'Write a file of the device of a session',
+    body: json<z.ZodType>(z.object({ path, content_base64: z.base64() }), {
+      path: '~/orders.csv',
+      content_base64: 'MTcKMjMK',
+    }),
+  },
+] as const;
+
+/** The files of sessions: those in their events, and those of devices. */
+export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
+  return [
+    // Before the route of a file, which has the same form.
+    ...DEVICE_FILES.map(({ name, id, summary, body }) =>
+      route(
+        'post',
+        `/api/v2/sessions/:id/files/${name}`,
+        {
+          id,
+          ...(name === 'write_file' && { largeBody: true }),
+          tag: 'Agent sessions',
+          summary,
+          description: 'Agents of this server act on no device whose files they could share: this is always an error.',
+          body,
+          answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
+          errors: ['session_not_found', 'forbidden', 'feature_not_available'],
+        },
+        async ({ params, caller }) => {
+          await authorizeSession(catalog, fromUuid(params.id), caller, name === 'write_file' ? 'send' : 'read');
+          const message = 'the session has no environment with files: agents of this server act on no device';
+          throw new ApiError('feature_not_available', message);
+        },
+      ),
+    ),
+    route(
+      'get',
+      '/api/v2/sessions/:id/resources/:bucket/*key',
+      {
+        id: 'getSessionResource',
+        tag: 'Agent sessions',
+        summary: 'A file in an event of a session',
+        description: 'Leads to its bytes.',
+        query: fileQuery,
+        status: 302,
+        errors: ['session_not_found', 'file_not_found'],
+      },
+      async ({ params: { id, bucket, key }, query, caller, response }) => {
+        await authorizeRead(catalog, id, caller);
+        if (bucket !== FILES_BUCKET || !FILE_ID.test(key))
+          throw new ApiError('file_not_found', 'there is no such file');
+        // To this server in every case, not to the store of the bytes: those may be compressed and encrypted there, and
+        // clients may not reach it. Relative, so that the prefix under which a proxy serves this server applies.
+        response.location(`../../files/${key}?${new URLSearchParams(query).toString()}`);
+      },
+    ),
+    route(
+      'get',
+      '/api/v2/sessions/:id/files/:file_id',
+      {
+        id: 'getSessionFile',
+        tag: 'Agent sessions',
+        summary: 'The bytes of a file in an event of a session',
+        query: fileQuery,
+        answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
+        errors: ['session_not_found', 'file_not_found'],
+      },
+      async ({ params, query: { name, type }, caller, response }) => {
+        const { session } = await authorizeRead(catalog, params.id, caller);
+        sendFile(response, { name, type, bytes: await blobs.get(session.id, params.file_id) });
+      },
+    ),
+  ];
+}

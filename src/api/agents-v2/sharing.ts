@@ -1,0 +1,66 @@
+import { z } from 'zod';
+import type { ApiContext } from '../http/context.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { authorizeOwner } from './access.ts';
+import { fromUuid, toUuid } from './session-ids.ts';
+
+const shareLink = z.object({ share_url: z.string().describe('a path of this server') }).meta({ id: 'ShareLink' });
+
+/** The path under which a shared session can be read. */
+export function shareUrl(sessionId: string): string {
+  return `/share/api/v1/trajectories/${toUuid(sessionId)}`;
+}
+
+/** Shared sessions: everyone who has the link can read them. */
+export function sharingRoutes({ catalog }: ApiContext): Route[] {
+  return [
+    route(
+      'post',
+      '/api/v2/sessions/:id/share',
+      {
+        id: 'shareSession',
+        tag: 'Agent sessions',
+        summary: 'Make a session readable without a key',
+        description:
+          'Only for its owner. The session, its `/status`, `/changes`, `/events` and `/resources` can then be read by ' +
+          'everyone who has its id. The definition of its agent is not shown.',
+        answer: json(shareLink, { share_url: shareUrl('ses_01k6md978wfry8yqvbhg6wv2db') }),
+        errors: ['session_not_found'],
+      },
+      async ({ params, caller }) => {
+        const { id } = await authorizeOwner(catalog, params.id, caller);
+        await catalog.sharedSessions.add(id, new Date().toISOString());
+        return { share_url: shareUrl(id) };
+      },
+    ),
+    route(
+      'delete',
+      '/api/v2/sessions/:id/share',
+      {
+        id: 'unshareSession',
+        tag: 'Agent sessions',
+        summary: 'Make a shared session private again',
+        description: 'Only for its owner. Without effect on a session that is not shared.',
+        errors: ['session_not_found'],
+      },
+      async ({ params, caller }) => {
+        const { id } = await authorizeOwner(catalog, params.id, caller);
+        await catalog.sharedSessions.remove(id);
+      },
+    ),
+    route(
+      'get',
+      '/share/api/v1/trajectories/:id',
+      {
+        id: 'openSharedSession',
+        tag: 'Agent sessions',
+        summary: 'The session that a `share_url` leads to',
+        status: 302,
+      },
+      ({ params, response }) => {
+        // Relative, so that the prefix under which a proxy serves this server applies.
+        response.location(`../../../../api/v2/sessions/${toUuid(fromUuid(params.id))}`);
+      },
+    ),
+  ];
+}

@@ -1,0 +1,34 @@
+import type { Kysely } from 'kysely';
+import type { Tables } from './schema.ts';
+
+/** The sessions that their owners have shared: they are readable without a key. */
+export class SharedSessions {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  async has(sessionId: string): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('shared_sessions')
+      .select('session_id')
+      .where('session_id', '=', sessionId)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  /** Without effect on a session that is shared. */
+  async add(sessionId: string, now: string): Promise<void> {
+    await this.#db
+      .insertInto('shared_sessions')
+      .values({ session_id: sessionId, shared_at: now })
+      .onConflict((conflict) => conflict.column('session_id').doNothing())
+      .execute();
+  }
+
+  /** Without effect on a session that is not shared. */
+  async remove(sessionId: string): Promise<void> {
+    await this.#db.deleteFrom('shared_sessions').where('session_id', '=', sessionId).execute();
+  }
+}

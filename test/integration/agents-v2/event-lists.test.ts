@@ -1,0 +1,74 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
+import type { ApiClient } from '../../support/api-client.ts';
+import { say } from '../../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../../support/test-server.ts';
+
+interface Event {
+  type: string;
+  timestamp: string;
+  data: { kind?: string };
+}
+
+interface Page {
+  items: Event[];
+  total: number;
+}
+
+let server: TestServer;
+let api: ApiClient;
+let path: string;
+let all: Event[];
+beforeAll(async () => {
+  server = await startTestServer();
+  api = server.api;
+  server.model.script('desk', say('One.'), say('Two.'), say('Three.'));
+  const session = await AgentSession.create(api, {
+    agent: agentNamed('desk'),
+    messages: 'Hi',
+    idle_timeout_s: 3_600,
+  });
+  await session.settle();
+  for (const message of ['Again', 'And again']) {
+    await session.say(message);
+    await session.settle();
+  }
+  ({ path } = session);
+  all = (await api.get<Page>(`${path}/events?size=200`)).items;
+}, 60_000);
+afterAll(() => server.stop());
+
+/** All pages of a list. */
+async function pages(query: string): Promise<Event[]> {
+  const items: Event[] = [];
+  for (let page = 1; ; page++) {
+    const { items: next, total } = await api.get<Page>(`${path}/events?size=2&page=${page}&${query}`);
+    items.push(...next);
+    if (next.length === 0) {
+      expect(total).toBe(items.length);
+      return items;
+    }
+  }
+}
+
+test('events are listed in the order of their timestamps or against it, by pages', async () => {
+  expect(all.length).toBeGreaterThan(10);
+  expect(await pages('sort=timestamp')).toEqual(all);
+  expect(await pages('sort=-timestamp')).toEqual(all.toReversed());
+  // As one client sends a list.
+  expect(await pages(`sort=${encodeURIComponent('["-timestamp"]')}`)).toEqual(all.toReversed());
+});
+
+test.each(['AgentEvent', 'MetricsUpdateEvent', 'RequestStartEvent', 'Unknown'])(
+  'events of the type %s are listed over all turns',
+  async (type) => {
+    const expected = all.filter((event) => event.type === type);
+    expect(await pages(`type=${type}`)).toEqual(expected);
+    expect(await pages(`type=${type}&sort=-timestamp`)).toEqual(expected.toReversed());
+  },
+);
+
+test('another order is rejected', async () => {
+  expect((await api.send('GET', `${path}/events?sort=type`)).status).toBe(422);
+  expect((await api.send('GET', `${path}/events?sort=timestamp&sort=`)).status).toBe(422);
+});
