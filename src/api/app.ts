@@ -17,6 +17,8 @@ import { metricsRoutes } from './operations/metrics.ts';
 import { PublicLimiter, UnknownKeyLimiter } from './http/address-limiters.ts';
 import { withDocument, type Face } from './http/openapi.ts';
 import { AGENTS_V2, isAgentsV2 } from './agents-v2/face.ts';
+import { mcpRoute } from './agents-v2/mcp/endpoint.ts';
+import { SessionReader } from './agents-v2/read-session.ts';
 import { agentsV2Routes } from './agents-v2/routes.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
@@ -63,7 +65,8 @@ export function createApp(context: ApiContext): Express {
     next();
   });
   namePathInLog(app);
-  mount(app, [...apiRoutes(context), ...agentsV2Routes(context)]);
+  const reader = new SessionReader(context);
+  mount(app, [...apiRoutes(context), ...agentsV2Routes(context, reader), mcpRoute(context, reader)]);
   handleNotFoundAndErrors(app);
   return app;
 }

@@ -11,7 +11,10 @@ export const AGENTS_V2: Face = {
   errors: agentsV2Errors,
 };
 
+/** The MCP endpoint, whose own errors are JSON-RPC's. */
+export const MCP_PATH = '/mcp';
+
 /** Whether a request is one of this API, by its URL. */
 export function isAgentsV2(url: string): boolean {
-  return url === PREFIX || url.startsWith(`${PREFIX}/`) || url.startsWith(`${PREFIX}?`);
+  return [PREFIX, MCP_PATH].some((path) => url === path || url.startsWith(`${path}/`) || url.startsWith(`${path}?`));
 }

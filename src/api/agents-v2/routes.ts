@@ -12,8 +12,7 @@ import { sharingRoutes } from './sharing.ts';
 import { steeringRoutes } from './steering.ts';
 
 /** The Agents API v2: `/api/v2`. */
-export function agentsV2Routes(context: ApiContext): Route[] {
-  const reader = new SessionReader(context);
+export function agentsV2Routes(context: ApiContext, reader = new SessionReader(context)): Route[] {
   const routes = [
     ...sessionRoutes(context, reader),
     ...changesRoutes(context, reader),

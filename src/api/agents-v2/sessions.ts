@@ -1,15 +1,14 @@
 import { z } from 'zod';
 import { authorizeSession } from '../../engine/access.ts';
-import { cancelTurns } from '../../engine/engine.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { authorizeRead } from './access.ts';
+import { cancelSession } from './cancel-session.ts';
 import { createSession } from './create-session.ts';
 import { exampleSession, exampleStatus } from './examples.ts';
-import { forEveryone, stateNow, toResource, toStatus, type SessionReader } from './read-session.ts';
+import { forEveryone, toResource, toStatus, type SessionReader } from './read-session.ts';
 import { fromUuid } from './session-ids.ts';
-import { isFinal } from './session-state.ts';
 import { sessionRequest, sessionResource, sessionStatus } from './wire/session.ts';
 
 const idempotencyKey = z
@@ -110,10 +109,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       },
       async ({ params, caller }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'cancel');
-        const read = await reader.read(session);
-        if (isFinal(stateNow(read).status)) return;
-        await catalog.sessionRequests.cancel(session.id, new Date().toISOString());
-        await cancelTurns(context, session, {});
+        await cancelSession(context, reader, session);
       },
     ),
   ];

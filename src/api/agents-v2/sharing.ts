@@ -4,15 +4,24 @@ import { json, route, type Route } from '../http/route.ts';
 import { authorizeOwner } from './access.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
 
-const shareLink = z.object({ share_url: z.string().describe('a path of this server') }).meta({ id: 'ShareLink' });
+export const shareLink = z
+  .object({ share_url: z.string().describe('a path of this server') })
+  .meta({ id: 'ShareLink' });
 
 /** The path under which a shared session can be read. */
-export function shareUrl(sessionId: string): string {
+function shareUrl(sessionId: string): string {
   return `/share/api/v1/trajectories/${toUuid(sessionId)}`;
 }
 
+/** Shares a session, and returns where it can be read. @param session from `authorizeOwner` */
+export async function shareSession({ catalog }: Pick<ApiContext, 'catalog'>, { id }: { id: string }): Promise<string> {
+  await catalog.sharedSessions.add(id, new Date().toISOString());
+  return shareUrl(id);
+}
+
 /** Shared sessions: everyone who has the link can read them. */
-export function sharingRoutes({ catalog }: ApiContext): Route[] {
+export function sharingRoutes(context: ApiContext): Route[] {
+  const { catalog } = context;
   return [
     route(
       'post',
@@ -28,9 +37,7 @@ export function sharingRoutes({ catalog }: ApiContext): Route[] {
         errors: ['session_not_found'],
       },
       async ({ params, caller }) => {
-        const { id } = await authorizeOwner(catalog, params.id, caller);
-        await catalog.sharedSessions.add(id, new Date().toISOString());
-        return { share_url: shareUrl(id) };
+        return { share_url: await shareSession(context, await authorizeOwner(catalog, params.id, caller)) };
       },
     ),
     route(

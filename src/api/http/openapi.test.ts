@@ -24,7 +24,8 @@ test('the documents have exactly the methods and paths that are served', () => {
   const described = documents.flatMap(({ paths = {} }) =>
     Object.entries(paths).flatMap(([path, operations]) => Object.keys(operations).map((method) => `${method} ${path}`)),
   );
-  expect(described.toSorted()).toEqual(served.toSorted());
+  // MCP describes itself.
+  expect([...described, 'post /mcp'].toSorted()).toEqual(served.toSorted());
   expect(served).toContain('post /v1/agents/sessions/{session_id}/turns');
 });
 

@@ -25,7 +25,7 @@ export const TAGS = {
 };
 
 /** The paths that require a key, if the server has any. */
-export const PRIVATE_PATHS = ['/v1', '/api/v2', '/metrics'];
+export const PRIVATE_PATHS = ['/v1', '/api/v2', '/mcp', '/metrics'];
 
 /** The paths below them that a browser is sent to, which has no key. A key that is sent nevertheless is checked. */
 export const PUBLIC_PATHS = ['/v1/agents/mcp/authorize', '/v1/agents/mcp/callback', '/v1/agents/mcp/client-metadata'];
@@ -140,7 +140,7 @@ interface Call<P extends string, Q, H, B> {
   headers: H;
   body: B;
   /** The authenticated caller; only private routes have one. */
-  caller: P extends `/v1/${string}` | `/api/v2/${string}` ? Caller : undefined;
+  caller: P extends `/v1/${string}` | `/api/v2/${string}` | '/mcp' ? Caller : undefined;
   /** Set if the request exceeds the rate limit; only for routes with `handlesRateLimit`. */
   rateLimitError?: RequestContext['rateLimitError'];
   request: Request;
@@ -209,7 +209,7 @@ function joined(params: Record<string, string | string[]>): Record<string, strin
 }
 
 /** @throws ApiError `forbidden` */
-function authorize(caller: Caller, action: ServerAction): void {
+export function authorize(caller: Caller, action: ServerAction): void {
   if (!mayOnServer(caller, action)) throw new ApiError('forbidden', refusalOnServer(caller, action));
 }
 

@@ -1,0 +1,16 @@
+import type { SessionRow } from '../../catalog/schema.ts';
+import { cancelTurns } from '../../engine/engine.ts';
+import type { ApiContext } from '../http/context.ts';
+import { stateNow, type SessionReader } from './read-session.ts';
+import { isFinal } from './session-state.ts';
+
+/**
+ * Cancels a session. Without effect on one that has ended.
+ * @param session from `authorizeSession`: the caller may cancel it
+ */
+export async function cancelSession(context: ApiContext, reader: SessionReader, session: SessionRow): Promise<void> {
+  const read = await reader.read(session);
+  if (isFinal(stateNow(read).status)) return;
+  await context.catalog.sessionRequests.cancel(session.id, new Date().toISOString());
+  await cancelTurns(context, session, {});
+}

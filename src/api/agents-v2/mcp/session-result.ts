@@ -1,0 +1,80 @@
+import { z } from 'zod';
+import { stateNow, type ReadSession } from '../read-session.ts';
+import { toUuid } from '../session-ids.ts';
+import type { ToolCallRequest } from '../wire/events.ts';
+import { ERROR_CODES, SESSION_STATUSES, type SessionStatusName } from '../wire/session.ts';
+
+/** What a session may add to the context of the model that has asked for it, in characters. */
+const MAX_ANSWER = 100_000;
+const MAX_CALLS = 20_000;
+
+/** A session as the tools return it. */
+export const sessionResult = z.object({
+  session_id: z.string(),
+  status: z.enum(SESSION_STATUSES),
+  answer: z.unknown().describe('the last answer: a text, or a value of the answer format of the agent; null: none'),
+  is_truncated: z.boolean().describe('the answer or the arguments of the calls are too long and were cut'),
+  error: z.string().nullable(),
+  error_code: z.enum(ERROR_CODES).nullable(),
+  paused_for: z.array(z.string()).describe('why it is paused: action, sign_in, budget: a person decides; requested'),
+  pending_tool_calls: z
+    .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
+    .describe('calls of tools that the client of the session runs, which wait for their results'),
+  session_path: z.string().describe('the path of the session in the Agents API v2 of this server'),
+  next: z.string().describe('what can be done next'),
+});
+
+export type SessionResult = z.infer<typeof sessionResult>;
+
+export function toSessionResult(read: ReadSession): SessionResult {
+  const { session, view } = read;
+  const { status, error, errorCode } = stateNow(read);
+  const path = `/api/v2/sessions/${toUuid(session.id)}`;
+  const { answer, isCut } = boundedAnswer(view.answer?.value ?? null);
+  const calls = boundedCalls([...(view.last?.waiting.values() ?? [])]);
+  const isTruncated = isCut || calls.isCut;
+  return {
+    session_id: toUuid(session.id),
+    status,
+    answer,
+    is_truncated: isTruncated,
+    error,
+    error_code: errorCode,
+    paused_for: status === 'paused' ? [...(view.last?.pauses ?? [])] : [],
+    pending_tool_calls: calls.calls,
+    session_path: path,
+    next: nextStep(status, path) + (isTruncated ? ` Everything that was cut is in GET ${path}.` : ''),
+  };
+}
+
+function nextStep(status: SessionStatusName, path: string): string {
+  switch (status) {
+    case 'queued':
+    case 'pending':
+    case 'running':
+      return 'It is still working, whether or not a client waits: call wait_for_session.';
+    case 'paused':
+      return `It waits for a person, or for POST ${path}/resume. Call wait_for_session later.`;
+    case 'awaiting_tool_results':
+      return `It waits for its client: POST ${path}/tool_results, then call wait_for_session.`;
+    case 'idle':
+    case 'completed':
+    case 'failed':
+    case 'timed_out':
+    case 'interrupted':
+      return 'Nothing follows by itself. send_message continues it, with all that was said.';
+  }
+}
+
+/** The beginning of a long answer; of one that is not a text, the beginning of its JSON. */
+function boundedAnswer(answer: unknown): { answer: unknown; isCut: boolean } {
+  const text = typeof answer === 'string' ? answer : JSON.stringify(answer);
+  if (text.length <= MAX_ANSWER) return { answer, isCut: false };
+  return { answer: text.slice(0, MAX_ANSWER).toWellFormed(), isCut: true };
+}
+
+function boundedCalls(calls: ToolCallRequest[]): { calls: ToolCallRequest[]; isCut: boolean } {
+  let left = MAX_CALLS;
+  const fitting = calls.filter((call) => (left -= JSON.stringify(call).length) >= 0);
+  return { calls: fitting, isCut: fitting.length < calls.length };
+}
