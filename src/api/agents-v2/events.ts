@@ -8,7 +8,7 @@ import { integerQuery, repeatedQuery } from './wire/query.ts';
 import { eventPage } from './wire/session.ts';
 
 const eventsQuery = z.object({
-  page: integerQuery({ min: 1 }).default(1),
+  page: integerQuery({ min: 1, max: 1_000_000_000 }).default(1),
   size: integerQuery({ min: 1, max: 200 }).default(50),
   sort: repeatedQuery(z.enum(['timestamp', '-timestamp']), 10)
     .default(['timestamp'])

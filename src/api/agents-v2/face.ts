@@ -3,6 +3,9 @@ import { agentsV2Errors } from './errors.ts';
 
 const PREFIX = '/api/v2';
 
+/** The links to shared sessions. */
+export const SHARE = '/share/api/v1/trajectories';
+
 /** The Agents API v2. */
 export const AGENTS_V2: Face = {
   title: 'Everturn: Agents API v2',
@@ -16,5 +19,7 @@ export const MCP_PATH = '/mcp';
 
 /** Whether a request is one of this API, by its URL. */
 export function isAgentsV2(url: string): boolean {
-  return [PREFIX, MCP_PATH].some((path) => url === path || url.startsWith(`${path}/`) || url.startsWith(`${path}?`));
+  return [PREFIX, SHARE, MCP_PATH].some(
+    (path) => url === path || url.startsWith(`${path}/`) || url.startsWith(`${path}?`),
+  );
 }

@@ -62,7 +62,7 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
 
 /** @throws ApiError `invalid_request` */
 function indexOf(text: string): number {
-  if (/^-?\d{1,15}$/.test(text)) return Number(text);
+  if (/^-?\d{1,9}$/.test(text)) return Number(text);
   throw new ApiError('invalid_request', 'event_index: must be an integer', { param: 'event_index' });
 }
 

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { authorizeOwner } from './access.ts';
+import { SHARE } from './face.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
 
 export const shareLink = z
@@ -10,7 +11,7 @@ export const shareLink = z
 
 /** The path under which a shared session can be read. */
 function shareUrl(sessionId: string): string {
-  return `/share/api/v1/trajectories/${toUuid(sessionId)}`;
+  return `${SHARE}/${toUuid(sessionId)}`;
 }
 
 /** Shares a session, and returns where it can be read. @param session from `authorizeOwner` */
@@ -57,7 +58,7 @@ export function sharingRoutes(context: ApiContext): Route[] {
     ),
     route(
       'get',
-      '/share/api/v1/trajectories/:id',
+      `${SHARE}/:id`,
       {
         id: 'openSharedSession',
         tag: 'Agent sessions',

@@ -61,7 +61,11 @@ export const PATH_PARAMETERS = {
     description: 'name of the resource, from the URL in an event',
     example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
   }),
-  event_index: z.string().meta({ description: 'position of an event in the session, from 0', example: '4' }),
+  event_index: z.string().meta({
+    description: 'position of an event in the session, from 0',
+    example: '4',
+    override: { type: 'integer', example: 4, minimum: 0, maximum: 999_999_999 },
+  }),
   id: z
     .string()
     .meta({ description: 'id of a session', example: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04', format: 'uuid' }),
