@@ -107,12 +107,12 @@ export class Delegator {
   async settleAll(lost: string): Promise<void> {
     const { catalog, log } = this.#engine;
     for (const delegation of await catalog.delegations.toSettle(lost, LIMIT)) {
-      const { child_session_id: sessionId, created_at: createdAt, agent } = delegation;
+      const { child_session_id: sessionId, child_turn_id: turnId, created_at: createdAt, stopped, agent } = delegation;
       try {
-        const isLost = createdAt < lost && !(await catalog.turns.get(delegation.child_turn_id));
-        if (isLost)
+        const isRequested = (await catalog.turns.get(turnId)) !== undefined;
+        if (!isRequested && createdAt < lost)
           await this.#tell(delegation, { outcome: 'failed', text: `The work of the agent ${agent} was lost.` });
-        else if (!(await this.#settle(delegation))) await this.#stop(delegation);
+        else if (!(await this.#settle(delegation)) && (isRequested || !stopped)) await this.#stop(delegation);
       } catch (error) {
         log.warn({ sessionId, err: error }, 'a delegation could not be settled; housekeeping retries it');
       }

@@ -28,6 +28,8 @@ import type { TurnLogReader } from './turn-log-reader.ts';
  * - cancel and delete: `cancelTurns` and `deleteSession`, below;
  * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session, `sessionIndex` for
  *   a session's events by their position;
+ * - delegate: `delegates` of an agent's spec name other agents, to which its model gives tasks; `catalog.delegations` has
+ *   the sessions in which these work, which a face serves like any other;
  * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`, and `SessionWatches` for new turns.
  *
  * Errors are `EngineError`s with a closed set of codes (`errors.ts`), `PayloadTooLarge`, and failures of Temporal, the

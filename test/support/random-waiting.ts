@@ -20,6 +20,7 @@ import {
   type ToolCall,
 } from '../../src/core/records.ts';
 import { callKey } from '../../src/core/tool-records.ts';
+import type { DelegatedCall, DelegationResult } from '../../src/core/turn-delegations.ts';
 import type { Answer, TurnCommand } from '../../src/core/turn-command.ts';
 import type { TurnActions } from '../../src/core/turn-actions.ts';
 import {
@@ -35,8 +36,8 @@ import {
 } from './random-turn.ts';
 
 /**
- * Turns that wait for people: for votes and answers, which may come too late, and for sign-ins; and that are paused,
- * resumed, steered and forced to answer at any moment.
+ * Turns that wait for people: for votes and answers, which may come too late, and for sign-ins; that wait for agents in
+ * sessions of their own; and that are paused, resumed, steered and forced to answer at any moment.
  */
 export function randomWaiting(maxAttempts = 2): fc.Arbitrary<TurnStep[]> {
   const messages = fc.array(fc.array(attempt, { minLength: 1, maxLength: maxAttempts }), {
@@ -55,7 +56,11 @@ interface Shape {
   hasServers: boolean;
 }
 
-type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'> & Pick<CallToolInput, 'answered' | 'repeats'>;
+type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source'> &
+  Pick<CallToolInput, 'answered' | 'repeats'> & {
+    /** The session of the agent to which it is delegated. */
+    sessionId?: string;
+  };
 
 const POLICY: ApprovalPolicy = {
   quorum: 2,
@@ -70,6 +75,7 @@ const ROUTES: [ToolCall['route'], ...ToolCall['route'][]] = [
   { ...SERVER, approval: true, policy: POLICY },
   { ...SERVER, approval: true, policy: { ...POLICY, onExpiry: 'allow' } },
   { to: 'client' },
+  { to: 'session', sessionId: 'ses_child', callHash: 'h' },
 ];
 const PLACE = { turnId: TURN_ID, sessionId: 'ses_1', threadId: ROOT_THREAD, specHash: 'a1' };
 const SIGN_IN = { id: 's1', name: 's1', signInId: 'sign-in', authUrl: 'https://x/' };
@@ -153,6 +159,7 @@ class WaitingTurn {
     end({ how: 'completed', records: [...preceding, { ...message, toolCalls }], stamp: `s${step}` });
     return toolCalls.flatMap(({ id: toolCallId, route }, index) => {
       const source = { turnId: TURN_ID, messageId: message.id, stamp: `s${step}`, index, run: SERVER };
+      if (route.to === 'session') return [{ toolCallId, source, sessionId: route.sessionId }];
       return route.to === 'server' && !route.approval ? [{ toolCallId, source }] : [];
     });
   }
@@ -164,7 +171,8 @@ class WaitingTurn {
       if (this.#actions.isHeld) this.#command('resume');
       const allowed = this.#actions.allowed(ROOT_THREAD);
       for (const call of [...mayRun.splice(0), ...allowed]) this.#run(call);
-      const isIdle = this.#actions.open.length === 0 && !this.#actions.pauses.includes('sign_in');
+      const { open, delegated, pauses } = this.#actions;
+      const isIdle = open.length === 0 && delegated.length === 0 && !pauses.includes('sign_in');
       if (isIdle && !this.#actions.isHeld) return true;
       this.#act();
     }
@@ -178,6 +186,7 @@ class WaitingTurn {
     const how = this.#choose(6);
     if (how === 0) this.#task(this.#among(1_000, 6_000, 12_000));
     else if (how === 1) this.#steer();
+    else if (how < 4 && this.#actions.delegated.length > 0) this.#endDelegation(this.#among(...this.#delegated()));
     else if (how === 2 || !waiting || waiting.call.needs === 'sign_in') this.#signIn();
     else this.#answer(waiting.call, who);
   }
@@ -195,6 +204,18 @@ class WaitingTurn {
           };
     const may = { roles: ['user'] as const, mayDecide: true, mayRespond: true };
     this.#send({ type: 'answer', id: this.#id(), subject: subjectOf(who), ...may, answers: [answer] });
+  }
+
+  #delegated(): [DelegatedCall, ...DelegatedCall[]] {
+    const [first, ...others] = this.#actions.delegated;
+    if (!first) throw new Error('no call is delegated');
+    return [first, ...others];
+  }
+
+  #endDelegation({ threadId, toolCallId, sessionId }: DelegatedCall): void {
+    const outcome = this.#among<DelegationResult['outcome']>('succeeded', 'failed', 'cancelled');
+    const result = { outcome, content: this.#id() };
+    this.#send({ type: 'delegation', id: this.#id(), threadId, toolCallId, sessionId, result });
   }
 
   #signIn(): void {
@@ -215,11 +236,17 @@ class WaitingTurn {
   }
 
   /** A call runs. It may succeed, ask the user, need a sign-in, or be lost. */
-  #run({ toolCallId, source, answered, repeats }: ReadyCall): void {
+  #run({ toolCallId, source, answered, repeats, sessionId }: ReadyCall): void {
     const continued = { ...(answered && { answered }), ...(repeats && { repeats }) };
     const input = { ...PLACE, toolCallId, source, onUnknown: {}, ...continued };
     const end = this.#schedule({ name: 'callTool', input });
     const place = { threadId: ROOT_THREAD, toolCallId };
+    if (sessionId !== undefined) {
+      // The other agent may have answered before its session is known to exist.
+      if (this.#choose(3) === 0) this.#endDelegation({ ...place, sessionId });
+      const started: ActivityResult = { how: 'completed', records: [], stamp: 't', isDelegated: true };
+      return end(this.#among<ActivityResult>(started, started, { how: 'timed_out' }));
+    }
     const how = this.#among('succeeded', 'succeeded', 'asks', 'needs a sign-in', 'lost');
     if (how === 'lost') return end({ how: 'timed_out' });
     if (how === 'asks') {
