@@ -1,4 +1,5 @@
 import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
+import type { TurnStart } from '../src/core/history.ts';
 import type { UnsequencedRecord } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
@@ -16,8 +17,7 @@ export interface CommandSinks extends Sinks {
 const { pauses, speculation } = proxySinks<CommandSinks>();
 
 interface TurnCommandsOptions {
-  turnId: string;
-  sessionId: string;
+  start: Pick<TurnStart, 'turnId' | 'sessionId' | 'indexesPauses'>;
   actions: TurnActions;
   /** The end of a task has added so many records to the log. Returns how many the log has now. */
   onRecords: (count: number) => number;
@@ -78,7 +78,8 @@ export class TurnCommands {
   }
 
   #endTask(): void {
-    const { actions, turnId, sessionId, onRecords } = this.#options;
+    const { actions, start, onRecords } = this.#options;
+    const { turnId, sessionId, indexesPauses = false } = start;
     const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
     const { records } = actions.endTask(this.#queue, now);
     if (actions.isHeld !== wasHeld || this.#queue.some(({ type }) => type !== 'answer')) {
@@ -86,8 +87,8 @@ export class TurnCommands {
     }
     this.#queue = [];
     const through = onRecords(records.length);
-    // The inbox and webhooks are told what waits, and what was decided.
-    const isNews = this.#isIndexDue || !records.every(isSteering);
+    // The inbox and webhooks are told what waits, what was decided, and whether the turn is paused.
+    const isNews = this.#isIndexDue || !records.every((record) => isSteering(record, indexesPauses));
     this.#isIndexDue = false;
     if (isNews) indexActions({ turnId, sessionId, through }).catch(() => undefined);
     if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
@@ -124,6 +125,6 @@ async function microtasksDone(): Promise<void> {
   await condition(() => evaluations++ > 0);
 }
 
-function isSteering(record: UnsequencedRecord): boolean {
-  return record.kind === 'user.steered' || ('reason' in record && record.reason === 'requested');
+function isSteering(record: UnsequencedRecord, indexesPauses: boolean): boolean {
+  return record.kind === 'user.steered' || (!indexesPauses && 'reason' in record && record.reason === 'requested');
 }

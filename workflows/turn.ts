@@ -75,7 +75,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     if (count > 0) turns.growing(turnId);
     return scope.ordinal;
   };
-  const commands = new TurnCommands({ turnId, sessionId, actions, onRecords });
+  const commands = new TurnCommands({ start, actions, onRecords });
   forceDelegates({ actions, subject: start.createdBy });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (begun?.cancelled) stop(begun.cancelled);

@@ -108,6 +108,8 @@ export interface TurnStart extends ToolScope {
   hasServers: boolean;
   /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
   pause?: 'wait';
+  /** The turn has its requested pauses indexed, like those for other reasons. Absent in turns of earlier versions. */
+  indexesPauses?: true;
   /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
   onUnknown?: 'ask';
   limits: TurnLimits;

@@ -76,6 +76,7 @@ export interface CreateTurnCommand extends Pick<
   | 'agents'
   | 'hasServers'
   | 'pause'
+  | 'indexesPauses'
   | 'limits'
   | 'budget'
 > {

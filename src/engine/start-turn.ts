@@ -179,6 +179,7 @@ async function commandOf(
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),
+    indexesPauses: true,
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
     ...(budget && { budget }),
