@@ -7,6 +7,7 @@ import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
 import { addRemainingTime } from './spending.ts';
+import { turnRecorded } from './state-changes.ts';
 
 interface ArchiveOptions {
   cipher: Cipher;
@@ -45,7 +46,7 @@ export class Archive {
   ): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
     if (!last) return [];
-    return this.#outbox.transaction(async (db, emit) => {
+    return this.#outbox.transaction(async (db, emit, tell) => {
       const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
@@ -80,21 +81,25 @@ export class Archive {
         await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });
         emit({ type: 'turn.done', sessionId, turnId, agentName });
       }
+      tell(() => turnRecorded(db, turn, entries));
       return added;
     });
   }
 
   /**
-   * Brings the index of actions up to the entry `through` of a turn whose log is not archived yet. False if the turn's
-   * session was deleted.
+   * Brings the index of actions up to these entries of a turn whose log is not archived yet, and tells what they say of
+   * its session's state. False if the session was deleted.
    */
-  async index(turnId: string, changes: ActionChange[], through: number): Promise<boolean> {
-    return this.#outbox.transaction(async (db, emit) => {
+  async index(turnId: string, entries: LogEntry[], changes: ActionChange[]): Promise<boolean> {
+    const last = entries.at(-1);
+    if (!last) return true;
+    return this.#outbox.transaction(async (db, emit, tell) => {
       const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       // It locks the session's row; the activity that counts is recorded with the archive.
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
-      emit(...(await this.#actions.apply(db, turn, { changes, through })));
+      emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
+      tell(() => turnRecorded(db, turn, entries));
       return true;
     });
   }

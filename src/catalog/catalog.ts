@@ -79,7 +79,7 @@ export class Catalog {
     this.mcpSignIns = new McpSignIns(db, index);
     this.mcpGrants = new McpGrants(db, cipher);
     this.spending = new Spending(db);
-    this.sessionRequests = new SessionRequests(db, cipher);
+    this.sessionRequests = new SessionRequests(db, index);
     this.sharedSessions = new SharedSessions(db);
     this.sessionFeedback = new SessionFeedback(db, cipher);
   }

@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { Kysely, Transaction, Updateable } from 'kysely';
 import type { DeliveryRow, Tables } from './schema.ts';
 
 /** A lane that a worker holds: until the lease ends, no other worker sends its deliveries. */
@@ -82,14 +82,8 @@ export class Deliveries {
   ): Promise<boolean> {
     const isOver = 'status' in next;
     return this.#db.transaction().execute(async (db) => {
-      const { numUpdatedRows } = await db
-        .updateTable('delivery_lanes')
-        .set(isOver ? { due_at: next.until } : { due_at: next.dueAt, lease: null })
-        .where('webhook_id', '=', lane.webhookId)
-        .where('session_id', '=', lane.sessionId)
-        .where('lease', '=', lane.lease)
-        .executeTakeFirst();
-      if (numUpdatedRows === 0n) return false;
+      const due = isOver ? { due_at: next.until } : { due_at: next.dueAt, lease: null };
+      if (!(await holdLane(db, lane, due))) return false;
       await db
         .updateTable('deliveries')
         .set({
@@ -102,6 +96,15 @@ export class Deliveries {
         .where('id', '=', delivery.id)
         .execute();
       return true;
+    });
+  }
+
+  /** Removes a delivery of which there is nothing to tell, and keeps the lane until `until`. False as for `record`. */
+  async drop(lane: Lane, delivery: DeliveryRow, until: string): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
+      const isHeld = await holdLane(db, lane, { due_at: until });
+      if (isHeld) await db.deleteFrom('deliveries').where('id', '=', delivery.id).execute();
+      return isHeld;
     });
   }
 
@@ -162,4 +165,20 @@ export class Deliveries {
       .where('created_at', '<', time)
       .execute();
   }
+}
+
+/** Changes a lane that a worker holds. False if its lease has ended. */
+async function holdLane(
+  db: Transaction<Tables>,
+  { webhookId, sessionId, lease }: Lane,
+  change: Updateable<Tables['delivery_lanes']>,
+): Promise<boolean> {
+  const { numUpdatedRows } = await db
+    .updateTable('delivery_lanes')
+    .set(change)
+    .where('webhook_id', '=', webhookId)
+    .where('session_id', '=', sessionId)
+    .where('lease', '=', lease)
+    .executeTakeFirst();
+  return numUpdatedRows > 0n;
 }

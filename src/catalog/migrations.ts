@@ -91,6 +91,7 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('paused_changed_at', 'text')
     .addColumn('counted_ms', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('told_through', 'integer', (c) => c.notNull().defaultTo(0))
     .execute();
   await schema
     .createTable('archive')
@@ -285,6 +286,7 @@ async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
   await schema
     .createTable('webhooks')
     .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('face', 'text', (c) => c.notNull())
     .addColumn('url', 'text', (c) => c.notNull())
     .addColumn('events', 'text', (c) => c.notNull())
     .addColumn('agent_name', 'text')
@@ -292,6 +294,14 @@ async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('old_secret', 'text')
     .addColumn('old_secret_until', 'text')
     .addColumn('created_at', 'text', (c) => c.notNull())
+    .addColumn('description', 'text')
+    .addColumn('disabled', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('updated_at', 'text', (c) => c.notNull())
+    .addColumn('last_attempt_at', 'text')
+    .addColumn('last_error', 'text')
+    .addColumn('last_success_at', 'text')
+    .addColumn('failures', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('failing_since', 'text')
     .execute();
   await schema
     .createTable('deliveries')
@@ -304,6 +314,7 @@ async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('action_id', 'text')
     .addColumn('action_status', 'text')
     .addColumn('action_decisions', 'integer')
+    .addColumn('change', 'text')
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('status', 'text', (c) => c.notNull().defaultTo('pending'))
     .addColumn('attempts', 'integer', (c) => c.notNull().defaultTo(0))

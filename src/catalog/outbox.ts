@@ -2,21 +2,33 @@ import { randomInt } from 'node:crypto';
 import type { Insertable, Kysely, Transaction } from 'kysely';
 import { DIGITS, ulid } from '../core/ids.ts';
 import { ROW_BATCH_SIZE } from './blob-references.ts';
-import type { ActionEventType, ActionStatus, Tables, WebhookEventType } from './schema.ts';
+import type { ActionEventType, ActionStatus, Tables, WebhookEventType, WebhookRow } from './schema.ts';
+import type { StateChange } from './state-changes.ts';
 
 /** What a transaction has changed: the events of actions, or the deliveries that wait to be sent. */
 export type Change = 'actions' | 'deliveries';
 
-/** The end of a turn, or a change of an action. */
-export type OutboxEvent = {
+interface EventOfTurn {
   sessionId: string;
   turnId: string;
   agentName: string | null;
-} & (
-  | { type: Exclude<WebhookEventType, ActionEventType> }
+}
+
+/** The end of a turn, or a change of an action or of the state of a session. */
+export type OutboxEvent =
+  | (EventOfTurn & { type: Exclude<WebhookEventType, ActionEventType> })
   /** With the state of the action after the change. */
-  | { type: ActionEventType; action: { id: string; status: ActionStatus; decisions: number } }
-);
+  | (EventOfTurn & { type: ActionEventType; action: { id: string; status: ActionStatus; decisions: number } })
+  | SessionChanged;
+
+export interface SessionChanged {
+  type: 'session.changed';
+  sessionId: string;
+  change: StateChange;
+}
+
+/** Makes the events of a change of a session's state: called at the end of its transaction, if a webhook is told. */
+type MakeChanges = () => Promise<SessionChanged[]>;
 
 /**
  * Writes events in the transactions that they result from: for the readers of the inbox, and for each webhook that is
@@ -40,12 +52,21 @@ export class Outbox {
    * commit: numbers are committed in their order, so a reader that has seen one has missed none below it.
    */
   async transaction<T>(
-    work: (db: Transaction<Tables>, emit: (...events: OutboxEvent[]) => void) => Promise<T>,
+    work: (
+      db: Transaction<Tables>,
+      emit: (...events: OutboxEvent[]) => void,
+      tell: (changes: MakeChanges) => void,
+    ) => Promise<T>,
   ): Promise<T> {
     const { result, changes } = await this.#db.transaction().execute(async (db) => {
       const events: OutboxEvent[] = [];
-      const result = await work(db, (...emitted) => void events.push(...emitted));
-      return { result, changes: await write(db, events) };
+      const told: MakeChanges[] = [];
+      const result = await work(
+        db,
+        (...emitted) => void events.push(...emitted),
+        (changes) => void told.push(changes),
+      );
+      return { result, changes: await write(db, events, told) };
     });
     this.#announce(changes);
     return result;
@@ -68,17 +89,19 @@ export class Outbox {
   }
 }
 
-async function write(db: Transaction<Tables>, events: OutboxEvent[]): Promise<Change[]> {
-  if (events.length === 0) return [];
-  const webhooks = await db.selectFrom('webhooks').select(['id', 'events', 'agent_name']).execute();
+async function write(db: Transaction<Tables>, emitted: OutboxEvent[], told: MakeChanges[]): Promise<Change[]> {
+  if (emitted.length === 0 && told.length === 0) return [];
+  const webhooks = await db
+    .selectFrom('webhooks')
+    .select(['id', 'face', 'events', 'agent_name'])
+    .where('disabled', '=', 0)
+    .execute();
+  const events = [...emitted];
+  if (webhooks.some(({ face }) => face === 'agents-v2')) {
+    for (const changes of told) events.push(...(await changes()));
+  }
   const addressed = events
-    .map((event) => ({
-      event,
-      to: webhooks.filter(
-        ({ events: types, agent_name: agentName }) =>
-          types.includes(JSON.stringify(event.type)) && (agentName === null || agentName === event.agentName),
-      ),
-    }))
+    .map((event) => ({ event, to: webhooks.filter((webhook) => isToldOf(webhook, event)) }))
     .filter(({ event, to }) => 'action' in event || to.length > 0);
   if (addressed.length === 0) return [];
   const first = await reserve(db, addressed.length);
@@ -94,7 +117,7 @@ async function write(db: Transaction<Tables>, events: OutboxEvent[]): Promise<Ch
       ...newDelivery(id, sequence),
       type: event.type,
       session_id: event.sessionId,
-      turn_id: event.turnId,
+      ...('change' in event ? { change: JSON.stringify(event.change) } : { turn_id: event.turnId }),
       ...('action' in event && {
         action_id: event.action.id,
         action_status: event.action.status,
@@ -107,6 +130,15 @@ async function write(db: Transaction<Tables>, events: OutboxEvent[]): Promise<Ch
     ...(changes.length > 0 ? ['actions' as const] : []),
     ...(deliveries.length > 0 ? ['deliveries' as const] : []),
   ];
+}
+
+/** Webhooks of the Agents API v2 are told of the states of sessions, the others of the events that they name. */
+function isToldOf(
+  { face, events, agent_name: agentName }: Pick<WebhookRow, 'face' | 'events' | 'agent_name'>,
+  event: OutboxEvent,
+): boolean {
+  if (event.type === 'session.changed') return face === 'agents-v2';
+  return events.includes(JSON.stringify(event.type)) && (agentName === null || agentName === event.agentName);
 }
 
 /** Takes the next `count` numbers and returns the first. */

@@ -140,6 +140,8 @@ interface TurnsTable {
   paused_changed_at: Generated<string | null>;
   /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
   counted_ms: Generated<number>;
+  /** The webhooks that are told of states have heard of the turn's log up to this ordinal; 0: of nothing. */
+  told_through: Generated<number>;
 }
 
 /** The sessions of agents that answer the tool calls of other agents, each with the call of its parent. */
@@ -338,10 +340,17 @@ export const WEBHOOK_EVENT_TYPES = ['turn.done', ...ACTION_EVENT_TYPES] as const
 
 export type WebhookEventType = (typeof WEBHOOK_EVENT_TYPES)[number];
 
+/** `session.changed`: the state of a session may be another one. */
+export type OutboxEventType = WebhookEventType | 'session.changed';
+
+/** The API with which a webhook was registered, which decides what it is sent. */
+export type WebhookFace = 'sessions' | 'agents-v2';
+
 interface WebhooksTable {
   id: string;
+  face: WebhookFace;
   url: string;
-  /** JSON: a list of `WebhookEventType`. */
+  /** JSON: a list of `WebhookEventType`. Webhooks of the Agents API v2 have lists of its types. */
   events: string;
   /** Null: the events of all agents. */
   agent_name: string | null;
@@ -350,6 +359,17 @@ interface WebhooksTable {
   old_secret: Generated<string | null>;
   old_secret_until: Generated<string | null>;
   created_at: string;
+  /** These have meaning for webhooks of the Agents API v2 only. */
+  description: Generated<string | null>;
+  disabled: Generated<number>;
+  updated_at: string;
+  /** The last attempt at a delivery. */
+  last_attempt_at: Generated<string | null>;
+  last_error: Generated<string | null>;
+  last_success_at: Generated<string | null>;
+  /** The failed attempts since the last success, and when the first of them was. */
+  failures: Generated<number>;
+  failing_since: Generated<string | null>;
 }
 
 /** An event to deliver to a webhook, or one that was delivered or given up a few days ago. */
@@ -358,7 +378,7 @@ interface DeliveriesTable {
   id: string;
   webhook_id: string;
   sequence: number;
-  type: WebhookEventType | 'ping';
+  type: OutboxEventType | 'ping';
   /** Empty for a ping. */
   session_id: string;
   turn_id: string | null;
@@ -366,6 +386,8 @@ interface DeliveriesTable {
   /** The state of the action after the event. */
   action_status: ActionStatus | null;
   action_decisions: number | null;
+  /** JSON: the `StateChange` of a session. */
+  change: string | null;
   created_at: string;
   status: Generated<'pending' | 'delivered' | 'failed'>;
   attempts: Generated<number>;

@@ -1,6 +1,9 @@
 import type { Insertable, Kysely, Selectable } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
+import type { Outbox } from './outbox.ts';
 import type { SessionRequestsTable, Tables } from './schema.ts';
+import { lockSession } from './sessions.ts';
+import { sessionCancelled } from './state-changes.ts';
 
 export type SessionRequestRow = Selectable<SessionRequestsTable>;
 
@@ -8,10 +11,12 @@ export type SessionRequestRow = Selectable<SessionRequestsTable>;
 export class SessionRequests {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
+  constructor(db: Kysely<Tables>, { cipher, outbox }: { cipher: Cipher; outbox: Outbox }) {
     this.#db = db;
     this.#cipher = cipher;
+    this.#outbox = outbox;
   }
 
   async get(sessionId: string): Promise<SessionRequestRow | undefined> {
@@ -34,11 +39,17 @@ export class SessionRequests {
 
   /** Notes that a session was cancelled. Without effect on one that was created through another API. */
   async cancel(sessionId: string, now: string): Promise<void> {
-    await this.#db
-      .updateTable('session_requests')
-      .set({ cancelled_at: now })
-      .where('session_id', '=', sessionId)
-      .execute();
+    await this.#outbox.transaction(async (db, _emit, tell) => {
+      await lockSession(db, sessionId);
+      const request = await db
+        .selectFrom('session_requests')
+        .select('cancelled_at')
+        .where('session_id', '=', sessionId)
+        .executeTakeFirst();
+      if (!request) return;
+      await db.updateTable('session_requests').set({ cancelled_at: now }).where('session_id', '=', sessionId).execute();
+      tell(() => sessionCancelled(db, sessionId, { from: request.cancelled_at, to: now }));
+    });
   }
 }
 

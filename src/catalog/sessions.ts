@@ -248,6 +248,15 @@ export async function touchSession(db: Transaction<Tables>, session: { id: strin
   return numUpdatedRows > 0n;
 }
 
+/** Locks a session's row until the end of the transaction: what happens to one session happens one after the other. */
+export async function lockSession(db: Transaction<Tables>, id: string): Promise<void> {
+  await db
+    .updateTable('sessions')
+    .set((eb) => ({ active_at: eb.ref('active_at') }))
+    .where('id', '=', id)
+    .execute();
+}
+
 /**
  * Adds what an ended turn has used to its session, in the transaction that archives its end. The sum with an unknown cost
  * is null. Returns whose session it is.

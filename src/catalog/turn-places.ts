@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import type { Tables, TurnRow } from './schema.ts';
+import { lockSession } from './sessions.ts';
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
 const MAX_PLACE = 2 ** 31 - 1;
@@ -78,12 +79,8 @@ export class TurnPlaces {
     turns: { id: string; eventsBefore: number }[],
   ): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
-      // Locks the session's row: of two processes, the second one reads what the first one has written.
-      await db
-        .updateTable('sessions')
-        .set((eb) => ({ active_at: eb.ref('active_at') }))
-        .where('id', '=', sessionId)
-        .execute();
+      // Of two processes, the second one reads what the first one has written.
+      await lockSession(db, sessionId);
       const current = await db
         .selectFrom('turns')
         .select((eb) => eb.fn.max('events_before').as('last'))

@@ -4,6 +4,7 @@ import type { ActionIndex, Answers } from './action-index.ts';
 import type { Outbox } from './outbox.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { touchSession, aadForTitle } from './sessions.ts';
+import { turnStarted } from './state-changes.ts';
 
 /** Rows per query of `all`. */
 const TURN_BATCH_SIZE = 100;
@@ -337,7 +338,7 @@ export class Turns {
       ...(begunAt && { paused_changed_at: begunAt }),
       answers: this.#actions.sealAnswers(turnId, answers),
     };
-    return this.#outbox.transaction(async (db, emit) => {
+    return this.#outbox.transaction(async (db, emit, tell) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .updateTable('sessions')
@@ -359,6 +360,7 @@ export class Turns {
         )
         .execute();
       emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
+      tell(() => turnStarted(db, { id: turnId, session_id: sessionId, sequence, created_at: createdAt }));
       return true;
     });
   }

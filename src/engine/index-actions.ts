@@ -17,7 +17,8 @@ interface IndexOptions {
 }
 
 /**
- * Brings the index of actions up to an entry of a running turn, whose log is archived only later. May be repeated.
+ * Brings the index of actions up to an entry of a running turn, whose log is archived only later, and tells how the
+ * state of its session has changed. May be repeated.
  * @throws TurnNotFound
  */
 export async function indexActions(options: IndexOptions): Promise<void> {
@@ -32,6 +33,6 @@ export async function indexActions(options: IndexOptions): Promise<void> {
     const last = batch.at(-1);
     if (!last) continue;
     const changes = await actionChanges(batch, { catalog, logs, sessionId });
-    if (!(await catalog.archive.index(turnId, changes, last.ordinal)) || last.ordinal === through) return;
+    if (!(await catalog.archive.index(turnId, batch, changes)) || last.ordinal === through) return;
   }
 }

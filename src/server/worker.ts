@@ -7,7 +7,9 @@ import {
   type WorkerDeploymentOptions,
   type WorkerOptions,
 } from '@temporalio/worker';
+import { statusFormat } from '../api/agents-v2/webhook-messages.ts';
 import { webhookMessages } from '../api/sessions/webhook-messages.ts';
+import { signedHeaders } from '../webhooks/signature.ts';
 import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { StepsAhead } from '../speculation/steps-ahead.ts';
@@ -134,7 +136,13 @@ export async function startWorker(
     shutdownSeconds,
     stackTraces: config.temporal.stackTraces,
   });
-  const deliverer = new WebhookDeliverer({ ...services, messageOf: webhookMessages(services) });
+  const deliverer = new WebhookDeliverer({
+    ...services,
+    formats: {
+      sessions: { messageOf: webhookMessages(services), headersOf: signedHeaders },
+      'agents-v2': statusFormat(services),
+    },
+  });
   const housekeeping = startHousekeeping({
     ...services,
     wakeDeliverer: () => deliverer.wake(),

@@ -5,6 +5,15 @@ const PREFIX = 'whsec_';
 /** Standard Webhooks recommends 24 to 64 bytes. */
 const SECRET_BYTES = 32;
 
+/** How long a secret still signs after its rotation: receivers change to the new one within this time. */
+const ROTATION_MS = 24 * 3_600_000;
+
+/** When a secret is replaced that is replaced now, and until when it still signs. */
+export function rotatedNow(): { now: string; oldUntil: string } {
+  const now = Date.now();
+  return { now: new Date(now).toISOString(), oldUntil: new Date(now + ROTATION_MS).toISOString() };
+}
+
 /** A new secret, in the form of Standard Webhooks. */
 export function newSecret(): string {
   return PREFIX + randomBytes(SECRET_BYTES).toString('base64');
@@ -16,7 +25,7 @@ export function newSecret(): string {
  */
 export function signedHeaders(
   { id, timestamp, body }: { id: string; timestamp: number; body: string },
-  secrets: string[],
+  secrets: readonly string[],
 ): Record<string, string> {
   const seconds = Math.floor(timestamp / 1000);
   const signatures = secrets.map((secret) => {

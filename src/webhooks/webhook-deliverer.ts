@@ -2,10 +2,12 @@ import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Lane } from '../catalog/deliveries.ts';
-import type { DeliveryRow } from '../catalog/schema.ts';
+import type { DeliveryRow, WebhookFace } from '../catalog/schema.ts';
+import type { Webhook } from '../catalog/webhooks.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import type { LiveBus } from '../live/bus.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { WebhookFormat } from './webhook-format.ts';
 import { WebhookSender, type SendResult } from './webhook-sender.ts';
 
 /**
@@ -36,8 +38,8 @@ interface DelivererOptions {
   metrics: Pick<Metrics, 'webhookAttempts'>;
   log: Logger;
   allowPrivateUrls: () => boolean;
-  /** Makes the body of a delivery; undefined if what it is about no longer exists. */
-  messageOf: (delivery: DeliveryRow) => Promise<object | undefined>;
+  /** By the API with which a webhook was registered. */
+  formats: Record<WebhookFace, WebhookFormat>;
 }
 
 /**
@@ -149,19 +151,20 @@ export class WebhookDeliverer {
 
   /** Makes one attempt. False if the lane was given back: the attempt failed, or the lease has ended. */
   async #deliver(lane: Lane, delivery: DeliveryRow): Promise<boolean> {
-    const { catalog, metrics, log, messageOf } = this.#options;
+    const { catalog, metrics, log, formats } = this.#options;
     const webhook = await catalog.webhooks.get(lane.webhookId);
     if (!webhook) return false;
-    const message = await messageOf(delivery);
+    const format = formats[webhook.face];
+    const message = webhook.disabled ? undefined : await format.messageOf(delivery);
+    if (message === 'nothing') return catalog.deliveries.drop(lane, delivery, isoOf(Date.now() + LEASE_MS));
     const startedAt = Date.now();
-    const result: SendResult = message
-      ? await this.#sender.send(webhook, { id: delivery.id, body: JSON.stringify(message) }, this.#stop.signal)
-      : { responseStatus: null, error: 'its session was deleted' };
+    const result = message ? await this.#send(webhook, delivery, message) : notSent(webhook);
     if (this.#stop.signal.aborted && result.error !== null) {
       await catalog.deliveries.release(lane, { last: 0, dueAt: isoOf(Date.now()) });
       return false;
     }
     const attempt = { at: isoOf(startedAt), ...result };
+    if (message) await format.attempted?.(webhook, attempt);
     const isOver = result.error === null || !message || startedAt - Date.parse(delivery.created_at) > RETRIED_FOR_MS;
     const outcome = result.error === null ? 'delivered' : isOver ? 'failed' : 'retried';
     metrics.webhookAttempts.inc({ outcome });
@@ -180,6 +183,16 @@ export class WebhookDeliverer {
     await catalog.deliveries.record(lane, delivery, { attempt, dueAt: isoOf(Date.now() + pause) });
     return false;
   }
+
+  #send(webhook: Webhook, { id, attempts }: DeliveryRow, message: object): Promise<SendResult> {
+    const { headersOf } = this.#options.formats[webhook.face];
+    const body = JSON.stringify(message);
+    return this.#sender.send(webhook, { id, body, attempts }, { headersOf, stop: this.#stop.signal });
+  }
+}
+
+function notSent({ disabled }: Webhook): SendResult {
+  return { responseStatus: null, error: disabled ? 'the webhook is disabled' : 'its session was deleted' };
 }
 
 function isoOf(ms: number): string {

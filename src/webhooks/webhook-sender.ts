@@ -2,7 +2,7 @@ import type { Webhook } from '../catalog/webhooks.ts';
 import { createAgent, createFetch, RefusedAddressError, type Fetch } from '../lib/guarded-fetch.ts';
 import { isPrivateAddress } from '../lib/private-address.ts';
 import { failureReason } from '../mcp/failure-reason.ts';
-import { signedHeaders } from './signature.ts';
+import type { Outgoing, WebhookFormat } from './webhook-format.ts';
 
 /** How long a receiver may take to answer, connecting included. */
 const TIMEOUT_MS = 10_000;
@@ -28,12 +28,11 @@ export class WebhookSender {
   /** Makes one attempt. Never rejects. */
   async send(
     { url, secret, old_secret: old, old_secret_until: oldUntil }: Webhook,
-    { id, body }: { id: string; body: string },
-    stop: AbortSignal,
+    message: Omit<Outgoing, 'timestamp'>,
+    { headersOf, stop }: Pick<WebhookFormat, 'headersOf'> & { stop?: AbortSignal },
   ): Promise<SendResult> {
     const timestamp = Date.now();
     const isOldValid = old !== null && oldUntil !== null && Date.parse(oldUntil) > timestamp;
-    const secrets = [secret, ...(isOldValid ? [old] : [])];
     const timeout = AbortSignal.timeout(TIMEOUT_MS);
     try {
       const response = await this.#fetch(url, {
@@ -41,11 +40,11 @@ export class WebhookSender {
         headers: {
           'content-type': 'application/json',
           'user-agent': 'everturn',
-          ...signedHeaders({ id, timestamp, body }, secrets),
+          ...headersOf({ ...message, timestamp }, isOldValid ? [secret, old] : [secret]),
         },
-        body,
+        body: message.body,
         redirect: 'manual',
-        signal: AbortSignal.any([stop, timeout]),
+        signal: stop ? AbortSignal.any([stop, timeout]) : timeout,
       });
       // Nothing of the answer is read, however long it is.
       await response.body?.cancel();

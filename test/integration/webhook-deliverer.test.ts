@@ -8,13 +8,18 @@ import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
-import { newSecret } from '../../src/webhooks/signature.ts';
+import { newSecret, signedHeaders } from '../../src/webhooks/signature.ts';
 import { WebhookDeliverer } from '../../src/webhooks/webhook-deliverer.ts';
+import type { WebhookFormat } from '../../src/webhooks/webhook-format.ts';
 import { eventually } from '../support/eventually.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 import { WebhookReceiver } from '../support/webhook-receiver.ts';
 
 const log = pino({ level: 'silent' });
+const FORMAT: WebhookFormat = {
+  messageOf: ({ session_id: session, sequence }) => Promise.resolve({ session, sequence }),
+  headersOf: signedHeaders,
+};
 const NOW = '2026-11-02T10:00:00.000Z';
 
 let folder: string;
@@ -53,7 +58,7 @@ async function work(): Promise<WebhookDeliverer> {
     metrics: new Metrics(),
     log,
     allowPrivateUrls: () => true,
-    messageOf: ({ session_id: session, sequence }) => Promise.resolve({ session, sequence }),
+    formats: { sessions: FORMAT, 'agents-v2': FORMAT },
   });
   deliverers.push(deliverer);
   return deliverer;
@@ -61,7 +66,15 @@ async function work(): Promise<WebhookDeliverer> {
 
 async function register(catalog: Catalog, url = receiver.url): Promise<string> {
   const id = `whk_${Math.random().toString(36).slice(2)}`;
-  const webhook = { id, url, events: ['turn.done' as const], agent_name: null, secret: newSecret(), created_at: NOW };
+  const webhook = {
+    id,
+    face: 'sessions' as const,
+    url,
+    events: ['turn.done' as const],
+    agent_name: null,
+    secret: newSecret(),
+    created_at: NOW,
+  };
   expect(await catalog.webhooks.insert(webhook, 10)).toBe(true);
   return id;
 }

@@ -10,6 +10,7 @@ export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: Tur
   return async (delivery: DeliveryRow): Promise<WebhookMessage | undefined> => {
     const { id, type, created_at } = delivery;
     if (type === 'ping') return { id, type, created_at, data: {} };
+    if (type === 'session.changed') return undefined; // for webhooks of another API
     if (type === 'turn.done') {
       const data = await turnData(delivery);
       return data && { id, type, created_at, data };

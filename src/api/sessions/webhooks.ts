@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isId } from '../../core/ids.ts';
 import { newId } from '../../engine/new-id.ts';
-import { newSecret } from '../../webhooks/signature.ts';
+import { newSecret, rotatedNow } from '../../webhooks/signature.ts';
 import type { Webhook } from '../../catalog/webhooks.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
@@ -21,9 +21,6 @@ import {
 
 /** Each event is checked against all webhooks, and each webhook has connections of its own. */
 const MAX_WEBHOOKS = 50;
-
-/** How long a secret still signs after its rotation: receivers change to the new one within this time. */
-const ROTATION_MS = 24 * 3_600_000;
 
 const LIMIT = 25;
 const deliveriesQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });
@@ -56,6 +53,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       async ({ body: { url, events, agent_name: agentName } }) => {
         const webhook = {
           id: newId('whk'),
+          face: 'sessions' as const,
           url,
           events: [...new Set(events)],
           agent_name: agentName ?? null,
@@ -65,7 +63,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
         if (!(await catalog.webhooks.insert(webhook, MAX_WEBHOOKS))) {
           throw new ApiError('too_many_webhooks', `there are ${MAX_WEBHOOKS} webhooks, which is the limit: delete one`);
         }
-        return { data: webhook };
+        return { data: { ...webhookToResource(webhook), secret: webhook.secret } };
       },
     ),
     route(
@@ -78,7 +76,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
         summary: 'All webhooks, oldest first',
         answer: json(z.object({ data: z.array(webhookResource) }), { data: [exampleWebhook] }),
       },
-      async () => ({ data: (await catalog.webhooks.list()).map(webhookToResource) }),
+      async () => ({ data: (await catalog.webhooks.list('sessions')).map(webhookToResource) }),
     ),
     route(
       'delete',
@@ -91,7 +89,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
         errors: ['webhook_not_found'],
       },
       async ({ params: { webhook_id: id } }) => {
-        if (!isId(id) || !(await catalog.webhooks.delete(id))) throw webhookNotFound(id);
+        if (!isId(id) || !(await catalog.webhooks.delete('sessions', id))) throw webhookNotFound(id);
       },
     ),
     route(
@@ -109,8 +107,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       async ({ params: { webhook_id: id } }) => {
         const webhook = await find(id);
         const secret = newSecret();
-        const oldUntil = new Date(Date.now() + ROTATION_MS).toISOString();
-        if (!(await catalog.webhooks.rotate(id, { secret, oldUntil }))) throw webhookNotFound(id);
+        if (!(await catalog.webhooks.rotate(id, { secret, ...rotatedNow() }))) throw webhookNotFound(id);
         return { data: { ...webhookToResource(webhook), secret } };
       },
     ),
@@ -157,8 +154,8 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
     ),
   ];
 
-  async function find(id: string): Promise<Webhook> {
-    const webhook = isId(id) ? await catalog.webhooks.get(id) : undefined;
+  async function find(id: string): Promise<Webhook<'sessions'>> {
+    const webhook = isId(id) ? await catalog.webhooks.find('sessions', id) : undefined;
     if (!webhook) throw webhookNotFound(id);
     return webhook;
   }

@@ -3,29 +3,15 @@ import type { DeliveryRow } from '../../../catalog/schema.ts';
 import { WEBHOOK_EVENT_TYPES } from '../../../catalog/schema.ts';
 import type { Webhook } from '../../../catalog/webhooks.ts';
 import { bounded, identifier } from '../../../spec/bounds.ts';
+import { webhookUrl } from '../../../webhooks/webhook-url.ts';
 import { actionResource } from './actions.ts';
 import { timestamp } from './events.ts';
 import { turnResource } from './resources.ts';
 
 /** Webhooks and what they are sent (`docs/webhooks.md`). */
 
-const MAX_URL_LENGTH = 2_000;
-
-const URL_RULE = 'must be an http or https URL of at most 2,000 characters, without a user name or password';
-
-const url = z
-  .string()
-  .max(MAX_URL_LENGTH, URL_RULE)
-  .refine((text) => {
-    const parsed = URL.parse(text);
-    return parsed !== null && /^https?:$/.test(parsed.protocol) && !parsed.username && !parsed.password;
-  }, URL_RULE)
-  .meta({
-    override: { type: 'string', maxLength: MAX_URL_LENGTH, pattern: '^https?://[\\w.-]+(:\\d{1,5})?(/[\\w./-]*)?$' },
-  });
-
 export const createWebhookBody = z.object({
-  url,
+  url: webhookUrl(2_000),
   events: bounded(z.array(z.enum(WEBHOOK_EVENT_TYPES)).min(1), WEBHOOK_EVENT_TYPES.length),
   agent_name: identifier.nullish().describe('only events of this agent; by default those of all agents'),
 });
@@ -78,15 +64,22 @@ export type WebhookResource = z.infer<typeof webhookResource>;
 export type DeliveryResource = z.infer<typeof deliveryResource>;
 export type WebhookMessage = z.infer<typeof webhookMessage>;
 
-export function webhookToResource({ id, url, events, agent_name, created_at }: Webhook): WebhookResource {
+export function webhookToResource({
+  id,
+  url,
+  events,
+  agent_name,
+  created_at,
+}: Pick<Webhook<'sessions'>, keyof WebhookResource>): WebhookResource {
   return { id, url, events, agent_name, created_at };
 }
 
 export function deliveryToResource(delivery: DeliveryRow): DeliveryResource {
-  const { id, type, turn_id, status, attempts, created_at, last_attempt_at, response_status, error } = delivery;
+  const { id, turn_id, status, attempts, created_at, last_attempt_at, response_status, error } = delivery;
   return {
     id,
-    type,
+    // A webhook of this API is sent nothing else.
+    type: deliveryResource.shape.type.parse(delivery.type),
     session_id: delivery.session_id || null,
     turn_id,
     status,

@@ -1,0 +1,137 @@
+import type { Logger } from 'pino';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { DeliveryRow } from '../../catalog/schema.ts';
+import type { SessionRequestRow } from '../../catalog/session-requests.ts';
+import type { LogPlace, StateChange } from '../../catalog/state-changes.ts';
+import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
+import type { WebhookFormat } from '../../webhooks/webhook-format.ts';
+import { toUuid } from './session-ids.ts';
+import { stateOf, type LastTurn } from './session-state.ts';
+import { parseStored } from './stored-request.ts';
+import { NO_TOTALS, TurnEvents } from './turn-events.ts';
+import { signatureHeaders } from './webhook-signature.ts';
+import { STATUS_UPDATED, type WebhookMessage } from './wire/webhooks.ts';
+
+/**
+ * A webhook is disabled after so many failed attempts in a row, if the first of them was a day ago: then its oldest
+ * deliveries are given up. A count alone would disable a busy webhook after a short outage of its receiver.
+ */
+const MAX_FAILURES = 20;
+const MAX_FAILING_MS = 24 * 3_600_000;
+
+/** A session's last turn at some place in its log; undefined before the first turn. */
+interface Moment {
+  last: LastTurn | undefined;
+  /** The time of the entry. */
+  at: string | undefined;
+}
+
+/** After a turn whose log was lost. */
+const LOST: Moment = {
+  last: {
+    startedAt: undefined,
+    end: { status: 'error', message: 'The log of the turn was lost.' },
+    endedAt: undefined,
+    waiting: new Map(),
+    pauses: new Set(),
+  },
+  at: undefined,
+};
+
+/** What the webhooks of this API are sent: the statuses of sessions, as they follow from the logs. */
+export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; log: Logger }): WebhookFormat {
+  const { catalog, logs, log } = services;
+  return {
+    messageOf,
+    headersOf: signatureHeaders,
+    attempted: async ({ id }, attempt) => {
+      const since = new Date(Date.parse(attempt.at) - MAX_FAILING_MS).toISOString();
+      const isDisabled = await catalog.webhooks.attempted(id, attempt, { failures: MAX_FAILURES, since });
+      if (isDisabled) log.warn({ webhookId: id, reason: attempt.error }, 'a webhook was disabled: it fails for a day');
+    },
+  };
+
+  async function messageOf(delivery: DeliveryRow): Promise<WebhookMessage | 'nothing' | undefined> {
+    const { session_id: sessionId, change, created_at } = delivery;
+    if (change === null || !(await catalog.sessions.get(sessionId))) return undefined;
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the outbox
+    const { from, to, cancelledAt } = JSON.parse(change) as StateChange;
+    const [was, is] = await momentsOf(sessionId, from, to);
+    if (!was || !is) return undefined;
+    const request = await catalog.sessionRequests.get(sessionId);
+    const isCancellation = cancelledAt.from !== cancelledAt.to;
+    // Whether the session has ended for want of a message is a matter of when it is asked: at the later moment.
+    const now = Date.parse((isCancellation ? cancelledAt.to : is.at) ?? created_at);
+    const previous = statusAt(was, { request, cancelledAt: cancelledAt.from, now });
+    const status = statusAt(is, { request, cancelledAt: cancelledAt.to, now });
+    if (status === previous) return 'nothing';
+    const data = { session_id: toUuid(sessionId), status, previous_status: previous };
+    return { type: STATUS_UPDATED, id: messageId(delivery.id), created_at, data };
+  }
+
+  /** The two moments of a change; undefined if the turn in which it happened no longer exists. */
+  async function momentsOf(sessionId: string, from: LogPlace | null, to: LogPlace | null) {
+    if (from && from.turnId === to?.turnId) return read(sessionId, from.turnId, [from.ordinal, to.ordinal]);
+    const [[was = LOST], [is]] = await Promise.all([momentsAt(sessionId, from), momentsAt(sessionId, to)]);
+    return [was, is];
+  }
+
+  async function momentsAt(sessionId: string, place: LogPlace | null): Promise<Moment[]> {
+    return place ? read(sessionId, place.turnId, [place.ordinal]) : [{ last: undefined, at: undefined }];
+  }
+
+  async function read(sessionId: string, turnId: string, ordinals: number[]): Promise<Moment[]> {
+    return (await unlessNotFound(readTurn(sessionId, turnId, ordinals))) ?? [];
+  }
+
+  /** A turn after the entries with these ordinals, which rise. */
+  async function readTurn(sessionId: string, turnId: string, ordinals: number[]): Promise<Moment[]> {
+    // The status does not depend on the turns before it.
+    const events = new TurnEvents({
+      totals: NO_TOTALS,
+      isFirst: false,
+      isInteractive: true,
+      waiting: new Map(),
+      sessionId,
+    });
+    const moments: Moment[] = [];
+    let at: string | undefined;
+    const take = (until: number) => {
+      while ((ordinals[moments.length] ?? Infinity) < until) moments.push({ last: lastOf(events), at });
+    };
+    for await (const entries of logs.read(turnId)) {
+      for (const { ordinal, record } of entries) {
+        take(ordinal);
+        if (moments.length === ordinals.length) return moments;
+        events.feed(record);
+        at = record.at;
+      }
+    }
+    take(Infinity);
+    return moments;
+  }
+}
+
+/** The id of the message of a delivery. */
+export function messageId(deliveryId: string): string {
+  return deliveryId.replace(/^dlv_/, 'evt_');
+}
+
+function lastOf({ startedAt, end, done, waiting, pauses }: TurnEvents): LastTurn {
+  return { startedAt, end, endedAt: done?.at, waiting: new Map(waiting), pauses: new Set(pauses) };
+}
+
+function statusAt(
+  { last }: Moment,
+  options: { request: SessionRequestRow | undefined; cancelledAt: string | null; now: number },
+) {
+  const { request, cancelledAt, now } = options;
+  return stateOf({
+    last,
+    idleTimeout: request ? request.idle_timeout_s : Infinity,
+    isStarting: request !== undefined && parseStored(request).messages.length > 0,
+    isQueued: false,
+    cancelledAt: cancelledAt ?? undefined,
+    now,
+  }).status;
+}

@@ -1,0 +1,16 @@
+import { z } from 'zod';
+
+/** The URL of a webhook. */
+export function webhookUrl(maxLength: number) {
+  const rule = `must be an http or https URL of at most ${maxLength} characters, without a user name or password`;
+  return z
+    .string()
+    .max(maxLength, rule)
+    .refine((text) => {
+      const parsed = URL.parse(text);
+      return parsed !== null && /^https?:$/.test(parsed.protocol) && !parsed.username && !parsed.password;
+    }, rule)
+    .meta({
+      override: { type: 'string', maxLength, pattern: '^https?://[\\w.-]+(:\\d{1,5})?(/[\\w./-]*)?$' },
+    });
+}
