@@ -11,7 +11,7 @@ export const CORE = `test/integration/{${[
 export const ON_POSTGRES = `test/integration/{${[
   'actions,agents,apart,api,approvals,catalog,collect-blobs,delegation-catalog,delete-session,errors,forks,idempotency',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,session-index,session-lists,session-streams',
-  'temporal-on-postgres,turns,unavailable,webhook-deliverer',
+  'temporal-on-postgres,turns,unavailable,webhook-deliverer,agents-v2/webhooks',
 ].join()}}.test.ts`;
 
 /**

@@ -19,6 +19,7 @@ const STATUSES: Partial<Record<ErrorCode, ErrorStatus>> = {
   nothing_running: 400,
   session_closed: 400,
   too_many_messages: 400,
+  too_many_webhooks: 400,
   budget_exceeded: 402,
 };
 

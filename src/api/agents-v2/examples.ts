@@ -1,5 +1,6 @@
 import type { SessionEvent } from './wire/events.ts';
 import type { SessionResource, SessionStatus } from './wire/session.ts';
+import type { WebhookRecord } from './wire/webhooks.ts';
 
 /** The examples of the API's description. */
 
@@ -58,3 +59,20 @@ export const exampleChanges = {
   },
   pending_tool_calls: [],
 };
+
+export const exampleWebhook: WebhookRecord = {
+  id: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv',
+  url: 'https://example.com/hooks/sessions',
+  enabled_events: ['*'],
+  description: 'Tells the order desk',
+  disabled: false,
+  last_delivery_status: 'succeeded',
+  last_delivery_error: null,
+  last_delivery_at: AT,
+  last_success_at: AT,
+  consecutive_failures: 0,
+  created_at: AT,
+  updated_at: AT,
+};
+
+export const exampleSecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';

@@ -10,6 +10,7 @@ import { SessionReader } from './read-session.ts';
 import { sessionRoutes } from './sessions.ts';
 import { sharingRoutes } from './sharing.ts';
 import { steeringRoutes } from './steering.ts';
+import { webhookRoutes } from './webhooks.ts';
 
 /** The Agents API v2: `/api/v2`. */
 export function agentsV2Routes(context: ApiContext, reader = new SessionReader(context)): Route[] {
@@ -21,6 +22,7 @@ export function agentsV2Routes(context: ApiContext, reader = new SessionReader(c
     ...sharingRoutes(context),
     ...feedbackRoutes(context, reader),
     ...fileRoutes(context),
+    ...webhookRoutes(context),
   ];
   return withDocument(routes, AGENTS_V2, { hasKeys: () => !context.keyring.isKeyless });
 }

@@ -258,6 +258,11 @@ export const ERRORS = {
     retryAfter: 3,
     description: 'too many streams are open, either of the caller or in total; a turn that has started continues',
   },
+  webhook_unreachable: {
+    status: 502,
+    type: 'server_error',
+    description: 'the receiver of a webhook has not answered; the message says why',
+  },
   internal_error: { status: 500, type: 'server_error', description: 'the server failed to process the request' },
   unavailable: {
     status: 503,

@@ -22,6 +22,7 @@ export const TAGS = {
   Webhooks: 'notifications of ended turns and changed actions; only for admins',
   Operations: 'health, metrics and this description',
   'Agent sessions': 'runs of an agent: a task, and everything that follows from it',
+  'Agent webhooks': 'notifications of changed sessions; only for admins',
 };
 
 /** The paths that require a key, if the server has any. */

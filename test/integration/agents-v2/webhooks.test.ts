@@ -1,0 +1,453 @@
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
+import type { WebhookMessage, WebhookRecord } from '../../../src/api/agents-v2/wire/webhooks.ts';
+import { webhookMessage } from '../../../src/api/agents-v2/wire/webhooks.ts';
+import { fromUuid, toUuid } from '../../../src/api/agents-v2/session-ids.ts';
+import { newId } from '../../../src/engine/new-id.ts';
+import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
+import { ApiClient } from '../../support/api-client.ts';
+import { eventually } from '../../support/eventually.ts';
+import { pythonWith } from '../../support/python.ts';
+import { held, say, ScriptedModel, use } from '../../support/scripted-model.ts';
+import { ServerProcess } from '../../support/server-process.ts';
+import { openRows } from '../../support/test-database.ts';
+import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
+import { WebhookReceiver } from '../../support/webhook-receiver.ts';
+
+const run = promisify(execFile);
+
+let server: TestServer;
+let admin: ApiClient;
+let ann: ApiClient;
+beforeAll(async () => {
+  server = await startTestServer({
+    env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,ann=key-of-ann', EVERTURN_ALLOW_PRIVATE_URLS: 'true' },
+    mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
+  });
+  connect();
+});
+afterAll(() => server.stop());
+
+function connect(): void {
+  admin = new ApiClient(server.server.url, 'key-of-root');
+  ann = new ApiClient(server.server.url, 'key-of-ann');
+}
+
+type Registered = WebhookRecord & { secret: string };
+
+/** Registers a webhook until the end of the test. */
+async function register(url: string, more: object = {}): Promise<Registered> {
+  const { status, body } = await admin.send<Registered>('POST', '/api/v2/webhooks', { url, ...more });
+  expect(status, JSON.stringify(body)).toBe(201);
+  onTestFinished(async () => void (await admin.send('DELETE', `/api/v2/webhooks/${body.id}`)));
+  return body;
+}
+
+async function receiver(): Promise<WebhookReceiver> {
+  const one = await WebhookReceiver.start();
+  onTestFinished(() => one.stop());
+  return one;
+}
+
+function received(to: WebhookReceiver): WebhookMessage[] {
+  return to.requests.map(({ body }) => webhookMessage.parse(JSON.parse(body)));
+}
+
+/** What was told of a session: its first previous status, and then the statuses. Each continues the one before it. */
+function toldOf(to: WebhookReceiver, sessionId: string): string[] {
+  const statuses: string[] = [];
+  for (const { type, data } of received(to)) {
+    if (type !== 'session.status_updated' || data.session_id !== sessionId) continue;
+    if (statuses.length === 0) statuses.push(data.previous_status);
+    expect(data.previous_status).toBe(statuses.at(-1));
+    statuses.push(data.status);
+  }
+  return statuses;
+}
+
+const lookup = { name: 'lookup', description: 'looks it up' };
+const result = { kind: 'tool_result', tool_req: { tool_name: 'lookup', id: 'a' }, result: 1 };
+
+/** A model's answer that the test releases. */
+function gate(text: string) {
+  return held(
+    () => undefined,
+    (call) => {
+      call.text(text);
+      call.finish();
+    },
+  );
+}
+
+test('each change of the status is told once, in order, with the status before it', async () => {
+  const to = await receiver();
+  await register(to.url);
+  server.model.script('told', use({ name: 'lookup', id: 'a' }), say('Yes.'), say('Again.'), (call) =>
+    call.fail(400, 'no'),
+  );
+  const agent = agentNamed('told', { tools: [lookup] });
+  const session = await AgentSession.create(ann, { agent, messages: 'Is it late?' });
+  await session.until('awaiting_tool_results');
+  await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'awaiting_tool_results']));
+  await session.post('tool_results', result);
+  const { events } = await session.settle();
+  await session.say('And now?');
+  const more = await session.settle(events.length);
+  await session.say('Fail.');
+  await session.settle(events.length + more.events.length);
+  await eventually(() =>
+    expect(toldOf(to, session.id)).toEqual([
+      'pending',
+      'running',
+      'awaiting_tool_results',
+      'running',
+      'completed',
+      'running',
+      'completed',
+      'running',
+      'failed',
+    ]),
+  );
+  const messages = received(to);
+  expect(new Set(messages.map(({ id }) => id)).size).toBe(messages.length);
+  expect(messages[0]).toEqual({
+    type: 'session.status_updated',
+    id: expect.stringMatching(/^evt_/),
+    created_at: expect.any(String),
+    data: { session_id: session.id, status: 'running', previous_status: 'pending' },
+  });
+  expect(to.requests[0]?.headers).toMatchObject({
+    'content-type': 'application/json',
+    'x-h-webhook-timestamp': expect.stringMatching(/^\d{10}$/),
+    'x-h-webhook-signature': expect.stringMatching(/^sha256=[\da-f]{64}$/),
+  });
+});
+
+test('a pause on request is told while the turn runs, and so is its end', async () => {
+  const to = await receiver();
+  await register(to.url, { enabled_events: ['session.status_updated'] });
+  const step = held(
+    () => undefined,
+    (call) => {
+      call.toolCall('lookup', {}, 'a');
+      call.finish();
+    },
+  );
+  const answer = gate('Done.');
+  server.model.script('paused', step.script, answer.script);
+  const agent = agentNamed('paused', { tools: [lookup] });
+  const session = await AgentSession.create(ann, { agent, messages: 'Hi', idle_timeout_s: 600 });
+  await step.reached;
+  await session.post('pause');
+  step.release();
+  await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'paused']));
+  await session.post('tool_results', result);
+  await session.post('resume');
+  await answer.reached;
+  await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'paused', 'running']));
+  answer.release();
+  await eventually(() => expect(toldOf(to, session.id).slice(-2)).toEqual(['running', 'idle']));
+});
+
+test('cancellations are told: of a running session with the end of its turn, of an idle one at once', async () => {
+  const to = await receiver();
+  await register(to.url);
+  const answer = gate('Never read.');
+  server.model.script('cancelled', answer.script, say('Again.'), say('And again.'));
+  const agent = agentNamed('cancelled');
+  const session = await AgentSession.create(ann, { agent, messages: 'One', idle_timeout_s: 600 });
+  await answer.reached;
+  expect((await ann.send('DELETE', session.path)).status).toBe(204);
+  const { events } = await session.settle();
+  answer.release();
+  await session.say('Two');
+  await session.settle(events.length);
+  await Promise.all([ann.send('DELETE', session.path), ann.send('DELETE', session.path)]);
+  await session.until('interrupted');
+  await session.say('Three');
+  await session.until('idle');
+  await eventually(() =>
+    expect(toldOf(to, session.id)).toEqual([
+      'pending',
+      'running',
+      'interrupted',
+      'running',
+      'idle',
+      'interrupted',
+      'running',
+      'idle',
+    ]),
+  );
+  const empty = await AgentSession.create(ann, { agent });
+  await ann.send('DELETE', empty.path);
+  await eventually(() => expect(toldOf(to, empty.id)).toEqual(['idle', 'interrupted']));
+});
+
+test('sessions of the Sessions API are told of, too, and its webhooks hear nothing new', async () => {
+  const to = await receiver();
+  const other = await receiver();
+  await register(to.url);
+  const { body } = await admin.send('POST', '/v1/webhooks', { url: other.url, events: ['turn.done'] });
+  onTestFinished(async () => void (await admin.send('DELETE', `/v1/webhooks/${body.data.id}`)));
+  await admin.putAgent('asking', { model: { name: 'asking' }, ...onTestServer });
+  server.model.script('asking', use({ name: 'write', args: {}, id: 'w1' }), say('Done.'));
+  const session = await ann.createSession('asking');
+  await ann.turn(session, 'write').done;
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
+  await ann.turn(session, [approval]).done;
+  const told = ['idle', 'running', 'paused', 'running', 'idle'];
+  await eventually(() => expect(toldOf(to, toUuid(session))).toEqual(told));
+  expect(other.messages(body.data.secret).map(({ type }) => type)).toEqual(['turn.done', 'turn.done']);
+  for (const [api, id] of [
+    ['/v1', received(to)[0]?.id ?? ''],
+    ['/api/v2', body.data.id],
+  ]) {
+    expect((await admin.send('DELETE', `${api}/webhooks/${id}`)).status).toBe(404);
+  }
+});
+
+test('messages that follow each other quickly are told in order', async () => {
+  const to = await receiver();
+  await register(to.url);
+  const session = await AgentSession.create(ann, { agent: agentNamed('quick'), messages: 'Hi', idle_timeout_s: 600 });
+  let seen = 0;
+  for (let i = 0; i < 8; i++) {
+    seen += (await session.settle(seen)).events.length;
+    expect(await session.say('More')).toMatchObject({ status: 202 });
+  }
+  await session.settle(seen);
+  const told = ['pending', ...Array.from({ length: 9 }, () => ['running', 'idle']).flat()];
+  await eventually(() => expect(toldOf(to, session.id)).toEqual(told));
+});
+
+test('what was committed before a stop is delivered after it, each change once', async () => {
+  const to = await WebhookReceiver.prepare();
+  onTestFinished(() => to.stop());
+  await register(to.url);
+  const session = await AgentSession.create(ann, { agent: agentNamed('stopped'), messages: 'Hi' });
+  await session.settle();
+  await server.restart();
+  connect();
+  await to.start();
+  await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'completed']));
+});
+
+test('a server that is killed after each message tells what follows, and repeats at most that message', async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-webhooks-'));
+  const model = await ScriptedModel.start();
+  const to = await receiver();
+  const process = await ServerProcess.prepare(dataDir, {
+    EVERTURN_TASK_QUEUE: newId('req'),
+    OPENAI_API_KEY: 'x',
+    OPENAI_BASE_URL: model.url,
+    TEMPORAL_ADDRESS: inject('temporalAddress'),
+    TEMPORAL_NAMESPACE: inject('temporalNamespace'),
+  });
+  const rows = openRows(`sqlite:${path.join(dataDir, 'catalog.db')}`);
+  onTestFinished(async () => {
+    await process.kill();
+    await rows.destroy();
+    await model.stop();
+    await rm(dataDir, { recursive: true, force: true });
+  });
+  await process.start();
+  expect((await process.api.send('POST', '/api/v2/webhooks', { url: to.url })).status).toBe(201);
+  model.script('killed', use({ name: 'lookup', id: 'a' }), say('Done.'));
+  const agent = agentNamed('killed', { tools: [lookup] });
+  const killed = [0, 1].map(() => {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    to.next.push(() => void process.kill().then(resolve, reject));
+    return promise;
+  });
+  const { id } = await AgentSession.create(process.api, { agent, messages: 'Hi' });
+  for (const one of killed) {
+    await one;
+    // As if the lease had ended.
+    await rows.updateTable('delivery_lanes').set({ due_at: new Date().toISOString() }).execute();
+    await process.start();
+  }
+  const session = new AgentSession(process.api, id);
+  await session.until('awaiting_tool_results');
+  await session.post('tool_results', result);
+  const accepted = () => [...new Map(received(to).map((message) => [message.id, message])).values()];
+  await eventually(() =>
+    expect(accepted().map(({ data }) => 'status' in data && [data.previous_status, data.status])).toEqual([
+      ['pending', 'running'],
+      ['running', 'awaiting_tool_results'],
+      ['awaiting_tool_results', 'running'],
+      ['running', 'completed'],
+    ]),
+  );
+  // The first message was repeated twice, or the first and the second once each.
+  expect(to.requests.length).toBeLessThanOrEqual(6);
+}, 120_000);
+
+test('a webhook that fails for a day is disabled until it is enabled again', async () => {
+  const to = await receiver();
+  const { id } = await register(to.url);
+  const record = () => admin.get<WebhookRecord>(`/api/v2/webhooks/${id}`);
+
+  expect(await record()).toMatchObject({ disabled: false, last_delivery_status: null, consecutive_failures: 0 });
+  const start = (name: string) => AgentSession.create(ann, { agent: agentNamed(name), messages: 'Hi' });
+  const first = await start('healthy');
+  await eventually(() => expect(toldOf(to, first.id)).toHaveLength(3));
+  await eventually(async () => {
+    const { last_delivery_status: status, last_success_at: at, last_delivery_at } = await record();
+    expect([status, at]).toEqual(['succeeded', last_delivery_at]);
+  });
+  // As if it had failed for a day, and had one failure to go.
+  const yesterday = new Date(Date.now() - 25 * 3_600_000).toISOString();
+  const failing = { failures: 19, failing_since: yesterday };
+  await server.database.rows.updateTable('webhooks').set(failing).where('id', '=', id).execute();
+  to.next.push((response) => response.writeHead(500).end());
+  await start('failing');
+  await eventually(async () =>
+    expect(await record()).toMatchObject({
+      disabled: true,
+      last_delivery_status: 'failed',
+      last_delivery_error: 'answered with HTTP 500',
+      consecutive_failures: 20,
+    }),
+  );
+  // Neither what was pending nor what follows is delivered.
+  const before = to.requests.length;
+  await (await start('unheard')).settle();
+  await eventually(async () => {
+    expect(await server.database.rows.selectFrom('delivery_lanes').selectAll().execute()).toEqual([]);
+  });
+  expect(to.requests).toHaveLength(before);
+  const { body } = await admin.send<WebhookRecord>('PATCH', `/api/v2/webhooks/${id}`, { disabled: false });
+  expect(body).toMatchObject({ disabled: false, consecutive_failures: 0 });
+  const again = await start('heard');
+  await eventually(() => expect(toldOf(to, again.id)).toEqual(['pending', 'running', 'completed']));
+});
+
+test('a message is repeated with the old secret while a rotation lasts', async () => {
+  const to = await receiver();
+  const { id, secret: old } = await register(to.url);
+  const { status, body } = await admin.send<Registered>('POST', `/api/v2/webhooks/${id}/rotate`);
+  expect(status).toBe(200);
+  to.next.push((response) => response.writeHead(401).end());
+  const session = await AgentSession.create(ann, { agent: agentNamed('rotated'), messages: 'Hi' });
+  await eventually(() => expect(to.requests).toHaveLength(3));
+  const [refused, repeated, next] = to.requests.map(({ headers, body: text }) => ({
+    body: text,
+    signature: headers['x-h-webhook-signature'],
+    timestamp: headers['x-h-webhook-timestamp'],
+  }));
+  expect(repeated?.body).toBe(refused?.body);
+  const python = await pythonWith('hai-agents==1.3.0');
+  const script = fileURLToPath(new URL('../../python/verify_webhooks.py', import.meta.url));
+  const [fresh, both] = [body.secret, [body.secret, old]];
+  const pairs = [
+    [refused, fresh],
+    [refused, old],
+    [refused, both],
+    [repeated, old],
+    [repeated, both],
+    [next, fresh],
+    [next && { ...next, body: `${next.body} ` }, both],
+  ] as const;
+  const cases = pairs.map(([message, secret]) => ({ ...message, secret }));
+  const { stdout } = await run(python, [script, JSON.stringify(cases)], { timeout: 60_000 });
+  const event = [session.id, 'running', 'pending'];
+  const done = [session.id, 'completed', 'running'];
+  const mismatch = 'signature mismatch';
+  expect(JSON.parse(stdout)).toEqual([event, mismatch, event, event, event, done, mismatch]);
+}, 240_000);
+
+test('the Python SDK manages webhooks', async () => {
+  const to = await receiver();
+  to.next.push(
+    (response) => response.writeHead(202).end(),
+    (response) => response.writeHead(500).end(),
+  );
+  const python = await pythonWith('hai-agents==1.3.0');
+  const script = fileURLToPath(new URL('../../python/manage_webhooks.py', import.meta.url));
+  const { stdout, stderr } = await run(python, [script, server.server.url, 'key-of-root', to.url], { timeout: 60_000 });
+  expect(stderr).toBe('');
+  expect(JSON.parse(stdout)).toEqual({
+    created: [['*'], null, false, null],
+    listed: [1, 1, 0],
+    events: ['session.status_updated'],
+    updated: [['session.status_updated'], 'Mine', true],
+    rotated: true,
+    pings: [202, 500],
+    deleted: 404,
+  });
+  expect(received(to).map(({ type }) => type)).toEqual(['ping', 'ping']);
+}, 240_000);
+
+test('only admins manage webhooks, and there are at most ten', async () => {
+  const url = 'https://example.com/hook';
+  const made: Registered[] = [];
+  for (let i = 0; i < 10; i++) made.push(await register(url, { description: `no. ${i}` }));
+  const [one] = made;
+  expect((await admin.send('POST', '/api/v2/webhooks', { url })).status).toBe(400);
+  const shown = await admin.get<{ items: WebhookRecord[]; total: number }>('/api/v2/webhooks?size=3&page=2');
+  expect(shown.total).toBe(10);
+  expect(shown.items.map(({ description }) => description)).toEqual(['no. 6', 'no. 5', 'no. 4']);
+  expect(JSON.stringify(await admin.get('/api/v2/webhooks?sort=created_at'))).not.toContain('whsec_');
+  for (const [method, at, sent] of [
+    ['GET', '', undefined],
+    ['POST', '', { url }],
+    ['GET', '/events', undefined],
+    ['GET', `/${one?.id}`, undefined],
+    ['PATCH', `/${one?.id}`, {}],
+    ['DELETE', `/${one?.id}`, undefined],
+    ['POST', `/${one?.id}/rotate`, undefined],
+    ['POST', `/${one?.id}/ping`, undefined],
+  ] as const) {
+    expect((await ann.send(method, `/api/v2/webhooks${at}`, sent)).status, `${method} ${at}`).toBe(403);
+    if (!at.includes('whk_')) continue;
+    const missing = at.replace(one?.id ?? '', 'whk_missing');
+    expect((await admin.send(method, `/api/v2/webhooks${missing}`, sent)).status, `${method} ${missing}`).toBe(404);
+  }
+  for (const wrong of [
+    { url: 'ftp://example.com/' },
+    { url: `https://example.com/${'x'.repeat(2_048)}` },
+    { url, enabled_events: [] },
+    { url, enabled_events: ['session.dreamt'] },
+    { url, secret: 'mine' },
+  ]) {
+    expect((await admin.send('POST', '/api/v2/webhooks', wrong)).status).toBe(422);
+  }
+});
+
+test('a ping says why there is no answer, and does not reach private addresses unless that is allowed', async () => {
+  const to = await WebhookReceiver.prepare();
+  onTestFinished(() => to.stop());
+  const { id } = await register(to.url);
+  const ping = () => admin.send('POST', `/api/v2/webhooks/${id}/ping`);
+  const silent = await ping();
+  expect([silent.status, silent.body.message]).toEqual([502, 'the webhook refuses connections: is it running?']);
+  await to.start();
+  await server.restart({ EVERTURN_ALLOW_PRIVATE_URLS: 'false' });
+  connect();
+  onTestFinished(async () => {
+    await server.restart({ EVERTURN_ALLOW_PRIVATE_URLS: 'true' });
+    connect();
+  });
+  const refused = await ping();
+  expect([refused.status, refused.body.message]).toEqual([502, expect.stringContaining('is at a private address')]);
+  expect(to.requests).toEqual([]);
+});
+
+test('a deleted session is not told of', async () => {
+  const to = await WebhookReceiver.prepare();
+  onTestFinished(() => to.stop());
+  await register(to.url);
+  const session = await AgentSession.create(ann, { agent: agentNamed('deleted'), messages: 'Hi' });
+  await session.settle();
+  await ann.send('DELETE', `/v1/agents/draft-sessions/${fromUuid(session.id)}`);
+  await to.start();
+  await eventually(async () => {
+    expect(await server.database.rows.selectFrom('delivery_lanes').selectAll().execute()).toEqual([]);
+  });
+  expect(to.requests).toEqual([]);
+});
