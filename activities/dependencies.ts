@@ -9,6 +9,7 @@ import type { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
 import type { StepsAhead } from '../src/speculation/steps-ahead.ts';
 import type { Delegator } from '../src/delegation/delegator.ts';
 import type { Conversations } from '../src/engine/conversations.ts';
+import type { ScheduledSessions } from '../src/engine/scheduled-runs.ts';
 import type { SharedBudgets } from '../src/engine/shared-budgets.ts';
 import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
@@ -38,7 +39,10 @@ export interface Dependencies {
   turnIndex: TurnIndex;
   conversations: Conversations;
   delegator: Delegator;
+  scheduledSessions: ScheduledSessions;
   client: Client;
+  /** The task queue of all workers. */
+  taskQueue: string;
   log: Logger;
   metrics: Metrics;
   /** The task queue of this process alone. `open` returns its name once a worker polls it. */

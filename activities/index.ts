@@ -11,6 +11,7 @@ import { createIndexActions } from './index-actions.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
 import { createRemoveSession } from './remove-session.ts';
+import { createRunSchedule } from './run-schedule.ts';
 import { createTerminateTurn } from './terminate-turn.ts';
 
 /** All side effects of workflows, by the names under which workflows call them. */
@@ -43,6 +44,7 @@ export function createActivities(dependencies: Dependencies) {
     stopDelegate: createStopDelegate(dependencies),
     endSession: createEndSession(dependencies),
     removeSession: createRemoveSession(dependencies),
+    runSchedule: createRunSchedule(dependencies),
     /** Measures how fast the Temporal server dispatches tasks. */
     doNothing: () => Promise.resolve(),
   };

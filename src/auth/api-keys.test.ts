@@ -132,3 +132,23 @@ test('requests need no key until the first is created, and always need one after
   const next = await Keyring.open({ catalog, config: loadConfig({}), log: pino({ level: 'silent' }) });
   expect(next.isKeyless).toBe(false);
 });
+
+test('a subject has the roles of its working keys; those of a bearer are the stored ones', async () => {
+  const issuer = 'https://login.example.com';
+  const env = {
+    EVERTURN_API_KEYS: 'ann:user=key-of-ann,ann:admin=other-key-of-ann,bob:admin=key-of-bob',
+    EVERTURN_OIDC_ISSUER: issuer,
+    EVERTURN_OIDC_AUDIENCE: 'everturn',
+  };
+  const { catalog, keyring, add } = await open(env);
+  expect(await keyring.rolesOf('ann', [])).toEqual(['user', 'admin']);
+  await add('key_1');
+  await add('key_2', '2026-01-02T00:00:00.000Z');
+  expect(await keyring.rolesOf('ann', [])).toEqual(['user', 'admin', 'approver']);
+  await catalog.keys.revoke('key_1', '2026-01-02T00:00:00.000Z');
+  expect(await keyring.rolesOf('ann', ['approver'])).toEqual(['user', 'admin']);
+  expect(await keyring.rolesOf('eve', ['admin'])).toEqual([]);
+  expect(await keyring.rolesOf(`${issuer}#eve`, ['user'])).toEqual(['user']);
+  const keyless = await open();
+  expect(await keyless.keyring.rolesOf('local', ['admin'])).toEqual(['admin']);
+});

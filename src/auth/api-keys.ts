@@ -4,7 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import { KeyLookups } from './key-lookups.ts';
-import { subjectNamed, type Caller } from '../core/subject.ts';
+import { subjectNamed, type Caller, type Role } from '../core/subject.ts';
 import { randomBytes } from 'node:crypto';
 import { sha256 } from '../lib/hash.ts';
 
@@ -80,11 +80,26 @@ export class Keyring {
     return { caller: callerOf(row) };
   }
 
+  /**
+   * The roles that a subject has now: those of its working keys, none if it has no such key. `stored` are those that it
+   * had before. They still count where no key says anything: for bearers of the issuer's tokens, whose roles only their
+   * next token tells, and on a server without keys.
+   */
+  async rolesOf(subjectId: string, stored: readonly Role[]): Promise<readonly Role[]> {
+    const isBearer = this.#tokenIssuer !== undefined && subjectId.startsWith(`${this.#tokenIssuer}#`);
+    if (this.#isKeyless || isBearer) return stored;
+    const now = new Date().toISOString();
+    const rows = await this.#catalog.keys.named(subjectId);
+    const callers = [...this.#configured.values(), ...rows.filter((row) => isWorking(row, now)).map(callerOf)];
+    const own = callers.filter(({ subject }) => subject.subjectId === subjectId);
+    return [...new Set(own.flatMap(({ roles }) => roles))];
+  }
+
   /** Describes who has access, for the log and the CLI. */
   async names(): Promise<string[]> {
     const now = new Date().toISOString();
     const rows = await this.#catalog.keys.list();
-    const working = rows.filter((row) => row.revoked_at === null && (row.expires_at === null || row.expires_at > now));
+    const working = rows.filter((row) => isWorking(row, now));
     const names = [...this.#configured.values()].map(({ subject }) => subject.subjectSlug);
     const tokens = this.#tokenIssuer === undefined ? [] : [`bearers of a token from ${this.#tokenIssuer}`];
     return [...new Set([...names, ...working.map(({ name }) => name), ...tokens])];
@@ -120,6 +135,10 @@ export class Keyring {
       .recordUse(id, now.toISOString(), new Date(now.getTime() - RECORD_USE_INTERVAL_MS).toISOString())
       .catch((error: unknown) => this.#log.debug({ err: error }, 'recording the use of a key failed'));
   }
+}
+
+function isWorking({ revoked_at: revokedAt, expires_at: expiresAt }: KeyRow, now: string): boolean {
+  return revokedAt === null && (expiresAt === null || expiresAt > now);
 }
 
 function callerOf({ name, role }: KeyRow): Caller {

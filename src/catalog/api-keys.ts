@@ -23,6 +23,11 @@ export class Keys {
     return this.#db.selectFrom('api_keys').selectAll().orderBy('id').execute();
   }
 
+  /** The keys of a subject. */
+  async named(name: string): Promise<KeyRow[]> {
+    return this.#db.selectFrom('api_keys').selectAll().where('name', '=', name).execute();
+  }
+
   /** Whether any key exists, revoked ones included. */
   async any(): Promise<boolean> {
     const row = await this.#db.selectFrom('api_keys').select('id').limit(1).executeTakeFirst();

@@ -21,6 +21,8 @@ import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { SessionFeedback } from './session-feedback.ts';
+import { ScheduleRuns } from './schedule-runs.ts';
+import { Schedules } from './schedules.ts';
 import { SessionRequests } from './session-requests.ts';
 import { Sessions } from './sessions.ts';
 import { SharedSessions } from './shared-sessions.ts';
@@ -54,6 +56,8 @@ export class Catalog {
   readonly sessionRequests: SessionRequests;
   readonly sharedSessions: SharedSessions;
   readonly sessionFeedback: SessionFeedback;
+  readonly schedules: Schedules;
+  readonly scheduleRuns: ScheduleRuns;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -82,6 +86,8 @@ export class Catalog {
     this.sessionRequests = new SessionRequests(db, index);
     this.sharedSessions = new SharedSessions(db);
     this.sessionFeedback = new SessionFeedback(db, cipher);
+    this.schedules = new Schedules(db, cipher);
+    this.scheduleRuns = new ScheduleRuns(db, cipher);
   }
 
   /**

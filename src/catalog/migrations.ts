@@ -240,6 +240,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('agent_revision', 'integer')
     .addColumn('group_id', 'text')
     .addColumn('parent_session_id', 'text')
+    .addColumn('schedule_id', 'text')
     .addColumn('idle_timeout_s', 'integer')
     .addColumn('cancelled_at', 'text')
     .execute();
@@ -256,6 +257,43 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('message', 'text')
     .addColumn('given_at', 'text', (c) => c.notNull())
     .addPrimaryKeyConstraint('session_feedback_key', ['session_id', 'place'])
+    .execute();
+  await schema
+    .createTable('schedules')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('description', 'text')
+    .addColumn('request', 'text', (c) => c.notNull())
+    .addColumn('cron', 'text', (c) => c.notNull())
+    .addColumn('timezone', 'text', (c) => c.notNull())
+    .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('pause_note', 'text')
+    .addColumn('repeats', 'integer')
+    .addColumn('sessions_created', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('last_run_at', 'text')
+    .addColumn('last_session_id', 'text')
+    .addColumn('claimed_at', 'text')
+    .addColumn('subject_id', 'text', (c) => c.notNull())
+    .addColumn('subject_type', 'text', (c) => c.notNull())
+    .addColumn('subject_slug', 'text', (c) => c.notNull())
+    .addColumn('roles', 'text', (c) => c.notNull())
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .addColumn('updated_at', 'text', (c) => c.notNull())
+    .addColumn('deleted_at', 'text')
+    .addColumn('revision', 'integer', (c) => c.notNull().defaultTo(1))
+    .addColumn('synced_revision', 'integer', (c) => c.notNull().defaultTo(0))
+    .addColumn('checked_at', 'text', (c) => c.notNull())
+    .execute();
+  await schema
+    .createTable('schedule_runs')
+    .addColumn('id', 'text', (c) => c.primaryKey())
+    .addColumn('schedule_id', 'text', (c) => c.notNull().references('schedules.id').onDelete('cascade'))
+    .addColumn('status', 'text', (c) => c.notNull())
+    .addColumn('scheduled_for', 'text', (c) => c.notNull())
+    .addColumn('session_id', 'text')
+    .addColumn('error', 'text')
+    .addColumn('triggered_manually', 'integer', (c) => c.notNull())
+    .addColumn('created_at', 'text', (c) => c.notNull())
     .execute();
 }
 
@@ -383,6 +421,8 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['deliveries_by_status', 'deliveries', ['status', 'created_at']],
   ['delivery_lanes_due', 'delivery_lanes', ['webhook_id', 'due_at']],
   ['delivery_lanes_by_session', 'delivery_lanes', ['session_id']],
+  ['schedules_by_subject', 'schedules', ['subject_id', 'created_at', 'id']],
+  ['schedule_runs_by_time', 'schedule_runs', ['schedule_id', 'scheduled_for', 'id']],
 ];
 
 async function createIndexes({ schema }: Kysely<unknown>): Promise<void> {

@@ -34,6 +34,8 @@ export interface Tables {
   session_requests: SessionRequestsTable;
   shared_sessions: SharedSessionsTable;
   session_feedback: SessionFeedbackTable;
+  schedules: SchedulesTable;
+  schedule_runs: ScheduleRunsTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -442,6 +444,8 @@ export interface SessionRequestsTable {
   agent_revision: number | null;
   group_id: string | null;
   parent_session_id: string | null;
+  /** The schedule that has created it. */
+  schedule_id: string | null;
   /** In seconds; null: the first answer ends the session. */
   idle_timeout_s: number | null;
   /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */
@@ -464,6 +468,63 @@ interface SessionFeedbackTable {
   /** Encrypted. */
   message: string | null;
   given_at: string;
+}
+
+/** Times at which sessions of the Agents API v2 are created. */
+export interface SchedulesTable {
+  id: string;
+  /** Encrypted, like the next two. */
+  name: string;
+  description: string | null;
+  /** JSON: what each session is created with; its agent is resolved then. */
+  request: string;
+  /** Five fields. */
+  cron: string;
+  /** As IANA names it. */
+  timezone: string;
+  paused: Generated<number>;
+  /** Encrypted. */
+  pause_note: Generated<string | null>;
+  /** How many sessions it creates before it is paused; null: it is never paused by itself. */
+  repeats: number | null;
+  /** The sessions that count towards `repeats`: those that no caller has requested. */
+  sessions_created: Generated<number>;
+  last_run_at: Generated<string | null>;
+  /** The newest session that a run has claimed; the next run starts none before it has ended. */
+  last_session_id: Generated<string | null>;
+  claimed_at: Generated<string | null>;
+  subject_id: string;
+  subject_type: string;
+  subject_slug: string;
+  /** JSON: the roles of the owner when it wrote the schedule. */
+  roles: string;
+  created_at: string;
+  updated_at: string;
+  /** A deleted schedule no longer exists for any caller; the row remains until Temporal has deleted it. */
+  deleted_at: Generated<string | null>;
+  /** Counts its changes. */
+  revision: Generated<number>;
+  /** The revision that Temporal has, as far as is known. */
+  synced_revision: Generated<number>;
+  /** When Temporal was last asked whether it has the schedule. */
+  checked_at: string;
+}
+
+export const RUN_STATUSES = ['created', 'skipped_overlap', 'skipped_quota', 'error'] as const;
+
+export type RunStatus = (typeof RUN_STATUSES)[number];
+
+/** What became of the times at which schedules were due. */
+export interface ScheduleRunsTable {
+  id: string;
+  schedule_id: string;
+  status: RunStatus;
+  scheduled_for: string;
+  session_id: string | null;
+  /** Encrypted. */
+  error: string | null;
+  triggered_manually: number;
+  created_at: string;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -12,6 +12,24 @@ export function deleteSessionWorkflowId(sessionId: string): string {
   return `delete-session/${sessionId}`;
 }
 
+/** The id of a schedule in Temporal. */
+export function temporalScheduleId(scheduleId: string): string {
+  return `schedule/${scheduleId}`;
+}
+
+/**
+ * The id of the workflow that a schedule starts, with its UUID. Temporal adds the time, a caller something that is used
+ * once.
+ */
+export function scheduledRunWorkflowId(scheduleId: string): string {
+  return `scheduled-run/${scheduleId}`;
+}
+
+/** The schedule that a workflow id names; undefined if it names something else. */
+export function scheduleIdOf(workflowId: string): string | undefined {
+  return /^scheduled-run\/([\da-f-]{36})/.exec(workflowId)?.[1];
+}
+
 /** The turn that a workflow id names; undefined if it names something else. */
 export function turnIdOf(workflowId: string): string | undefined {
   return workflowId.startsWith('turn/') ? workflowId.slice('turn/'.length) : undefined;
@@ -30,6 +48,7 @@ export function deletedSessionIdOf(workflowId: string): string | undefined {
 export const SESSION_WORKFLOW = 'session';
 export const TURN_WORKFLOW = 'turn';
 export const DELETE_SESSION_WORKFLOW = 'deleteSession';
+export const SCHEDULED_RUN_WORKFLOW = 'scheduledRun';
 
 /**
  * How long a workflow is blocked if a worker dies while it runs a workflow task (10 s by default). A task takes

@@ -13,6 +13,7 @@ import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
 import { repairPauses } from './repair-pauses.ts';
 import { resumeQueues } from './resume-queues.ts';
+import { syncSchedules } from './sync-schedules.ts';
 
 /** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
 const DELIVERIES_KEPT_MS = 3 * 86_400_000;
@@ -36,11 +37,12 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: tells turns of sign-ins that have ended, and of delegated work; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; starts sessions in whose queues turns wait; deletes blobs without a reference, old idempotency keys, deliveries and
+ * and starts the removal of deleted ones; starts sessions in whose queues turns wait; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
+  const began = new Date();
   let swept: Swept | undefined;
   /** Running turns that may be missing from the index; unknown before the first sweep. Later turns are indexed on request. */
   let unindexed: string[] | undefined;
@@ -81,6 +83,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await options.delegator.settleAll(new Date(started.getTime() - REQUEST_LIFETIME_MS).toISOString());
       await repairPauses(options, when);
       await resumeQueues(options, stop.signal);
+      await syncSchedules(options, { ...when, began });
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

@@ -1,23 +1,16 @@
 import { createApp, createOperationsApp } from '../api/app.ts';
 import { ConnectionLimit } from '../api/http/connection-limit.ts';
-import { limitsInForce } from '../engine/limits.ts';
-import { SessionCommands } from '../engine/session-commands.ts';
 import { StreamLimits } from '../api/http/stream-limits.ts';
-import { TurnSpeculator } from '../speculation/turn-speculation.ts';
-import { TurnLimits } from '../engine/turn-limits.ts';
 import { TokenIssuer } from '../auth/token-verifier.ts';
 import { serveHttp, type HttpServer } from './http-server.ts';
-import { SessionWatches } from '../live/session-watches.ts';
 import { ActionFeed } from '../live/action-feed.ts';
-import { TurnTailPool } from '../live/turn-tail.ts';
 import { Readiness, type Check } from './readiness.ts';
 import { createScrape } from './operations.ts';
 import type { Services } from './services.ts';
 
 /** Starts the HTTP API. `workerCheck` fails if no worker runs. */
 export async function startApi(services: Services, workerCheck: Check): Promise<HttpServer> {
-  const { config, catalog, keyring, client, logs, bus, log } = services;
-  const limits = () => limitsInForce(config.limits, keyring);
+  const { config, catalog, limits, bus, log } = services;
   const readiness = new Readiness(services, workerCheck);
   const scrape = createScrape({ ...services, readiness });
   const connectionLimit = new ConnectionLimit({ config, log });
@@ -26,14 +19,8 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     connectionLimit,
     scrape,
     issuer: config.oidc && new TokenIssuer({ oidc: config.oidc, log }),
-    limits,
-    turnLimits: new TurnLimits({ catalog, config, limits }),
     streamLimits: new StreamLimits(limits),
-    speculator: new TurnSpeculator(services.speculativeCalls),
     actionFeed: new ActionFeed({ catalog, bus, log }),
-    tails: new TurnTailPool({ logs, bus, log }),
-    sessionWatches: new SessionWatches({ catalog, bus, log }),
-    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     readiness,
   });
   const { host, port, metricsPort } = config;

@@ -17,10 +17,16 @@ import type { LiveBus } from '../live/bus.ts';
 import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation/speculative-calls.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
+import { SessionWatches } from '../live/session-watches.ts';
+import { TurnTailPool } from '../live/turn-tail.ts';
+import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
+import { limitsInForce, type Limits } from '../engine/limits.ts';
+import { SessionCommands } from '../engine/session-commands.ts';
 import { SessionIndex } from '../engine/session-index.ts';
 import { SharedBudgets } from '../engine/shared-budgets.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
+import { TurnLimits } from '../engine/turn-limits.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
@@ -74,6 +80,12 @@ export interface Services {
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
   editCheck: EditCheck;
+  limits: () => Limits;
+  turnLimits: TurnLimits;
+  speculator: TurnSpeculator;
+  commands: SessionCommands;
+  tails: TurnTailPool;
+  sessionWatches: SessionWatches;
   close: () => Promise<void>;
 }
 
@@ -148,6 +160,7 @@ export async function openServices({
   cleanup.defer(() => toolPool.close());
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills });
   const toolsets = new ToolsetLoader(toolKinds);
+  const limits = () => limitsInForce(config.limits, keyring);
   const opened = cleanup.move();
   return {
     config,
@@ -178,6 +191,12 @@ export async function openServices({
     agentCheck: new AgentValidator({ models, registry, skills }),
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),
+    limits,
+    turnLimits: new TurnLimits({ catalog, config, limits }),
+    speculator: new TurnSpeculator(live.speculativeCalls),
+    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
+    tails: new TurnTailPool({ logs, bus: live.bus, log }),
+    sessionWatches: new SessionWatches({ catalog, bus: live.bus, log }),
     close: () => opened.disposeAsync(),
   };
 }

@@ -8,21 +8,18 @@ import {
   type WorkerOptions,
 } from '@temporalio/worker';
 import { statusFormat } from '../api/agents-v2/webhook-messages.ts';
+import { createScheduledSessions } from '../api/agents-v2/scheduled-sessions.ts';
 import { webhookMessages } from '../api/sessions/webhook-messages.ts';
 import { signedHeaders } from '../webhooks/signature.ts';
 import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
 import { createBeginModelCall } from '../speculation/begin-model-call.ts';
 import { StepsAhead } from '../speculation/steps-ahead.ts';
-import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
 import { Delegator } from '../delegation/delegator.ts';
 import { archive } from '../engine/archive-turn.ts';
 import { Archiver } from '../engine/archiver.ts';
 import { Conversations } from '../engine/conversations.ts';
-import { limitsInForce } from '../engine/limits.ts';
-import { SessionCommands } from '../engine/session-commands.ts';
-import { TurnLimits } from '../engine/turn-limits.ts';
 import { OwnQueue } from './own-queue.ts';
 import type { Check } from './readiness.ts';
 import type { Services } from './services.ts';
@@ -69,8 +66,11 @@ export async function startWorker(
   });
   const sources = { ...services, conversations, draining: draining.signal };
   const stepsAhead = new StepsAhead(sources);
-  const delegator = createDelegator(services);
-  const dependencies = { ...sources, ownQueue, stepsAhead, delegator };
+  // Work that agents delegate is started, told and stopped by workers, with what the API does for its clients.
+  const delegator = new Delegator({ engine: services, client: services.client });
+  const scheduledSessions = createScheduledSessions(services);
+  const { taskQueue } = config.temporal;
+  const dependencies = { ...sources, ownQueue, stepsAhead, delegator, scheduledSessions, taskQueue };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
   const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
@@ -166,18 +166,6 @@ export async function startWorker(
       await connection.close();
     },
   };
-}
-
-/** Work that agents delegate is started, told and stopped by workers, with what the API does for its clients. */
-function createDelegator(services: Services): Delegator {
-  const { config, catalog, keyring, client, log } = services;
-  const engine = {
-    ...services,
-    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
-    turnLimits: new TurnLimits({ catalog, config, limits: () => limitsInForce(config.limits, keyring) }),
-    speculator: new TurnSpeculator(services.speculativeCalls),
-  };
-  return new Delegator({ engine, client });
 }
 
 async function checkState(worker: Worker): Promise<void> {

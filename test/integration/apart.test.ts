@@ -285,3 +285,25 @@ test.each(['api', 'worker'])('%s without the shared services reports which setti
     new RegExp(`^everturn: everturn ${command} .*\nTEMPORAL_ADDRESS .*\nREDIS_URL .*\nOPENAI_API_KEY`),
   );
 });
+
+test('a worker without an API creates the sessions of schedules, also those triggered while none was running', async () => {
+  const name = newId('req');
+  model.script(name, say('One.'), say('Two.'));
+  const agent = { name: 'scheduled', description: 'for the test', environments: [], model: name };
+  const { status, body: schedule } = await api1.api.send('POST', '/api/v2/schedules', {
+    name: 'Rarely',
+    timing: { expression: '0 0 1 1 *', timezone: 'UTC' },
+    session_request: { agent, messages: 'go' },
+  });
+  expect(status, JSON.stringify(schedule)).toBe(201);
+  const path = `/api/v2/schedules/${schedule.id}`;
+  const { body: run } = await api2.api.send('POST', `${path}/trigger`);
+  expect(run).toMatchObject({ status: 'created', triggered_manually: true });
+  const ended = () => api1.api.get(`/api/v2/sessions/${run.session_id}/status`);
+  await expect.poll(ended).toMatchObject({ status: 'completed' });
+  await worker1.stop();
+  expect((await api1.api.send('POST', `${path}/trigger`)).status).toBe(503);
+  await worker1.start();
+  await expect.poll(() => api1.api.get(`${path}/runs`)).toMatchObject({ total: 2 });
+  expect((await api1.api.send('DELETE', path)).status).toBe(204);
+});

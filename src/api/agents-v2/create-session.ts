@@ -1,4 +1,6 @@
+import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
+import type { Engine } from '../../engine/engine.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -12,6 +14,9 @@ import type { StoredRequest } from './stored-request.ts';
 import type { UserMessage } from './wire/messages.ts';
 import type { SessionRequest } from './wire/session.ts';
 
+/** What the creation of a session needs: less than the API has, since workers create sessions, too. */
+export type SessionCreation = Engine & Pick<ApiContext, 'allowPrivateUrls'> & { config: Pick<Config, 'defaultModel'> };
+
 interface NewSession {
   request: SessionRequest;
   caller: Caller;
@@ -19,6 +24,8 @@ interface NewSession {
   key: string | undefined;
   rateLimitError: ApiError | undefined;
   host: string | undefined;
+  /** The schedule that creates it. */
+  scheduleId?: string;
 }
 
 /**
@@ -26,10 +33,10 @@ interface NewSession {
  * first request has begun, so that a key never blocks.
  * @throws ApiError or EngineError
  */
-export async function createSession(context: ApiContext, session: NewSession): Promise<string> {
+export async function createSession(context: SessionCreation, session: NewSession): Promise<string> {
   const { caller, key, request } = session;
   const id = newSessionId();
-  if (key === undefined) return create(context, session, id);
+  if (key === undefined) return createWithId(context, session, id);
   const claim = await claimRequest({
     catalog: context.catalog,
     scope: `${caller.subject.subjectId}/v2/sessions`,
@@ -39,18 +46,23 @@ export async function createSession(context: ApiContext, session: NewSession): P
     sessionId: id,
   });
   try {
-    return await create(context, session, claim.resourceId);
+    return await createWithId(context, session, claim.resourceId);
   } catch (error) {
     if (claim.isNew && isRefusal(error)) await claim.release();
     throw error;
   }
 }
 
-async function create(context: ApiContext, session: NewSession, id: string): Promise<string> {
+/** Creates the session with this id, or completes its creation. @throws ApiError or EngineError */
+export async function createWithId(
+  context: SessionCreation,
+  session: Omit<NewSession, 'key'>,
+  id: string,
+): Promise<string> {
   const { catalog } = context;
-  const { request, caller, rateLimitError, host } = session;
+  const { request, caller, rateLimitError, host, scheduleId = null } = session;
   const messages = toList(request.messages);
-  if (!(await catalog.sessions.get(id))) await insert(context, { request, caller, messages, id });
+  if (!(await catalog.sessions.get(id))) await insert(context, { request, caller, messages, id, scheduleId });
   if (messages.length > 0) {
     const row = await authorizeSession(catalog, id, caller, 'send');
     await sendMessages(context, { session: row, caller, messages, key: 'first', rateLimitError, host });
@@ -58,10 +70,13 @@ async function create(context: ApiContext, session: NewSession, id: string): Pro
   return id;
 }
 
-async function insert(
-  context: ApiContext,
-  { request, caller, messages, id }: Pick<NewSession, 'request' | 'caller'> & { messages: UserMessage[]; id: string },
-): Promise<void> {
+interface NewRows extends Pick<NewSession, 'request' | 'caller'> {
+  messages: UserMessage[];
+  id: string;
+  scheduleId: string | null;
+}
+
+async function insert(context: SessionCreation, { request, caller, messages, id, scheduleId }: NewRows): Promise<void> {
   const { catalog } = context;
   const { agent, spec, registered } = await resolveAgent(context, request, caller);
   const parent = request.parent_session_id;
@@ -76,6 +91,7 @@ async function insert(
     agent_revision: registered?.revision ?? null,
     group_id: request.group_id ?? null,
     parent_session_id: parentId,
+    schedule_id: scheduleId,
     idle_timeout_s: request.idle_timeout_s ?? null,
   });
   await catalog.sessions.insert({
@@ -93,7 +109,7 @@ async function insert(
   });
 }
 
-function toList(messages: SessionRequest['messages']): UserMessage[] {
+export function toList(messages: SessionRequest['messages']): UserMessage[] {
   if (messages === null || messages === undefined) return [];
   if (typeof messages === 'string') return [{ type: 'user_message', message: messages, caller_id: 'user' }];
   return Array.isArray(messages) ? messages : [messages];

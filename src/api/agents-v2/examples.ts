@@ -1,3 +1,4 @@
+import type { ScheduleResource, ScheduleRunResource } from './wire/schedule.ts';
 import type { SessionEvent } from './wire/events.ts';
 import type { SessionResource, SessionStatus } from './wire/session.ts';
 import type { WebhookRecord } from './wire/webhooks.ts';
@@ -75,4 +76,31 @@ export const exampleWebhook: WebhookRecord = {
   updated_at: AT,
 };
 
+export const exampleSchedule: ScheduleResource = {
+  id: '4b0f8a4e-5f0c-4c38-9d2b-7a3f3c1f2d55',
+  name: 'Late orders',
+  description: null,
+  timing: { type: 'cron', expression: '0 9 * * 1-5', timezone: 'Europe/Paris' },
+  session_request: { agent: 'order-desk', messages: 'Which orders are late?' },
+  paused: false,
+  pause_note: null,
+  repeats: null,
+  sessions_created: 12,
+  next_run_times: ['2026-11-23T08:00:00.000Z', '2026-11-24T08:00:00.000Z'],
+  last_run_at: AT,
+  created_at: AT,
+  updated_at: AT,
+};
+
 export const exampleSecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
+
+export const exampleScheduleRun: ScheduleRunResource = {
+  id: '0f2f4a55-9d6c-8b8e-a1a7-0d5f6c7b8a90',
+  schedule_id: exampleSchedule.id,
+  status: 'created',
+  scheduled_for: AT,
+  session_id: exampleSession.id,
+  error: null,
+  triggered_manually: false,
+  created_at: AT,
+};

@@ -1,11 +1,14 @@
+import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
+import type { Engine } from '../../engine/engine.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
-import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { toSpec, withCaps } from './agent-to-spec.ts';
 import type { Agent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
+
+type AgentSources = Pick<Engine, 'catalog' | 'agentCheck'> & { config: Pick<Config, 'defaultModel'> };
 
 /** The agent of a new session. */
 export interface ResolvedAgent {
@@ -19,7 +22,7 @@ export interface ResolvedAgent {
 
 /** Resolves the agent of a request, and checks that this server can run it. @throws ApiError or EngineError */
 export async function resolveAgent(
-  context: Pick<ApiContext, 'catalog' | 'agentCheck' | 'config'>,
+  context: AgentSources,
   request: SessionRequest,
   { subject, roles }: Caller,
 ): Promise<ResolvedAgent> {
@@ -30,10 +33,7 @@ export async function resolveAgent(
   return resolved;
 }
 
-async function resolve(
-  { catalog, config }: Pick<ApiContext, 'catalog' | 'config'>,
-  request: SessionRequest,
-): Promise<ResolvedAgent> {
+async function resolve({ catalog, config }: AgentSources, request: SessionRequest): Promise<ResolvedAgent> {
   const { agent } = request;
   if (typeof agent !== 'string') {
     return { agent, spec: toSpec(agent, request, config.defaultModel), registered: undefined };

@@ -7,6 +7,8 @@ import { AGENTS_V2 } from './face.ts';
 import { feedbackRoutes } from './feedback.ts';
 import { fileRoutes } from './files.ts';
 import { SessionReader } from './read-session.ts';
+import { scheduleActionRoutes } from './schedule-actions.ts';
+import { scheduleRoutes } from './schedules.ts';
 import { sessionRoutes } from './sessions.ts';
 import { sharingRoutes } from './sharing.ts';
 import { steeringRoutes } from './steering.ts';
@@ -23,6 +25,8 @@ export function agentsV2Routes(context: ApiContext, reader = new SessionReader(c
     ...feedbackRoutes(context, reader),
     ...fileRoutes(context),
     ...webhookRoutes(context),
+    ...scheduleRoutes(context),
+    ...scheduleActionRoutes(context),
   ];
   return withDocument(routes, AGENTS_V2, { hasKeys: () => !context.keyring.isKeyless });
 }

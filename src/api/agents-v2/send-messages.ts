@@ -2,6 +2,7 @@ import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import type { InputItem, UserContentPart } from '../../core/records.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
+import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
@@ -9,6 +10,8 @@ import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
 import { checkFiles, readFiles, type SentFile } from '../http/sent-files.ts';
 import type { UserMessage } from './wire/messages.ts';
+
+type MessageServices = Engine & Pick<ApiContext, 'allowPrivateUrls'>;
 
 interface SentMessages {
   /** From `authorizeSession`: the caller may send messages to it. */
@@ -27,7 +30,7 @@ interface SentMessages {
  * session has them, and every reader finds that it works.
  * @throws ApiError or EngineError
  */
-export async function sendMessages(context: ApiContext, sent: SentMessages): Promise<void> {
+export async function sendMessages(context: MessageServices, sent: SentMessages): Promise<void> {
   const { session, caller, messages, key, rateLimitError, host } = sent;
   using request = new TurnRequest(context, {
     sessionId: session.id,
@@ -38,8 +41,7 @@ export async function sendMessages(context: ApiContext, sent: SentMessages): Pro
     onRunning: 'steer',
     answersCalls: false,
   });
-  const files = messages.flatMap(filesOf);
-  checkFiles(files);
+  const files = filesToSend(messages);
   const loadInput = async () => toInput(messages, await readFiles(files, { ...context, caller, host }));
   const input = files.length > 0 ? loadInput : toInput(messages, []);
   await using turn = await request.claim({ session, input, rateLimitError });
@@ -53,13 +55,20 @@ export async function sendMessages(context: ApiContext, sent: SentMessages): Pro
 }
 
 /** Resumes the running turn, whether its pause is in the log or takes effect after what it is doing. */
-async function resume(context: ApiContext, turn: Pick<SentMessages, 'session' | 'caller'>): Promise<void> {
+async function resume(context: MessageServices, turn: Pick<SentMessages, 'session' | 'caller'>): Promise<void> {
   try {
     await controlTurn(context, { ...turn, type: 'resume' });
   } catch (error) {
     // It has ended, or stays paused for its budget: the messages are part of it nevertheless.
     if (!(error instanceof EngineError) || !['nothing_running', 'budget_exceeded'].includes(error.code)) throw error;
   }
+}
+
+/** The files of messages, checked without reading them. @throws ApiError */
+export function filesToSend(messages: UserMessage[]): SentFile[] {
+  const files = messages.flatMap(filesOf);
+  checkFiles(files);
+  return files;
 }
 
 /** The files of a message, in order: its images, then its files. */

@@ -1,5 +1,6 @@
 import { ulidOf, numberOf } from '../../core/ids.ts';
 import { newId } from '../../engine/new-id.ts';
+import { sha256 } from '../../lib/hash.ts';
 import { ApiError } from '../http/errors.ts';
 
 const PREFIX = 'ses_';
@@ -13,8 +14,17 @@ const VERSION_7 = 0x7000_8000_0000_0000_0000n;
  * The UUIDs of sessions that this API has created are of version 7.
  */
 export function newSessionId(): string {
-  const random = numberOf(newId('ses').slice(PREFIX.length));
-  return PREFIX + ulidOf((random & ~FIXED_BITS) | VERSION_7);
+  return asVersion7(numberOf(newId('ses').slice(PREFIX.length)));
+}
+
+/** The id that follows from a text and a time (milliseconds since 1970), whichever attempt asks for it. */
+export function derivedSessionId(text: string, now: number): string {
+  const random = BigInt(`0x${sha256(text).slice(0, 20)}`);
+  return asVersion7((BigInt(now) << 80n) | random);
+}
+
+function asVersion7(bits: bigint): string {
+  return PREFIX + ulidOf((bits & ~FIXED_BITS) | VERSION_7);
 }
 
 export function toUuid(sessionId: string): string {

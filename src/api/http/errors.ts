@@ -82,6 +82,11 @@ export const ERRORS = {
     description: 'the caller has no such connection to an MCP server',
   },
   webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
+  schedule_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    description: 'the schedule does not exist, or the caller may not read it',
+  },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -222,6 +227,11 @@ export const ERRORS = {
     status: 422,
     type: 'unprocessable_error',
     description: 'the server has as many webhooks as it allows: delete one',
+  },
+  too_many_schedules: {
+    status: 400,
+    type: 'invalid_request_error',
+    description: 'the caller, or the server, has as many schedules as it may have: delete one',
   },
   file_unavailable: {
     status: 422,

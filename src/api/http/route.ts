@@ -23,6 +23,7 @@ export const TAGS = {
   Operations: 'health, metrics and this description',
   'Agent sessions': 'runs of an agent: a task, and everything that follows from it',
   'Agent webhooks': 'notifications of changed sessions; only for admins',
+  Schedules: 'times at which sessions are created',
 };
 
 /** The paths that require a key, if the server has any. */
@@ -56,6 +57,11 @@ export const PATH_PARAMETERS = {
     example: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
   }),
   webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
+  schedule_id: z.string().meta({
+    description: 'id of a schedule',
+    example: '4b0f8a4e-5f0c-4c38-9d2b-7a3f3c1f2d55',
+    format: 'uuid',
+  }),
   asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
   bucket: z.string().meta({ description: 'kind of the resource, from the URL in an event', example: 'files' }),
   key: z.string().meta({

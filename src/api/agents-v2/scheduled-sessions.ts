@@ -1,0 +1,60 @@
+import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
+import type { Keyring } from '../../auth/api-keys.ts';
+import type { Schedule } from '../../catalog/schedules.ts';
+import type { Caller } from '../../core/subject.ts';
+import { deleteSession } from '../../engine/engine.ts';
+import type { CreatedOrNot, ScheduledSessions } from '../../engine/scheduled-runs.ts';
+import { isRefusal, toApiError } from '../http/errors.ts';
+import { createWithId, type SessionCreation } from './create-session.ts';
+import { agentsV2Errors } from './errors.ts';
+import { SessionReader, stateNow } from './read-session.ts';
+import { derivedSessionId } from './session-ids.ts';
+import { isFinal } from './session-state.ts';
+import type { ViewServices } from './session-view.ts';
+import { sessionRequest } from './wire/session.ts';
+
+/** The owner of a schedule, with the roles that it has now. */
+export async function ownerOf(keyring: Keyring, schedule: Schedule): Promise<Caller> {
+  const { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug, roles } = schedule;
+  return { subject: { subjectId, subjectType, subjectSlug }, roles: await keyring.rolesOf(subjectId, roles) };
+}
+
+/** Creates the sessions of schedules. */
+export function createScheduledSessions(
+  context: SessionCreation & ViewServices & { keyring: Keyring },
+): ScheduledSessions {
+  const { catalog, keyring } = context;
+  const reader = new SessionReader(context);
+  return {
+    idOf: ({ id, scheduledFor }) => derivedSessionId(`schedule-run/${id}`, Date.parse(scheduledFor)),
+    create,
+    hasEnded: async (sessionId) => {
+      const session = await catalog.sessions.get(sessionId);
+      return !session || isFinal(stateNow(await reader.read(session)).status);
+    },
+  };
+
+  async function create(schedule: Schedule, sessionId: string): Promise<CreatedOrNot> {
+    // What has begun is not refused any more, whatever has changed since.
+    if (await catalog.turns.last(sessionId)) return { status: 'created' };
+    const caller = await ownerOf(keyring, schedule);
+    if (caller.roles.length === 0) return { status: 'error', error: 'The owner of the schedule has no valid API key.' };
+    if (!mayOnServer(caller, 'createSessions')) {
+      return { status: 'error', error: refusalOnServer(caller, 'createSessions') };
+    }
+    try {
+      const request = sessionRequest.parse(JSON.parse(schedule.request));
+      const given = { request, caller, rateLimitError: undefined, host: undefined, scheduleId: schedule.id };
+      await createWithId(context, given, sessionId);
+      return { status: 'created' };
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      // Without its first turn it would wait for one that never comes.
+      const session = await catalog.sessions.get(sessionId);
+      if (session) await deleteSession(context, session);
+      const { code, message } = toApiError(error);
+      const isQuota = [402, 429].includes(agentsV2Errors.statusOf(code));
+      return { status: isQuota ? 'skipped_quota' : 'error', error: message };
+    }
+  }
+}

@@ -1,0 +1,214 @@
+import { randomUUID } from 'node:crypto';
+import { mayReadAll } from '../../auth/rights.ts';
+import type { NewSchedule, ScheduleChange } from '../../catalog/schedules.ts';
+import type { Caller } from '../../core/subject.ts';
+import { authorizeSession } from '../../engine/access.ts';
+import { isComplete } from '../../engine/scheduled-runs.ts';
+import { syncSchedule } from '../../engine/schedules.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError, toApiError } from '../http/errors.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { ownerColumns } from '../../catalog/sessions.ts';
+import { toList } from './create-session.ts';
+import { exampleSchedule } from './examples.ts';
+import { authorizeSchedule, readResource, scheduleNotFound, schedulingOf, toResources } from './read-schedule.ts';
+import { resolveAgent } from './resolve-agent.ts';
+import { filesToSend } from './send-messages.ts';
+import { fromUuid } from './session-ids.ts';
+import {
+  createScheduleBody,
+  schedulePage,
+  scheduleResource,
+  schedulesQuery,
+  updateScheduleBody,
+} from './wire/schedule.ts';
+import type { SessionRequest } from './wire/session.ts';
+
+const LIMITS = { perSubject: 100, total: 1_000 };
+
+/** The JSON of a session request, in characters: a page of schedules has a hundred of them. */
+const MAX_REQUEST = 256 * 1024;
+
+/** The errors of a session request, which is checked as if its session was created now. */
+const REQUEST_ERRORS = [
+  'agent_not_found',
+  'session_not_found',
+  'invalid_agent',
+  'feature_not_available',
+  'invalid_data_uri',
+  'content_too_large',
+] as const;
+
+const answer = json(scheduleResource, exampleSchedule);
+const tag = 'Schedules';
+
+/** Schedules, which create sessions at their times. */
+export function scheduleRoutes(context: ApiContext): Route[] {
+  const { catalog } = context;
+  return [
+    route(
+      'post',
+      '/api/v2/schedules',
+      {
+        id: 'createSchedule',
+        requires: 'createSessions',
+        largeBody: true,
+        tag,
+        summary: 'Create a schedule, which creates a session at each of its times',
+        description:
+          'A session is created with the rights that the owner of the schedule has then. None is created while the last ' +
+          'one has not ended, or for a time that is more than an hour ago.',
+        body: json(createScheduleBody, {
+          name: exampleSchedule.name,
+          timing: exampleSchedule.timing,
+          session_request: {
+            agent: 'order-desk',
+            messages: 'Which orders are late?',
+            delete_after_min: 43_200,
+            delete_screenshot_after_min: 43_200,
+            queue: true,
+            overrides: {},
+          },
+        }),
+        status: 201,
+        answer,
+        errors: ['too_many_schedules', ...REQUEST_ERRORS],
+      },
+      async ({ body, caller }) => {
+        const request = await checkRequest(context, body.session_request, caller);
+        const now = new Date().toISOString();
+        const schedule: NewSchedule = {
+          id: randomUUID(),
+          name: body.name,
+          description: body.description ?? null,
+          request,
+          cron: body.timing.expression,
+          timezone: body.timing.timezone,
+          repeats: body.repeats ?? null,
+          ...ownerColumns(caller.subject),
+          roles: caller.roles,
+          created_at: now,
+          updated_at: now,
+          checked_at: now,
+        };
+        if (!(await catalog.schedules.insert(schedule, LIMITS))) {
+          const message = `there are ${LIMITS.perSubject} schedules of yours, or ${LIMITS.total} in all: delete one`;
+          throw new ApiError('too_many_schedules', message);
+        }
+        try {
+          await syncSchedule(schedulingOf(context), schedule.id);
+        } catch (error) {
+          // The client does not have its id, and will create it again.
+          await catalog.schedules.delete(schedule.id, now);
+          throw error;
+        }
+        return readResource(context, schedule.id);
+      },
+    ),
+    route(
+      'get',
+      '/api/v2/schedules',
+      {
+        id: 'listSchedules',
+        tag,
+        summary: 'The schedules that the caller may read, newest first',
+        query: schedulesQuery,
+        answer: json(schedulePage, { items: [exampleSchedule], total: 1, page: 1 }),
+      },
+      async ({ query: { page, size, sort }, caller }) => {
+        const { items, total } = await catalog.schedules.list({
+          subjectId: mayReadAll(caller) ? undefined : caller.subject.subjectId,
+          order: sort[0] === 'created_at' ? 'asc' : 'desc',
+          offset: (page - 1) * size,
+          limit: size,
+        });
+        return { items: await toResources(context, items), total, page };
+      },
+    ),
+    route(
+      'get',
+      '/api/v2/schedules/:schedule_id',
+      { id: 'getSchedule', tag, summary: 'A schedule', answer, errors: ['schedule_not_found'] },
+      async ({ params, caller }) => {
+        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
+        return readResource(context, id);
+      },
+    ),
+    route(
+      'patch',
+      '/api/v2/schedules/:schedule_id',
+      {
+        id: 'updateSchedule',
+        requires: 'createSessions',
+        largeBody: true,
+        tag,
+        summary: 'Change a schedule',
+        description: 'What is absent stays. If as many sessions as `repeats` were created already, it is paused.',
+        body: json(updateScheduleBody, { timing: exampleSchedule.timing }),
+        answer,
+        errors: ['schedule_not_found', ...REQUEST_ERRORS],
+      },
+      async ({ params, body, caller }) => {
+        const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
+        const { name, description, timing, session_request: given, repeats } = body;
+        const change: ScheduleChange = {
+          ...(name !== undefined && { name }),
+          ...(description !== undefined && { description }),
+          ...(timing && { cron: timing.expression, timezone: timing.timezone }),
+          ...(given && { request: await checkRequest(context, given, caller), roles: caller.roles }),
+          ...(repeats !== undefined && { repeats }),
+          ...(repeats !== undefined && isComplete({ ...schedule, repeats }) && { paused: true }),
+          updated_at: new Date().toISOString(),
+        };
+        if (!(await catalog.schedules.change(schedule.id, change))) throw scheduleNotFound(schedule.id);
+        await syncSchedule(schedulingOf(context), schedule.id);
+        return readResource(context, schedule.id);
+      },
+    ),
+    route(
+      'delete',
+      '/api/v2/schedules/:schedule_id',
+      {
+        id: 'deleteSchedule',
+        tag,
+        summary: 'Delete a schedule with its runs',
+        description: 'The sessions that it has created stay, and continue.',
+        errors: ['forbidden', 'schedule_not_found'],
+      },
+      async ({ params, caller }) => {
+        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'delete');
+        await catalog.schedules.delete(id, new Date().toISOString());
+        await syncSchedule(schedulingOf(context), id);
+      },
+    ),
+  ];
+}
+
+/** The stored form of a request whose session could be created now. @throws ApiError or EngineError */
+async function checkRequest(
+  { catalog, ...context }: ApiContext,
+  request: SessionRequest,
+  caller: Caller,
+): Promise<string> {
+  const param = 'session_request';
+  const messages = toList(request.messages);
+  if (messages.length === 0) {
+    const message = `${param}.messages: a schedule needs a task; a session without a message would wait for ever`;
+    throw new ApiError('invalid_request', message, { param: `${param}.messages` });
+  }
+  const json = JSON.stringify(request);
+  if (json.length > MAX_REQUEST) {
+    throw new ApiError('content_too_large', `${param}: may have at most ${MAX_REQUEST} characters as JSON`, { param });
+  }
+  try {
+    filesToSend(messages);
+    const { parent_session_id: parent } = request;
+    if (parent) await authorizeSession(catalog, fromUuid(parent, 'parent_session_id'), caller, 'send');
+    await resolveAgent({ catalog, ...context }, request, caller);
+  } catch (error) {
+    const { code, message, param: place } = toApiError(error);
+    if (place === undefined) throw error;
+    throw new ApiError(code, message, { param: `${param}.${place}`, cause: error });
+  }
+  return json;
+}

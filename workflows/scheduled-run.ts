@@ -1,0 +1,30 @@
+import { ApplicationFailure, defineSearchAttributeKey } from '@temporalio/common';
+import { proxyActivities, workflowInfo } from '@temporalio/workflow';
+import type { Activities } from '../activities/index.ts';
+import type { TriggeredRun } from '../src/core/scheduled-run.ts';
+import { scheduleIdOf } from '../src/core/temporal-names.ts';
+
+/**
+ * Reads what the session is to be created with, perhaps files from their URLs, and starts its first turn. Repeated without
+ * a limit of its own: the activity gives up when the time for which the run was scheduled is too long ago.
+ */
+const { runSchedule } = proxyActivities<Pick<Activities, 'runSchedule'>>({
+  startToCloseTimeout: '5 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
+
+/** Set by Temporal's schedules: the time for which the run was scheduled, however late it starts. */
+const SCHEDULED_TIME = defineSearchAttributeKey('TemporalScheduledStartTime', 'DATETIME');
+
+/**
+ * Creates the session of a schedule at one of its times, and records what became of it. The schedule is known from the
+ * workflow's id: arguments are encrypted for one workflow, and Temporal's schedule would give all of its runs the same.
+ */
+export async function scheduledRun(triggered?: TriggeredRun): Promise<void> {
+  const { workflowId, typedSearchAttributes, startTime } = workflowInfo();
+  const scheduleId = scheduleIdOf(workflowId);
+  if (scheduleId === undefined) throw ApplicationFailure.nonRetryable(`${workflowId} names no schedule`);
+  const scheduledFor = triggered?.triggeredAt ?? (typedSearchAttributes.get(SCHEDULED_TIME) ?? startTime).toISOString();
+  await runSchedule({ scheduleId, workflowId, scheduledFor, isManual: triggered !== undefined });
+}
