@@ -2,6 +2,7 @@ import type { ApiContext } from '../http/context.ts';
 import { withDocument } from '../http/openapi.ts';
 import type { Route } from '../http/route.ts';
 import { changesRoutes } from './changes.ts';
+import { environmentRoutes } from './environments.ts';
 import { eventRoutes } from './events.ts';
 import { AGENTS_V2 } from './face.ts';
 import { feedbackRoutes } from './feedback.ts';
@@ -9,6 +10,7 @@ import { fileRoutes } from './files.ts';
 import { SessionReader } from './read-session.ts';
 import { sessionRoutes } from './sessions.ts';
 import { sharingRoutes } from './sharing.ts';
+import { skillRoutes } from './skills.ts';
 import { steeringRoutes } from './steering.ts';
 import { webhookRoutes } from './webhooks.ts';
 
@@ -23,6 +25,8 @@ export function agentsV2Routes(context: ApiContext, reader = new SessionReader(c
     ...feedbackRoutes(context, reader),
     ...fileRoutes(context),
     ...webhookRoutes(context),
+    ...skillRoutes(context),
+    ...environmentRoutes(context),
   ];
   return withDocument(routes, AGENTS_V2, { hasKeys: () => !context.keyring.isKeyless });
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { agent, catalogName } from './agent.ts';
+import { agent } from './agent.ts';
+import { agentReference } from './names.ts';
 import { sessionEvent } from './events.ts';
 import { firstMessages, userMessage } from './messages.ts';
 
@@ -28,7 +29,7 @@ const label = z.string().min(1).max(256).nullish();
 /** The body that creates a session. */
 export const sessionRequest = z
   .strictObject({
-    agent: z.union([catalogName, agent]).describe('the name of a registered agent, or a definition'),
+    agent: z.union([agentReference, agent]).describe('the name of a registered agent, or a definition'),
     messages: firstMessages.describe('the task; without it, the session waits for a message'),
     max_steps: z
       .int()
