@@ -63,7 +63,7 @@ async function insert(
   { request, caller, messages, id }: Pick<NewSession, 'request' | 'caller'> & { messages: UserMessage[]; id: string },
 ): Promise<void> {
   const { catalog } = context;
-  const { agent, spec, registered } = await resolveAgent(context, request, caller);
+  const { agent, spec, registered, revision } = await resolveAgent(context, request, caller);
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
@@ -73,7 +73,7 @@ async function insert(
     session_id: id,
     request: JSON.stringify(stored),
     agent: typeof request.agent === 'string' ? request.agent : null,
-    agent_revision: registered?.revision ?? null,
+    agent_revision: revision ?? null,
     group_id: request.group_id ?? null,
     parent_session_id: parentId,
     idle_timeout_s: request.idle_timeout_s ?? null,

@@ -6,7 +6,8 @@ import { environmentsOf, patched } from './agent-parts.ts';
 import { pageQuery, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
 import { exampleEnvironment } from './examples.ts';
 import { pageOf } from './wire/agent.ts';
-import { environment, ENVIRONMENT_KINDS, environmentPatch, registeredEnvironment } from './wire/environment.ts';
+import { ENVIRONMENT_KINDS } from '../../mcp/registry-file.ts';
+import { environment, environmentPatch, registeredEnvironment } from './wire/environment.ts';
 
 const listQuery = pageQuery.extend({
   id: searched.describe('a part of the id'),

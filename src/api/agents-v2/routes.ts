@@ -1,6 +1,7 @@
 import type { ApiContext } from '../http/context.ts';
 import { withDocument } from '../http/openapi.ts';
 import type { Route } from '../http/route.ts';
+import { agentRoutes } from './agents.ts';
 import { changesRoutes } from './changes.ts';
 import { environmentRoutes } from './environments.ts';
 import { eventRoutes } from './events.ts';
@@ -25,6 +26,7 @@ export function agentsV2Routes(context: ApiContext, reader = new SessionReader(c
     ...feedbackRoutes(context, reader),
     ...fileRoutes(context),
     ...webhookRoutes(context),
+    ...agentRoutes(context),
     ...skillRoutes(context),
     ...environmentRoutes(context),
   ];

@@ -93,9 +93,9 @@ export function pageOf<T extends z.ZodType>(item: T) {
 export type Skill = z.infer<typeof skill>;
 
 /** An agent with the definitions of all that it refers to; a skill without one is a skill of the operator. */
-export interface FullAgent extends Agent {
+export type FullAgent = Omit<Agent, 'environments' | 'subagents'> & {
   environments: Environment[];
   subagents?: FullAgent[] | null | undefined;
-}
+};
 
 export type AgentResource = z.infer<typeof agentResource>;

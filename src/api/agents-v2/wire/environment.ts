@@ -100,6 +100,4 @@ export const environmentPatch = z
   .describe('the fields to change; null unsets one')
   .meta({ id: 'EnvironmentPatch' });
 
-export const ENVIRONMENT_KINDS = ['web', 'desktop', 'android', 'workstation'] as const;
-
 export type Environment = z.infer<typeof environment>;
