@@ -63,7 +63,7 @@ async function insert(
   { request, caller, messages, id }: Pick<NewSession, 'request' | 'caller'> & { messages: UserMessage[]; id: string },
 ): Promise<void> {
   const { catalog } = context;
-  const { agent, spec, registered, revision } = await resolveAgent(context, request, caller);
+  const { agent, spec, registered, named } = await resolveAgent(context, request, caller);
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
@@ -72,8 +72,8 @@ async function insert(
   await catalog.sessionRequests.insert({
     session_id: id,
     request: JSON.stringify(stored),
-    agent: typeof request.agent === 'string' ? request.agent : null,
-    agent_revision: revision ?? null,
+    agent: named?.name ?? null,
+    agent_revision: named?.revision ?? null,
     group_id: request.group_id ?? null,
     parent_session_id: parentId,
     idle_timeout_s: request.idle_timeout_s ?? null,

@@ -26,8 +26,8 @@ export interface ResolvedAgent {
   spec: AgentSpec;
   /** The registered agent that it is; undefined if the caller has defined it, or changed it. */
   registered: { name: string; revision: number } | undefined;
-  /** The revision of the registered agent that it is, or from which the caller has changed it. */
-  revision: number | undefined;
+  /** The registered agent that the request names, also if its overrides have changed it. */
+  named: { name: string; revision: number } | undefined;
 }
 
 /** Resolves the agent of a request, and checks that this server can run it. @throws ApiError or EngineError */
@@ -52,11 +52,12 @@ export async function resolveAgent(
   checkEnvironments(agent, registry, placeOf);
   const own = toSpec(agent, { defaultModel: config.defaultModel, registry });
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
-  const registered = found && changed.size === 0 ? { name: found.name, revision: found.revision } : undefined;
+  const named = found && { name: found.name, revision: found.revision };
+  const registered = changed.size === 0 ? named : undefined;
   // An agent that the caller has defined may use what the caller may use.
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
   await checkSpec(context, spec, owner, placeOf);
-  return { agent, spec, registered, revision: found?.revision };
+  return { agent, spec, registered, named };
 }
 
 /** Checks that this server can run a spec. @throws ApiError with a place in the agent */

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../../src/engine/new-id.ts';
 import { ApiClient, type Answer } from '../../support/api-client.ts';
@@ -8,7 +9,10 @@ let server: TestServer;
 let admin: ApiClient;
 let user: ApiClient;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,ann=key-of-ann' } });
+  const keys = `k1:${randomBytes(32).toString('base64')}`;
+  server = await startTestServer({
+    env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,ann=key-of-ann', EVERTURN_ENCRYPTION_KEYS: keys },
+  });
   admin = new ApiClient(server.api.url, 'key-of-root');
   user = new ApiClient(server.api.url, 'key-of-ann');
 });
@@ -88,6 +92,27 @@ test('a change that is based on an earlier revision is refused', async () => {
   expect((await admin.send('DELETE', path, undefined, { 'if-match': '"4"' })).status).toBe(204);
   expect((await user.send('GET', path)).status).toBe(404);
   expect(etagOf(await create(name))).toBe('"5"');
+});
+
+test('of concurrent changes none is lost: each is a revision, or refused', async () => {
+  const name = prefix();
+  const path = `${AGENTS}/${name}`;
+  await create(name, { tools: [] });
+  const words = ['one', 'two', 'three', 'four', 'five'];
+  const fields = ['description', 'instructions', 'model', 'description', 'instructions'];
+  const changes = words.map(async (word, i) => admin.send('PATCH', path, { [fields[i] ?? '']: word }));
+  const answers = await Promise.all(changes);
+  const revisions = answers
+    .filter(({ status }) => status === 200)
+    .map((answer) => Number(etagOf(answer)?.slice(1, -1)));
+  expect(revisions.toSorted()).toEqual(revisions.map((_, i) => i + 2));
+  expect(revisions.length).toBeGreaterThan(0);
+  for (const { status } of answers) expect([200, 412]).toContain(status);
+  const merged = answers
+    .filter(({ status }) => status === 200)
+    .find((one) => etagOf(one) === `"${revisions.length + 1}"`);
+  expect(await user.get(path)).toEqual(merged?.body);
+  expect((await user.get(`${path}/revisions`)).total).toBe(revisions.length + 1);
 });
 
 test('both APIs have one registry: each shows the agents of the other, and runs them', async () => {
@@ -249,4 +274,18 @@ test('only admins write agents, and none to the reserved namespace', async () =>
   expect((await admin.send('POST', AGENTS, agent(`h/${name}`))).status).toBe(403);
   expect((await admin.send('DELETE', `${AGENTS}/h/${name}`)).status).toBe(403);
   expect((await admin.send('POST', AGENTS, agent(`${name}/revisions`))).status).toBe(422);
+});
+
+test('what is written is stored encrypted', async () => {
+  const own = prefix();
+  const secret = { description: 'secret-description', body: 'secret-body' };
+  await admin.send('POST', '/api/v2/skills', { name: own, ...secret });
+  await admin.send('POST', `${AGENTS}?message=secret-message`, agent(own, { description: secret.description }));
+  const { rows } = server.database;
+  const stored = JSON.stringify([
+    await rows.selectFrom('agent_parts').selectAll().where('name', '=', own).execute(),
+    await rows.selectFrom('agent_definitions').selectAll().where('agent_name', '=', own).execute(),
+  ]);
+  expect(stored).toContain('sealed:k1:');
+  expect(stored).not.toContain('secret');
 });
