@@ -13,14 +13,17 @@ const UNBOUNDED_STEPS = 10_000;
 interface SpecOptions {
   defaultModel: string | undefined;
   registry: EnvironmentServers;
+  /** Names a place in the agent for errors. */
+  placeOf: (inner: string) => string;
 }
 
 /** An agent as the engine runs it. @throws ApiError `invalid_request` */
-export function toSpec(agent: FullAgent, { defaultModel, registry }: SpecOptions): AgentSpec {
+export function toSpec(agent: FullAgent, { defaultModel, registry, placeOf }: SpecOptions): AgentSpec {
   const model = agent.model ?? defaultModel;
   if (model === undefined) {
-    const message = 'agent.model: name a model; this server has no default (EVERTURN_DEFAULT_MODEL)';
-    throw new ApiError('invalid_request', message, { param: 'agent.model' });
+    const param = placeOf('model');
+    const message = `${param}: name a model; this server has no default (EVERTURN_DEFAULT_MODEL)`;
+    throw new ApiError('invalid_request', message, { param });
   }
   const { reasoning_effort: effort, answer_format: format, tools, environments } = agent;
   const notes = environments.map(environmentNote);

@@ -1,5 +1,4 @@
 import type { Catalog } from '../../catalog/catalog.ts';
-import { identifier } from '../../spec/bounds.ts';
 import { ApiError } from '../http/errors.ts';
 import { environmentsOf, skillsOf, type Parts } from './agent-parts.ts';
 import { findAgent } from './registered-agents.ts';
@@ -93,7 +92,7 @@ export class AgentExpansion {
       throw refusal(`an agent may have ${MAX_SUBAGENTS} sub-agents, those of its sub-agents included`, place);
     }
     if (typeof one !== 'string') return this.#expand(one, { placeOf, around }, depth);
-    const found = identifier.safeParse(one).success ? await findAgent(this.#catalog, one) : undefined;
+    const found = await findAgent(this.#catalog, one);
     if (!found) throw refusal(`there is no agent ${JSON.stringify(one)}`, place);
     const { name, definition } = found;
     if (around.includes(name)) {

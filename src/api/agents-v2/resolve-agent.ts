@@ -50,7 +50,7 @@ export async function resolveAgent(
     throw new ApiError('feature_not_available', message, { param: placeOf('subagents') });
   }
   checkEnvironments(agent, registry, placeOf);
-  const own = toSpec(agent, { defaultModel: config.defaultModel, registry });
+  const own = toSpec(agent, { defaultModel: config.defaultModel, registry, placeOf });
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
   const named = found && { name: found.name, revision: found.revision };
   const registered = changed.size === 0 ? named : undefined;

@@ -103,8 +103,8 @@ export class AgentWriter {
   /** What the agent means to the engine now: sessions of the Sessions API run this. @throws ApiError */
   async #spec(agent: Agent) {
     const { registry, config, catalog } = this.#context;
-    const options = { defaultModel: config.defaultModel, registry };
     const placeOf = (inner: string) => inner;
+    const options = { defaultModel: config.defaultModel, registry, placeOf };
     const full = await new AgentExpansion(catalog).expand(agent, placeOf, agent.name);
     // An environment is kept although no server provides it yet: creating a session says so.
     const provided = full.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
