@@ -17,7 +17,7 @@ const SESSION_ACTIONS = {
 
 const SERVER_ACTIONS = {
   createSessions: 'create sessions',
-  writeAgents: 'write and delete agents',
+  writeAgents: 'write and delete agents, skills and environments',
   readMetrics: 'read the metrics',
   manageWebhooks: 'manage webhooks',
   raiseBudgets: 'raise the budgets of subjects',

@@ -48,14 +48,7 @@ export class Agents {
         .returningAll()
         .executeTakeFirstOrThrow();
       if (locked.version > 0 && same.has(locked.spec_hash)) return locked;
-      const version = (await lastVersion(db, name)) + 1;
-      await db
-        .insertInto('agent_versions')
-        .values({ agent_name: name, version, spec_hash: specHash, created_at: now })
-        .execute();
-      const next = { version, spec_hash: specHash, updated_at: now };
-      await db.updateTable('agents').set(next).where('name', '=', name).execute();
-      return { ...locked, ...next };
+      return addVersion(db, locked, specHash, now);
     });
     return { ...row, spec };
   }
@@ -71,9 +64,16 @@ export class Agents {
       .execute();
   }
 
-  /** Deletes an agent but keeps its versions, since sessions may be pinned to them. False if there is no such agent. */
-  async delete(name: string): Promise<boolean> {
-    const { numDeletedRows } = await this.#db.deleteFrom('agents').where('name', '=', name).executeTakeFirst();
+  /**
+   * Deletes an agent but keeps its versions, since sessions may be pinned to them. False if there is no such agent, or
+   * `version` is given and not the newest.
+   */
+  async delete(name: string, version?: number): Promise<boolean> {
+    const { numDeletedRows } = await this.#db
+      .deleteFrom('agents')
+      .where('name', '=', name)
+      .$if(version !== undefined, (query) => query.where('version', '=', version ?? 0))
+      .executeTakeFirst();
     return numDeletedRows > 0n;
   }
 
@@ -181,6 +181,23 @@ async function leaveDelegates(db: Transaction<Tables>, before: string, now: stri
   const left = db.selectFrom('spec_delegates').select('delegate_hash').where('spec_hash', 'in', unused);
   await db.updateTable('specs').set({ unused_since: now }).where('hash', 'in', left).execute();
   await db.deleteFrom('spec_delegates').where('spec_hash', 'in', unused).execute();
+}
+
+/** Adds a version to an agent, whose row the transaction has locked. */
+export async function addVersion(
+  db: Transaction<Tables>,
+  locked: AgentRow,
+  specHash: string,
+  now: string,
+): Promise<AgentRow> {
+  const version = (await lastVersion(db, locked.name)) + 1;
+  await db
+    .insertInto('agent_versions')
+    .values({ agent_name: locked.name, version, spec_hash: specHash, created_at: now })
+    .execute();
+  const next = { version, spec_hash: specHash, updated_at: now };
+  await db.updateTable('agents').set(next).where('name', '=', locked.name).execute();
+  return { ...locked, ...next };
 }
 
 /** The highest version of an agent. Includes deleted agents: one that is created again continues their numbering. */

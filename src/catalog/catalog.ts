@@ -3,6 +3,8 @@ import type { Logger } from 'pino';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ActionIndex } from './action-index.ts';
 import { Actions } from './actions.ts';
+import { AgentDefinitions } from './agent-definitions.ts';
+import { AgentParts } from './agent-parts.ts';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
 import { BlobReferences } from './blob-references.ts';
@@ -34,6 +36,8 @@ import { Webhooks } from './webhooks.ts';
 /** The server's own database: agents, the index of sessions and turns, and the archive of logs. */
 export class Catalog {
   readonly agents: Agents;
+  readonly agentDefinitions: AgentDefinitions;
+  readonly agentParts: AgentParts;
   readonly sessions: Sessions;
   readonly turns: Turns;
   readonly turnPlaces: TurnPlaces;
@@ -65,6 +69,8 @@ export class Catalog {
     this.outbox = new Outbox(db);
     const index = { cipher, outbox: this.outbox, actions: new ActionIndex(cipher) };
     this.agents = new Agents(db, cipher);
+    this.agentDefinitions = new AgentDefinitions(db, cipher, this.agents);
+    this.agentParts = new AgentParts(db, cipher);
     this.sessions = new Sessions(db, index);
     this.turns = new Turns(db, index);
     this.turnPlaces = new TurnPlaces(db);

@@ -295,6 +295,28 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('triggered_manually', 'integer', (c) => c.notNull())
     .addColumn('created_at', 'text', (c) => c.notNull())
     .execute();
+  await schema
+    .createTable('agent_definitions')
+    .addColumn('agent_name', 'text', (c) => c.notNull())
+    .addColumn('version', 'integer', (c) => c.notNull())
+    .addColumn('definition', 'text', (c) => c.notNull())
+    .addColumn('description', 'text', (c) => c.notNull())
+    .addColumn('message', 'text')
+    .addColumn('created_by', 'text', (c) => c.notNull())
+    .addColumn('restored_from', 'integer')
+    .addPrimaryKeyConstraint('agent_definitions_key', ['agent_name', 'version'])
+    .execute();
+  await schema
+    .createTable('agent_parts')
+    .addColumn('type', 'text', (c) => c.notNull())
+    .addColumn('name', 'text', (c) => c.notNull())
+    .addColumn('kind', 'text')
+    .addColumn('description', 'text', (c) => c.notNull())
+    .addColumn('definition', 'text', (c) => c.notNull())
+    .addColumn('created_at', 'text', (c) => c.notNull())
+    .addColumn('updated_at', 'text', (c) => c.notNull())
+    .addPrimaryKeyConstraint('agent_parts_key', ['type', 'name'])
+    .execute();
 }
 
 async function createDelegationTables({ schema }: Kysely<unknown>): Promise<void> {

@@ -36,6 +36,8 @@ export interface Tables {
   session_feedback: SessionFeedbackTable;
   schedules: SchedulesTable;
   schedule_runs: ScheduleRunsTable;
+  agent_definitions: AgentDefinitionsTable;
+  agent_parts: AgentPartsTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -525,6 +527,41 @@ export interface ScheduleRunsTable {
   error: string | null;
   triggered_manually: number;
   created_at: string;
+}
+
+/**
+ * What the Agents API v2 knows of a version of an agent beside its spec. Versions that were stored by other ways have no
+ * such row.
+ */
+export interface AgentDefinitionsTable {
+  agent_name: string;
+  version: number;
+  /** JSON, encrypted: the definition, with the names of what it refers to. */
+  definition: string;
+  /** Encrypted. A column of its own, since lists are searched by it. */
+  description: string;
+  /** Why it was changed; encrypted. */
+  message: string | null;
+  /** The slug of the subject that has written it. */
+  created_by: string;
+  /** The earlier version that this one repeats. */
+  restored_from: number | null;
+}
+
+export type AgentPartType = 'skill' | 'environment';
+
+/** What the agents of the Agents API v2 are made of: skills and environments, by their names. */
+export interface AgentPartsTable {
+  type: AgentPartType;
+  name: string;
+  /** Of an environment. */
+  kind: string | null;
+  /** Encrypted. A column of its own, since lists are searched by it. */
+  description: string;
+  /** JSON, encrypted. */
+  definition: string;
+  created_at: string;
+  updated_at: string;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -78,6 +78,15 @@ function selectors(...classes: string[]) {
 
 const drafts = `must be a list of roles (${ROLES.join(', ')}) and of subjects ("subject:<id>")`;
 
+/** The kinds of environments of the Agents API v2, which MCP servers can provide. */
+export const ENVIRONMENT_KINDS = ['web', 'desktop', 'android', 'workstation'] as const;
+
+export type EnvironmentKind = (typeof ENVIRONMENT_KINDS)[number];
+
+const kindRule = `must be a list of kinds of environments (${ENVIRONMENT_KINDS.join(', ')})`;
+
+const environments = z.array(z.enum(ENVIRONMENT_KINDS, { error: kindRule }), { error: kindRule }).default([]);
+
 /** See `ServerPolicy`. */
 const policy = {
   drafts: z
@@ -102,6 +111,7 @@ const httpServer = z.strictObject({
   auth: auth.optional(),
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
+  environments,
   ...policy,
 });
 
@@ -116,6 +126,7 @@ const stdioServer = z.strictObject({
   idempotent_tools: idempotentTools,
   // One process per session is too much for a subject with many open sessions; one for all subjects would mix their state.
   isolation: isolation('subject'),
+  environments,
   ...policy,
 });
 
@@ -130,15 +141,32 @@ const server = z
     if ('url' in value && 'command' in value) return problem('has a url and a command: give it one of them');
     if (!('url' in value) && !('command' in value)) return problem('needs a url, or a command to start');
     const parsed = 'url' in value ? httpServer.safeParse(value) : stdioServer.safeParse(value);
+    if (parsed.success && parsed.data.environments.length > 0 && parsed.data.isolation !== 'session') {
+      return problem('a session has its environments to itself: set "isolation" to "session"');
+    }
     if (parsed.success) return parsed.data;
     for (const { message, path } of parsed.error.issues) context.addIssue({ code: 'custom', message, path });
     return z.NEVER;
   });
 
 const registryFile = z.strictObject({
-  servers: z.record(z.string().min(1).max(128), server, {
-    error: 'must be an object of servers by name (1 to 128 characters)',
-  }),
+  servers: z
+    .record(z.string().min(1).max(128), server, {
+      error: 'must be an object of servers by name (1 to 128 characters)',
+    })
+    .superRefine((servers, context) => {
+      const providers = new Map<EnvironmentKind, string>();
+      for (const [name, { environments: kinds }] of Object.entries(servers)) {
+        for (const kind of kinds) {
+          const other = providers.get(kind);
+          if (other !== undefined) {
+            const message = `${other} has the environments of the kind ${kind} already`;
+            context.addIssue({ code: 'custom', path: [name, 'environments'], message });
+          }
+          providers.set(kind, name);
+        }
+      }
+    }),
 });
 
 /** @throws z.ZodError */

@@ -196,3 +196,23 @@ test.each([
 test('a file that does not exist is rejected', async () => {
   await expect(loadMcpRegistry('/nowhere/servers.json')).rejects.toThrow(/\/nowhere\/servers\.json: cannot be read/);
 });
+
+test('a server may provide environments, of kinds that no other one provides', async () => {
+  const url = 'https://browser.example/mcp';
+  const browser = { url, environments: ['web', 'workstation'] };
+  const program = { command: 'desktop', isolation: 'session', environments: ['desktop'] };
+  const registry = await loadMcpRegistry(await fileOf(JSON.stringify({ servers: { browser, program } })));
+  expect(['web', 'workstation', 'desktop', 'android'].map((kind) => registry.environmentServer(kind as 'web'))).toEqual(
+    ['browser', 'browser', 'program', undefined],
+  );
+  const problemOf = async (servers: object) =>
+    loadMcpRegistry(await fileOf(JSON.stringify({ servers }))).then(
+      () => undefined,
+      (error: unknown) => String(error),
+    );
+  expect(await problemOf({ browser, other: { url, environments: ['web'] } })).toMatch(
+    /servers\.other\.environments: browser has the environments of the kind web already/,
+  );
+  expect(await problemOf({ browser: { url, environments: ['moon'] } })).toMatch(/must be a list of kinds/);
+  expect(await problemOf({ program: { command: 'x', environments: ['web'] } })).toMatch(/set "isolation" to "session"/);
+});

@@ -6,6 +6,7 @@ import {
   readRegistryFile,
   type AuthorizationCodeConfig,
   type ClientCredentialsConfig,
+  type EnvironmentKind,
   type Isolation,
   type ParsedServer,
   type RegisteredServer,
@@ -83,6 +84,12 @@ export class McpRegistry {
       return undefined;
     const { client_id: clientId, client_secret: secret } = server.auth;
     return { client_id: clientId, ...(secret !== undefined && { client_secret: secret }) };
+  }
+
+  /** The name of the server that provides the environments of a kind; undefined if there is none. */
+  environmentServer(kind: EnvironmentKind): string | undefined {
+    const [name] = [...this.#servers].find(([, { environments }]) => environments.includes(kind)) ?? [];
+    return name;
   }
 
   /** The operator's policy for an agent's server. */

@@ -75,6 +75,7 @@ export interface Services {
   skills: Skills;
   files: FileTexts;
   signIns: SignIns;
+  registry: McpRegistry;
   budgets: SharedBudgets;
   toolPool: McpPool;
   agentCheck: AgentValidator;
@@ -186,6 +187,7 @@ export async function openServices({
     skills,
     files: new FileTexts({ blobs, log }),
     signIns,
+    registry,
     budgets: new SharedBudgets({ catalog, config, log }),
     toolPool,
     agentCheck: new AgentValidator({ models, registry, skills }),

@@ -1,52 +1,95 @@
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
-import type { Agent, Skill } from './wire/agent.ts';
+import { environmentNote, type EnvironmentServers } from './environment-servers.ts';
+import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
-/** The limits of a request that apply to each of its turns. */
-type Caps = Pick<SessionRequest, 'max_steps' | 'max_time_s'>;
+/** What a request says of each of its turns. */
+type Run = Pick<SessionRequest, 'max_steps' | 'max_time_s' | 'timezone'>;
 
 /** As many model calls as a turn can have. */
 const UNBOUNDED_STEPS = 10_000;
 
-/** The agent of a session as the engine runs it. Names in its lists are resolved. @throws ApiError `invalid_request` */
-export function toSpec(agent: Agent, caps: Caps, defaultModel: string | undefined): AgentSpec {
+interface SpecOptions {
+  defaultModel: string | undefined;
+  registry: EnvironmentServers;
+  /** Names a place in the agent for errors. */
+  placeOf: (inner: string) => string;
+}
+
+/** An agent as the engine runs it. @throws ApiError `invalid_request` */
+export function toSpec(agent: FullAgent, { defaultModel, registry, placeOf }: SpecOptions): AgentSpec {
   const model = agent.model ?? defaultModel;
   if (model === undefined) {
-    const message = 'agent.model: name a model; this server has no default (EVERTURN_DEFAULT_MODEL)';
-    throw new ApiError('invalid_request', message, { param: 'agent.model' });
+    const param = placeOf('model');
+    const message = `${param}: name a model; this server has no default (EVERTURN_DEFAULT_MODEL)`;
+    throw new ApiError('invalid_request', message, { param });
   }
-  const { reasoning_effort: effort, answer_format: format, tools } = agent;
-  return withCaps(
-    {
-      model: { name: model, ...(effort && effort !== 'disabled' && { params: { reasoning_effort: effort } }) },
-      instructions: agent.instructions ?? null,
-      client_tools: tools?.map(({ name, description, input_schema: schema }) => ({
+  const { reasoning_effort: effort, answer_format: format, tools, environments } = agent;
+  const notes = environments.map(environmentNote);
+  // A kind without a server gets a name that no server has: otherwise the agent would silently lack the environment.
+  const servers = new Set(environments.map(({ kind }) => registry.environmentServer(kind) ?? `environment:${kind}`));
+  return {
+    model: { name: model, ...(effort && effort !== 'disabled' && { params: { reasoning_effort: effort } }) },
+    instructions: [agent.instructions, ...notes].filter(Boolean).join('\n\n') || null,
+    ...(servers.size > 0 && {
+      mcp_servers: [...servers].map((name) => ({
+        type: 'truefoundry-mcp-registry' as const,
         name,
-        description,
-        input_schema: schema ?? { type: 'object', properties: {} },
+        // Acting in its environment is what the agent is for. The operator's policy may require approvals nevertheless.
+        require_approval_for_tools: [],
       })),
-      skills: agent.skills?.map(toSkill),
-      ...(format && {
-        response_format: { type: 'json_schema', json_schema: { name: nameOf(format), schema: format, strict: null } },
-      }),
-      config: {
-        dynamic_sub_agents: { enabled: false },
-        // The client would get a call of a tool that it has not defined.
-        ask_user_questions: { enabled: false },
-      },
+    }),
+    client_tools: tools?.map(({ name, description, input_schema: schema }) => ({
+      name,
+      description,
+      input_schema: schema ?? { type: 'object', properties: {} },
+    })),
+    skills: agent.skills?.map(toSkill),
+    ...(format && {
+      response_format: { type: 'json_schema', json_schema: { name: nameOf(format), schema: format, strict: null } },
+    }),
+    config: {
+      dynamic_sub_agents: { enabled: false },
+      // The client would get a call of a tool that it has not defined.
+      ask_user_questions: { enabled: false },
     },
-    caps,
-  );
+  };
+}
+
+/** The parts of a spec by the fields of agents from which they are made. */
+const PARTS: Partial<Record<keyof Agent, (spec: AgentSpec, changed: AgentSpec) => Partial<AgentSpec>>> = {
+  model: ({ model }, changed) => ({ model: { ...model, name: changed.model.name } }),
+  reasoning_effort: ({ model }, changed) => {
+    const { reasoning_effort: _, ...params } = model.params ?? {};
+    return { model: { ...model, params: { ...params, ...changed.model.params } } };
+  },
+  instructions: (_, { instructions }) => ({ instructions }),
+  skills: (_, { skills }) => ({ skills }),
+  answer_format: (_, { response_format: format }) => ({ response_format: format }),
+  tools: (_, { client_tools: tools }) => ({ client_tools: tools }),
+  environments: (spec, changed) => ({
+    mcp_servers: [...(spec.mcp_servers ?? []), ...(changed.mcp_servers ?? [])],
+    instructions: changed.instructions,
+  }),
+};
+
+/** A spec of the Sessions API in which these fields of the agent have changed: `changed` is the spec of the changed agent. */
+export function withFields(spec: AgentSpec, fields: Iterable<keyof Agent>, changed: AgentSpec): AgentSpec {
+  let result = spec;
+  for (const field of new Set(fields)) result = { ...result, ...PARTS[field]?.(result, changed) };
+  return result;
 }
 
 /**
- * A spec with the limits of a request, at which the agent is asked for its answer. Its turns wait for their answers: a
- * result is given to the turn that asked.
+ * A spec with what a request says: its limits, at which the agent is asked for its answer, and its time zone. Its turns
+ * wait for their answers: a result is given to the turn that asked.
  */
-export function withCaps(spec: AgentSpec, { max_steps: steps, max_time_s: seconds }: Caps): AgentSpec {
+export function forRequest(spec: AgentSpec, { max_steps: steps, max_time_s: seconds, timezone }: Run): AgentSpec {
+  const note = timezone && `The user's time zone is ${timezone}. Use it for dates and times.`;
   return {
     ...spec,
+    ...(note && { instructions: [spec.instructions, note].filter(Boolean).join('\n\n') }),
     config: {
       ...spec.config,
       pause: 'wait',
@@ -58,9 +101,26 @@ export function withCaps(spec: AgentSpec, { max_steps: steps, max_time_s: second
   };
 }
 
+/** The place in an agent that the validation of its spec has found to be at fault. */
+export function placeInAgent(param: string): string {
+  const places: [RegExp, string][] = [
+    [/^model\..*/, 'model'],
+    [/^client_tools\b/, 'tools'],
+    [/^response_format\b.*/, 'answer_format'],
+    [/^mcp_servers\.(\d+).*/, 'environments.$1'],
+  ];
+  const [pattern, place] = places.find(([one]) => one.test(param)) ?? [];
+  return pattern && place ? param.replace(pattern, place) : param;
+}
+
 function toSkill(skill: string | Skill): NonNullable<AgentSpec['skills']>[number] {
   if (typeof skill === 'string') return { name: skill };
-  return { name: skill.name, description: skill.description, content: skill.body };
+  return { name: skillNameFor(skill.name), description: skill.description, content: skill.body };
+}
+
+/** The name of a skill in a spec, which has no namespaces. */
+function skillNameFor(name: string): string {
+  return name.replace('/', '-').replaceAll(/-+/g, '-').slice(-64).replace(/^-/, '');
 }
 
 /** The name of an answer's schema: its title, in the letters that providers accept. */

@@ -15,7 +15,8 @@ import type { UserMessage } from './wire/messages.ts';
 import type { SessionRequest } from './wire/session.ts';
 
 /** What the creation of a session needs: less than the API has, since workers create sessions, too. */
-export type SessionCreation = Engine & Pick<ApiContext, 'allowPrivateUrls'> & { config: Pick<Config, 'defaultModel'> };
+export type SessionCreation = Engine &
+  Pick<ApiContext, 'allowPrivateUrls' | 'registry'> & { config: Pick<Config, 'defaultModel'> };
 
 interface NewSession {
   request: SessionRequest;
@@ -78,7 +79,7 @@ interface NewRows extends Pick<NewSession, 'request' | 'caller'> {
 
 async function insert(context: SessionCreation, { request, caller, messages, id, scheduleId }: NewRows): Promise<void> {
   const { catalog } = context;
-  const { agent, spec, registered } = await resolveAgent(context, request, caller);
+  const { agent, spec, registered, named } = await resolveAgent(context, request, caller);
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
@@ -87,8 +88,8 @@ async function insert(context: SessionCreation, { request, caller, messages, id,
   await catalog.sessionRequests.insert({
     session_id: id,
     request: JSON.stringify(stored),
-    agent: typeof request.agent === 'string' ? request.agent : null,
-    agent_revision: registered?.revision ?? null,
+    agent: named?.name ?? null,
+    agent_revision: named?.revision ?? null,
     group_id: request.group_id ?? null,
     parent_session_id: parentId,
     schedule_id: scheduleId,

@@ -1,4 +1,6 @@
 import type { ScheduleResource, ScheduleRunResource } from './wire/schedule.ts';
+import type { Skill } from './wire/agent.ts';
+import type { Environment } from './wire/environment.ts';
 import type { SessionEvent } from './wire/events.ts';
 import type { SessionResource, SessionStatus } from './wire/session.ts';
 import type { WebhookRecord } from './wire/webhooks.ts';
@@ -103,4 +105,37 @@ export const exampleScheduleRun: ScheduleRunResource = {
   error: null,
   triggered_manually: false,
   created_at: AT,
+};
+
+export const exampleSkill: Skill = {
+  name: 'acme/refunds',
+  description: 'How refunds are granted; read it before promising one',
+  body: '# Refunds\n\nUp to 50 EUR without asking.',
+};
+
+export const exampleEnvironment: Environment = {
+  kind: 'web',
+  id: 'shop',
+  host: 'cloud',
+  start_url: 'https://shop.example.com',
+  headless: false,
+  mode: { type: 'text', chunk_size: 20_000 },
+  use_default_browser_profile: false,
+  persist_browser_profile: false,
+};
+
+export const exampleAgent = {
+  name: 'order-desk',
+  description: 'Answers questions about orders',
+  environments: [],
+  instructions: 'Answer in one sentence.',
+  skills: ['acme/refunds'],
+};
+
+export const exampleRevision = {
+  number: 3,
+  created_at: AT,
+  created_by: 'ann',
+  message: 'Shorter answers',
+  restored_from: null,
 };

@@ -1,64 +1,79 @@
 import type { Config } from '../../config.ts';
+import { checkAgent } from '../../engine/agent-check.ts';
+import type { Engine } from '../../engine/engine.ts';
+import { EngineError } from '../../engine/errors.ts';
+import type { SessionOwner } from '../../core/history.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import type { Engine } from '../../engine/engine.ts';
-import { checkAgent } from '../../engine/agent-check.ts';
 import { ApiError } from '../http/errors.ts';
-import { toSpec, withCaps } from './agent-to-spec.ts';
-import type { Agent } from './wire/agent.ts';
+import { forRequest, placeInAgent, toSpec, withFields } from './agent-to-spec.ts';
+import { checkEnvironments, type EnvironmentServers } from './environment-servers.ts';
+import { AgentExpansion } from './expand-agent.ts';
+import { applyOverrides } from './overrides.ts';
+import { agentNotFound, findAgent } from './registered-agents.ts';
+import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
-type AgentSources = Pick<Engine, 'catalog' | 'agentCheck'> & { config: Pick<Config, 'defaultModel'> };
+/** What the resolution of agents needs of the server. */
+export interface ResolveContext extends Pick<Engine, 'catalog' | 'agentCheck'> {
+  config: Pick<Config, 'defaultModel'>;
+  registry: EnvironmentServers;
+}
 
 /** The agent of a new session. */
 export interface ResolvedAgent {
   /** With everything that its definition refers to, for those who read the session. */
-  agent: Agent;
+  agent: FullAgent;
   /** What the engine runs. */
   spec: AgentSpec;
   /** The registered agent that it is; undefined if the caller has defined it, or changed it. */
   registered: { name: string; revision: number } | undefined;
+  /** The registered agent that the request names, also if its overrides have changed it. */
+  named: { name: string; revision: number } | undefined;
 }
 
 /** Resolves the agent of a request, and checks that this server can run it. @throws ApiError or EngineError */
 export async function resolveAgent(
-  context: AgentSources,
+  context: ResolveContext,
   request: SessionRequest,
   { subject, roles }: Caller,
 ): Promise<ResolvedAgent> {
-  const resolved = await resolve(context, request);
-  // An agent that the caller has defined may use what the caller may use.
-  const owner = resolved.registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
-  await checkAgent(resolved.spec, owner, context.agentCheck, 'agent.');
-  return resolved;
-}
-
-async function resolve({ catalog, config }: AgentSources, request: SessionRequest): Promise<ResolvedAgent> {
-  const { agent } = request;
-  if (typeof agent !== 'string') {
-    return { agent, spec: toSpec(agent, request, config.defaultModel), registered: undefined };
+  const { catalog, config, registry } = context;
+  const found = typeof request.agent === 'string' ? await findAgent(catalog, request.agent) : undefined;
+  const given = found?.definition ?? request.agent;
+  if (typeof given === 'string') throw agentNotFound(given);
+  // What is wrong within a registered agent is not in the request.
+  const placeOf = (inner: string) => (found || inner === '' ? 'agent' : `agent.${inner}`);
+  const expanded = await new AgentExpansion(catalog).expand(given, placeOf, found?.name);
+  const { agent: overridden, changed } = applyOverrides(expanded, request.overrides);
+  const agent = changed.size > 0 ? await new AgentExpansion(catalog).expand(overridden, placeOf) : expanded;
+  if ((agent.subagents ?? []).length > 0) {
+    const message = 'sub-agents are not available for sessions of this API yet: omit them';
+    throw new ApiError('feature_not_available', message, { param: placeOf('subagents') });
   }
-  const row = await catalog.agents.get(agent);
-  if (!row) throw new ApiError('agent_not_found', `there is no agent ${JSON.stringify(agent)}`);
-  return {
-    agent: toAgent(agent, row.spec),
-    spec: withCaps(row.spec, request),
-    registered: { name: agent, revision: row.version },
-  };
+  checkEnvironments(agent, registry, placeOf);
+  const own = toSpec(agent, { defaultModel: config.defaultModel, registry, placeOf });
+  const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
+  const named = found && { name: found.name, revision: found.revision };
+  const registered = changed.size === 0 ? named : undefined;
+  // An agent that the caller has defined may use what the caller may use.
+  const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
+  await checkSpec(context, spec, owner, placeOf);
+  return { agent, spec, registered, named };
 }
 
-/** An agent of the Sessions API as this API shows it. */
-function toAgent(
-  name: string,
-  { model, instructions, response_format: format, client_tools: tools }: AgentSpec,
-): Agent {
-  return {
-    name,
-    description: '',
-    environments: [],
-    model: model.name,
-    instructions: instructions ?? null,
-    answer_format: format?.type === 'json_schema' ? (format.json_schema.schema ?? null) : null,
-    tools: tools?.map((tool) => ({ ...tool, description: tool.description ?? '' })) ?? null,
-  };
+/** Checks that this server can run a spec. @throws ApiError with a place in the agent */
+export async function checkSpec(
+  { agentCheck }: Pick<ResolveContext, 'agentCheck'>,
+  spec: AgentSpec,
+  owner: SessionOwner | null,
+  placeOf: (inner: string) => string,
+): Promise<void> {
+  try {
+    await checkAgent(spec, owner, agentCheck);
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    const { code, message, param = '' } = error;
+    throw new ApiError(code, message, { param: placeOf(placeInAgent(param)), cause: error });
+  }
 }

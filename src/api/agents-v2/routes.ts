@@ -1,7 +1,9 @@
 import type { ApiContext } from '../http/context.ts';
 import { withDocument } from '../http/openapi.ts';
 import type { Route } from '../http/route.ts';
+import { agentRoutes } from './agents.ts';
 import { changesRoutes } from './changes.ts';
+import { environmentRoutes } from './environments.ts';
 import { eventRoutes } from './events.ts';
 import { AGENTS_V2 } from './face.ts';
 import { feedbackRoutes } from './feedback.ts';
@@ -11,6 +13,7 @@ import { scheduleActionRoutes } from './schedule-actions.ts';
 import { scheduleRoutes } from './schedules.ts';
 import { sessionRoutes } from './sessions.ts';
 import { sharingRoutes } from './sharing.ts';
+import { skillRoutes } from './skills.ts';
 import { steeringRoutes } from './steering.ts';
 import { webhookRoutes } from './webhooks.ts';
 
@@ -27,6 +30,9 @@ export function agentsV2Routes(context: ApiContext, reader = new SessionReader(c
     ...webhookRoutes(context),
     ...scheduleRoutes(context),
     ...scheduleActionRoutes(context),
+    ...agentRoutes(context),
+    ...skillRoutes(context),
+    ...environmentRoutes(context),
   ];
   return withDocument(routes, AGENTS_V2, { hasKeys: () => !context.keyring.isKeyless });
 }

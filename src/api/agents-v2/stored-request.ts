@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { SessionRequestRow } from '../../catalog/session-requests.ts';
-import { agent } from './wire/agent.ts';
+import type { FullAgent } from './wire/agent.ts';
 import { userMessage } from './wire/messages.ts';
 import { sessionRequest } from './wire/session.ts';
 
 /** A request as it is stored and shown: its agent is resolved, and the overrides are applied. */
-const storedRequest = sessionRequest.extend({ agent, messages: z.array(userMessage) });
+const storedRequest = sessionRequest.extend({ agent: z.custom<FullAgent>(), messages: z.array(userMessage) });
 
 export type StoredRequest = z.infer<typeof storedRequest>;
 

@@ -7,6 +7,7 @@ import type { ActionFeed } from '../../live/action-feed.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
 import type { Engine } from '../../engine/engine.ts';
 import type { McpPool } from '../../mcp/pool.ts';
+import type { McpRegistry } from '../../mcp/registry.ts';
 import type { SignIns } from '../../mcp/sign-ins.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
@@ -46,6 +47,7 @@ export interface ApiContext extends Engine {
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
   signIns: SignIns;
+  registry: Pick<McpRegistry, 'environmentServer'>;
   toolPool: Pick<McpPool, 'endGrant'>;
   sessionWatches: SessionWatches;
   actionFeed: ActionFeed;

@@ -87,6 +87,8 @@ export const ERRORS = {
     type: 'not_found_error',
     description: 'the schedule does not exist, or the caller may not read it',
   },
+  skill_not_found: { status: 404, type: 'not_found_error', description: 'the skill does not exist' },
+  environment_not_found: { status: 404, type: 'not_found_error', description: 'the environment does not exist' },
   method_not_allowed: {
     status: 405,
     type: 'invalid_request_error',
@@ -96,6 +98,11 @@ export const ERRORS = {
     status: 408,
     type: 'invalid_request_error',
     description: 'the request was not received completely in time',
+  },
+  already_exists: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'there is something with this name already: change it instead, or choose another name',
   },
   session_closed: {
     status: 409,
@@ -111,6 +118,16 @@ export const ERRORS = {
     status: 409,
     type: 'conflict_error',
     description: 'the request was in transit for too long and was not carried out: send it again',
+  },
+  precondition_failed: {
+    status: 412,
+    type: 'conflict_error',
+    description: 'it was changed since it was read: read it again',
+  },
+  page_too_large: {
+    status: 413,
+    type: 'invalid_request_error',
+    description: 'the items of the page are too large together: ask for fewer',
   },
   body_too_large: {
     status: 413,

@@ -26,7 +26,7 @@ const MAX_PROBLEMS = 5;
 const MAX_PARAM_LENGTH = 300;
 
 /** Validates a part of a request. @throws ApiError `invalid_request`, which names the field */
-function parse<T extends z.ZodType>(schema: T, value: unknown, where: RequestIssue['in']): z.infer<T> {
+export function parsePart<T extends z.ZodType>(schema: T, value: unknown, where: RequestIssue['in']): z.infer<T> {
   const parsed = schema.safeParse(value, { reportInput: true });
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.slice(0, MAX_PROBLEMS).map(innermost);
@@ -39,12 +39,16 @@ function parse<T extends z.ZodType>(schema: T, value: unknown, where: RequestIss
 
 /** The query parameters of a request. An empty value counts as absent. @throws ApiError */
 export function parseQuery<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
-  return parse(schema, Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')), 'query');
+  return parsePart(
+    schema,
+    Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')),
+    'query',
+  );
 }
 
 /** The headers of a request that the schema names. @throws ApiError */
 export function parseHeaders<T extends z.ZodObject>(schema: T, request: Request): z.infer<T> {
-  return parse(
+  return parsePart(
     schema,
     Object.fromEntries(Object.keys(schema.shape).map((name) => [name, request.get(name)])),
     'header',
@@ -57,7 +61,7 @@ export function parseBody<T extends z.ZodType>(schema: T, request: Request): z.i
     const message = 'send a JSON body (content-type: application/json)';
     throw new ApiError('invalid_request', message, { issues: [{ in: 'body', path: [], code: 'missing', message }] });
   }
-  return parse(schema, request.body, 'body');
+  return parsePart(schema, request.body, 'body');
 }
 
 /** Whether a part of a request may be absent. */

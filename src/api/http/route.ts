@@ -24,6 +24,7 @@ export const TAGS = {
   'Agent sessions': 'runs of an agent: a task, and everything that follows from it',
   'Agent webhooks': 'notifications of changed sessions; only for admins',
   Schedules: 'times at which sessions are created',
+  'Agent catalog': 'the agents that sessions may name, and the skills and environments of which they are made',
 };
 
 /** The paths that require a key, if the server has any. */
@@ -73,19 +74,21 @@ export const PATH_PARAMETERS = {
     example: '4',
     override: { type: 'integer', example: 4, minimum: 0, maximum: 999_999_999 },
   }),
+  agent: z.string().meta({ description: 'name of a registered agent; it may contain a /', example: 'order-desk' }),
+  revision: z.string().meta({ description: 'number of a revision of the agent, from 1', example: '3' }),
+  skill: z.string().meta({ description: 'name of a skill; it may contain a /', example: 'acme/refunds' }),
+  environment: z.string().meta({ description: 'id of an environment; it may contain a /', example: 'shop' }),
   id: z
     .string()
     .meta({ description: 'id of a session', example: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04', format: 'uuid' }),
 };
 
-/** The names of the parameters in a path: `:name` is one segment, `*name` at the end is one or more. */
-type PathParameter<P extends string> = P extends `${string}:${infer Name}/${infer Rest}`
-  ? Name | PathParameter<`/${Rest}`>
-  : P extends `${string}:${infer Name}`
-    ? Name
-    : P extends `${string}*${infer Name}`
-      ? Name
-      : never;
+/** The names of the parameters in a path: `:name` is one segment, `*name` is one or more. */
+type PathParameter<P extends string> = P extends `${infer Segment}/${infer Rest}`
+  ? NameOf<Segment> | PathParameter<Rest>
+  : NameOf<P>;
+
+type NameOf<Segment extends string> = Segment extends `:${infer Name}` | `*${infer Name}` ? Name : never;
 
 /** The content of one media type, with an example. */
 interface Content<S extends z.ZodType = z.ZodType> {

@@ -21,16 +21,21 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => server.stop());
 
+/** What a script has seen. */
+async function seenBy(script: string, url: string): Promise<unknown> {
+  const file = fileURLToPath(new URL(`../../python/${script}`, import.meta.url));
+  const { stdout, stderr } = await run(python, [file, url, 'key-of-ann'], { timeout: 120_000 });
+  expect(stderr).toBe('');
+  return JSON.parse(stdout);
+}
+
 test('the unmodified Python SDK runs sessions, with tools, structured answers and further messages', async () => {
   const { api, model } = server;
   model.script('plain', say('17 and 23.'));
   model.script('structured', say('{"number": 23}'));
   model.script('tools', use({ name: 'lookup', id: 'call_1', args: { number: 17 } }), say('Yes.'));
   model.script('chatty', say('Hello.'), say('The end.'));
-  const script = fileURLToPath(new URL('../../python/agents_v2.py', import.meta.url));
-  const { stdout, stderr } = await run(python, [script, api.url, 'key-of-ann'], { timeout: 120_000 });
-  expect(stderr).toBe('');
-  expect(JSON.parse(stdout)).toEqual({
+  expect(await seenBy('agents_v2.py', api.url)).toEqual({
     run: [
       'completed',
       '17 and 23.',
@@ -71,3 +76,51 @@ test('the example of the unmodified SDK runs against a server as it starts witho
     '[session] completed: Plant',
   ]);
 }, 120_000);
+
+test('the unmodified Python SDK keeps skills, environments and agents, and runs an agent by its name', async () => {
+  const { api, model } = server;
+  model.script(
+    'desk',
+    use({ name: 'lookup', id: 'call_1', args: { number: 17 } }),
+    say('{"number": 17, "late": true}'),
+  );
+  expect(await seenBy('agents_v2_catalog.py', api.url)).toEqual({
+    skills: [
+      'refund',
+      null,
+      'Up to 80 EUR.',
+      'Up to 80 EUR.',
+      [1, 1, 'acme/refunds'],
+      [409, 'already_exists'],
+      [403, 'forbidden'],
+      [404, 'skill_not_found'],
+      [422, ['body', 'name']],
+    ],
+    environments: [
+      ['Environment_Web', 1_200, true, 'https://shop.example.com'],
+      ['desktop', 'user_device'],
+      ['shop'],
+      [404, 'environment_not_found'],
+      null,
+      1,
+    ],
+    agents: [
+      [null, 'Be brief.', 'The desk', 'A desk'],
+      [
+        [4, 'ann', 'Restored from v1', 1],
+        [3, 'ann', 'Renamed', null],
+        [2, 'ann', null, null],
+        [1, 'ann', 'First', null],
+      ],
+      ['"4"', ['acme/refunds'], 'Up to 80 EUR.'],
+      'Be brief.',
+      [['acme/desk', 4]],
+      [412, 'precondition_failed'],
+      [409, 'already_exists'],
+      [422, ['body', 'environments', 0]],
+    ],
+    run: ['completed', 17, true, 'acme/refunds'],
+    refused: [422, ['body', 'overrides', 'agent.colour']],
+    deleted: [404, 'agent_not_found'],
+  });
+}, 180_000);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Catalog } from '../../../catalog/catalog.ts';
-import { catalogName } from '../wire/agent.ts';
+import { catalogName } from '../wire/names.ts';
 
 const MAX_DESCRIPTION = 200;
 

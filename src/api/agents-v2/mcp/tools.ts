@@ -16,7 +16,7 @@ import type { SessionReader } from '../read-session.ts';
 import { sendMessages } from '../send-messages.ts';
 import { fromUuid } from '../session-ids.ts';
 import { shareLink, shareSession } from '../sharing.ts';
-import { catalogName } from '../wire/agent.ts';
+import { catalogName } from '../wire/names.ts';
 import { sessionRequest } from '../wire/session.ts';
 import { listAgents, listedAgents } from './list-agents.ts';
 import { sessionResult, toSessionResult } from './session-result.ts';

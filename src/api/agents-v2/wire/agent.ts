@@ -1,16 +1,9 @@
 import { z } from 'zod';
 import { bounded } from '../../../spec/bounds.ts';
+import { environment, type Environment } from './environment.ts';
+import { agentReference, catalogName } from './names.ts';
 
-/** The shapes of agents, and of what they are made of. */
-
-const SEGMENT = '[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?';
-const NAME_RULE = 'must be lower-case letters, digits and hyphens, with an optional namespace: org/name';
-
-/** The name of an agent or a skill in the catalog, or the id of an environment. */
-export const catalogName = z
-  .string()
-  .max(127)
-  .regex(new RegExp(`^(?:${SEGMENT}/)?${SEGMENT}$`), NAME_RULE);
+/** The shapes of agents and skills. */
 
 const text = z.string().max(1_000_000);
 const jsonSchema = z.record(z.string(), z.unknown());
@@ -28,54 +21,14 @@ export const toolDefinition = z
 export const skill = z
   .strictObject({
     name: catalogName,
-    description: z.string().min(1).max(1_024),
+    description: z.string().min(1).max(1_024).describe('when to use it: the model reads this to decide'),
     body: z.string().min(1).max(65_536).describe('Markdown'),
-    source: z.string().max(2_048).nullish(),
-    url_pattern: z.string().max(1_024).nullish(),
+    source: z.string().max(2_048).nullish().describe('where the text comes from'),
+    url_pattern: z.string().max(1_024).nullish().describe('a regular expression of the URLs for which it is meant'),
   })
   .meta({ id: 'Skill' });
 
-const environmentFields = {
-  id: z.string().min(1).max(127),
-  session_id: z.string().max(256).nullish(),
-  lazy: z.boolean().optional(),
-};
-
-const web = z.strictObject({
-  kind: z.literal('web'),
-  ...environmentFields,
-  host: z.enum(['cloud', 'user_device']).default('cloud'),
-  start_url: z.url().max(2_048).default('https://www.bing.com'),
-  headless: z.boolean().default(false),
-  mode: z
-    .discriminatedUnion('type', [
-      z.strictObject({
-        type: z.literal('visual'),
-        width: z.int().min(1).max(10_000).default(1_200),
-        height: z.int().min(1).max(10_000).default(1_200),
-        markdown: z.boolean().default(false),
-      }),
-      z.strictObject({ type: z.literal('text'), chunk_size: z.int().min(1).max(1_000_000).default(20_000) }),
-    ])
-    .optional(),
-  settle_s: z.number().min(0).max(600).nullish(),
-  vault_id: z.string().max(256).nullish(),
-  browser_profile_id: z.string().max(256).nullish(),
-  use_default_browser_profile: z.boolean().default(false),
-  persist_browser_profile: z.boolean().default(false),
-  network: z.record(z.string(), z.unknown()).nullish(),
-});
-
-const desktop = z.strictObject({
-  kind: z.literal('desktop'),
-  ...environmentFields,
-  host: z.literal('user_device').default('user_device'),
-  settle_s: z.number().min(0).max(600).nullish(),
-  screenshot_max_width: z.int().min(1).max(10_000).nullish(),
-});
-
-/** What an agent acts in. */
-export const environment = z.discriminatedUnion('kind', [web, desktop]).meta({ id: 'Environment' });
+export const skillPatch = skill.omit({ name: true }).partial().meta({ id: 'SkillPatch' });
 
 const agentFields = {
   name: catalogName,
@@ -86,7 +39,9 @@ const agentFields = {
   model: z.string().min(1).max(256).nullish().describe('default: the model that the operator has chosen'),
   reasoning_effort: z.enum(['disabled', 'low', 'medium', 'high', 'xhigh']).nullish(),
   instructions: text.nullish(),
-  skills: bounded(z.array(z.union([catalogName, skill])), 100).nullish(),
+  skills: bounded(z.array(z.union([catalogName, skill])), 100)
+    .nullish()
+    .describe('names of registered skills or of skills of the operator, or definitions'),
   answer_format: jsonSchema.nullish().describe('JSON Schema of the answer; without it the answer is text'),
   tools: bounded(z.array(toolDefinition), 128).nullish().describe('tools that the client runs'),
 };
@@ -98,12 +53,49 @@ export interface Agent extends z.infer<z.ZodObject<typeof agentFields>> {
 }
 
 const subagents = z
-  .lazy((): z.ZodType<(string | Agent)[]> => z.array(z.union([catalogName, agent])).max(MAX_SUBAGENTS))
+  .lazy((): z.ZodType<(string | Agent)[]> => bounded(z.array(z.union([agentReference, agent])), MAX_SUBAGENTS))
   .nullish()
   .describe('the agents to which it delegates: names of the catalog, or definitions');
 
 /** An agent: what it is for, and all that it needs. */
 export const agent = z.strictObject({ ...agentFields, subagents }).meta({ id: 'Agent' });
 
-export type Environment = z.infer<typeof environment>;
+export const agentPatch = agent.omit({ name: true }).partial().meta({ id: 'AgentPatch' });
+
+/** Agents of another API may break the rules of this one. */
+export const agentResource = z
+  .object({
+    ...agentFields,
+    name: z.string(),
+    skills: z.array(z.union([z.string(), skill.extend({ name: z.string() })])).nullish(),
+    reasoning_effort: z.string().nullish(),
+    tools: z.array(toolDefinition.extend({ name: z.string() })).nullish(),
+    subagents: z.array(z.unknown()).nullish().describe('names, or agents'),
+    revision: z.int().optional().describe('only in lists, with include=revision'),
+  })
+  .meta({ id: 'AgentResource' });
+
+export const agentRevision = z
+  .object({
+    number: z.int(),
+    created_at: z.iso.datetime(),
+    created_by: z.string().nullable().describe('null: it was registered through another API'),
+    message: z.string().nullable(),
+    restored_from: z.int().nullable(),
+  })
+  .meta({ id: 'AgentRevision' });
+
+/** A page of a listing. */
+export function pageOf<T extends z.ZodType>(item: T) {
+  return z.object({ items: z.array(item), total: z.int(), page: z.int() });
+}
+
 export type Skill = z.infer<typeof skill>;
+
+/** An agent with the definitions of all that it refers to; a skill without one is a skill of the operator. */
+export type FullAgent = Omit<Agent, 'environments' | 'subagents'> & {
+  environments: Environment[];
+  subagents?: FullAgent[] | null | undefined;
+};
+
+export type AgentResource = z.infer<typeof agentResource>;

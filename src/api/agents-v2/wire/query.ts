@@ -28,7 +28,12 @@ export function integerQuery({ min = Number.MIN_SAFE_INTEGER, max = Number.MAX_S
 export const booleanQuery = z
   .enum(['true', 'false', 'True', 'False', '1', '0'], { error: 'must be true or false' })
   .transform((text) => /^(true|1)$/i.test(text))
-  .meta({ override: { type: 'boolean' } });
+  .meta({
+    override: ({ jsonSchema }) => {
+      delete jsonSchema.enum;
+      jsonSchema.type = 'boolean';
+    },
+  });
 
 /**
  * The values of a parameter that may be repeated. One client sends a list as JSON instead, in one value.

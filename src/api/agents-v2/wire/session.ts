@@ -1,5 +1,7 @@
 import { z } from 'zod';
-import { agent, catalogName } from './agent.ts';
+import { bounded } from '../../../spec/bounds.ts';
+import { agent } from './agent.ts';
+import { agentReference } from './names.ts';
 import { sessionEvent } from './events.ts';
 import { firstMessages, userMessage } from './messages.ts';
 
@@ -23,12 +25,20 @@ export type SessionStatusName = (typeof SESSION_STATUSES)[number];
 
 export const ERROR_CODES = ['environment_error', 'no_answer', 'answer_validation', 'timeout', 'internal'] as const;
 
+function isTimeZone(text: string): boolean {
+  try {
+    return Boolean(new Intl.DateTimeFormat('en', { timeZone: text }));
+  } catch {
+    return false;
+  }
+}
+
 const label = z.string().min(1).max(256).nullish();
 
 /** The body that creates a session. */
 export const sessionRequest = z
   .strictObject({
-    agent: z.union([catalogName, agent]).describe('the name of a registered agent, or a definition'),
+    agent: z.union([agentReference, agent]).describe('the name of a registered agent, or a definition'),
     messages: firstMessages.describe('the task; without it, the session waits for a message'),
     max_steps: z
       .int()
@@ -48,7 +58,12 @@ export const sessionRequest = z
       .max(31_536_000)
       .nullish()
       .describe('how long the session waits for a message after each answer; null: the answer ends it'),
-    timezone: z.string().max(64).nullish().describe('IANA time zone that the agent uses; default UTC'),
+    timezone: z
+      .string()
+      .max(64)
+      .refine(isTimeZone, 'must be a time zone such as Europe/Paris')
+      .nullish()
+      .describe('the time zone of the user, which the agent is told'),
     delete_after_min: z
       .int()
       .min(1)
@@ -60,8 +75,7 @@ export const sessionRequest = z
     queue: z.boolean().default(true).describe('wait for a slot if all are taken; false: such a request gets 429'),
     group_id: label,
     parent_session_id: z.string().max(64).nullish(),
-    overrides: z
-      .record(z.string().max(1_024), z.unknown())
+    overrides: bounded(z.record(z.string().max(1_024), z.unknown()), 100)
       .default({})
       .describe('values by their paths in the request, whose agent has been resolved'),
   })

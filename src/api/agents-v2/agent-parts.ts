@@ -1,0 +1,122 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { AgentPartType } from '../../catalog/schema.ts';
+import type { PageOf, SortKey } from '../../catalog/search-rows.ts';
+import { identifier } from '../../spec/bounds.ts';
+import { ApiError, type ErrorCode } from '../http/errors.ts';
+import { MAX_PAGE_LENGTH, pageTooLarge, refuseReserved } from './catalog-queries.ts';
+import type { Skill } from './wire/agent.ts';
+import type { Environment } from './wire/environment.ts';
+
+interface PartKind<T> {
+  type: AgentPartType;
+  notFound: ErrorCode;
+  nameOf: (part: T) => string;
+  /** What lists can be searched by, beside the name. */
+  columnsOf: (part: T) => { description: string; kind: string | null };
+}
+
+interface PartsQuery extends PageOf {
+  name?: string | undefined;
+  kind?: string | undefined;
+  search?: string | undefined;
+  sort: SortKey<'created_at' | 'name'>[];
+}
+
+/** The skills of the catalog, or its environments. */
+export class Parts<T> {
+  readonly #catalog: Catalog;
+  readonly #kind: PartKind<T>;
+
+  constructor(catalog: Catalog, kind: PartKind<T>) {
+    this.#catalog = catalog;
+    this.#kind = kind;
+  }
+
+  /** @throws ApiError if the name is taken or reserved */
+  async create(part: T): Promise<T> {
+    const { type, nameOf } = this.#kind;
+    const name = nameOf(part);
+    refuseReserved(name);
+    const row = { name, ...this.#toRow(part) };
+    if (await this.#catalog.agentParts.insert(type, row, new Date().toISOString())) return part;
+    throw new ApiError('already_exists', `there is already a ${type} ${JSON.stringify(name)}`);
+  }
+
+  async find(name: string): Promise<T | undefined> {
+    const isName = identifier.safeParse(name).success;
+    const definition = isName ? await this.#catalog.agentParts.get(this.#kind.type, name) : undefined;
+    return definition === undefined ? undefined : this.#fromRow(definition);
+  }
+
+  /** @throws ApiError */
+  async get(name: string): Promise<T> {
+    const part = await this.find(name);
+    if (part === undefined) throw this.#notFound(name);
+    return part;
+  }
+
+  /** Replaces a part by what `change` makes of it, which may throw. @throws ApiError if there is none, or it is reserved */
+  async change(name: string, change: (current: T) => T): Promise<T> {
+    refuseReserved(name);
+    if (!identifier.safeParse(name).success) throw this.#notFound(name);
+    let changed: T | undefined;
+    const toNext = (definition: string) => {
+      changed = change(this.#fromRow(definition));
+      return this.#toRow(changed);
+    };
+    await this.#catalog.agentParts.change(this.#kind.type, name, toNext, new Date().toISOString());
+    if (changed === undefined) throw this.#notFound(name);
+    return changed;
+  }
+
+  /** @throws ApiError */
+  async delete(name: string): Promise<void> {
+    refuseReserved(name);
+    const isName = identifier.safeParse(name).success;
+    if (!isName || !(await this.#catalog.agentParts.delete(this.#kind.type, name))) throw this.#notFound(name);
+  }
+
+  /** @throws ApiError */
+  async page(query: PartsQuery): Promise<{ items: T[]; total: number }> {
+    const page = await this.#catalog.agentParts.page(this.#kind.type, query, MAX_PAGE_LENGTH);
+    if (!page) throw pageTooLarge();
+    return { items: page.rows.map((definition) => this.#fromRow(definition)), total: page.total };
+  }
+
+  #toRow(part: T) {
+    return { ...this.#kind.columnsOf(part), definition: JSON.stringify(part) };
+  }
+
+  #fromRow(definition: string): T {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
+    return JSON.parse(definition) as T;
+  }
+
+  #notFound(name: string): ApiError {
+    const { type, notFound } = this.#kind;
+    return new ApiError(notFound, `there is no ${type} ${JSON.stringify(name)}`);
+  }
+}
+
+/** A definition with some of its fields replaced; null unsets a field. */
+export function patched(current: object, changes: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries({ ...current, ...changes }).filter(([, value]) => value !== null));
+}
+
+export function skillsOf(catalog: Catalog): Parts<Skill> {
+  return new Parts(catalog, {
+    type: 'skill',
+    notFound: 'skill_not_found',
+    nameOf: ({ name }) => name,
+    columnsOf: ({ description }) => ({ description, kind: null }),
+  });
+}
+
+export function environmentsOf(catalog: Catalog): Parts<Environment> {
+  return new Parts(catalog, {
+    type: 'environment',
+    notFound: 'environment_not_found',
+    nameOf: ({ id }) => id,
+    columnsOf: ({ kind }) => ({ description: '', kind }),
+  });
+}

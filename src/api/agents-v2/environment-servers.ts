@@ -1,0 +1,58 @@
+import { ApiError } from '../http/errors.ts';
+import type { FullAgent } from './wire/agent.ts';
+import type { Environment } from './wire/environment.ts';
+
+/** The MCP servers that the operator has registered for kinds of environments. */
+export interface EnvironmentServers {
+  /** The name of the server for a kind; undefined if there is none. */
+  environmentServer(kind: Environment['kind']): string | undefined;
+}
+
+/** What the service behind an environment would have to do, and an MCP server cannot be asked for. */
+const UNSUPPORTED = [
+  'session_id',
+  'vault_id',
+  'browser_profile_id',
+  'use_default_browser_profile',
+  'persist_browser_profile',
+  'network',
+  'storage',
+] as const;
+
+/** What the model is told of an environment. The other settings are those of the server. */
+const TOLD = new Set(['mode', 'settle_s', 'screenshot_max_width', 'image']);
+
+/** @throws ApiError if one of an agent's environments cannot be provided as it is defined */
+export function checkEnvironments(
+  { environments }: FullAgent,
+  registry: EnvironmentServers,
+  placeOf: (inner: string) => string,
+): void {
+  for (const [i, environment] of environments.entries()) {
+    const { kind } = environment;
+    if (registry.environmentServer(kind) === undefined) {
+      const message =
+        `this server provides no environment of the kind ${kind}: ask its operator to register an MCP server with ` +
+        `"environments": ["${kind}"] in EVERTURN_MCP_SERVERS`;
+      throw new ApiError('feature_not_available', message, { param: placeOf(`environments.${i}`) });
+    }
+    const settings: Record<string, unknown> = environment;
+    const field = UNSUPPORTED.find((name) => (settings[name] ?? false) !== false);
+    if (field === undefined) continue;
+    const message = `${field} is not available for environments of this server: omit it`;
+    throw new ApiError('feature_not_available', message, { param: placeOf(`environments.${i}.${field}`) });
+  }
+}
+
+/** What the model reads of its environment, whose tools it has. */
+export function environmentNote(environment: Environment): string {
+  const { id, kind } = environment;
+  const told = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => TOLD.has(name) && value !== null),
+  );
+  return [
+    `Your tools control an environment of the kind "${kind}" with the id ${JSON.stringify(id)}.`,
+    ...(environment.kind === 'web' ? [`Begin at ${environment.start_url}.`] : []),
+    ...(Object.keys(told).length > 0 ? [`Its settings: ${JSON.stringify(told)}.`] : []),
+  ].join(' ');
+}

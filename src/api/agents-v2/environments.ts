@@ -1,0 +1,116 @@
+import { z } from 'zod';
+import type { ApiContext } from '../http/context.ts';
+import { parsePart } from '../http/request.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { environmentsOf, patched } from './agent-parts.ts';
+import { pageQuery, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
+import { exampleEnvironment } from './examples.ts';
+import { pageOf } from './wire/agent.ts';
+import { ENVIRONMENT_KINDS } from '../../mcp/registry-file.ts';
+import { environment, environmentPatch, registeredEnvironment } from './wire/environment.ts';
+
+const listQuery = pageQuery.extend({
+  id: searched.describe('a part of the id'),
+  kind: z.enum(ENVIRONMENT_KINDS).optional(),
+  search: searched.describe('a part of the id'),
+  sort: sortQuery({ created_at: 'created_at', id: 'name' }, { by: 'created_at', descending: true }),
+});
+
+const tag = 'Agent catalog';
+const requires = 'writeAgents';
+const answer = json(environment, exampleEnvironment);
+
+/** Environments: what agents act in, by their ids. */
+export function environmentRoutes({ catalog }: ApiContext): Route[] {
+  const environments = environmentsOf(catalog);
+  return [
+    route(
+      'post',
+      '/api/v2/environments',
+      {
+        id: 'createEnvironment',
+        requires,
+        tag,
+        summary: 'Register an environment',
+        description: 'It is provided by an MCP server that the operator has registered for its kind.',
+        body: json(registeredEnvironment, exampleEnvironment),
+        status: 201,
+        answer,
+        errors: ['already_exists'],
+      },
+      ({ body }) => environments.create(body),
+    ),
+    route(
+      'get',
+      '/api/v2/environments',
+      {
+        id: 'listEnvironments',
+        tag,
+        summary: 'All environments by pages',
+        query: listQuery,
+        answer: json(pageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
+        errors: ['page_too_large'],
+      },
+      async ({ query: { id, ...query } }) => ({
+        ...(await environments.page({ ...query, name: id, ...rangeOf(query) })),
+        page: query.page,
+      }),
+    ),
+    route(
+      'get',
+      '/api/v2/environments/*environment',
+      { id: 'getEnvironment', tag, summary: 'An environment', answer, errors: ['environment_not_found'] },
+      ({ params }) => environments.get(params.environment),
+    ),
+    route(
+      'put',
+      '/api/v2/environments/*environment',
+      {
+        id: 'updateEnvironment',
+        requires,
+        tag,
+        summary: 'Replace an environment',
+        description: 'Sessions that exist keep the environment as it was.',
+        body: json(registeredEnvironment, exampleEnvironment),
+        answer,
+        errors: ['environment_not_found'],
+      },
+      ({ params, body }) => {
+        requireSameName('id', { body: body.id, url: params.environment });
+        return environments.change(params.environment, () => body);
+      },
+    ),
+    route(
+      'patch',
+      '/api/v2/environments/*environment',
+      {
+        id: 'patchEnvironment',
+        requires,
+        tag,
+        summary: 'Change some fields of an environment',
+        body: json(environmentPatch, { start_url: 'https://shop.example.com' }),
+        answer,
+        errors: ['environment_not_found'],
+      },
+      ({ params, body }) =>
+        environments.change(params.environment, (current) => {
+          const changed = parsePart(registeredEnvironment, patched(current, body), 'body');
+          requireSameName('id', { body: changed.id, url: params.environment });
+          return changed;
+        }),
+    ),
+    route(
+      'delete',
+      '/api/v2/environments/*environment',
+      {
+        id: 'deleteEnvironment',
+        requires,
+        tag,
+        summary: 'Delete an environment',
+        description: 'Agents that name it start no further sessions.',
+        errors: ['environment_not_found'],
+      },
+      ({ params }) => environments.delete(params.environment),
+    ),
+  ];
+}

@@ -1,0 +1,123 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import { ApiError } from '../http/errors.ts';
+import { environmentsOf, skillsOf, type Parts } from './agent-parts.ts';
+import { findAgent } from './registered-agents.ts';
+import type { Agent, FullAgent, Skill } from './wire/agent.ts';
+import type { Environment } from './wire/environment.ts';
+
+/** How deep sub-agents may be nested below an agent. */
+const MAX_NESTING = 16;
+
+/** How many sub-agents an agent may have, those of its sub-agents included. */
+const MAX_SUBAGENTS = 100;
+
+/** The most JSON of an agent with all that it refers to, in characters. */
+const MAX_LENGTH = 5_000_000;
+
+interface Position {
+  /** Names a place in the agent for errors. */
+  placeOf: (inner: string) => string;
+  /** The names of the registered agents around it. */
+  around: string[];
+}
+
+/** Replaces names in agents by what they stand for. */
+export class AgentExpansion {
+  readonly #catalog: Catalog;
+  readonly #skills: Parts<Skill>;
+  readonly #environments: Parts<Environment>;
+  #subagents = 0;
+  #length = 0;
+
+  constructor(catalog: Catalog) {
+    this.#catalog = catalog;
+    this.#skills = skillsOf(catalog);
+    this.#environments = environmentsOf(catalog);
+  }
+
+  /**
+   * An agent with the definitions of all that it refers to. The name of a skill that is not in the catalog remains: the
+   * operator may have configured it.
+   * @param name the name under which the agent is registered, if it is
+   * @throws ApiError that names the place
+   */
+  async expand(agent: Agent, placeOf: (inner: string) => string, name?: string): Promise<FullAgent> {
+    return this.#expand(agent, { placeOf, around: name === undefined ? [] : [name] }, 0);
+  }
+
+  async #expand(agent: Agent, position: Position, depth: number): Promise<FullAgent> {
+    const { placeOf } = position;
+    const { environments: named, skills: namedSkills, subagents: namedAgents, ...rest } = agent;
+    this.#count(rest, placeOf);
+    const environments: Environment[] = [];
+    for (const [i, one] of named.entries()) {
+      const place = placeOf(`environments.${i}`);
+      const environment = typeof one === 'string' ? await this.#environments.find(one) : one;
+      if (!environment) throw refusal(`there is no environment ${JSON.stringify(one)}`, place);
+      const { kind } = environment;
+      if (environments.some((other) => other.kind === kind)) {
+        throw refusal(`an agent has at most one environment of the kind ${kind}`, place);
+      }
+      environments.push(environment);
+    }
+    const skills: (string | Skill)[] = [];
+    for (const one of namedSkills ?? []) {
+      const skill = typeof one === 'string' ? ((await this.#skills.find(one)) ?? one) : one;
+      this.#count(skill, placeOf);
+      skills.push(skill);
+    }
+    const subagents: FullAgent[] = [];
+    for (const [i, one] of (namedAgents ?? []).entries()) {
+      subagents.push(
+        await this.#subagent(
+          one,
+          { ...position, placeOf: (inner) => placeOf(joined(`subagents.${i}`, inner)) },
+          depth + 1,
+        ),
+      );
+    }
+    return {
+      ...rest,
+      environments,
+      ...(isGiven(namedSkills) && { skills }),
+      ...(isGiven(namedAgents) && { subagents }),
+    };
+  }
+
+  async #subagent(one: string | Agent, { placeOf, around }: Position, depth: number): Promise<FullAgent> {
+    const place = placeOf('');
+    this.#subagents += 1;
+    if (depth > MAX_NESTING) throw refusal(`sub-agents may be nested ${MAX_NESTING} deep`, place);
+    if (this.#subagents > MAX_SUBAGENTS) {
+      throw refusal(`an agent may have ${MAX_SUBAGENTS} sub-agents, those of its sub-agents included`, place);
+    }
+    if (typeof one !== 'string') return this.#expand(one, { placeOf, around }, depth);
+    const found = await findAgent(this.#catalog, one);
+    if (!found) throw refusal(`there is no agent ${JSON.stringify(one)}`, place);
+    const { name, definition } = found;
+    if (around.includes(name)) {
+      throw refusal(`its sub-agents lead back to it: ${[...around, name].join(' → ')}`, place);
+    }
+    // The client has not sent what is inside: errors in there are at the name.
+    return this.#expand(definition, { placeOf: () => place, around: [...around, name] }, depth);
+  }
+
+  #count(part: unknown, placeOf: Position['placeOf']): void {
+    this.#length += JSON.stringify(part).length;
+    if (this.#length <= MAX_LENGTH) return;
+    const message = `the agent, with all that it refers to, is longer than ${MAX_LENGTH} characters`;
+    throw new ApiError('content_too_large', message, { param: placeOf('') });
+  }
+}
+
+function joined(...parts: string[]): string {
+  return parts.filter(Boolean).join('.');
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+function refusal(message: string, param: string): ApiError {
+  return new ApiError('invalid_request', `${param}: ${message}`, { param });
+}

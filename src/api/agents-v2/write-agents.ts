@@ -1,0 +1,129 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Caller } from '../../core/subject.ts';
+import { ApiError } from '../http/errors.ts';
+import { parsePart } from '../http/request.ts';
+import { patched } from './agent-parts.ts';
+import { toSpec } from './agent-to-spec.ts';
+import { refuseReserved, requireSameName } from './catalog-queries.ts';
+import { AgentExpansion } from './expand-agent.ts';
+import { agentNotFound, readAgent, type RegisteredAgent } from './registered-agents.ts';
+import { checkSpec, type ResolveContext } from './resolve-agent.ts';
+import { agent as agentShape, type Agent } from './wire/agent.ts';
+
+/** Who changes an agent, and why. */
+interface Change {
+  caller: Caller;
+  message?: string | undefined;
+  /** The revision on which the change is based; undefined: any. */
+  ifMatch?: number | undefined;
+}
+
+/** A revision that the catalog has now. */
+export interface StoredAgent {
+  agent: Agent;
+  revision: number;
+}
+
+const OF_OTHER_API =
+  'was registered through the Sessions API, and has settings that this API does not show: change it there, or replace it with PUT';
+
+/** Writes registered agents. Each change is a new revision, with what it means to the engine as its spec. */
+export class AgentWriter {
+  readonly #context: ResolveContext;
+  readonly #catalog: Catalog;
+
+  constructor(context: ResolveContext) {
+    this.#context = context;
+    this.#catalog = context.catalog;
+  }
+
+  /** @throws ApiError */
+  async create(agent: Agent, change: Change): Promise<StoredAgent> {
+    const { name } = agent;
+    if (name.endsWith('/revisions')) {
+      throw new ApiError('invalid_request', 'name: must not end with /revisions', { param: 'name' });
+    }
+    const stored = await this.#catalog.agentDefinitions.create(await this.#definition(agent, change), now());
+    if (stored.outcome === 'stored') return { agent, revision: stored.version };
+    throw new ApiError('already_exists', `there is already an agent ${JSON.stringify(name)}`);
+  }
+
+  /** @throws ApiError */
+  async replace(name: string, agent: Agent, change: Change): Promise<StoredAgent> {
+    requireSameName('name', { body: agent.name, url: name });
+    return this.#put(agent, change);
+  }
+
+  /** Changes some fields of an agent. @throws ApiError */
+  async patch(name: string, fields: Record<string, unknown>, change: Change): Promise<StoredAgent> {
+    refuseReserved(name);
+    const current = await this.#read(name);
+    const agent = parsePart(agentShape, patched(current.definition, fields), 'body');
+    return this.#put(agent, { ...change, ifMatch: change.ifMatch ?? current.revision });
+  }
+
+  /** Makes an earlier revision the current one again. @throws ApiError */
+  async restore(name: string, revision: number, change: Omit<Change, 'message'>): Promise<StoredAgent> {
+    refuseReserved(name);
+    const { definition } = await this.#read(name, revision);
+    return this.#put(definition, { ...change, message: `Restored from v${revision}` }, revision);
+  }
+
+  /** @throws ApiError */
+  async delete(name: string, ifMatch: number | undefined): Promise<void> {
+    refuseReserved(name);
+    if (!(await readAgent(this.#catalog, name))) throw agentNotFound(name);
+    if (!(await this.#catalog.agents.delete(name, ifMatch))) throw changedMeanwhile(name);
+  }
+
+  async #put(agent: Agent, change: Change, restoredFrom?: number): Promise<StoredAgent> {
+    const definition = await this.#definition(agent, change);
+    const stored = await this.#catalog.agentDefinitions.put(
+      { ...definition, ...(restoredFrom !== undefined && { restoredFrom }) },
+      change.ifMatch,
+      now(),
+    );
+    if (stored.outcome === 'stored') return { agent, revision: stored.version };
+    throw stored.outcome === 'moved' ? changedMeanwhile(agent.name) : agentNotFound(agent.name);
+  }
+
+  async #definition(agent: Agent, { caller, message }: Change) {
+    const { name, description } = agent;
+    refuseReserved(name);
+    return {
+      name,
+      description,
+      definition: JSON.stringify(agent),
+      spec: await this.#spec(agent),
+      message,
+      createdBy: caller.subject.subjectSlug,
+    };
+  }
+
+  /** What the agent means to the engine now: sessions of the Sessions API run this. @throws ApiError */
+  async #spec(agent: Agent) {
+    const { registry, config, catalog } = this.#context;
+    const placeOf = (inner: string) => inner;
+    const options = { defaultModel: config.defaultModel, registry, placeOf };
+    const full = await new AgentExpansion(catalog).expand(agent, placeOf, agent.name);
+    // An environment is kept although no server provides it yet: creating a session says so.
+    const provided = full.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
+    await checkSpec(this.#context, toSpec({ ...full, environments: provided }, options), null, placeOf);
+    return toSpec(full, options);
+  }
+
+  async #read(name: string, revision?: number): Promise<RegisteredAgent> {
+    const agent = await readAgent(this.#catalog, name, revision);
+    if (!agent) throw agentNotFound(name);
+    if (!agent.spec) return agent;
+    throw new ApiError('invalid_request', `${JSON.stringify(name)} ${OF_OTHER_API}`);
+  }
+}
+
+function changedMeanwhile(name: string): ApiError {
+  return new ApiError('precondition_failed', `the agent ${JSON.stringify(name)} was changed meanwhile: read it again`);
+}
+
+function now(): string {
+  return new Date().toISOString();
+}
