@@ -10,7 +10,7 @@ type Run = Pick<SessionRequest, 'max_steps' | 'max_time_s' | 'timezone'>;
 /** As many model calls as a turn can have. */
 const UNBOUNDED_STEPS = 10_000;
 
-interface SpecOptions {
+export interface SpecOptions {
   defaultModel: string | undefined;
   registry: EnvironmentServers;
   /** Names a place in the agent for errors. */

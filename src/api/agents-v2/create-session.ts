@@ -7,6 +7,7 @@ import type { ApiContext } from '../http/context.ts';
 import { isRefusal, type ApiError } from '../http/errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
+import { storeSpec } from './delegates.ts';
 import { resolveAgent } from './resolve-agent.ts';
 import { sendMessages } from './send-messages.ts';
 import { fromUuid, newSessionId } from './session-ids.ts';
@@ -79,7 +80,7 @@ interface NewRows extends Pick<NewSession, 'request' | 'caller'> {
 
 async function insert(context: SessionCreation, { request, caller, messages, id, scheduleId }: NewRows): Promise<void> {
   const { catalog } = context;
-  const { agent, spec, registered, named } = await resolveAgent(context, request, caller);
+  const { agent, registered, named, ...specs } = await resolveAgent(context, request, caller);
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
@@ -100,7 +101,7 @@ async function insert(context: SessionCreation, { request, caller, messages, id,
     type: registered ? 'session' : 'session/draft',
     agent_name: registered?.name ?? agent.name,
     agent_version: registered?.revision ?? null,
-    spec_hash: await catalog.agents.putSpec(spec, now),
+    spec_hash: await storeSpec(catalog, specs, now),
     title: null,
     ...ownerColumns(caller.subject),
     ...(!registered && { draft_roles: JSON.stringify(caller.roles) }),

@@ -8,6 +8,7 @@ import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { forRequest, placeInAgent, toSpec, withFields } from './agent-to-spec.ts';
 import { checkEnvironments, type EnvironmentServers } from './environment-servers.ts';
+import { delegateTrees, type DelegateTree } from './delegates.ts';
 import { AgentExpansion } from './expand-agent.ts';
 import { applyOverrides } from './overrides.ts';
 import { agentNotFound, findAgent } from './registered-agents.ts';
@@ -26,6 +27,8 @@ export interface ResolvedAgent {
   agent: FullAgent;
   /** What the engine runs. */
   spec: AgentSpec;
+  /** Its sub-agents. */
+  delegates: DelegateTree[];
   /** The registered agent that it is; undefined if the caller has defined it, or changed it. */
   registered: { name: string; revision: number } | undefined;
   /** The registered agent that the request names, also if its overrides have changed it. */
@@ -47,10 +50,6 @@ export async function resolveAgent(
   const expanded = await new AgentExpansion(catalog).expand(given, placeOf, found?.name);
   const { agent: overridden, changed } = applyOverrides(expanded, request.overrides);
   const agent = changed.size > 0 ? await new AgentExpansion(catalog).expand(overridden, placeOf) : expanded;
-  if ((agent.subagents ?? []).length > 0) {
-    const message = 'sub-agents are not available for sessions of this API yet: omit them';
-    throw new ApiError('feature_not_available', message, { param: placeOf('subagents') });
-  }
   checkEnvironments(agent, registry, placeOf);
   const own = toSpec(agent, { defaultModel: config.defaultModel, registry, placeOf });
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
@@ -59,7 +58,10 @@ export async function resolveAgent(
   // An agent that the caller has defined may use what the caller may use.
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
   await checkSpec(context, spec, owner, placeOf);
-  return { agent, spec, registered, named };
+  const { defaultModel } = config;
+  const check = (one: AgentSpec, place: typeof placeOf) => checkSpec(context, one, owner, place);
+  const delegates = await delegateTrees(agent, { request, defaultModel, registry, placeOf, check });
+  return { agent, spec, delegates, registered, named };
 }
 
 /** Checks that this server can run a spec. @throws ApiError with a place in the agent */
