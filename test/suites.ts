@@ -11,7 +11,8 @@ export const CORE = `test/integration/{${[
 export const ON_POSTGRES = `test/integration/{${[
   'actions,agents,apart,api,approvals,catalog,collect-blobs,delegation-catalog,delete-session,errors,forks,idempotency',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,schedules-catalog,session-index,session-lists',
-  'session-streams,temporal-on-postgres,turns,unavailable,webhook-deliverer,agents-v2/webhooks',
+  'session-streams,temporal-on-postgres,turns,unavailable,webhook-deliverer',
+  'agents-v2/agent-parts,agents-v2/registered-agents,agents-v2/webhooks',
 ].join()}}.test.ts`;
 
 /**
