@@ -43,7 +43,7 @@ interface TurnEventsOptions {
 export class TurnEvents {
   readonly #options: TurnEventsOptions;
   #totals: SessionTotals;
-  /** The calls of the threads' last messages, by their keys. */
+  /** The calls without a result, by their keys. */
   readonly #calls: Map<string, ToolCallRequest>;
   /** The calls that wait for the client, in their order. */
   readonly #forClient = new Map<string, ToolCallRequest>();
@@ -180,6 +180,8 @@ export class TurnEvents {
     const key = callKey(record);
     const request = this.#calls.get(key);
     const wasForClient = this.#forClient.delete(key);
+    // A long turn has many calls, and each may have large arguments.
+    this.#calls.delete(key);
     const state = wasForClient ? [this.#activeState(at)] : [];
     if (threadId !== ROOT_THREAD || !request) return state;
     const result =
