@@ -9,8 +9,8 @@ import type { TurnTailPool } from '../../live/turn-tail.ts';
 import { FollowedTurn } from './followed-turn.ts';
 import type { LastTurn } from './session-state.ts';
 import { SessionWaiters } from './session-waiters.ts';
-import { NO_TOTALS, TurnEvents, type SessionTotals } from './turn-events.ts';
-import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
+import { NO_CALLS, NO_TOTALS, TurnEvents, type SessionTotals, type UnansweredCalls } from './turn-events.ts';
+import type { SessionEvent } from './wire/events.ts';
 
 export interface ViewServices {
   catalog: Catalog;
@@ -37,7 +37,7 @@ interface ReadTurn {
   types: Map<string, number>;
   /** Of the turns before it. */
   totals: SessionTotals;
-  waiting: ReadonlyMap<string, ToolCallRequest>;
+  unanswered: UnansweredCalls;
 }
 
 /** What is kept of the last turn's events for those who poll; older ones are read from its log. */
@@ -78,8 +78,8 @@ export class SessionView {
   #ordinal = 0;
   #kept: SessionEvent[] = [];
   #keptCharacters = 0;
-  /** The characters of the calls that waited on ended turns, and of the answer. */
-  #waitedCharacters = 0;
+  /** The characters of the calls that turns have left without a result, and of the answer. */
+  #unansweredCharacters = 0;
   #answerCharacters = 0;
   #answer: { value: unknown } | undefined;
   #startedAt: string | undefined;
@@ -108,7 +108,7 @@ export class SessionView {
   /** Approximately what it holds in memory. */
   get characters(): number {
     const turns = this.#turns.length * TURN_CHARACTERS;
-    return VIEW_CHARACTERS + turns + this.#keptCharacters + this.#waitedCharacters + this.#answerCharacters;
+    return VIEW_CHARACTERS + turns + this.#keptCharacters + this.#unansweredCharacters + this.#answerCharacters;
   }
 
   get totals(): SessionTotals {
@@ -294,7 +294,7 @@ export class SessionView {
     this.#events = undefined;
     this.#answer = undefined;
     this.#startedAt = undefined;
-    this.#waitedCharacters = 0;
+    this.#unansweredCharacters = 0;
     this.#answerCharacters = 0;
     this.#isStale = false;
     this.#restart();
@@ -302,10 +302,11 @@ export class SessionView {
 
   #begin(row: PlacedTurn): void {
     const totals = this.totals;
-    const waiting = this.#events?.waiting ?? new Map<string, ToolCallRequest>();
+    const unanswered = this.#events?.unanswered ?? NO_CALLS;
     this.#followed.stop();
-    this.#turns.push({ id: row.id, first: this.count, events: 0, types: new Map(), totals, waiting });
-    if (waiting.size > 0) this.#waitedCharacters += JSON.stringify([...waiting]).length;
+    this.#turns.push({ id: row.id, first: this.count, events: 0, types: new Map(), totals, unanswered });
+    const calls = [...unanswered.ofClient, ...unanswered.ofServers];
+    this.#unansweredCharacters += calls.length > 0 ? JSON.stringify(calls).length : 0;
     this.#row = row;
     this.#events = this.#projection(this.#turns.length - 1);
     this.#restart();
@@ -416,8 +417,8 @@ export class SessionView {
 }
 
 function projectionOf(
-  { totals, waiting }: ReadTurn,
+  { totals, unanswered }: ReadTurn,
   of: Pick<ConstructorParameters<typeof TurnEvents>[0], 'isFirst' | 'isInteractive' | 'sessionId'>,
 ): TurnEvents {
-  return new TurnEvents({ totals, waiting, ...of });
+  return new TurnEvents({ totals, unanswered, ...of });
 }
