@@ -383,6 +383,10 @@ test('what this process has not heard of is read on demand: another one may have
   expect(session.count).toBe(known);
   await session.refreshFromLog();
   expect(session.count).toBe(known + 1);
+  // Another process may have told a client of its end: that is read in any case.
+  turn.addUnheard(done('Hello.'));
+  await session.refresh();
+  expect(statusOf(session)).toBe('idle');
   waiting.leave();
 });
 
