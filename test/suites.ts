@@ -9,6 +9,7 @@ export const CORE = `test/integration/{${[
 
 /** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
 export const ON_POSTGRES = `test/integration/{${[
+  'agents-v2/two-processes',
   'actions,agents,apart,api,approvals,catalog,collect-blobs,delegation-catalog,delete-session,errors,forks,idempotency',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,schedules-catalog,session-index,session-lists',
   'session-streams,temporal-on-postgres,turns,unavailable,webhook-deliverer',
@@ -17,9 +18,10 @@ export const ON_POSTGRES = `test/integration/{${[
 
 /**
  * These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite, and the
- * processes of `apart` would not share a file in production.
+ * processes of `apart` and `two-processes` would not share a file in production.
  */
-export const ONLY_ON_POSTGRES = 'test/integration/{apart,openapi,postgres,temporal-on-postgres}.test.ts';
+export const ONLY_ON_POSTGRES =
+  'test/integration/{agents-v2/two-processes,apart,openapi,postgres,temporal-on-postgres}.test.ts';
 
 /** Bounds on the cost of a turn. */
 export const BENCH = 'bench/bounds.test.ts';

@@ -47,6 +47,20 @@ export class SessionIndex {
     return search;
   }
 
+  /**
+   * The turn that follows one that has ended, or the first one of a session; undefined if there is none yet.
+   * @param last with the number of its events, or `lost` if its history was lost
+   */
+  async turnFollowing(
+    sessionId: string,
+    last?: { turn: PlacedTurn; length: number | 'lost' },
+  ): Promise<PlacedTurn | undefined> {
+    for (;;) {
+      const next = await this.#catalog.turnPlaces.firstAfter(sessionId, last?.turn.events_before ?? -1);
+      if (next || !(await this.#placeNext(sessionId, last?.turn, last?.length))) return next;
+    }
+  }
+
   async #search(sessionId: string, position: number): Promise<PlacedTurn | undefined> {
     const { turnPlaces } = this.#catalog;
     for (let from = position; ;) {

@@ -7,6 +7,7 @@ import type { LiveBus } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { ReadPace } from './read-pace.ts';
 import { TurnFeed } from './turn-feed.ts';
+import { NEVER, onAbort } from '../lib/abort.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { withoutRequest } from '../telemetry/log-context.ts';
 
@@ -150,13 +151,16 @@ export class TurnTail {
     this.#wake();
   }
 
-  /** Waits until the log has entry `ordinal`, or has ended. False if it has no such entry then or after `timeoutMs`. */
-  async reaches(ordinal: number, timeoutMs: number): Promise<boolean> {
+  /**
+   * Waits until the log has entry `ordinal`, or has ended. False if it has no such entry then, after `timeoutMs`, or when
+   * `signal` is aborted.
+   */
+  async reaches(ordinal: number, timeoutMs: number, signal = NEVER): Promise<boolean> {
     const deadline = Date.now() + timeoutMs;
     while (this.feed.lastOrdinal < ordinal && !this.#stop.signal.aborted) {
       const left = deadline - Date.now();
-      if (left <= 0) return false;
-      await this.#nextAdvance(left);
+      if (left <= 0 || signal.aborted) return false;
+      await this.#nextAdvance(left, signal);
     }
     return this.feed.lastOrdinal >= ordinal;
   }
@@ -171,12 +175,14 @@ export class TurnTail {
     this.#advanced.clear();
   }
 
-  #nextAdvance(timeoutMs: number): Promise<void> {
+  #nextAdvance(timeoutMs: number, signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const timer = setTimeout(done, timeoutMs);
+      const stopListening = onAbort(signal, done);
       const advanced = this.#advanced;
       function done(): void {
         clearTimeout(timer);
+        stopListening();
         advanced.delete(done);
         resolve();
       }

@@ -150,3 +150,23 @@ test('processes that place the turns of a session concurrently agree', async () 
     .executeTakeFirstOrThrow();
   expect(places).toBe(120);
 });
+
+test('turns are followed in one order by all processes, also if a sequence was assigned twice', async () => {
+  const [one, two] = [await open(), await open()];
+  await insertSession(one.catalog);
+  for (const [i, id] of ['a', 'b', 'c'].entries()) await archive(one.catalog, id, i + 1, 3);
+  const following = async (index: SessionIndex): Promise<string[]> => {
+    const ids: string[] = [];
+    for (let last: Parameters<SessionIndex['turnFollowing']>[1]; ;) {
+      const turn = await index.turnFollowing('s', last);
+      if (!turn) return ids;
+      ids.push(turn.id);
+      last = { turn, length: 3 };
+    }
+  };
+  expect(await following(one.index)).toEqual(['a', 'b', 'c']);
+  // The state of Temporal was restored, in which the session had one turn.
+  for (const [i, id] of ['d', 'e'].entries()) await archive(one.catalog, id, i + 2, 3);
+  expect(await following(two.index)).toEqual(['a', 'b', 'c', 'd', 'e']);
+  expect(await following(one.index)).toEqual(['a', 'b', 'c', 'd', 'e']);
+});

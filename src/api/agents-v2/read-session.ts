@@ -11,6 +11,9 @@ import type { SessionResource, SessionStatus } from './wire/session.ts';
 
 const MAX_VIEWS = 2_000;
 
+/** What all views hold together, in approximate characters. */
+const MAX_CHARACTERS = 64 * 1024 * 1024;
+
 /** A session as it was read now. */
 export interface ReadSession {
   session: SessionRow;
@@ -22,10 +25,14 @@ export interface ReadSession {
 /** Reads sessions for this API; requests for the same session share what they read. */
 export class SessionReader {
   readonly #services: ViewServices;
-  readonly #views = new LRUCache<string, SessionView>({ max: MAX_VIEWS });
+  readonly #views = new LRUCache<string, SessionView>({
+    max: MAX_VIEWS,
+    maxSize: MAX_CHARACTERS,
+    sizeCalculation: ({ characters }) => characters,
+  });
 
-  constructor({ catalog, logs, turnIndex, tails, sessionWatches }: ViewServices) {
-    this.#services = { catalog, logs, turnIndex, tails, sessionWatches };
+  constructor({ catalog, logs, sessionIndex, tails, sessionWatches }: ViewServices) {
+    this.#services = { catalog, logs, sessionIndex, tails, sessionWatches };
   }
 
   /** @param session from `authorizeSession` */
@@ -36,6 +43,11 @@ export class SessionReader {
       this.#views.get(session.id) ?? new SessionView(this.#services, { sessionId: session.id, isInteractive });
     this.#views.set(session.id, view);
     await view.refresh();
+    // Its size has changed, which the cache computes for a new entry only.
+    if (this.#views.get(session.id) === view) {
+      this.#views.delete(session.id);
+      this.#views.set(session.id, view);
+    }
     return { session, request, view };
   }
 }

@@ -1,19 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { TurnRow } from '../../catalog/schema.ts';
+import type { PlacedTurn } from '../../catalog/turn-places.ts';
 import type { LogEntry } from '../../core/records.ts';
-import type { TurnIndex } from '../../engine/turn-index.ts';
+import type { SessionIndex } from '../../engine/session-index.ts';
 import { TurnNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
-import type { SessionWatches } from '../../live/session-watches.ts';
-import type { TailLease, TurnTailPool } from '../../live/turn-tail.ts';
+import type { SessionWatch, SessionWatches } from '../../live/session-watches.ts';
+import type { TurnTailPool } from '../../live/turn-tail.ts';
+import { FollowedTurn } from './followed-turn.ts';
 import type { LastTurn } from './session-state.ts';
-import { NO_TOTALS, TurnEvents, type SessionTotals } from './turn-events.ts';
-import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
+import { SessionWaiters } from './session-waiters.ts';
+import { NO_CALLS, NO_TOTALS, TurnEvents, type SessionTotals, type UnansweredCalls } from './turn-events.ts';
+import type { SessionEvent } from './wire/events.ts';
 
 export interface ViewServices {
   catalog: Catalog;
   logs: TurnLogReader;
-  turnIndex: TurnIndex;
+  sessionIndex: SessionIndex;
   tails: TurnTailPool;
   sessionWatches: SessionWatches;
 }
@@ -27,7 +29,6 @@ export interface ViewedSession {
 /** A turn that was read, with what is needed to read its events again. */
 interface ReadTurn {
   id: string;
-  sequence: number;
   /** The position of its first event. */
   first: number;
   /** How many events it has so far. */
@@ -36,7 +37,7 @@ interface ReadTurn {
   types: Map<string, number>;
   /** Of the turns before it. */
   totals: SessionTotals;
-  waiting: ReadonlyMap<string, ToolCallRequest>;
+  unanswered: UnansweredCalls;
 }
 
 /** What is kept of the last turn's events for those who poll; older ones are read from its log. */
@@ -47,43 +48,67 @@ const MAX_KEPT_CHARACTERS = 2 * 1024 * 1024;
 const MAX_PAGE_EVENTS = 500;
 const MAX_PAGE_CHARACTERS = 4 * 1024 * 1024;
 
-/** How long the last turn is followed after a request: a client that polls comes back within this time. */
-const FOLLOW_MS = 15_000;
+/** A running turn with so many log entries is followed once it was read, since each further read would read them again. */
+const FOLLOWED_ENTRIES = 100;
+
+/** How long to wait for the next entry of a turn before everything is read again. */
+const MAX_SILENCE_MS = 60_000;
 
 /** The pause before a turn is read again whose tail has failed. */
 const RETRY_MS = 1_000;
 
-const TURNS_PER_READ = 100;
+/** What a view holds for itself and for each turn, in approximate characters. */
+const VIEW_CHARACTERS = 2_000;
+const TURN_CHARACTERS = 500;
 
 /**
  * A session as this API shows it: the events of all its turns by their positions, and what they say of its state. It
- * reads each log once, and keeps the place of each turn; it is a cache of logs, which only grow.
+ * reads each log once, and keeps the place of each turn; it is a cache of logs, which only grow. The order of the turns
+ * is the one that the catalog has stored for all processes, because clients count the events.
  */
 export class SessionView {
   readonly #services: ViewServices;
   readonly #session: ViewedSession;
-  readonly #turns: ReadTurn[] = [];
+  readonly #waiters = new SessionWaiters(this);
+  #turns: ReadTurn[] = [];
+  /** The row of the last turn. */
+  #row: PlacedTurn | undefined;
   /** The projection of the last turn, and the ordinal up to which it has read that turn. */
   #events: TurnEvents | undefined;
   #ordinal = 0;
   #kept: SessionEvent[] = [];
   #keptCharacters = 0;
+  /** The characters of the calls that turns have left without a result, and of the answer. */
+  #unansweredCharacters = 0;
+  #answerCharacters = 0;
   #answer: { value: unknown } | undefined;
   #startedAt: string | undefined;
   #isLost = false;
+  /** A turn that was read is lost: the positions of the events behind it have changed. */
+  #isStale = false;
+  /** The next reading must not rely on what follows the last turn in this process. */
+  #needsLog = false;
+  #begun: () => void = () => undefined;
   #reading: Promise<void> = Promise.resolve();
   #next: Promise<void> | undefined;
-  #lease: { turnId: string; tail: TailLease; timer: NodeJS.Timeout } | undefined;
+  readonly #followed: FollowedTurn;
 
   constructor(services: ViewServices, session: ViewedSession) {
     this.#services = services;
     this.#session = session;
+    this.#followed = new FollowedTurn(services.tails, () => this.#waiters.size > 0);
   }
 
   /** How many events the session has, as of the last `refresh`. */
   get count(): number {
     const last = this.#turns.at(-1);
     return last ? last.first + last.events : 0;
+  }
+
+  /** Approximately what it holds in memory. */
+  get characters(): number {
+    const turns = this.#turns.length * TURN_CHARACTERS;
+    return VIEW_CHARACTERS + turns + this.#keptCharacters + this.#unansweredCharacters + this.#answerCharacters;
   }
 
   get totals(): SessionTotals {
@@ -129,17 +154,22 @@ export class SessionView {
     return next;
   }
 
+  /** `refresh`, but for what this process has not heard of yet, too: it may be behind what another one has told. */
+  refreshFromLog(): Promise<void> {
+    this.#needsLog = true;
+    return this.refresh();
+  }
+
   /** The events from `position` on, at most a page. */
   async page(position: number, limit = MAX_PAGE_EVENTS): Promise<SessionEvent[]> {
     const page: SessionEvent[] = [];
     let characters = 0;
     const isFull = () => page.length >= Math.min(limit, MAX_PAGE_EVENTS) || characters > MAX_PAGE_CHARACTERS;
-    const firstKept = this.count - this.#kept.length;
-    for (let i = this.#turnAt(position); i < this.#turns.length && !isFull(); i++) {
-      const turn = this.#turns[i];
+    const turns = this.#turns;
+    for (let i = this.#turnAt(position); i < turns.length && !isFull() && !this.#isStale; i++) {
+      const turn = turns[i];
       if (!turn) break;
-      const isKept = i === this.#turns.length - 1 && Math.max(position, turn.first) >= firstKept;
-      const events = isKept ? this.#kept.slice(Math.max(position - firstKept, 0)) : this.#reread(turn, i, position);
+      const events = this.#keptOf(turn, position) ?? this.#reread(turn, i, position);
       for await (const event of events) {
         page.push(event);
         characters += JSON.stringify(event).length;
@@ -175,32 +205,55 @@ export class SessionView {
     return found;
   }
 
-  /** Waits until the session has more than `position` events, it is deleted, or the time is over. */
-  async untilGrown(position: number, { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal }): Promise<void> {
-    const deadline = Date.now() + timeoutMs;
-    const stop = new AbortController();
-    const ended = AbortSignal.any([signal, stop.signal, AbortSignal.timeout(timeoutMs)]);
-    const over = new Promise<void>((resolve) => ended.addEventListener('abort', () => resolve()));
-    using watch = this.#services.sessionWatches.watch(this.#session.sessionId, () => stop.abort());
-    while (!ended.aborted) {
-      await this.refresh();
-      if (this.count > position) return;
-      const { sequence = 0 } = this.#turns.at(-1) ?? {};
-      const news = watch.untilNews(({ lastSequence }) => (lastSequence ?? 0) <= sequence);
-      await Promise.race([over, news, this.#untilTurnGrown(deadline - Date.now())]);
+  /** The events of a turn from `position` on, if they are kept. */
+  #keptOf(turn: ReadTurn, position: number): SessionEvent[] | undefined {
+    if (turn !== this.#turns.at(-1)) return undefined;
+    const firstKept = this.count - this.#kept.length;
+    const from = Math.max(position, turn.first);
+    return from >= firstKept ? this.#kept.slice(from - firstKept) : undefined;
+  }
+
+  /**
+   * Waits until the session has more than `position` events, it is deleted, the time is over, or the signal is aborted.
+   * To be called without an await after `refresh`.
+   */
+  untilGrown(position: number, options: { timeoutMs: number; signal: AbortSignal }): Promise<void> {
+    return this.#waiters.wait(position, options);
+  }
+
+  watch(onDeleted: () => void): SessionWatch {
+    return this.#services.sessionWatches.watch(this.#session.sessionId, onDeleted);
+  }
+
+  async untilNews(watch: SessionWatch): Promise<void> {
+    const place = this.#place;
+    const over = new AbortController();
+    try {
+      await Promise.race([
+        watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) <= place),
+        new Promise<void>((resolve) => (this.#begun = resolve)),
+        this.#untilTurnGrown(over.signal),
+      ]);
+    } finally {
+      over.abort();
     }
   }
 
   /** Never resolves if the last turn has ended. */
-  async #untilTurnGrown(timeoutMs: number): Promise<void> {
+  async #untilTurnGrown(signal: AbortSignal): Promise<void> {
     const turn = this.#turns.at(-1);
     if (!turn || this.#hasEnded) return new Promise(() => undefined);
-    const { tail } = this.#follow(turn.id);
-    if (!tail.isOver) await tail.reaches(this.#ordinal + 1, timeoutMs);
+    const tail = this.#followed.follow(turn.id);
+    if (!tail.isOver) await tail.reaches(this.#ordinal + 1, MAX_SILENCE_MS, signal);
     else {
-      this.#unfollow();
-      await sleep(RETRY_MS);
+      this.#followed.stop();
+      await sleep(RETRY_MS, undefined, { signal }).catch(() => undefined);
     }
+  }
+
+  /** The last turn's place among the events of the session's logs. */
+  get #place(): number {
+    return this.#row?.events_before ?? -1;
   }
 
   get #hasEnded(): boolean {
@@ -208,55 +261,101 @@ export class SessionView {
   }
 
   async #read(): Promise<void> {
-    const { sessionId } = this.#session;
+    if (this.#isStale) this.#forget();
     await this.#readLast();
-    await this.#services.turnIndex.reconcileRequests(sessionId);
-    for (let rows = await this.#unread(); rows.length > 0; rows = await this.#unread()) {
-      for (const row of rows) {
-        // The turn before it has ended: a session runs one at a time.
-        if (!this.#hasEnded) await this.#readLast();
+    if (await this.#isFollowed()) {
+      // A turn is indexed before the one that it follows has closed: its events come after that one's.
+      while (!this.#row || this.#hasEnded) {
+        const row = await this.#services.sessionIndex.turnFollowing(this.#session.sessionId, this.#end);
+        if (!row) break;
         this.#begin(row);
         await this.#readLast();
       }
     }
+    this.#waiters.grown(this.count);
   }
 
-  async #unread(): Promise<TurnRow[]> {
-    const last = this.#turns.at(-1);
-    return this.#services.catalog.turns.after(this.#session.sessionId, last?.sequence ?? 0, TURNS_PER_READ);
+  /** Whether there may be turns after the last one, which has ended. */
+  async #isFollowed(): Promise<boolean> {
+    if (this.#row && !this.#hasEnded) return false;
+    const [news] = await this.#services.catalog.turnPlaces.news([this.#session.sessionId]);
+    return news !== undefined && (news.hasUnplaced || (news.lastPlace ?? -1) > this.#place);
   }
 
-  #begin({ id, sequence }: TurnRow): void {
-    const { isInteractive, sessionId } = this.#session;
+  get #end(): { turn: PlacedTurn; length: number | 'lost' } | undefined {
+    return this.#row && { turn: this.#row, length: this.#isLost ? 'lost' : this.#ordinal };
+  }
+
+  /** Begins again with the first turn. */
+  #forget(): void {
+    this.#followed.stop();
+    this.#turns = [];
+    this.#row = undefined;
+    this.#events = undefined;
+    this.#answer = undefined;
+    this.#startedAt = undefined;
+    this.#unansweredCharacters = 0;
+    this.#answerCharacters = 0;
+    this.#isStale = false;
+    this.#restart();
+  }
+
+  #begin(row: PlacedTurn): void {
     const totals = this.totals;
-    const waiting = this.#events?.waiting ?? new Map<string, ToolCallRequest>();
-    this.#unfollow();
-    const isFirst = this.#turns.length === 0;
-    this.#turns.push({ id, sequence: sequence ?? 0, first: this.count, events: 0, types: new Map(), totals, waiting });
-    this.#events = new TurnEvents({ totals, isFirst, isInteractive, waiting, sessionId });
+    const unanswered = this.#events?.unanswered ?? NO_CALLS;
+    this.#followed.stop();
+    this.#turns.push({ id: row.id, first: this.count, events: 0, types: new Map(), totals, unanswered });
+    const calls = [...unanswered.ofClient, ...unanswered.ofServers];
+    this.#unansweredCharacters += calls.length > 0 ? JSON.stringify(calls).length : 0;
+    this.#row = row;
+    this.#events = this.#projection(this.#turns.length - 1);
+    this.#restart();
+    this.#begun();
+  }
+
+  /** Nothing of the last turn has been read. */
+  #restart(): void {
     this.#ordinal = 0;
     this.#kept = [];
     this.#keptCharacters = 0;
     this.#isLost = false;
   }
 
+  #projection(index: number): TurnEvents | undefined {
+    const turn = this.#turns[index];
+    const { isInteractive, sessionId } = this.#session;
+    return turn && projectionOf(turn, { isFirst: index === 0, isInteractive, sessionId });
+  }
+
   async #readLast(): Promise<void> {
     const turn = this.#turns.at(-1);
     if (!turn || this.#hasEnded) return;
     const { logs } = this.#services;
-    const feed = this.#lease?.turnId === turn.id ? this.#lease.tail.tail.feed : undefined;
-    if (feed && feed.firstOrdinal <= this.#ordinal + 1) {
-      this.#add(turn, feed.entries(this.#ordinal + 1));
-      // What follows the turn in this process may be behind. That its end is not missed is all that matters: another
-      // process may have reported it.
-      if (this.#hasEnded || !(await logs.close(turn.id))) return;
-    }
+    const feed = this.#followed.feedOf(turn.id);
+    const needsLog = this.#needsLog;
+    this.#needsLog = false;
     try {
+      if (feed && feed.firstOrdinal <= this.#ordinal + 1) {
+        this.#add(turn, feed.entries(this.#ordinal + 1));
+        // What follows the turn in this process may be behind. That its end is not missed is what matters here: another
+        // process may have reported it.
+        if (this.#hasEnded || (!needsLog && !(await logs.close(turn.id)))) return;
+      }
       for await (const entries of logs.read(turn.id, { from: this.#ordinal + 1 })) this.#add(turn, entries);
     } catch (error) {
       if (!(error instanceof TurnNotFound)) throw error;
-      this.#isLost = true;
+      this.#lose(turn);
     }
+    if (this.#ordinal >= FOLLOWED_ENTRIES && !this.#hasEnded) this.#followed.follow(turn.id);
+  }
+
+  /** The log of the last turn no longer exists. It counts as one without events, as it does for other processes. */
+  #lose(turn: ReadTurn): void {
+    turn.events = 0;
+    turn.types.clear();
+    this.#events = this.#projection(this.#turns.length - 1);
+    this.#restart();
+    this.#isLost = true;
   }
 
   #add(turn: ReadTurn, entries: readonly LogEntry[]): void {
@@ -269,7 +368,10 @@ export class SessionView {
       this.#keep(events);
     }
     this.#startedAt ??= this.#events?.startedAt;
-    this.#answer = this.#events?.answer ?? this.#answer;
+    const answer = this.#events?.answer;
+    if (!answer) return;
+    this.#answer = answer;
+    this.#answerCharacters = JSON.stringify(answer).length;
   }
 
   #keep(events: SessionEvent[]): void {
@@ -293,36 +395,30 @@ export class SessionView {
   }
 
   async *#reread(turn: ReadTurn, index: number, from: number): AsyncGenerator<SessionEvent> {
-    const { totals, waiting } = turn;
     const { sessionId, isInteractive } = this.#session;
-    const events = new TurnEvents({ totals, waiting, isFirst: index === 0, sessionId, isInteractive });
+    const events = projectionOf(turn, { isFirst: index === 0, isInteractive, sessionId });
     let position = turn.first;
     // Not beyond what was counted, so that a page does not tell more than the state beside it.
     const end = turn.first + turn.events;
-    for await (const entries of this.#services.logs.read(turn.id)) {
-      for (const { record } of entries) {
-        for (const event of events.feed(record)) {
-          if (position === end) return;
-          if (position++ >= from) yield event;
+    try {
+      for await (const entries of this.#services.logs.read(turn.id)) {
+        for (const { record } of entries) {
+          for (const event of events.feed(record)) {
+            if (position === end) return;
+            if (position++ >= from) yield event;
+          }
         }
       }
+    } catch (error) {
+      if (!(error instanceof TurnNotFound)) throw error;
+      this.#isStale = true;
     }
   }
+}
 
-  #follow(turnId: string): TailLease {
-    if (this.#lease && this.#lease.turnId !== turnId) this.#unfollow();
-    if (!this.#lease) {
-      const tail = this.#services.tails.lease(turnId);
-      tail.run();
-      this.#lease = { turnId, tail, timer: setTimeout(() => this.#unfollow(), FOLLOW_MS).unref() };
-    }
-    this.#lease.timer.refresh();
-    return this.#lease.tail;
-  }
-
-  #unfollow(): void {
-    clearTimeout(this.#lease?.timer);
-    this.#lease?.tail.release();
-    this.#lease = undefined;
-  }
+function projectionOf(
+  { totals, unanswered }: ReadTurn,
+  of: Pick<ConstructorParameters<typeof TurnEvents>[0], 'isFirst' | 'isInteractive' | 'sessionId'>,
+): TurnEvents {
+  return new TurnEvents({ totals, unanswered, ...of });
 }

@@ -82,7 +82,12 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
       async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'send');
         const { view } = await reader.read(session);
-        const answers = resultsFor(body, view.last?.waiting ?? new Map());
+        let answers = resultsFor(body, view.last?.waiting ?? new Map());
+        if (answers.length < ('results' in body ? body.results.length : 1)) {
+          // Another process may have told the client of a call that this one has not heard of.
+          await view.refreshFromLog();
+          answers = resultsFor(body, view.last?.waiting ?? new Map());
+        }
         if (answers.length === 0) {
           throw new ApiError('nothing_pending', 'no call of a tool waits for these results: it has ended, or has one');
         }

@@ -6,10 +6,10 @@ import { randomThreads } from '../../../test/support/random-threads.ts';
 import { randomTurn, type TurnStep } from '../../../test/support/random-turn.ts';
 import { randomWaiting } from '../../../test/support/random-waiting.ts';
 import { SEED } from '../../../test/support/seed.ts';
-import { hasAnswer, NO_ANSWER, NO_TOTALS, TurnEvents } from './turn-events.ts';
+import { hasAnswer, NO_ANSWER, NO_CALLS, NO_TOTALS, TurnEvents } from './turn-events.ts';
 import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
 
-const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, waiting: new Map(), sessionId: 'ses_1' };
+const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, unanswered: NO_CALLS, sessionId: 'ses_1' };
 
 function recordsOf(steps: TurnStep[]): LogRecord[] {
   const projection = new TurnProjection();
@@ -72,3 +72,34 @@ function resultsPerCall(events: SessionEvent[]): number[] {
   );
   return callsOf(events).map((call) => ended.filter((one) => one === call).length);
 }
+
+test('a call that is decided between two turns gets its result in the second one', () => {
+  const call = (id: string, name: string) => ({ id, name, arguments: '{}' });
+  const text = { threadId: 'main', content: '', refusal: '', reasoning: '' };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what is read
+  const fed = (fold: TurnEvents, ...records: object[]) =>
+    records.flatMap((record) => fold.feed({ at: '2026-11-22T08:00:00.000Z', ...record } as LogRecord));
+  const [place, door] = [
+    { threadId: 'main', toolCallId: 'a' },
+    { threadId: 'main', toolCallId: 'b' },
+  ];
+  const first = new TurnEvents(options);
+  fed(
+    first,
+    { kind: 'turn.created', input: [] },
+    { kind: 'model.message', ...text, toolCalls: [call('a', 'refund'), call('b', 'door')] },
+    { kind: 'tool.response_required', threadId: 'main', calls: [door] },
+    { kind: 'turn.done', end: { status: 'done', output: null, requiredActions: [{}] } },
+  );
+  expect([...first.waiting.values()]).toMatchObject([{ tool_name: 'door' }]);
+  const second = new TurnEvents({ ...options, isFirst: false, unanswered: first.unanswered });
+  const results = fed(
+    second,
+    { kind: 'turn.created', input: [{ type: 'user.tool_response', ...door, content: 'open' }] },
+    { kind: 'tool.response', ...place, outcome: 'succeeded', content: 'refunded' },
+  ).filter(({ type }) => type === 'AgentEvent');
+  expect(results.map(({ data }) => data)).toMatchObject([
+    { kind: 'tool_result', tool_req: { tool_name: 'door', id: 'b' }, result: 'open' },
+    { kind: 'tool_result', tool_req: { tool_name: 'refund', id: 'a' }, result: 'refunded' },
+  ]);
+});

@@ -24,6 +24,16 @@ export interface SessionTotals {
 
 export const NO_TOTALS: SessionTotals = { steps: 0, models: new Map() };
 
+/** The calls that an ended turn has left without a result, by their keys. */
+export interface UnansweredCalls {
+  /** Those that wait for the client: the input of the next turn has their results. */
+  ofClient: ReadonlyMap<string, ToolCallRequest>;
+  /** Those that wait for a person: the next turn runs them. */
+  ofServers: ReadonlyMap<string, ToolCallRequest>;
+}
+
+export const NO_CALLS: UnansweredCalls = { ofClient: new Map(), ofServers: new Map() };
+
 interface TurnEventsOptions {
   /** Of the turns before it. */
   totals: SessionTotals;
@@ -31,8 +41,8 @@ interface TurnEventsOptions {
   isFirst: boolean;
   /** The session takes further messages after an answer; otherwise the answer ends it. */
   isInteractive: boolean;
-  /** The calls that waited on the turn before it. */
-  waiting: ReadonlyMap<string, ToolCallRequest>;
+  /** The calls that the turn before it has left without a result, by their keys: they get it in this one. */
+  unanswered: UnansweredCalls;
   sessionId: string;
 }
 
@@ -43,7 +53,7 @@ interface TurnEventsOptions {
 export class TurnEvents {
   readonly #options: TurnEventsOptions;
   #totals: SessionTotals;
-  /** The calls of the threads' last messages, by their keys. */
+  /** The calls without a result, by their keys. */
   readonly #calls: Map<string, ToolCallRequest>;
   /** The calls that wait for the client, in their order. */
   readonly #forClient = new Map<string, ToolCallRequest>();
@@ -58,7 +68,7 @@ export class TurnEvents {
   constructor(options: TurnEventsOptions) {
     this.#options = options;
     this.#totals = options.totals;
-    this.#calls = new Map(options.waiting);
+    this.#calls = new Map(options.unanswered.ofServers);
   }
 
   /** Of the session up to here. */
@@ -81,6 +91,12 @@ export class TurnEvents {
   /** The client-side calls without a result. */
   get waiting(): ReadonlyMap<string, ToolCallRequest> {
     return this.#forClient;
+  }
+
+  get unanswered(): UnansweredCalls {
+    if (this.end?.status !== 'done' || this.end.requiredActions.length === 0) return NO_CALLS;
+    const ofServers = [...this.#calls].filter(([key]) => !this.#forClient.has(key));
+    return { ofClient: this.#forClient, ofServers: new Map(ofServers) };
   }
 
   get pauses(): ReadonlySet<PauseReason> {
@@ -131,8 +147,8 @@ export class TurnEvents {
     const messages = input.flatMap((item) => (item.type === 'user.message' ? [item.content] : []));
     const results = input.flatMap((item) => {
       if (item.type !== 'user.tool_response') return [];
-      const request = this.#calls.get(callKey(item));
-      return request ? [resultEvent(at, request, item.content)] : [];
+      const request = this.#options.unanswered.ofClient.get(callKey(item));
+      return request && item.threadId === ROOT_THREAD ? [resultEvent(at, request, item.content)] : [];
     });
     const start: SessionEvent[] = isFirst
       ? [
@@ -180,6 +196,8 @@ export class TurnEvents {
     const key = callKey(record);
     const request = this.#calls.get(key);
     const wasForClient = this.#forClient.delete(key);
+    // A long turn has many calls, and each may have large arguments.
+    this.#calls.delete(key);
     const state = wasForClient ? [this.#activeState(at)] : [];
     if (threadId !== ROOT_THREAD || !request) return state;
     const result =

@@ -7,6 +7,7 @@ import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import { callOf, callsOf } from './called.ts';
 import { checkDecisions } from './check-decisions.ts';
+import { checkEvents } from './check-events.ts';
 import { checkSteering, unbegunOf } from './check-steering.ts';
 import { checkSubjects } from './check-subjects.ts';
 import { checkWebhooks } from './check-webhooks.ts';
@@ -51,6 +52,7 @@ export async function checkInvariants(world: World): Promise<number> {
   const unbegun = new Set(unbegunOf(recorder, turns).map(({ turnId }) => turnId));
   checkStreams(recorder, turns, unbegun);
   for (const [sessionId, its] of sessions) await checkSessionStream(recorder, sessionId, its);
+  for (const reader of recorder.events) await checkEvents(reader, END_MS);
   for (const [sessionId, its] of sessions) {
     const inputs = recorder.inputs.filter((input) => input.sessionId === sessionId);
     checkInputs(inputs, its, unbegun);

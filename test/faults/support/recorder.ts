@@ -13,13 +13,12 @@ import {
 } from '../../support/api-client.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { approval } from './plan.ts';
+import { isFinding, PAUSE_MS } from './persistence.ts';
+import { RecordedEvents } from './recorded-events.ts';
 import type { SentControl, SentDecision, SentInput, SentMessage, SentResponse } from './sent.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
 
 type TurnEnd = Extract<Frame, { type: 'turn.done' }>['state'];
-
-/** The delay between attempts at an API that is unavailable. */
-const PAUSE_MS = 100;
 
 /**
  * A client that does what clients must: it repeats an input under the same key until it gets an outcome, and resumes at
@@ -29,6 +28,8 @@ export class Recorder {
   readonly inputs: SentInput[] = [];
   readonly turns: RecordedTurn[] = [];
   readonly sessions: RecordedSession[] = [];
+  /** The sessions as clients of the Agents API v2 follow them. */
+  readonly events: RecordedEvents[] = [];
   readonly decisions: SentDecision[] = [];
   readonly responses: SentResponse[] = [];
   readonly messages: SentMessage[] = [];
@@ -174,13 +175,16 @@ export class Recorder {
     return turn;
   }
 
-  /** Follows all turns of a session, across all faults. */
+  /** Follows all turns of a session through both APIs, across all faults. */
   followSession(sessionId: string): void {
     this.sessions.push(new RecordedSession(sessionId, this));
+    this.events.push(new RecordedEvents(sessionId, () => this.as(this.ownerOf(sessionId))));
   }
 
-  /** An operator has deleted the turn: no request can find it any more. */
+  /** An operator has deleted the turn: no request can find it any more, and the events behind it are counted anew. */
   forget(turn: RecordedTurn): void {
+    const its = this.events.findIndex(({ sessionId }) => sessionId === turn.sessionId);
+    for (const reader of this.events.splice(its, 1)) reader.close();
     this.turns.splice(this.turns.indexOf(turn), 1);
     this.inputs.splice(
       this.inputs.findIndex(({ turnId }) => turnId === turn.turnId),
@@ -338,11 +342,4 @@ export class RecordedSession {
       await sleep(PAUSE_MS);
     }
   }
-}
-
-/** An error that no fault explains: neither a broken connection nor a server that is unavailable. */
-function isFinding(error: unknown): boolean {
-  if (!(error instanceof Error)) return true;
-  if (error.name === 'AssertionError' || error.name === 'ZodError' || error instanceof SyntaxError) return true;
-  return /^4\d\d /.test(error.message);
 }

@@ -369,7 +369,7 @@ export class World {
   }
 
   async stop(): Promise<void> {
-    for (const session of this.recorder.sessions) session.close();
+    for (const reader of [...this.recorder.sessions, ...this.recorder.events]) reader.close();
     await Promise.all(this.processes.map((one) => one.kill()));
     const { temporal, workersLine, redis, model, servers, desk, vault } = this;
     await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), this.webhook?.receiver.stop()]);
