@@ -8,7 +8,7 @@ import type { WebhookFormat } from '../../webhooks/webhook-format.ts';
 import { toUuid } from './session-ids.ts';
 import { stateOf, type LastTurn } from './session-state.ts';
 import { parseStored } from './stored-request.ts';
-import { NO_TOTALS, TurnEvents } from './turn-events.ts';
+import { NO_TOTALS, TurnEvents, NO_CALLS } from './turn-events.ts';
 import { signatureHeaders } from './webhook-signature.ts';
 import { STATUS_UPDATED, type WebhookMessage } from './wire/webhooks.ts';
 
@@ -91,7 +91,7 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
       totals: NO_TOTALS,
       isFirst: false,
       isInteractive: true,
-      waiting: new Map(),
+      unanswered: NO_CALLS,
       sessionId,
     });
     const moments: Moment[] = [];

@@ -30,8 +30,13 @@ export const TAGS = {
 /** The paths that require a key, if the server has any. */
 export const PRIVATE_PATHS = ['/v1', '/api/v2', '/mcp', '/metrics'];
 
-/** The paths below them that a browser is sent to, which has no key. A key that is sent nevertheless is checked. */
-export const PUBLIC_PATHS = ['/v1/agents/mcp/authorize', '/v1/agents/mcp/callback', '/v1/agents/mcp/client-metadata'];
+/** The paths below them that need no key: a browser is sent to them. A key that is sent nevertheless is checked. */
+export const PUBLIC_PATHS = [
+  '/v1/agents/mcp/authorize',
+  '/v1/agents/mcp/callback',
+  '/v1/agents/mcp/client-metadata',
+  '/api/v2/openapi.json',
+];
 
 /** The paths below them whose GET requests need no key if the session is shared. Their routes check that. */
 export const SHARED_PATHS = [
