@@ -9,7 +9,8 @@ export const CORE = `test/integration/{${[
 
 /** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
 export const ON_POSTGRES = `test/integration/{${[
-  'actions,agents,apart,api,approvals,catalog,collect-blobs,delegation-catalog,delete-session,errors,forks,idempotency',
+  'actions,agents,agents-v2/list,agents-v2/queue,agents-v2/slots,apart,api,approvals,catalog,collect-blobs',
+  'delegation-catalog,delete-session,errors,forks,idempotency',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,session-index,session-lists,session-streams',
   'temporal-on-postgres,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;

@@ -22,6 +22,8 @@ import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
 import { SessionFeedback } from './session-feedback.ts';
 import { SessionRequests } from './session-requests.ts';
+import { SessionList } from './session-list.ts';
+import { SessionSlots } from './session-slots.ts';
 import { Sessions } from './sessions.ts';
 import { SharedSessions } from './shared-sessions.ts';
 import { Spending } from './spending.ts';
@@ -54,6 +56,8 @@ export class Catalog {
   readonly sessionRequests: SessionRequests;
   readonly sharedSessions: SharedSessions;
   readonly sessionFeedback: SessionFeedback;
+  readonly sessionSlots: SessionSlots;
+  readonly sessionList: SessionList;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -82,6 +86,8 @@ export class Catalog {
     this.sessionRequests = new SessionRequests(db, cipher);
     this.sharedSessions = new SharedSessions(db);
     this.sessionFeedback = new SessionFeedback(db, cipher);
+    this.sessionSlots = new SessionSlots(db, cipher);
+    this.sessionList = new SessionList(db, cipher);
   }
 
   /**

@@ -2,6 +2,7 @@ import { createApp, createOperationsApp } from '../api/app.ts';
 import { ConnectionLimit } from '../api/http/connection-limit.ts';
 import { limitsInForce } from '../engine/limits.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
+import { SessionQueue } from '../engine/session-queue.ts';
 import { StreamLimits } from '../api/http/stream-limits.ts';
 import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
@@ -20,6 +21,8 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
   const limits = () => limitsInForce(config.limits, keyring);
   const readiness = new Readiness(services, workerCheck);
   const scrape = createScrape({ ...services, readiness });
+  const commands = new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log });
+  const sessionQueue = new SessionQueue({ ...services, commands });
   const connectionLimit = new ConnectionLimit({ config, log });
   const app = createApp({
     ...services,
@@ -33,11 +36,18 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     actionFeed: new ActionFeed({ catalog, bus, log }),
     tails: new TurnTailPool({ logs, bus, log }),
     sessionWatches: new SessionWatches({ catalog, bus, log }),
-    commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
+    commands,
+    sessionQueue,
     readiness,
   });
   const { host, port, metricsPort } = config;
-  const api = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT', connectionLimit });
+  const listening = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT', connectionLimit });
+  // For the sessions that another process has put into the queue, and whose slots are released with time.
+  sessionQueue.wake();
+  const api = {
+    url: listening.url,
+    stop: async () => void (await Promise.all([listening.stop(), sessionQueue.stop()])),
+  };
   if (metricsPort === undefined) return api;
   const operations = createOperationsApp({ ...services, readiness, scrape });
   try {

@@ -17,6 +17,7 @@ import { startHousekeeping } from '../housekeeping/sweep.ts';
 import { Delegator } from '../delegation/delegator.ts';
 import { archive } from '../engine/archive-turn.ts';
 import { Archiver } from '../engine/archiver.ts';
+import { SessionQueue } from '../engine/session-queue.ts';
 import { Conversations } from '../engine/conversations.ts';
 import { limitsInForce } from '../engine/limits.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
@@ -49,7 +50,7 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, cipher, logs, history, blobs, bus, speculativeCalls, metrics, log } = services;
+  const { config, cipher, client, logs, history, blobs, bus, speculativeCalls, metrics, log } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
@@ -71,7 +72,14 @@ export async function startWorker(
   const dependencies = { ...sources, ownQueue, stepsAhead, delegator };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
-  const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
+  const commands = new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log });
+  const sessionQueue = new SessionQueue({ ...services, commands });
+  const archiveTurn = async (turnId: string, signal: AbortSignal) => {
+    const isCopied = await archive({ ...services, turnId, signal });
+    // Its session may have released its slot.
+    sessionQueue.wake();
+    return isCopied;
+  };
   const archiver = new Archiver({
     archive: async (turnId, signal) => {
       await archiveTurn(turnId, signal);
@@ -141,6 +149,7 @@ export async function startWorker(
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
     delegator,
+    sessionQueue,
   });
   const finished = worker.run().catch((error: unknown) => {
     // An activity did not end even when it was cancelled; its time-out will end it.
@@ -155,6 +164,7 @@ export async function startWorker(
       if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([finished.catch(() => undefined), ownQueue.stop(), housekeeping.stop(), deliverer.stop()]);
       await archiver.stop();
+      await sessionQueue.stop();
       await connection.close();
     },
   };

@@ -1,4 +1,5 @@
 import type { SessionEvent } from './wire/events.ts';
+import type { SessionSummary } from './wire/list.ts';
 import type { SessionResource, SessionStatus } from './wire/session.ts';
 
 /** The examples of the API's description. */
@@ -57,4 +58,18 @@ export const exampleChanges = {
     total_cost: 0.0001,
   },
   pending_tool_calls: [],
+};
+
+export const exampleSummary: SessionSummary = {
+  id: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04',
+  agent: 'order-desk',
+  agent_revision: 3,
+  status: 'completed',
+  agent_view_url: null,
+  first_message: { type: 'user_message', message: 'Which orders are late?', caller_id: 'user' },
+  created_at: AT,
+  started_at: AT,
+  finished_at: AT,
+  last_activity_at: AT,
+  anonymized_at: null,
 };

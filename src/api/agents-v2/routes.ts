@@ -6,6 +6,8 @@ import { eventRoutes } from './events.ts';
 import { AGENTS_V2 } from './face.ts';
 import { feedbackRoutes } from './feedback.ts';
 import { fileRoutes } from './files.ts';
+import { quotaRoutes } from './quota.ts';
+import { sessionListRoutes } from './list-sessions.ts';
 import { SessionReader } from './read-session.ts';
 import { sessionRoutes } from './sessions.ts';
 import { sharingRoutes } from './sharing.ts';
@@ -14,6 +16,9 @@ import { steeringRoutes } from './steering.ts';
 /** The Agents API v2: `/api/v2`. */
 export function agentsV2Routes(context: ApiContext, reader = new SessionReader(context)): Route[] {
   const routes = [
+    // Before the paths with an id in the same place.
+    ...quotaRoutes(context),
+    ...sessionListRoutes(context, reader),
     ...sessionRoutes(context, reader),
     ...changesRoutes(context, reader),
     ...eventRoutes(context, reader),
