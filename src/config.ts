@@ -121,6 +121,8 @@ export interface Config {
   turnSeconds: number;
   /** How many sub-agents of one turn run at once. */
   subAgents: number;
+  /** How many sessions of the Agents API v2 work or wait at once; further ones wait in a queue. */
+  agentSessions: number;
   /** How long running tool calls may take to finish when the server stops. */
   shutdownSeconds: number;
 }
@@ -211,6 +213,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     subjectBudget: vars.EVERTURN_SUBJECT_BUDGET,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
     subAgents: vars.EVERTURN_SUB_AGENTS,
+    agentSessions: vars.EVERTURN_AGENT_SESSIONS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
   };
 }
@@ -232,6 +235,8 @@ const limit = z.coerce
   .optional();
 
 const SUB_AGENTS_RULE = 'must be a whole number from 1 to 20';
+
+const AGENT_SESSIONS_RULE = 'must be a whole number from 1 to 10000';
 
 const proxies = z
   .string()
@@ -409,6 +414,12 @@ const schema = z.object({
     .min(1, { error: SUB_AGENTS_RULE })
     .max(20, { error: SUB_AGENTS_RULE })
     .default(5),
+  EVERTURN_AGENT_SESSIONS: z.coerce
+    .number({ error: AGENT_SESSIONS_RULE })
+    .int({ error: AGENT_SESSIONS_RULE })
+    .min(1, { error: AGENT_SESSIONS_RULE })
+    .max(10_000, { error: AGENT_SESSIONS_RULE })
+    .default(100),
   EVERTURN_SHUTDOWN_SECONDS: seconds(20),
   EVERTURN_REQUESTS_PER_MINUTE: limit,
   EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,

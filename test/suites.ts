@@ -9,11 +9,11 @@ export const CORE = `test/integration/{${[
 
 /** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
 export const ON_POSTGRES = `test/integration/{${[
-  'agents-v2/two-processes',
+  'agents-v2/agent-parts,agents-v2/list,agents-v2/queue,agents-v2/registered-agents,agents-v2/slots',
+  'agents-v2/two-processes,agents-v2/webhooks',
   'actions,agents,apart,api,approvals,catalog,collect-blobs,delegation-catalog,delete-session,errors,forks,idempotency',
   'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,schedules-catalog,session-index,session-lists',
   'session-streams,temporal-on-postgres,turns,unavailable,webhook-deliverer',
-  'agents-v2/agent-parts,agents-v2/registered-agents,agents-v2/webhooks',
 ].join()}}.test.ts`;
 
 /**

@@ -5,6 +5,7 @@ import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
+import { recordEnd } from './session-ends.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
 import { addRemainingTime } from './spending.ts';
 import { turnRecorded } from './state-changes.ts';
@@ -76,6 +77,7 @@ export class Archive {
       if (last.record.kind === 'turn.done' && last.ordinal > before) {
         const { session_id: sessionId } = turn;
         const session = await addSessionTotals(db, sessionId, last.record);
+        await recordEnd(db, turn, last.record);
         const { agent_name: agentName, subject_id: subjectId } = session;
         const { at, workedMs } = last.record;
         await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });

@@ -26,6 +26,8 @@ import { SessionFeedback } from './session-feedback.ts';
 import { ScheduleRuns } from './schedule-runs.ts';
 import { Schedules } from './schedules.ts';
 import { SessionRequests } from './session-requests.ts';
+import { SessionList } from './session-list.ts';
+import { SessionSlots } from './session-slots.ts';
 import { Sessions } from './sessions.ts';
 import { SharedSessions } from './shared-sessions.ts';
 import { Spending } from './spending.ts';
@@ -62,6 +64,8 @@ export class Catalog {
   readonly sessionFeedback: SessionFeedback;
   readonly schedules: Schedules;
   readonly scheduleRuns: ScheduleRuns;
+  readonly sessionSlots: SessionSlots;
+  readonly sessionList: SessionList;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -89,11 +93,13 @@ export class Catalog {
     this.mcpSignIns = new McpSignIns(db, index);
     this.mcpGrants = new McpGrants(db, cipher);
     this.spending = new Spending(db);
-    this.sessionRequests = new SessionRequests(db, index);
+    this.sessionRequests = new SessionRequests(db, cipher);
     this.sharedSessions = new SharedSessions(db);
     this.sessionFeedback = new SessionFeedback(db, cipher);
     this.schedules = new Schedules(db, cipher);
     this.scheduleRuns = new ScheduleRuns(db, cipher);
+    this.sessionSlots = new SessionSlots(db, index);
+    this.sessionList = new SessionList(db, cipher);
   }
 
   /**

@@ -71,6 +71,9 @@ async function createTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('model_calls', 'bigint', (c) => c.notNull().defaultTo(0))
     .addColumn('tool_calls', 'bigint', (c) => c.notNull().defaultTo(0))
     .addColumn('waited_ms', 'bigint', (c) => c.notNull().defaultTo(0))
+    .addColumn('last_turn_at', 'text')
+    .addColumn('last_end', 'text')
+    .addColumn('ended_at', 'text')
     .addColumn('deleted_at', 'text')
     .addColumn('removal_at', 'text')
     .execute();
@@ -240,9 +243,25 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('agent_revision', 'integer')
     .addColumn('group_id', 'text')
     .addColumn('parent_session_id', 'text')
+    .addColumn('first_message', 'text')
     .addColumn('schedule_id', 'text')
     .addColumn('idle_timeout_s', 'integer')
+    .addColumn('delete_after_min', 'integer')
+    .addColumn('roles', 'text', (c) => c.notNull())
+    .addColumn('queue_number', 'bigint')
+    .addColumn('first_turn_id', 'text')
+    .addColumn('start_error', 'text')
+    .addColumn('start_failed_at', 'text')
+    .addColumn('waits_until', 'text')
+    .addColumn('delete_at', 'text')
     .addColumn('cancelled_at', 'text')
+    .execute();
+  await schema
+    .createTable('session_inputs')
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('number', 'integer', (c) => c.notNull())
+    .addColumn('input', 'text', (c) => c.notNull())
+    .addPrimaryKeyConstraint('session_inputs_key', ['session_id', 'number'])
     .execute();
   await schema
     .createTable('shared_sessions')
@@ -413,6 +432,15 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['sessions_by_subject_and_agent', 'sessions', ['type', 'subject_id', 'agent_name', 'created_at', 'id']],
   ['sessions_by_version', 'sessions', ['agent_name', 'agent_version', 'active_at']],
   ['sessions_by_spec', 'sessions', ['spec_hash', 'agent_version', 'active_at']],
+  ['sessions_by_time', 'sessions', ['created_at', 'id']],
+  ['sessions_by_owner', 'sessions', ['subject_id', 'created_at', 'id']],
+  ['session_requests_by_group', 'session_requests', ['group_id', 'session_id']],
+  ['session_requests_by_parent', 'session_requests', ['parent_session_id', 'session_id']],
+  ['session_requests_by_schedule', 'session_requests', ['schedule_id', 'session_id']],
+  ['session_requests_queued', 'session_requests', ['queue_number']],
+  ['session_requests_starting', 'session_requests', ['first_turn_id']],
+  ['session_requests_waiting', 'session_requests', ['waits_until']],
+  ['session_requests_to_delete', 'session_requests', ['delete_at']],
   ['sessions_unswept', 'sessions', ['unswept_since']],
   ['sessions_to_remove', 'sessions', ['removal_at', 'id']],
   ['turns_by_session', 'turns', ['session_id', 'sequence']],

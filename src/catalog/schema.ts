@@ -1,6 +1,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
 import type { ActionKind } from '../core/actions.ts';
 import type { Role } from '../core/subject.ts';
+import type { TurnEnd } from './session-ends.ts';
 
 /**
  * The catalog's tables: one schema for SQLite and PostgreSQL, with types that both have. Times are ISO-8601 UTC with
@@ -38,6 +39,7 @@ export interface Tables {
   schedule_runs: ScheduleRunsTable;
   agent_definitions: AgentDefinitionsTable;
   agent_parts: AgentPartsTable;
+  session_inputs: SessionInputsTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -102,6 +104,10 @@ interface SessionsTable {
   model_calls: Generated<number>;
   tool_calls: Generated<number>;
   waited_ms: Generated<number>;
+  /** When the last turn that has ended was created, how it ended and when; null if none has. */
+  last_turn_at: Generated<string | null>;
+  last_end: Generated<TurnEnd | null>;
+  ended_at: Generated<string | null>;
   /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
   /** When housekeeping next continues the removal. */
@@ -446,10 +452,34 @@ export interface SessionRequestsTable {
   agent_revision: number | null;
   group_id: string | null;
   parent_session_id: string | null;
-  /** The schedule that has created it. */
-  schedule_id: string | null;
+  /** The beginning of its first message, encrypted, for lists; null if it was created without one. */
+  first_message: Generated<string | null>;
+  /** The schedule that has created it; null if a request has. */
+  schedule_id: Generated<string | null>;
   /** In seconds; null: the first answer ends the session. */
   idle_timeout_s: number | null;
+  /** In minutes, from its end; null: it is kept. */
+  delete_after_min: Generated<number | null>;
+  /** JSON: the roles of its creator, with which its first turn is started. */
+  roles: string;
+  /** Its number in the queue of sessions that wait for a slot; null if it does not wait. */
+  queue_number: Generated<number | null>;
+  /**
+   * The turn to be started with its inputs. It is set in the transaction that gives the session a slot, and null once the
+   * turn is in the index, so that a crash in between does not lose the turn.
+   */
+  first_turn_id: Generated<string | null>;
+  /** Why its first turn was rejected, and when. */
+  start_error: Generated<string | null>;
+  start_failed_at: Generated<string | null>;
+  /**
+   * Until when the session holds its slot after its last turn: the end of its idle timeout, or `FOREVER` if calls are
+   * pending on that turn. Null if it holds none. It is written with the end of the turn, so that the holders of slots are
+   * found by an index.
+   */
+  waits_until: Generated<string | null>;
+  /** When it may be deleted; null while it has not ended. */
+  delete_at: Generated<string | null>;
   /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */
   cancelled_at: Generated<string | null>;
 }
@@ -562,6 +592,15 @@ export interface AgentPartsTable {
   definition: string;
   created_at: string;
   updated_at: string;
+}
+
+/** The messages with which a session of the Agents API v2 begins, until its first turn is started. */
+interface SessionInputsTable {
+  session_id: string;
+  /** Counts the requests that brought them. */
+  number: number;
+  /** JSON, encrypted: a list of `InputItem`, with their files. */
+  input: string;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -1,9 +1,6 @@
 import type { Insertable, Kysely, Selectable } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { Outbox } from './outbox.ts';
-import type { SessionRequestsTable, Tables } from './schema.ts';
-import { lockSession } from './sessions.ts';
-import { sessionCancelled } from './state-changes.ts';
+import type { SessionRequestsTable, SessionRow, Tables } from './schema.ts';
 
 export type SessionRequestRow = Selectable<SessionRequestsTable>;
 
@@ -11,12 +8,10 @@ export type SessionRequestRow = Selectable<SessionRequestsTable>;
 export class SessionRequests {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
-  readonly #outbox: Outbox;
 
-  constructor(db: Kysely<Tables>, { cipher, outbox }: { cipher: Cipher; outbox: Outbox }) {
+  constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
     this.#cipher = cipher;
-    this.#outbox = outbox;
   }
 
   async get(sessionId: string): Promise<SessionRequestRow | undefined> {
@@ -28,29 +23,53 @@ export class SessionRequests {
     return row && { ...row, request: this.#cipher.openText(row.request, aadFor(row.session_id)) };
   }
 
-  /** Does nothing if the session has a request: its creation is repeated. */
-  async insert(row: Insertable<SessionRequestsTable>): Promise<void> {
-    await this.#db
-      .insertInto('session_requests')
-      .values({ ...row, request: this.#cipher.sealText(row.request, aadFor(row.session_id)) })
-      .onConflict((conflict) => conflict.column('session_id').doNothing())
-      .execute();
+  /** Up to `limit` sessions that may be deleted by now, with their last activity. */
+  async toDelete(now: string, limit: number): Promise<SessionRow[]> {
+    return (
+      this.#db
+        .selectFrom('session_requests')
+        // A cross join, since SQLite keeps its order.
+        .crossJoin('sessions')
+        .whereRef('sessions.id', '=', 'session_requests.session_id')
+        .selectAll('sessions')
+        .where('session_requests.delete_at', '<=', now)
+        .where('sessions.deleted_at', 'is', null)
+        .orderBy('session_requests.delete_at')
+        .limit(limit)
+        .execute()
+    );
   }
 
-  /** Notes that a session was cancelled. Without effect on one that was created through another API. */
-  async cancel(sessionId: string, now: string): Promise<void> {
-    await this.#outbox.transaction(async (db, _emit, tell) => {
-      await lockSession(db, sessionId);
-      const request = await db
-        .selectFrom('session_requests')
-        .select('cancelled_at')
-        .where('session_id', '=', sessionId)
-        .executeTakeFirst();
-      if (!request) return;
-      await db.updateTable('session_requests').set({ cancelled_at: now }).where('session_id', '=', sessionId).execute();
-      tell(() => sessionCancelled(db, sessionId, { from: request.cancelled_at, to: now }));
-    });
+  /** Checks a session again later that may be deleted and is active. */
+  async postponeDeletion(sessionId: string, { now, until }: { now: string; until: string }): Promise<void> {
+    await this.#db
+      .updateTable('session_requests')
+      .set({ delete_at: until })
+      .where('session_id', '=', sessionId)
+      .where('delete_at', '<=', now)
+      .execute();
   }
+}
+
+/** Inserts the request of a new session. */
+export async function insertRequest(
+  db: Kysely<Tables>,
+  cipher: Cipher,
+  row: Insertable<SessionRequestsTable>,
+): Promise<void> {
+  await db
+    .insertInto('session_requests')
+    .values({
+      ...row,
+      request: cipher.sealText(row.request, aadFor(row.session_id)),
+      first_message: row.first_message ? cipher.sealText(row.first_message, aadForFirstMessage(row.session_id)) : null,
+    })
+    .execute();
+}
+
+/** The additional authenticated data of a first message. */
+export function aadForFirstMessage(sessionId: string): string {
+  return `session/${sessionId}/first-message`;
 }
 
 function aadFor(sessionId: string): string {

@@ -14,6 +14,7 @@ const TABLES_OF_SESSIONS = [
   'delivery_lanes',
   'deliveries',
   'session_requests',
+  'session_inputs',
   'shared_sessions',
   'session_feedback',
 ] as const;
@@ -107,17 +108,7 @@ export class Sessions {
 
   /** Inserts a session. Does nothing if it exists: the request that creates it was repeated. */
   async insert(session: NewSessionRow): Promise<void> {
-    const { id, title, metadata } = session;
-    await this.#db
-      .insertInto('sessions')
-      .values({
-        ...session,
-        title: title ? this.#cipher.sealText(title, aadForTitle(id)) : title,
-        metadata: metadata ? this.#cipher.sealText(metadata, aadForMetadata(id)) : metadata,
-        active_at: session.created_at,
-      })
-      .onConflict((conflict) => conflict.column('id').doNothing())
-      .execute();
+    await insertSession(this.#db, this.#cipher, session);
   }
 
   /** Sets a draft's spec; without one, only updates its times. */
@@ -210,6 +201,22 @@ export class Sessions {
       metadata: this.#cipher.openLabel(row.metadata, aadForMetadata(row.id)),
     };
   }
+}
+
+/** Inserts a session. Returns whether it did not exist. */
+export async function insertSession(db: Kysely<Tables>, cipher: Cipher, session: NewSessionRow): Promise<boolean> {
+  const { id, title, metadata } = session;
+  const { numInsertedOrUpdatedRows: inserted } = await db
+    .insertInto('sessions')
+    .values({
+      ...session,
+      title: title ? cipher.sealText(title, aadForTitle(id)) : title,
+      metadata: metadata ? cipher.sealText(metadata, aadForMetadata(id)) : metadata,
+      active_at: session.created_at,
+    })
+    .onConflict((conflict) => conflict.column('id').doNothing())
+    .executeTakeFirst();
+  return inserted === 1n;
 }
 
 /** The additional authenticated data of a title. */

@@ -520,6 +520,11 @@ export function endStatus(end: TurnOutcome): OutcomeStatus {
   return end.status === 'done' && end.requiredActions.length > 0 ? 'action_required' : end.status;
 }
 
+/** Whether a turn that is done has said anything. */
+export function hasAnswer({ output }: Extract<TurnOutcome, { status: 'done' }>): boolean {
+  return output !== null && output.content + output.refusal !== '';
+}
+
 /** A limit at which a turn is asked for its answer: of its model calls, or of the time for which it works. */
 export type AnswerLimit = 'iterations' | 'time';
 

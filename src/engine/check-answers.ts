@@ -13,6 +13,8 @@ import { turnStatus } from './turn-status.ts';
 /** Why the content of a response does not answer a server's question: see `src/tools/elicitation-answer.ts`. */
 export type AnswerCheck = (question: Elicitation, content: string) => string | undefined;
 
+type CheckServices = Pick<Engine, 'catalog' | 'blobs' | 'logs' | 'answerCheck' | 'editCheck'>;
+
 /**
  * Checks the responses of an input that answer questions of MCP servers on the turn that it follows, and its edits of
  * arguments. Whether the calls still wait is decided by the session; a turn that cannot be read here yet is checked by
@@ -20,7 +22,7 @@ export type AnswerCheck = (question: Elicitation, content: string) => string | u
  * @throws EngineError `invalid_answer`, and those of `checkEdits`
  */
 export async function checkAnswers(
-  engine: Engine,
+  engine: CheckServices,
   {
     session,
     owner,
@@ -53,7 +55,11 @@ export async function checkAnswersTo(
   }
 }
 
-async function waitingOn({ catalog, logs }: Engine, session: SessionRow, previous: PreviousTurn): Promise<Waiting> {
+async function waitingOn(
+  { catalog, logs }: CheckServices,
+  session: SessionRow,
+  previous: PreviousTurn,
+): Promise<Waiting> {
   if (previous.turn === 'none') return { pending: [] };
   const { turns } = catalog;
   const row = await (previous.turn === 'last' ? turns.last(session.id) : turns.get(previous.turnId));

@@ -61,8 +61,8 @@ export interface Engine {
  * @throws EngineError
  */
 export async function cancelTurns(
-  { catalog, commands }: Engine,
-  { id }: SessionRow,
+  { catalog, commands }: Pick<Engine, 'catalog' | 'commands'>,
+  { id }: Pick<SessionRow, 'id'>,
   { close = false, turnId }: { close?: boolean; turnId?: string },
 ): Promise<void> {
   // Before the command is sent, so that a session workflow that is rebuilt in between is closed too.

@@ -32,6 +32,7 @@ const EFFECTS = {
   idempotency_key_reused: 'rejected',
   file_unavailable: 'rejected',
   too_many_turns: 'rejected',
+  too_many_sessions: 'rejected',
   unavailable: 'failed',
   internal_error: 'failed',
 } as const satisfies Record<string, Effect> & Record<Rejection, Effect>;
@@ -40,6 +41,8 @@ export type EngineErrorCode = keyof typeof EFFECTS;
 
 interface EngineErrorOptions extends ErrorOptions {
   param?: string | undefined;
+  /** What a face may tell beside the message. */
+  details?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** An error that the engine reports to a face, which maps the code. The message tells the client what to do. */
@@ -51,11 +54,13 @@ export class EngineError extends Error {
   readonly code: EngineErrorCode;
   /** The part of the request that is at fault. */
   readonly param: string | undefined;
+  readonly details: Readonly<Record<string, unknown>> | undefined;
 
   constructor(code: EngineErrorCode, message: string, options: EngineErrorOptions = {}) {
     super(message, options);
     this.code = code;
     this.param = options.param;
+    this.details = options.details;
   }
 }
 

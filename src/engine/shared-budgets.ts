@@ -81,10 +81,15 @@ export class SharedBudgets {
   }
 
   account(scope: Account['scope'], { sessionId, owner, sessionLimit = {} }: CallScope): Account {
-    const { subjectBudget } = this.#options.config;
     if (scope === 'session') return { scope, id: sessionId, period: '', limit: sessionLimit };
+    return this.accountOf(owner.subjectId);
+  }
+
+  /** The account of a subject in the current period. */
+  accountOf(subjectId: string): Account {
+    const { subjectBudget } = this.#options.config;
     const { period: kind = 'day', limit = {} } = subjectBudget ?? {};
-    return { ...subjectAccount(owner.subjectId, kind, new Date().toISOString()), limit };
+    return { ...subjectAccount(subjectId, kind, new Date().toISOString()), limit };
   }
 
   /** Whether a model call would not be made now. */

@@ -29,6 +29,29 @@ export const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
 /** The turn that a new turn follows: the session's last one, none, or the one with this id. */
 export type PreviousTurn = CreateTurnCommand['previous'];
 
+/** What starting a turn needs of the engine. */
+export type StartServices = Pick<
+  Engine,
+  | 'config'
+  | 'catalog'
+  | 'blobs'
+  | 'logs'
+  | 'turnIndex'
+  | 'commands'
+  | 'agentCheck'
+  | 'answerCheck'
+  | 'editCheck'
+  | 'log'
+  | 'metrics'
+>;
+
+/** The turn of a request, as the index has it. */
+export interface RequestedTurn {
+  id: string;
+  session_id: string;
+  created_at: string;
+}
+
 export interface TurnToStart {
   session: SessionRow;
   caller: Caller;
@@ -44,6 +67,8 @@ export interface TurnToStart {
    */
   loadInput: () => Promise<InputItem[]>;
   speculation: Speculation | undefined;
+  /** Called before the turn is requested, which it may do itself. @throws EngineError that rejects the turn */
+  admit?: ((turn: RequestedTurn) => Promise<void>) | undefined;
   /** Called when the turn is in the index. */
   onIndexed: () => void;
 }
@@ -62,7 +87,7 @@ export interface StartedTurn {
  * index, and its claim is released.
  * @throws EngineError
  */
-export async function startTurn(engine: Engine, turn: TurnToStart): Promise<StartedTurn> {
+export async function startTurn(engine: StartServices, turn: TurnToStart): Promise<StartedTurn> {
   const { catalog, blobs, commands, turnIndex, log } = engine;
   const { session, claim, speculation } = turn;
   const { resourceId: turnId } = claim;
@@ -75,7 +100,9 @@ export async function startTurn(engine: Engine, turn: TurnToStart): Promise<Star
     const createdAt = createdAtOf(turnId);
     // Written before the command is sent, so that housekeeping finds the turn after a crash in between. Written before
     // the input is stored, because the blobs of a request are not collected, and a deleted session accepts none.
-    const isRequested = await catalog.turns.request({ id: turnId, session_id: sessionId, created_at: createdAt });
+    const requested = { id: turnId, session_id: sessionId, created_at: createdAt };
+    await turn.admit?.(requested);
+    const isRequested = await catalog.turns.request(requested);
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
     const input = await storeInput(loaded, { blobs, sessionId });
@@ -120,7 +147,7 @@ export interface RunnableAgent {
 
 /** The agent of a session, if a turn can run with it now. @throws EngineError */
 export async function runnableAgent(
-  { catalog, agentCheck }: Engine,
+  { catalog, agentCheck }: Pick<StartServices, 'catalog' | 'agentCheck'>,
   session: AgentSession,
   caller: Caller,
 ): Promise<RunnableAgent> {
@@ -157,7 +184,7 @@ export function createdAtOf(turnId: string): string {
 }
 
 async function commandOf(
-  { blobs, config }: Engine,
+  { blobs, config }: Pick<StartServices, 'blobs' | 'config'>,
   { session, caller, previous, onRunning: requested, claim }: TurnToStart,
   { agent, input, createdAt }: { agent: RunnableAgent; input: InputItem[]; createdAt: string },
 ): Promise<CreateTurnCommand> {

@@ -234,14 +234,15 @@ export class ClaimedTurn implements AsyncDisposable {
   }
 
   /**
-   * Starts the turn, or puts it into the queue of its session; undefined if an equal request has done so.
+   * Starts the turn, or puts it into the queue of its session; undefined if an equal request has done so. `admit`: see
+   * `TurnToStart`.
    * @throws EngineError
    */
-  async start(): Promise<Omit<StartedTurn, 'indexed'> | undefined> {
+  async start({ admit }: Pick<TurnToStart, 'admit'> = {}): Promise<Omit<StartedTurn, 'indexed'> | undefined> {
     const { claim, session } = this.#turn;
     // A turn that exists is returned even if it would be rejected now.
     if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
-    const started = await startTurn(this.#engine, this.#turn);
+    const started = await startTurn(this.#engine, { ...this.#turn, admit });
     this.#indexed = started.indexed;
     return started;
   }

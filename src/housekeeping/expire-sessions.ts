@@ -6,7 +6,7 @@ import type { TurnIndex } from '../engine/turn-index.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 
-interface Expiring {
+export interface Expiring {
   catalog: Catalog;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
@@ -44,7 +44,10 @@ async function expire({ catalog, log, ...reading }: Expiring, session: SessionRo
 }
 
 /** Whether a turn of the session is running, or waits for an answer that the session still accepts. */
-async function isActive({ catalog, logs, turnIndex, log }: Expiring, { id, closed }: SessionRow): Promise<boolean> {
+export async function isActive(
+  { catalog, logs, turnIndex, log }: Expiring,
+  { id, closed }: SessionRow,
+): Promise<boolean> {
   try {
     await turnIndex.reconcileRequests(id);
     if ((await catalog.turns.requests(id)).length > 0) return true;

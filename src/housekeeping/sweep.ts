@@ -2,11 +2,13 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
 import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
+import type { SessionQueue } from '../engine/session-queue.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
 import type { Delegator } from '../delegation/delegator.ts';
 import { tellSignIns } from '../engine/tell-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
+import { deleteFinished } from './delete-finished.ts';
 import { expireSessions } from './expire-sessions.ts';
 import { forgetLostTurns } from './forget-lost-turns.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
@@ -30,6 +32,7 @@ interface HousekeepingOptions extends Archiving {
   turnIndex: TurnIndex;
   config: Pick<Config, 'turnSeconds'>;
   delegator: Pick<Delegator, 'settleAll'>;
+  sessionQueue: Pick<SessionQueue, 'sweep'>;
   /** Looks for deliveries whose hint was lost, or whose worker died. */
   wakeDeliverer: () => void;
 }
@@ -37,7 +40,7 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: tells turns of sign-ins that have ended, and of delegated work; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; starts sessions in whose queues turns wait; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
+ * and starts the removal of deleted ones; starts sessions in whose queues turns wait, and those that were admitted and not started; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
@@ -84,9 +87,11 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await repairPauses(options, when);
       await resumeQueues(options, stop.signal);
       await syncSchedules(options, { ...when, began });
+      await options.sessionQueue.sweep(stop.signal);
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);
+      if (isComplete) await deleteFinished(options, when);
       await removeDeleted(options, when);
       if (isComplete) await collectBlobs(options, when);
       // A turn that is paused may be older, and still needs its spec.

@@ -10,7 +10,7 @@ import type { Services } from './services.ts';
 
 /** Starts the HTTP API. `workerCheck` fails if no worker runs. */
 export async function startApi(services: Services, workerCheck: Check): Promise<HttpServer> {
-  const { config, catalog, limits, bus, log } = services;
+  const { config, catalog, limits, bus, log, sessionQueue } = services;
   const readiness = new Readiness(services, workerCheck);
   const scrape = createScrape({ ...services, readiness });
   const connectionLimit = new ConnectionLimit({ config, log });
@@ -21,10 +21,17 @@ export async function startApi(services: Services, workerCheck: Check): Promise<
     issuer: config.oidc && new TokenIssuer({ oidc: config.oidc, log }),
     streamLimits: new StreamLimits(limits),
     actionFeed: new ActionFeed({ catalog, bus, log }),
+    sessionQueue,
     readiness,
   });
   const { host, port, metricsPort } = config;
-  const api = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT', connectionLimit });
+  const listening = await serveHttp(app, { host, port, setting: 'EVERTURN_PORT', connectionLimit });
+  // For the sessions that another process has put into the queue, and whose slots are released with time.
+  sessionQueue.wake();
+  const api = {
+    url: listening.url,
+    stop: async () => void (await Promise.all([listening.stop(), sessionQueue.stop()])),
+  };
   if (metricsPort === undefined) return api;
   const operations = createOperationsApp({ ...services, readiness, scrape });
   try {

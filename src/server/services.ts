@@ -22,6 +22,7 @@ import { TurnTailPool } from '../live/turn-tail.ts';
 import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
 import { limitsInForce, type Limits } from '../engine/limits.ts';
+import { SessionQueue } from '../engine/session-queue.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
 import { SessionIndex } from '../engine/session-index.ts';
 import { SharedBudgets } from '../engine/shared-budgets.ts';
@@ -87,6 +88,7 @@ export interface Services {
   commands: SessionCommands;
   tails: TurnTailPool;
   sessionWatches: SessionWatches;
+  sessionQueue: SessionQueue;
   close: () => Promise<void>;
 }
 
@@ -162,8 +164,7 @@ export async function openServices({
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills });
   const toolsets = new ToolsetLoader(toolKinds);
   const limits = () => limitsInForce(config.limits, keyring);
-  const opened = cleanup.move();
-  return {
+  const services = {
     config,
     log,
     cipher,
@@ -199,8 +200,9 @@ export async function openServices({
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     tails: new TurnTailPool({ logs, bus: live.bus, log }),
     sessionWatches: new SessionWatches({ catalog, bus: live.bus, log }),
-    close: () => opened.disposeAsync(),
   };
+  const opened = cleanup.move();
+  return { ...services, sessionQueue: new SessionQueue(services), close: () => opened.disposeAsync() };
 }
 
 function openLive({

@@ -48,7 +48,7 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, cipher, logs, history, blobs, bus, speculativeCalls, metrics, log } = services;
+  const { config, cipher, logs, history, blobs, bus, speculativeCalls, metrics, log, sessionQueue } = services;
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
@@ -73,7 +73,12 @@ export async function startWorker(
   const dependencies = { ...sources, ownQueue, stepsAhead, delegator, scheduledSessions, taskQueue };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
-  const archiveTurn = (turnId: string, signal: AbortSignal) => archive({ ...services, turnId, signal });
+  const archiveTurn = async (turnId: string, signal: AbortSignal) => {
+    const isCopied = await archive({ ...services, turnId, signal });
+    // Its session may have released its slot.
+    sessionQueue.wake();
+    return isCopied;
+  };
   const archiver = new Archiver({
     archive: async (turnId, signal) => {
       await archiveTurn(turnId, signal);
@@ -149,6 +154,7 @@ export async function startWorker(
     taskQueue: config.temporal.taskQueue,
     archiveTurn,
     delegator,
+    sessionQueue,
   });
   const finished = worker.run().catch((error: unknown) => {
     // An activity did not end even when it was cancelled; its time-out will end it.
@@ -163,6 +169,7 @@ export async function startWorker(
       if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([finished.catch(() => undefined), ownQueue.stop(), housekeeping.stop(), deliverer.stop()]);
       await archiver.stop();
+      await sessionQueue.stop();
       await connection.close();
     },
   };

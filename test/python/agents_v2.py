@@ -45,4 +45,12 @@ seen["chat"] = [first.status, first.answer, second.status, second.answer]
 session.cancel()
 seen["cancelled"] = session.status().status
 
+listed = client.sessions.list_sessions(status=["completed", "interrupted"], sort=["created_at"], size=2)
+seen["list"] = [listed.total, listed.page, [item.status for item in listed.items], listed.items[0].first_message.message]
+found = client.sessions.list_sessions(search="THE END", created_after=listed.items[0].created_at)
+seen["search"] = [item.id == session.id for item in found.items]
+quota = client.sessions.get_session_quota()
+seen["quota"] = [quota.scope, quota.limit, quota.available <= quota.limit]
+seen["tokens"] = client.quota.get_token_quota().limit
+
 print(json.dumps(seen, default=str))

@@ -29,7 +29,7 @@ export function expectDeclared({ method, path, status, body }: Exchange): void {
   if (!route) return;
   const what = `${method} ${path} ${status} ${JSON.stringify(body)?.slice(0, 500)}`;
   if (status >= 400) {
-    if (route.path.startsWith('/api/v2')) expectError(body, what);
+    if (route.path.startsWith('/api/v2')) expectError(body, status, what);
     else {
       const { code } = (body as { error: { code: string } }).error;
       // A response of a server without this route, such as that of the operators' port.
@@ -45,10 +45,10 @@ export function expectDeclared({ method, path, status, body }: Exchange): void {
   if (content) expect(content.schema.parse(body), what).toEqual(body);
 }
 
-/** Each error of the Agents API v2 has a text, and a list of what is wrong. */
-function expectError(body: unknown, what: string): void {
-  expect(body, what).toEqual({
-    message: expect.any(String),
-    detail: expect.arrayContaining([expect.objectContaining({ type: expect.any(String) })]),
-  });
+/** Each error of the Agents API v2 has a text, and a list of what is wrong; a used-up budget has its amounts instead. */
+function expectError(body: unknown, status: number, what: string): void {
+  const cause = expect.objectContaining({ type: expect.any(String) });
+  const amounts = expect.objectContaining({ message: expect.any(String), window_end: expect.any(String) });
+  const detail = status === 402 ? amounts : expect.arrayContaining([cause]);
+  expect(body, what).toEqual({ message: expect.any(String), detail });
 }

@@ -11,6 +11,8 @@ import { isFinal } from './session-state.ts';
 export async function cancelSession(context: ApiContext, reader: SessionReader, session: SessionRow): Promise<void> {
   const read = await reader.read(session);
   if (isFinal(stateNow(read).status)) return;
-  await context.catalog.sessionRequests.cancel(session.id, new Date().toISOString());
-  await cancelTurns(context, session, {});
+  const wasQueued = await context.catalog.sessionSlots.cancel(session.id, new Date().toISOString());
+  // One that has waited has no turn.
+  if (!wasQueued) await cancelTurns(context, session, {});
+  context.sessionQueue.wake();
 }

@@ -9,15 +9,19 @@ import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { storeSpec } from './delegates.ts';
 import { resolveAgent } from './resolve-agent.ts';
-import { sendMessages } from './send-messages.ts';
+import { LISTED_CHARACTERS } from './list-sessions.ts';
+import { readInput } from './message-input.ts';
 import { fromUuid, newSessionId } from './session-ids.ts';
+import { requireBudget } from './token-budget.ts';
 import type { StoredRequest } from './stored-request.ts';
 import type { UserMessage } from './wire/messages.ts';
 import type { SessionRequest } from './wire/session.ts';
 
 /** What the creation of a session needs: less than the API has, since workers create sessions, too. */
 export type SessionCreation = Engine &
-  Pick<ApiContext, 'allowPrivateUrls' | 'registry'> & { config: Pick<Config, 'defaultModel'> };
+  Pick<ApiContext, 'allowPrivateUrls' | 'registry' | 'sessionQueue'> & {
+    config: Pick<Config, 'defaultModel' | 'subjectBudget'>;
+  };
 
 interface NewSession {
   request: SessionRequest;
@@ -61,53 +65,78 @@ export async function createWithId(
   session: Omit<NewSession, 'key'>,
   id: string,
 ): Promise<string> {
-  const { catalog } = context;
-  const { request, caller, rateLimitError, host, scheduleId = null } = session;
-  const messages = toList(request.messages);
-  if (!(await catalog.sessions.get(id))) await insert(context, { request, caller, messages, id, scheduleId });
-  if (messages.length > 0) {
-    const row = await authorizeSession(catalog, id, caller, 'send');
-    await sendMessages(context, { session: row, caller, messages, key: 'first', rateLimitError, host });
+  const { catalog, sessionQueue } = context;
+  if (await catalog.sessions.get(id)) {
+    await sessionQueue.start(id);
+    return id;
   }
-  return id;
+  const { request, caller, rateLimitError } = session;
+  if (rateLimitError) throw rateLimitError;
+  const endAdmission = await context.turnLimits.admit({ id, subject_id: caller.subject.subjectId });
+  try {
+    await requireBudget(context, caller.subject.subjectId);
+    await insert(context, { ...session, messages: toList(request.messages), id });
+    await sessionQueue.start(id).catch(async (error: unknown) => {
+      // The caller gets the error instead of the session.
+      if (isRefusal(error)) await catalog.sessions.delete(id, new Date().toISOString());
+      throw error;
+    });
+    return id;
+  } finally {
+    endAdmission();
+  }
 }
 
-interface NewRows extends Pick<NewSession, 'request' | 'caller'> {
+interface NewRows extends Omit<NewSession, 'key' | 'request'> {
+  request: SessionRequest;
   messages: UserMessage[];
   id: string;
-  scheduleId: string | null;
 }
 
-async function insert(context: SessionCreation, { request, caller, messages, id, scheduleId }: NewRows): Promise<void> {
+/** @throws ApiError or EngineError */
+async function insert(
+  context: SessionCreation,
+  { request, caller, messages, host, id, scheduleId }: NewRows,
+): Promise<void> {
   const { catalog } = context;
   const { agent, registered, named, ...specs } = await resolveAgent(context, request, caller);
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
+  // Now, since the request may be over when the session begins.
+  const input = await readInput(messages, { ...context, caller, host });
   const now = new Date().toISOString();
   const stored: StoredRequest = { ...request, agent, messages };
-  await catalog.sessionRequests.insert({
-    session_id: id,
-    request: JSON.stringify(stored),
-    agent: named?.name ?? null,
-    agent_revision: named?.revision ?? null,
-    group_id: request.group_id ?? null,
-    parent_session_id: parentId,
-    schedule_id: scheduleId,
-    idle_timeout_s: request.idle_timeout_s ?? null,
-  });
-  await catalog.sessions.insert({
-    id,
-    type: registered ? 'session' : 'session/draft',
-    agent_name: registered?.name ?? agent.name,
-    agent_version: registered?.revision ?? null,
-    spec_hash: await storeSpec(catalog, specs, now),
-    title: null,
-    ...ownerColumns(caller.subject),
-    ...(!registered && { draft_roles: JSON.stringify(caller.roles) }),
-    metadata: null,
-    created_at: now,
-    updated_at: now,
+  await context.sessionQueue.create({
+    session: {
+      id,
+      type: registered ? 'session' : 'session/draft',
+      agent_name: registered?.name ?? agent.name,
+      agent_version: registered?.revision ?? null,
+      spec_hash: await storeSpec(catalog, specs, now),
+      title: null,
+      ...ownerColumns(caller.subject),
+      ...(!registered && { draft_roles: JSON.stringify(caller.roles) }),
+      metadata: null,
+      created_at: now,
+      updated_at: now,
+    },
+    request: {
+      session_id: id,
+      request: JSON.stringify(stored),
+      agent: named?.name ?? null,
+      agent_revision: named?.revision ?? null,
+      group_id: request.group_id ?? null,
+      parent_session_id: parentId,
+      schedule_id: scheduleId ?? null,
+      first_message: messages[0]?.message.slice(0, LISTED_CHARACTERS) ?? null,
+      idle_timeout_s: request.idle_timeout_s ?? null,
+      delete_after_min: request.delete_after_min,
+      roles: JSON.stringify(caller.roles),
+    },
+    input,
+    // The parent waits for a child, so that a child in the queue could wait for its own parent.
+    mayQueue: request.queue && !parentId,
   });
 }
 

@@ -31,11 +31,24 @@ const detail = z.object({
     .optional()
     .describe('where the problem is: body, query or header, and the path in it'),
   msg: z.string().optional(),
+  scope: z.enum(['user', 'org']).optional().describe('whose limit was reached'),
+});
+
+/** Of a budget that is used up. */
+const usedUp = z.object({
+  type: z.string(),
+  message: z.string(),
+  limit: z.number().nullable().describe('in tokens; null if something else is limited'),
+  used: z.number().nullable().describe('in tokens'),
+  window_end: z.iso.datetime().describe('when the budget is renewed'),
 });
 
 /** The body of every error response: a list of what is wrong. Each entry of a 422 has a place. */
 const errorBody = z
-  .object({ message: z.string().describe('what is wrong and how to fix it, for people'), detail: z.array(detail) })
+  .object({
+    message: z.string().describe('what is wrong and how to fix it, for people'),
+    detail: z.union([z.array(detail), usedUp]),
+  })
   .meta({ id: 'Error' });
 
 /** The errors of this API. Clients parse those with status 422 as a list of places. */
@@ -47,9 +60,7 @@ export const agentsV2Errors: ErrorForm = {
     return {
       status,
       headers: errorHeaders(error),
-      body: { message: error.message, detail: status === 422 ? placesOf(error) : [causeOf(error)] } satisfies z.infer<
-        typeof errorBody
-      >,
+      body: { message: error.message, detail: detailOf(error, status) } satisfies z.infer<typeof errorBody>,
     };
   },
 };
@@ -58,8 +69,15 @@ function statusOf(code: ErrorCode): ErrorStatus {
   return STATUSES[code] ?? ERRORS[code].status;
 }
 
-function causeOf({ code, message }: ApiError): z.infer<typeof detail> {
-  return { type: code, message };
+function detailOf(error: ApiError, status: ErrorStatus): z.infer<typeof errorBody>['detail'] {
+  if (status === 422) return placesOf(error);
+  const { code, message, details } = error;
+  const cause = { type: code, message, ...details };
+  return isUsedUp(cause) ? cause : [cause];
+}
+
+function isUsedUp(cause: object): cause is z.infer<typeof usedUp> {
+  return 'window_end' in cause;
 }
 
 function placesOf({ code, message, param, issues }: ApiError): z.infer<typeof detail>[] {

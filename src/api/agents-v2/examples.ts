@@ -2,6 +2,7 @@ import type { ScheduleResource, ScheduleRunResource } from './wire/schedule.ts';
 import type { Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
 import type { SessionEvent } from './wire/events.ts';
+import type { SessionSummary } from './wire/list.ts';
 import type { SessionResource, SessionStatus } from './wire/session.ts';
 import type { WebhookRecord } from './wire/webhooks.ts';
 
@@ -138,4 +139,18 @@ export const exampleRevision = {
   created_by: 'ann',
   message: 'Shorter answers',
   restored_from: null,
+};
+
+export const exampleSummary: SessionSummary = {
+  id: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04',
+  agent: 'order-desk',
+  agent_revision: 3,
+  status: 'completed',
+  agent_view_url: null,
+  first_message: { type: 'user_message', message: 'Which orders are late?', caller_id: 'user' },
+  created_at: AT,
+  started_at: AT,
+  finished_at: AT,
+  last_activity_at: AT,
+  anonymized_at: null,
 };

@@ -58,8 +58,11 @@ export function stateNow({ request, view }: Pick<ReadSession, 'request' | 'view'
     last: view.last,
     // A session of another API waits for messages for ever.
     idleTimeout: request ? request.idle_timeout_s : Infinity,
-    isStarting: request !== undefined && view.last === undefined && parseStored(request).messages.length > 0,
-    isQueued: false,
+    isStarting: isSet(request?.first_turn_id),
+    isQueued: isSet(request?.queue_number),
+    rejected: isSet(request?.start_error)
+      ? { error: request.start_error, at: request.start_failed_at ?? '' }
+      : undefined,
     cancelledAt: request?.cancelled_at ?? undefined,
     now,
   });
@@ -128,4 +131,8 @@ export function toChanges(read: ReadSession, newEvents: SessionEvent[], firstInd
     metrics: metricsOf(view.totals),
     pending_tool_calls: [...(view.last?.waiting.values() ?? [])],
   };
+}
+
+function isSet<T>(value: T | null | undefined): value is T {
+  return value !== null && value !== undefined;
 }

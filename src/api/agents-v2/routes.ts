@@ -8,6 +8,8 @@ import { eventRoutes } from './events.ts';
 import { AGENTS_V2 } from './face.ts';
 import { feedbackRoutes } from './feedback.ts';
 import { fileRoutes } from './files.ts';
+import { quotaRoutes } from './quota.ts';
+import { sessionListRoutes } from './list-sessions.ts';
 import { SessionReader } from './read-session.ts';
 import { scheduleActionRoutes } from './schedule-actions.ts';
 import { scheduleRoutes } from './schedules.ts';
@@ -20,6 +22,9 @@ import { webhookRoutes } from './webhooks.ts';
 /** The Agents API v2: `/api/v2`. */
 export function agentsV2Routes(context: ApiContext, reader = new SessionReader(context)): Route[] {
   const routes = [
+    // Before the paths with an id in the same place.
+    ...quotaRoutes(context),
+    ...sessionListRoutes(context, reader),
     ...sessionRoutes(context, reader),
     ...changesRoutes(context, reader),
     ...eventRoutes(context, reader),

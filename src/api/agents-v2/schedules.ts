@@ -13,7 +13,7 @@ import { toList } from './create-session.ts';
 import { exampleSchedule } from './examples.ts';
 import { authorizeSchedule, readResource, scheduleNotFound, schedulingOf, toResources } from './read-schedule.ts';
 import { resolveAgent } from './resolve-agent.ts';
-import { filesToSend } from './send-messages.ts';
+import { filesToSend } from './message-input.ts';
 import { fromUuid } from './session-ids.ts';
 import {
   createScheduleBody,

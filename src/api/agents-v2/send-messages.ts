@@ -1,6 +1,6 @@
+import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import type { InputItem, UserContentPart } from '../../core/records.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
@@ -8,10 +8,12 @@ import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
-import { checkFiles, readFiles, type SentFile } from '../http/sent-files.ts';
+import { inputOf, readInput } from './message-input.ts';
+import { requireBudget } from './token-budget.ts';
 import type { UserMessage } from './wire/messages.ts';
 
-type MessageServices = Engine & Pick<ApiContext, 'allowPrivateUrls'>;
+type MessageServices = Engine &
+  Pick<ApiContext, 'allowPrivateUrls' | 'sessionQueue'> & { config: Pick<Config, 'subjectBudget'> };
 
 interface SentMessages {
   /** From `authorizeSession`: the caller may send messages to it. */
@@ -32,6 +34,7 @@ interface SentMessages {
  */
 export async function sendMessages(context: MessageServices, sent: SentMessages): Promise<void> {
   const { session, caller, messages, key, rateLimitError, host } = sent;
+  if (await sendFirstMessages(context, sent)) return;
   using request = new TurnRequest(context, {
     sessionId: session.id,
     caller,
@@ -41,12 +44,15 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
     onRunning: 'steer',
     answersCalls: false,
   });
-  const files = filesToSend(messages);
-  const loadInput = async () => toInput(messages, await readFiles(files, { ...context, caller, host }));
-  const input = files.length > 0 ? loadInput : toInput(messages, []);
+  const input = inputOf(messages, { ...context, caller, host });
   await using turn = await request.claim({ session, input, rateLimitError });
   if ((await turn.steer()) === undefined) {
-    await turn.start();
+    await turn.start({
+      admit: async (requested) => {
+        await requireBudget(context, session.subject_id);
+        await context.sessionQueue.admit(requested);
+      },
+    });
     await turn.whenIndexed();
   } else {
     await resume(context, { session, caller });
@@ -64,36 +70,25 @@ async function resume(context: MessageServices, turn: Pick<SentMessages, 'sessio
   }
 }
 
-/** The files of messages, checked without reading them. @throws ApiError */
-export function filesToSend(messages: UserMessage[]): SentFile[] {
-  const files = messages.flatMap(filesOf);
-  checkFiles(files);
-  return files;
-}
-
-/** The files of a message, in order: its images, then its files. */
-function filesOf({ images, files }: UserMessage, i: number): SentFile[] {
-  return [
-    ...(images ?? []).map((data, j) => ({ name: `image-${j + 1}`, data, param: `messages.${i}.images.${j}` })),
-    ...(files ?? []).map(({ type, source, name, media_type: mediaType }, j) => {
-      const data = type === 'url' ? source : `data:${mediaType ?? 'application/octet-stream'};base64,${source}`;
-      return { name, data, param: `messages.${i}.files.${j}.source` };
-    }),
-  ];
-}
-
-function toInput(messages: UserMessage[], contents: Awaited<ReturnType<typeof readFiles>>): InputItem[] {
-  const rest = [...contents];
-  return messages.map((message, i): InputItem => {
-    const own = rest.splice(0, filesOf(message, i).length);
-    if (own.length === 0) return { type: 'user.message', content: message.message };
-    const parts: UserContentPart[] = own.map(({ name, mimeType, base64 }) => ({
-      type: 'file',
-      name,
-      mimeType,
-      bytes: Buffer.byteLength(base64, 'base64'),
-      base64,
-    }));
-    return { type: 'user.message', content: [{ type: 'text', text: message.message }, ...parts] };
-  });
+/**
+ * Gives messages to a session that has not begun: one that waits in the queue keeps them until it begins, and one that was
+ * never started begins now. False, and without effect, if it has begun.
+ * @throws ApiError or EngineError
+ */
+async function sendFirstMessages(
+  context: MessageServices,
+  { session, caller, messages, rateLimitError, host }: Omit<SentMessages, 'key'>,
+): Promise<boolean> {
+  const { catalog, sessionQueue } = context;
+  if (await catalog.turns.last(session.id)) return false;
+  const request = await catalog.sessionRequests.get(session.id);
+  if (!request) return false;
+  await sessionQueue.start(session.id);
+  const wasStopped = request.cancelled_at !== null || request.start_error !== null;
+  if (request.queue_number === null && (request.first_turn_id !== null || !wasStopped)) return false;
+  if (rateLimitError) throw rateLimitError;
+  const input = await readInput(messages, { ...context, caller, host });
+  if (await sessionQueue.buffer(session.id, input)) return true;
+  await requireBudget(context, session.subject_id);
+  return sessionQueue.revive(session.id, input);
 }

@@ -21,7 +21,14 @@ function turn(end: TurnOutcome | undefined, more: Partial<LastTurn> = {}): LastT
 }
 
 function state(last: LastTurn | undefined, more: Partial<StateOptions> = {}) {
-  const none = { idleTimeout: null, isStarting: false, isQueued: false, cancelledAt: undefined, now: NOW };
+  const none = {
+    idleTimeout: null,
+    isStarting: false,
+    isQueued: false,
+    rejected: undefined,
+    cancelledAt: undefined,
+    now: NOW,
+  };
   return stateOf({ last, ...none, ...more });
 }
 
@@ -52,7 +59,11 @@ test.each([
   ['timed_out', turn(done(''), { limit: 'time' }), { idleTimeout: 600 }],
   ['failed', turn(done(''), { limit: 'iterations' }), { idleTimeout: 600 }],
   ['pending', turn({ status: 'cancelled', reason: 'cancelled-for-next-turn' }), {}],
-  ['interrupted', undefined, { cancelledAt: ENDED, isStarting: true }],
+  ['queued', undefined, { isQueued: true }],
+  ['interrupted', undefined, { cancelledAt: ENDED }],
+  // It was cancelled before it began, and a message starts it.
+  ['pending', undefined, { cancelledAt: ENDED, isStarting: true }],
+  ['failed', undefined, { rejected: { error: 'there is no such model', at: ENDED } }],
   ['interrupted', turn(answered), { cancelledAt: ENDED, idleTimeout: 600 }],
   // It is being cancelled: its end is not in the log yet.
   ['running', turn(undefined), { cancelledAt: ENDED }],

@@ -1,7 +1,13 @@
-import type { AnswerLimit, PauseReason, TurnErrorCode, TurnOutcome } from '../../core/records.ts';
+import {
+  hasAnswer,
+  type AnswerLimit,
+  type PauseReason,
+  type TurnErrorCode,
+  type TurnOutcome,
+} from '../../core/records.ts';
 import type { ToolCallRequest } from './wire/events.ts';
 import type { ERROR_CODES, SessionStatusName } from './wire/session.ts';
-import { hasAnswer, isPaused, NO_ANSWER } from './turn-events.ts';
+import { isPaused, NO_ANSWER } from './turn-events.ts';
 
 /** What is known of a session's last turn. */
 export interface LastTurn {
@@ -24,6 +30,8 @@ export interface StateOptions {
   /** Whether a turn was requested that has not begun. */
   isStarting: boolean;
   isQueued: boolean;
+  /** Why and when the first turn was rejected; undefined if it was not. */
+  rejected: { error: string; at: string } | undefined;
   /** When the session was cancelled last; undefined if it was not. */
   cancelledAt: string | undefined;
   /** Milliseconds since 1970. */
@@ -48,11 +56,23 @@ const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
  * The state of a session, derived from its turns. It is stored nowhere: whatever crashes, it cannot disagree with the
  * log, and all that it says is settled can be read there.
  */
-export function stateOf({ last, idleTimeout, isStarting, isQueued, cancelledAt, now }: StateOptions): SessionState {
+export function stateOf({
+  last,
+  idleTimeout,
+  isStarting,
+  isQueued,
+  rejected,
+  cancelledAt,
+  now,
+}: StateOptions): SessionState {
   if (isQueued) return open('queued');
+  if (isStarting && !last) return open('pending');
   const isCancelled = cancelledAt !== undefined && (!last || (last.end && cancelledAt >= (last.startedAt ?? '')));
   if (isCancelled) return ended('interrupted', later(cancelledAt, last?.endedAt ?? ''));
-  if (!last) return open(isStarting ? 'pending' : 'idle');
+  if (!last && rejected) {
+    return { status: 'failed', error: rejected.error, errorCode: 'internal', finishedAt: rejected.at };
+  }
+  if (!last) return open('idle');
   const { end, endedAt = '', waiting, pauses } = last;
   if (!end) {
     if (isPaused(pauses, waiting.size > 0)) return open('paused');

@@ -158,6 +158,7 @@ const statusOf = (view: SessionView): string =>
     idleTimeout: 600,
     isStarting: false,
     isQueued: false,
+    rejected: undefined,
     cancelledAt: undefined,
     now: Date.parse(AT),
   }).status;

@@ -56,6 +56,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
           'file_unavailable',
           'content_too_large',
           'too_many_turns',
+          'too_many_sessions',
           'budget_exceeded',
         ],
       },

@@ -30,7 +30,7 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
         tag: 'Agent sessions',
         summary: 'Send messages to a session',
         description:
-          'The agent reads them with its next step. A paused session resumes; one that waits for messages, or has ' +
+          'The agent reads them with its next step; a session in the queue begins with them. A paused session resumes; one that waits for messages, or has ' +
           'ended, starts again with all of its history.',
         body: json(messagesBody, { type: 'user_message', message: 'Only those of this week.', caller_id: 'user' }),
         status: 202,
@@ -46,6 +46,7 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           'invalid_agent',
           'feature_not_available',
           'too_many_turns',
+          'too_many_sessions',
           'budget_exceeded',
         ],
       },

@@ -1,12 +1,12 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { TurnProjection } from '../../core/projection.ts';
-import type { LogRecord } from '../../core/records.ts';
+import { hasAnswer, type LogRecord } from '../../core/records.ts';
 import { randomThreads } from '../../../test/support/random-threads.ts';
 import { randomTurn, type TurnStep } from '../../../test/support/random-turn.ts';
 import { randomWaiting } from '../../../test/support/random-waiting.ts';
 import { SEED } from '../../../test/support/seed.ts';
-import { hasAnswer, NO_ANSWER, NO_CALLS, NO_TOTALS, TurnEvents } from './turn-events.ts';
+import { NO_ANSWER, NO_CALLS, NO_TOTALS, TurnEvents } from './turn-events.ts';
 import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
 
 const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, unanswered: NO_CALLS, sessionId: 'ses_1' };

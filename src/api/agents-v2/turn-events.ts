@@ -1,5 +1,6 @@
 import { parseJson } from '../../tools/arguments.ts';
 import {
+  hasAnswer,
   ROOT_THREAD,
   type LogRecord,
   type ModelMessage,
@@ -283,10 +284,6 @@ export class TurnEvents {
 
 /** What is wrong with a turn that is done and has said nothing. */
 export const NO_ANSWER = 'The agent has ended without an answer.';
-
-export function hasAnswer({ output }: Extract<TurnOutcome, { status: 'done' }>): boolean {
-  return output !== null && output.content + output.refusal !== '';
-}
 
 /** Whether a turn with these pauses counts as paused: one that only awaits the client or other agents does not. */
 export function isPaused(pauses: ReadonlySet<PauseReason>, awaitsResults: boolean): boolean {

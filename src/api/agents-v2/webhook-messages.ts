@@ -131,6 +131,8 @@ function statusAt(
     idleTimeout: request ? request.idle_timeout_s : Infinity,
     isStarting: request !== undefined && parseStored(request).messages.length > 0,
     isQueued: false,
+    // No turn has begun: there is nothing to tell.
+    rejected: undefined,
     cancelledAt: cancelledAt ?? undefined,
     now,
   }).status;

@@ -5,6 +5,7 @@ import type { Config } from '../../config.ts';
 import type { SessionWatches } from '../../live/session-watches.ts';
 import type { ActionFeed } from '../../live/action-feed.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
+import type { SessionQueue } from '../../engine/session-queue.ts';
 import type { Engine } from '../../engine/engine.ts';
 import type { McpPool } from '../../mcp/pool.ts';
 import type { McpRegistry } from '../../mcp/registry.ts';
@@ -41,11 +42,13 @@ export type Scrape = () => Promise<{ contentType: string; text: string }>;
 
 /** The services of the routes; one object per server. */
 export interface ApiContext extends Engine {
-  config: Engine['config'] & Pick<Config, 'trustedProxies' | 'temporal' | 'defaultModel'>;
+  config: Engine['config'] &
+    Pick<Config, 'trustedProxies' | 'temporal' | 'defaultModel' | 'agentSessions' | 'subjectBudget'>;
   client: Client;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
+  sessionQueue: SessionQueue;
   signIns: SignIns;
   registry: Pick<McpRegistry, 'environmentServer'>;
   toolPool: Pick<McpPool, 'endGrant'>;

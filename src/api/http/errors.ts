@@ -273,6 +273,12 @@ export const ERRORS = {
     retryAfter: 3,
     description: 'too many turns are running, either of the caller or in total',
   },
+  too_many_sessions: {
+    status: 429,
+    type: 'rate_limit_error',
+    retryAfter: 3,
+    description: 'too many sessions of the Agents API v2 work or wait, or wait for a slot',
+  },
   queue_full: {
     status: 429,
     type: 'rate_limit_error',
@@ -342,6 +348,7 @@ export interface ErrorForm {
 
 interface ApiErrorOptions extends ErrorOptions {
   param?: string | undefined;
+  details?: Readonly<Record<string, unknown>> | undefined;
   issues?: RequestIssue[];
   retryAfter?: number | undefined;
 }
@@ -355,6 +362,8 @@ export class ApiError extends Error {
   readonly code: ErrorCode;
   /** The part of the request that caused the error. */
   readonly param: string | undefined;
+  /** What is told beside the message, by APIs whose errors have a place for it. */
+  readonly details: Readonly<Record<string, unknown>> | undefined;
   /** What is wrong with the request, if it does not fit its schema. */
   readonly issues: readonly RequestIssue[];
   /** In seconds, if it differs from the table's. */
@@ -364,6 +373,7 @@ export class ApiError extends Error {
     super(message, options);
     this.code = code;
     this.param = options.param;
+    this.details = options.details;
     this.issues = options.issues ?? [];
     this.retryAfter = options.retryAfter;
   }
@@ -373,7 +383,8 @@ export class ApiError extends Error {
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   if (error instanceof EngineError) {
-    return new ApiError(error.code, error.message, { param: error.param, cause: error.cause ?? error });
+    const { param, details } = error;
+    return new ApiError(error.code, error.message, { param, details, cause: error.cause ?? error });
   }
   if (error instanceof SignInError) return new ApiError(error.code, error.message, { cause: error.cause ?? error });
   if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });

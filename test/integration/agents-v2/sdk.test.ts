@@ -55,6 +55,10 @@ test('the unmodified Python SDK runs sessions, with tools, structured answers an
     tools: ['completed', 'Yes.'],
     chat: ['idle', 'Hello.', 'idle', 'The end.'],
     cancelled: 'interrupted',
+    list: [4, 1, ['completed', 'completed'], 'Which orders are late?'],
+    search: [true],
+    quota: ['org', 100, true],
+    tokens: null,
   });
 }, 180_000);
 

@@ -1,0 +1,411 @@
+import { sql, type Insertable, type Kysely, type Transaction } from 'kysely';
+import type { InputItem } from '../core/records.ts';
+import type { Cipher } from '../encryption/cipher.ts';
+import type { NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
+import type { Outbox } from './outbox.ts';
+import { deletionOf } from './session-ends.ts';
+import { SessionInputs } from './session-inputs.ts';
+import { insertRequest } from './session-requests.ts';
+import { insertSession, lockSession, touchSession } from './sessions.ts';
+import { sessionCancelled } from './state-changes.ts';
+
+/** What a new session, or one that begins again, got. `full`: no slot; `queue_full`: no place in the queue either. */
+export type Placement = 'slot' | 'queue' | 'full' | 'queue_full';
+
+/** The number of slots, and the time by which it is known who holds them. */
+interface Capacity {
+  limit: number;
+  now: Date;
+}
+
+interface NewSession {
+  session: NewSessionRow;
+  request: Insertable<SessionRequestsTable>;
+  /** Its first messages; without any, it needs a slot only when it gets some. */
+  input: InputItem[];
+  /** The first turn, if it gets a slot now. */
+  turnId: string;
+  mayQueue: boolean;
+}
+
+/** A turn to start: the first one of its session. */
+export interface FirstTurn {
+  turnId: string;
+  /** JSON. */
+  roles: string;
+  input: InputItem[];
+}
+
+type Request = Pick<TurnRow, 'id' | 'session_id' | 'created_at'>;
+
+const MAX_QUEUED = 1_000;
+
+/** A request for a turn that has not become one after this time most likely never will. */
+const REQUEST_MS = 60_000;
+
+const COUNTER = 'session-slots';
+
+/**
+ * The slots of the sessions of the Agents API v2, and the queue of those that wait for one. Who holds a slot is not
+ * stored but derived: a session does whose first turn is to be started, which has a turn that has not ended, or whose
+ * last turn waits for messages or results. Each of the three is found by an index that has only such sessions. Everything
+ * that takes a slot happens in a transaction that locks one row, so that no two processes take the last one.
+ */
+export class SessionSlots {
+  readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+  readonly #inputs: SessionInputs;
+
+  constructor(db: Kysely<Tables>, { cipher, outbox }: { cipher: Cipher; outbox: Outbox }) {
+    this.#db = db;
+    this.#cipher = cipher;
+    this.#outbox = outbox;
+    this.#inputs = new SessionInputs(cipher);
+  }
+
+  /** Inserts a session with its request and its first messages, if there is a slot or a place for it. */
+  async create(
+    { session, request, input, turnId, mayQueue }: NewSession,
+    capacity: Capacity,
+  ): Promise<Placement | 'none' | 'exists'> {
+    return this.#db.transaction().execute(async (db) => {
+      const number = await lock(db);
+      const placement = input.length === 0 ? 'none' : await place(db, capacity, mayQueue);
+      if (placement === 'full' || placement === 'queue_full') return placement;
+      if (!(await insertSession(db, this.#cipher, session))) return 'exists';
+      await insertRequest(db, this.#cipher, {
+        ...request,
+        ...(placement === 'slot' && { first_turn_id: turnId }),
+        ...(placement === 'queue' && { queue_number: number }),
+      });
+      if (input.length > 0) await this.#inputs.add(db, session.id, input);
+      return placement;
+    });
+  }
+
+  /**
+   * Adds messages to a session that waits in the queue. Undefined, and without effect, if it does not wait; false if it
+   * has too many.
+   */
+  async buffer(sessionId: string, input: InputItem[], now: string): Promise<boolean | undefined> {
+    return this.#db.transaction().execute(async (db) => {
+      if (!(await touchSession(db, { id: sessionId, at: now }))) return undefined;
+      // Changes nothing, but locks the row: it may be admitted at this moment.
+      const { numUpdatedRows } = await db
+        .updateTable('session_requests')
+        .set({ session_id: sessionId })
+        .where('session_id', '=', sessionId)
+        .where('queue_number', 'is not', null)
+        .executeTakeFirst();
+      return numUpdatedRows === 0n ? undefined : this.#inputs.add(db, sessionId, input);
+    });
+  }
+
+  /**
+   * Gives a slot to a session whose first turn was never started, because it was cancelled or rejected before, and adds
+   * messages. Undefined, and without effect, if this is not such a session.
+   */
+  async revive(
+    { sessionId, turnId, input }: { sessionId: string; turnId: string; input: InputItem[] },
+    capacity: Capacity,
+  ): Promise<Placement | 'too_many_messages' | undefined> {
+    return this.#db.transaction().execute(async (db) => {
+      await lock(db);
+      if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
+      const isIdle = db
+        .selectFrom('session_requests')
+        .select('session_id')
+        .where('session_id', '=', sessionId)
+        .where('queue_number', 'is', null)
+        .where('first_turn_id', 'is', null);
+      if (!(await isIdle.executeTakeFirst()) || !(await this.#inputs.has(db, sessionId))) return undefined;
+      const placement = await place(db, capacity, false);
+      if (placement !== 'slot') return placement;
+      if (!(await this.#inputs.add(db, sessionId, input))) return 'too_many_messages';
+      await db
+        .updateTable('session_requests')
+        .set({ first_turn_id: turnId, start_error: null, start_failed_at: null, delete_at: null })
+        .where('session_id', '=', sessionId)
+        .execute();
+      return placement;
+    });
+  }
+
+  /**
+   * Requests a turn of a session, if the session holds a slot or can get one. The request itself holds it from then on.
+   * A session that was created through another API needs none.
+   */
+  async take(turn: Request, capacity: Capacity): Promise<Placement> {
+    return this.#db.transaction().execute(async (db) => {
+      await lock(db);
+      const request = await db
+        .selectFrom('session_requests')
+        .select('session_id')
+        .where('session_id', '=', turn.session_id)
+        .executeTakeFirst();
+      if (!request) return 'slot';
+      const holds = await holders(db, capacity.now).where('id', '=', turn.session_id).executeTakeFirst();
+      const placement = holds ? 'slot' : await place(db, capacity, false);
+      // Of a deleted session, nothing is written: the request of the turn itself reports that.
+      if (placement !== 'slot' || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) {
+        return placement;
+      }
+      await requestTurn(db, turn);
+      return placement;
+    });
+  }
+
+  /**
+   * Gives the free slots to the sessions that have waited the longest, each with a turn to start. Returns their ids.
+   */
+  async admit({ limit, now }: Capacity, newTurnId: () => string): Promise<string[]> {
+    if ((await queueLength(this.#db)) === 0) return [];
+    return this.#db.transaction().execute(async (db) => {
+      await lock(db);
+      const free = limit - (await countHolders(db, now));
+      if (free <= 0) return [];
+      const next = await waiting(db)
+        .select('session_requests.session_id')
+        .orderBy('session_requests.queue_number')
+        .limit(free)
+        .execute();
+      const admitted: string[] = [];
+      for (const { session_id: sessionId } of next) {
+        const { numUpdatedRows } = await db
+          .updateTable('session_requests')
+          .set({ queue_number: null, first_turn_id: newTurnId() })
+          .where('session_id', '=', sessionId)
+          // It may have been cancelled since it was read.
+          .where('queue_number', 'is not', null)
+          .executeTakeFirst();
+        if (numUpdatedRows > 0n) admitted.push(sessionId);
+      }
+      return admitted;
+    });
+  }
+
+  /** The sessions whose first turns are to be started. */
+  async starting(): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('session_requests')
+      .crossJoin('sessions')
+      .select('session_requests.session_id')
+      .whereRef('sessions.id', '=', 'session_requests.session_id')
+      .where('session_requests.first_turn_id', '>', '')
+      .where('sessions.deleted_at', 'is', null)
+      .orderBy('session_requests.first_turn_id')
+      .execute();
+    return rows.map((row) => row.session_id);
+  }
+
+  /** The first turn of a session, if it is to be started. */
+  async firstTurn(sessionId: string): Promise<FirstTurn | undefined> {
+    const row = await this.#db
+      .selectFrom('session_requests')
+      .select(['first_turn_id', 'roles'])
+      .where('session_id', '=', sessionId)
+      .executeTakeFirst();
+    if (!row?.first_turn_id) return undefined;
+    const { first_turn_id: turnId, roles } = row;
+    return { turnId, roles, input: await this.#inputs.read(this.#db, sessionId) };
+  }
+
+  /**
+   * Requests the first turn of a session. The request holds the slot from then on, also if the session is cancelled while
+   * the turn is being started. False if it was cancelled before, or the turn is not its first one any more.
+   */
+  async begin(turn: Request): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
+      if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
+      // Changes nothing, but locks the row.
+      const { numUpdatedRows } = await db
+        .updateTable('session_requests')
+        .set({ session_id: turn.session_id })
+        .where('session_id', '=', turn.session_id)
+        .where('first_turn_id', '=', turn.id)
+        .executeTakeFirst();
+      if (numUpdatedRows > 0n) await requestTurn(db, turn);
+      return numUpdatedRows > 0n;
+    });
+  }
+
+  /** Replaces a first turn that is too old to be started. */
+  async renew(sessionId: string, turnId: string, newTurnId: string): Promise<void> {
+    await this.#firstTurnIs(sessionId, turnId).set({ first_turn_id: newTurnId }).execute();
+  }
+
+  /** The first turn was started. False if the session was cancelled in the meantime. */
+  async started(sessionId: string, turnId: string): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
+      // Changes nothing, but locks the row.
+      const row = await db
+        .updateTable('session_requests')
+        .set({ session_id: sessionId })
+        .where('session_id', '=', sessionId)
+        .returning('first_turn_id')
+        .executeTakeFirst();
+      const isCurrent = row?.first_turn_id === turnId;
+      // Since it was cancelled, it may have got another turn, for which its messages are kept.
+      if (!isCurrent && row?.first_turn_id) return false;
+      await db.deleteFrom('session_inputs').where('session_id', '=', sessionId).execute();
+      await db
+        .updateTable('session_requests')
+        .set({ first_turn_id: null })
+        .where('session_id', '=', sessionId)
+        .execute();
+      return isCurrent;
+    });
+  }
+
+  /** The first turn was rejected. */
+  async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
+    const row = await this.#firstTurnIs(sessionId, turnId)
+      .set({ first_turn_id: null, start_error: error, start_failed_at: now })
+      .returning('delete_after_min')
+      .executeTakeFirst();
+    if (row) await this.#setDeletion(sessionId, now, row.delete_after_min);
+  }
+
+  /**
+   * Notes that a session was cancelled: it leaves the queue, its first turn is not started, and nothing is waited for.
+   * Returns whether it was in the queue. Without effect on a session of another API.
+   */
+  async cancel(sessionId: string, now: string): Promise<boolean> {
+    return this.#outbox.transaction(async (db, _emit, tell) => {
+      await lockSession(db, sessionId);
+      const before = await db
+        .selectFrom('session_requests')
+        .select('cancelled_at')
+        .where('session_id', '=', sessionId)
+        .executeTakeFirst();
+      if (!before) return false;
+      const row = db.updateTable('session_requests').where('session_id', '=', sessionId);
+      const left = await row
+        .set({ queue_number: null })
+        .where('queue_number', 'is not', null)
+        .returning('session_id')
+        .executeTakeFirst();
+      const request = await row
+        .set({ cancelled_at: now, first_turn_id: null, waits_until: null })
+        .returning('delete_after_min')
+        .executeTakeFirst();
+      if (request) {
+        await row.set({ delete_at: deletionOf(now, request.delete_after_min) }).execute();
+      }
+      tell(() => sessionCancelled(db, sessionId, { from: before.cancelled_at, to: now }));
+      return left !== undefined;
+    });
+  }
+
+  /** How many sessions hold a slot, and how many wait for one. */
+  async usage(now: Date): Promise<{ active: number; queued: number }> {
+    return { active: await countHolders(this.#db, now), queued: await queueLength(this.#db) };
+  }
+
+  /** When the next idle timeout frees a slot for which a session waits; undefined if none does. */
+  async nextRelease(now: Date): Promise<string | undefined> {
+    if ((await queueLength(this.#db)) === 0) return undefined;
+    const row = await this.#db
+      .selectFrom('session_requests')
+      .select((eb) => eb.fn.min('waits_until').as('at'))
+      .where('waits_until', '>', now.toISOString())
+      .executeTakeFirst();
+    return row?.at ?? undefined;
+  }
+
+  #firstTurnIs(sessionId: string, turnId: string) {
+    return this.#db
+      .updateTable('session_requests')
+      .where('session_id', '=', sessionId)
+      .where('first_turn_id', '=', turnId);
+  }
+
+  async #setDeletion(sessionId: string, finishedAt: string, afterMinutes: number | null): Promise<void> {
+    await this.#db
+      .updateTable('session_requests')
+      .set({ delete_at: deletionOf(finishedAt, afterMinutes) })
+      .where('session_id', '=', sessionId)
+      .execute();
+  }
+}
+
+/**
+ * Locks the slots until the transaction ends. First in each transaction, since what is read afterwards must include what
+ * others have committed. Returns a number that is higher than all before.
+ */
+async function lock(db: Transaction<Tables>): Promise<number> {
+  const { value } = await db
+    .insertInto('counters')
+    .values({ name: COUNTER, value: 1 })
+    .onConflict((conflict) => conflict.column('name').doUpdateSet((eb) => ({ value: eb('counters.value', '+', 1) })))
+    .returning('value')
+    .executeTakeFirstOrThrow();
+  return value;
+}
+
+/** Where a session that needs a slot would be. Those that wait come before it, also while a slot is free for them. */
+async function place(db: Transaction<Tables>, { limit, now }: Capacity, mayQueue: boolean): Promise<Placement> {
+  const queued = await queueLength(db);
+  if ((await countHolders(db, now)) + queued < limit) return 'slot';
+  if (!mayQueue) return 'full';
+  return queued < MAX_QUEUED ? 'queue' : 'queue_full';
+}
+
+async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {
+  await db
+    .insertInto('turns')
+    .values(turn)
+    .onConflict((conflict) => conflict.column('id').doNothing())
+    .execute();
+}
+
+/**
+ * The sessions in the queue. Here and below, cross joins and comparisons instead of `is not null`: without statistics,
+ * SQLite otherwise scans all sessions instead of an index that has only a few.
+ */
+function waiting(db: Kysely<Tables>) {
+  return db
+    .selectFrom('session_requests')
+    .crossJoin('sessions')
+    .whereRef('sessions.id', '=', 'session_requests.session_id')
+    .where('session_requests.queue_number', '>', 0)
+    .where('sessions.deleted_at', 'is', null);
+}
+
+async function queueLength(db: Kysely<Tables>): Promise<number> {
+  const { count } = await waiting(db)
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  return count;
+}
+
+/** The sessions that hold a slot, once each. */
+function holders(db: Kysely<Tables>, now: Date) {
+  const requestedSince = new Date(now.getTime() - REQUEST_MS).toISOString();
+  const held = db
+    .selectFrom('session_requests')
+    .select('session_id')
+    .where('first_turn_id', '>', '')
+    .unionAll(db.selectFrom('session_requests').select('session_id').where('waits_until', '>', now.toISOString()))
+    .unionAll(
+      db
+        .selectFrom('turns')
+        .crossJoin('session_requests')
+        .select('session_requests.session_id')
+        .whereRef('session_requests.session_id', '=', 'turns.session_id')
+        // A literal, so that SQLite uses the partial index.
+        .where('turns.archived', '=', sql.lit(0))
+        .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)])),
+    );
+  // Not a union without duplicates, for which SQLite would scan all sessions in the order of their ids.
+  return db.selectFrom('sessions').select('id').where('id', 'in', held).where('deleted_at', 'is', null);
+}
+
+async function countHolders(db: Kysely<Tables>, now: Date): Promise<number> {
+  const { count } = await db
+    .selectFrom(holders(db, now).as('holders'))
+    .select((eb) => eb.fn.countAll<number>().as('count'))
+    .executeTakeFirstOrThrow();
+  return count;
+}

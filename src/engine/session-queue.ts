@@ -1,0 +1,217 @@
+import { z } from 'zod';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { SessionRow } from '../catalog/schema.ts';
+import type { Placement } from '../catalog/session-slots.ts';
+import type { Config } from '../config.ts';
+import type { InputItem } from '../core/records.ts';
+import { ROLES, type Caller } from '../core/subject.ts';
+import { hasTurn } from './access.ts';
+import { cancelTurns } from './engine.ts';
+import { EngineError, isRejected } from './errors.ts';
+import { newId } from './new-id.ts';
+import { createdAtOf, runnableAgent, startTurn, type RequestedTurn, type StartServices } from './start-turn.ts';
+
+type QueueServices = Omit<StartServices, 'config'> & {
+  config: StartServices['config'] & Pick<Config, 'agentSessions'>;
+};
+
+type NewSession = Omit<Parameters<Catalog['sessionSlots']['create']>[0], 'turnId'>;
+
+/** A first turn is not started, because its session was cancelled, or another process has replaced the turn. */
+class Superseded extends Error {
+  static {
+    this.prototype.name = 'Superseded';
+  }
+}
+
+const storedRoles = z.array(z.enum(ROLES));
+
+/** Node's timers count to 2^31 ms; an hour is often enough for a queue. */
+const MAX_TIMER_MS = 3_600_000;
+
+/**
+ * Limits how many sessions of the Agents API v2 work or wait at once; further ones wait in a queue, and begin in their
+ * order. What it decides is in the catalog: a session gets its slot together with the id of its first turn, and starting
+ * a turn again that is known has no effect. So each process may start what another one has admitted and not started, and
+ * every turn is started once.
+ */
+export class SessionQueue {
+  readonly #services: QueueServices;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #isWoken = false;
+  #isStopped = false;
+
+  constructor(services: QueueServices) {
+    this.#services = services;
+  }
+
+  /** Inserts a session, with a slot or in the queue if it has messages. @throws EngineError `too_many_sessions` */
+  async create(session: NewSession): Promise<void> {
+    const { sessionSlots } = this.#services.catalog;
+    const placement = await sessionSlots.create({ ...session, turnId: newId('turn') }, this.#capacity());
+    if (placement === 'queue') this.wake();
+    if (placement === 'full' || placement === 'queue_full') throw this.#refusal(placement);
+  }
+
+  /**
+   * Starts the first turn of a session, if it is to be started; a repetition has no effect. A rejected turn ends the
+   * session. @throws EngineError
+   */
+  async start(sessionId: string): Promise<void> {
+    const { catalog } = this.#services;
+    const first = await catalog.sessionSlots.firstTurn(sessionId);
+    const session = first && (await catalog.sessions.get(sessionId));
+    if (!session) return;
+    const { turnId, roles, input } = first;
+    const caller = { subject: subjectOf(session), roles: storedRoles.parse(JSON.parse(roles)) };
+    try {
+      if (!(await hasTurn(this.#services, session, turnId))) await this.#start(session, { turnId, input, caller });
+    } catch (error) {
+      if (error instanceof EngineError && error.code === 'request_expired') {
+        await catalog.sessionSlots.renew(sessionId, turnId, newId('turn'));
+        return this.start(sessionId);
+      }
+      // It is not to be started any more.
+      if (error instanceof Superseded) return;
+      if (isRejected(error)) {
+        const now = new Date().toISOString();
+        await catalog.sessionSlots.rejected(sessionId, turnId, { error: messageOf(error), now });
+        this.wake();
+      }
+      throw error;
+    }
+    if (await catalog.sessionSlots.started(sessionId, turnId)) return;
+    // It was cancelled while the turn was being started, or another process has started it.
+    const request = await catalog.sessionRequests.get(sessionId);
+    if ((request?.cancelled_at ?? '') >= createdAtOf(turnId)) await cancelTurns(this.#services, session, { turnId });
+  }
+
+  /** Requests a turn of a session, which needs a slot. @throws EngineError `too_many_sessions` */
+  async admit(turn: RequestedTurn): Promise<void> {
+    const placement = await this.#services.catalog.sessionSlots.take(turn, this.#capacity());
+    if (placement !== 'slot') throw this.#refusal(placement);
+  }
+
+  /**
+   * Starts a session again whose first turn was never started, with its messages and these. False, and without effect, if
+   * it has begun. @throws EngineError
+   */
+  async revive(sessionId: string, input: InputItem[]): Promise<boolean> {
+    const revived = { sessionId, turnId: newId('turn'), input };
+    const placement = await this.#services.catalog.sessionSlots.revive(revived, this.#capacity());
+    if (placement === undefined) return false;
+    if (placement === 'too_many_messages') throw tooManyMessages();
+    if (placement !== 'slot') throw this.#refusal(placement);
+    await this.start(sessionId);
+    return true;
+  }
+
+  /** Adds messages to a session that waits in the queue. False if it does not wait. @throws EngineError */
+  async buffer(sessionId: string, input: InputItem[]): Promise<boolean> {
+    const isAdded = await this.#services.catalog.sessionSlots.buffer(sessionId, input, new Date().toISOString());
+    if (isAdded === false) throw tooManyMessages();
+    return isAdded ?? false;
+  }
+
+  /** A slot may be free. Without a queue this is one query by an index. */
+  wake(): void {
+    if (this.#isStopped) return;
+    this.#isWoken = true;
+    this.#running ??= this.#run().finally(() => {
+      this.#running = undefined;
+    });
+  }
+
+  /** Starts what was admitted and not started, because a process died in between, and then what waits. */
+  async sweep(stop: AbortSignal): Promise<void> {
+    for (const sessionId of await this.#services.catalog.sessionSlots.starting()) {
+      if (stop.aborted) return;
+      await this.#tryToStart(sessionId);
+    }
+    this.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+    await this.#running;
+  }
+
+  async #run(): Promise<void> {
+    const { catalog, log } = this.#services;
+    try {
+      while (this.#isWoken && !this.#isStopped) {
+        this.#isWoken = false;
+        const admitted = await catalog.sessionSlots.admit(this.#capacity(), () => newId('turn'));
+        // In their order. What a stop leaves is started by the next sweep.
+        for (const sessionId of admitted) if (!this.#isStopped) await this.#tryToStart(sessionId);
+      }
+      const next = await catalog.sessionSlots.nextRelease(new Date());
+      clearTimeout(this.#timer);
+      if (next === undefined || this.#isStopped) return;
+      const delay = Math.min(Math.max(Date.parse(next) - Date.now(), 0) + 1, MAX_TIMER_MS);
+      this.#timer = setTimeout(() => this.wake(), delay).unref();
+    } catch (error) {
+      log.warn({ err: error }, 'the queue of sessions could not be advanced; housekeeping does it');
+    }
+  }
+
+  async #tryToStart(sessionId: string): Promise<void> {
+    try {
+      await this.start(sessionId);
+    } catch (error) {
+      // One that is not rejected is started by the next sweep.
+      this.#services.log.warn({ sessionId, err: error }, 'the first turn of a session could not be started');
+    }
+  }
+
+  async #start(
+    session: SessionRow,
+    { turnId, input, caller }: { turnId: string; input: InputItem[]; caller: Caller },
+  ): Promise<void> {
+    const done = () => Promise.resolve();
+    const { indexed } = await startTurn(this.#services, {
+      session,
+      caller,
+      previous: { turn: 'last' },
+      // Another API may have started a turn while it waited.
+      onRunning: 'queue',
+      claim: { resourceId: turnId, isNew: true, release: done, delivered: done, lost: done },
+      agent: runnableAgent(this.#services, session, caller),
+      loadInput: () => Promise.resolve(input),
+      speculation: undefined,
+      admit: async (turn) => {
+        if (!(await this.#services.catalog.sessionSlots.begin(turn))) throw new Superseded();
+      },
+      onIndexed: () => undefined,
+    });
+    await indexed;
+  }
+
+  #capacity(): { limit: number; now: Date } {
+    return { limit: this.#services.config.agentSessions, now: new Date() };
+  }
+
+  #refusal(placement: Exclude<Placement, 'slot'>): EngineError {
+    const { agentSessions: limit } = this.#services.config;
+    const message =
+      placement === 'full'
+        ? `${limit} sessions work or wait, and no more may: end one, or wait until one has ended`
+        : 'too many sessions wait for a slot: wait until some have begun';
+    const details = { type: placement === 'full' ? 'plan_limit' : 'queue_full', scope: 'org' };
+    return new EngineError('too_many_sessions', message, { details });
+  }
+}
+
+function subjectOf({ subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug }: SessionRow) {
+  return { subjectId, subjectType, subjectSlug };
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function tooManyMessages(): EngineError {
+  return new EngineError('too_many_messages', 'the session waits, and takes no more messages before it begins');
+}

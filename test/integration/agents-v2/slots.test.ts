@@ -1,0 +1,265 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import fc from 'fast-check';
+import { pino } from 'pino';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { Catalog } from '../../../src/catalog/catalog.ts';
+import { loadConfig } from '../../../src/config.ts';
+import type { TurnDone } from '../../../src/core/records.ts';
+import { NO_TOTALS } from '../../../src/core/turn-totals.ts';
+import { newId } from '../../../src/engine/new-id.ts';
+import { SEED } from '../../support/seed.ts';
+import { createTestDatabase, type TestDatabase } from '../../support/test-database.ts';
+
+/** The slots and the queue in the catalog, with random steps of several processes at once. */
+
+const LIMIT = 3;
+const START = Date.parse('2026-11-02T10:00:00.000Z');
+const IDLE_S = 30;
+
+let folder: string;
+let database: TestDatabase;
+/** Each is one process; of SQLite, a blocked one would block this process with all others. */
+let processes: Catalog[];
+beforeAll(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-slots-'));
+  database = await createTestDatabase(folder);
+  const config = loadConfig({ DATABASE_URL: database.url });
+  const open = () => Catalog.open(config.database, pino({ level: 'silent' }));
+  processes = [await open()];
+  if (inject('postgresUrl') !== undefined) processes.push(await open(), await open());
+});
+afterAll(async () => {
+  for (const catalog of processes) await catalog.close();
+  await database.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const STEPS = ['create', 'createNow', 'admit', 'start', 'end', 'message', 'cancel'] as const;
+
+const batch = fc.record({
+  seconds: fc.nat({ max: 20 }),
+  steps: fc.array(
+    fc.record({ step: fc.constantFrom(...STEPS), process: fc.nat(), session: fc.nat(), isIdle: fc.boolean() }),
+    { minLength: 1, maxLength: 10 },
+  ),
+});
+
+test('no more sessions than the limit hold a slot, and each begins once, in the order of the queue', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(batch, { minLength: 5, maxLength: 25 }), async (batches) => {
+      const world = new World();
+      await world.clear();
+      for (const { seconds, steps } of batches) {
+        world.now = new Date(world.now.getTime() + seconds * 1000);
+        // All of them, so that none is in progress when the next ones begin.
+        const taken = await Promise.allSettled(
+          steps.map(({ process, ...step }) => world.take(processes[process % processes.length] as Catalog, step)),
+        );
+        for (const one of taken) if (one.status === 'rejected') throw one.reason;
+        await world.check();
+      }
+    }),
+    { seed: SEED, numRuns: processes.length > 1 ? 15 : 100 },
+  );
+}, 180_000);
+
+/** Several processes on one catalog. */
+class World {
+  now = new Date(START);
+  /** Those that got a slot or a place, in this order. */
+  readonly sessions: string[] = [];
+  readonly #starts = new Map<string, string[]>();
+
+  async clear(): Promise<void> {
+    for (const table of ['session_requests', 'session_inputs', 'turns', 'archive', 'sessions'] as const) {
+      await database.rows.deleteFrom(table).execute();
+    }
+  }
+
+  async take(
+    catalog: Catalog,
+    { step, session, isIdle }: { step: (typeof STEPS)[number]; session: number; isIdle: boolean },
+  ): Promise<void> {
+    const capacity = { limit: LIMIT, now: this.now };
+    const at = this.now.toISOString();
+    const { sessionSlots } = catalog;
+    if (step === 'create' || step === 'createNow') return this.#create(catalog, step === 'create', isIdle);
+    if (step === 'admit') {
+      await sessionSlots.admit(capacity, () => newId('turn'));
+      return;
+    }
+    const id = this.sessions[session % this.sessions.length];
+    if (id === undefined) return;
+    switch (step) {
+      case 'start':
+        return this.#start(catalog, id);
+      case 'end':
+        return this.#end(catalog, id);
+      case 'message':
+        return this.#message(catalog, id);
+      case 'cancel':
+        await sessionSlots.cancel(id, at);
+    }
+  }
+
+  /** What holds after each step. */
+  async check(): Promise<void> {
+    const { rows } = database;
+    const [first] = processes;
+    const { active, queued } = (await first?.sessionSlots.usage(this.now)) ?? { active: NaN, queued: NaN };
+    expect(active).toBeLessThanOrEqual(LIMIT);
+    const requests = await rows.selectFrom('session_requests').selectAll().execute();
+    const waiting = requests.filter(({ queue_number: number }) => number !== null);
+    expect(waiting).toHaveLength(queued);
+    for (const { session_id: id, first_turn_id: turn } of waiting) {
+      expect([turn, this.#starts.get(id) ?? []]).toEqual([null, []]);
+    }
+    // It is asked for by nobody else until it has begun, or is cancelled.
+    for (const [id, turns] of this.#starts) {
+      const request = requests.find((one) => one.session_id === id);
+      if (request?.cancelled_at === null) expect(new Set(turns).size).toBe(1);
+    }
+  }
+
+  async #create({ sessionSlots, agents }: Catalog, mayQueue: boolean, isIdle: boolean): Promise<void> {
+    const id = newId('ses');
+    const at = this.now.toISOString();
+    const spec = await agents.putSpec({ model: { name: 'm' } }, at);
+    const placement = await sessionSlots.create(
+      {
+        session: {
+          id,
+          type: 'session/draft',
+          agent_name: null,
+          agent_version: null,
+          spec_hash: spec,
+          title: null,
+          subject_id: 'ann',
+          subject_type: 'user',
+          subject_slug: 'ann',
+          metadata: null,
+          created_at: at,
+          updated_at: at,
+        },
+        request: {
+          session_id: id,
+          request: '{}',
+          agent: null,
+          agent_revision: null,
+          group_id: null,
+          parent_session_id: null,
+          idle_timeout_s: isIdle ? IDLE_S : null,
+          roles: '["user"]',
+        },
+        input: [{ type: 'user.message', content: id }],
+        turnId: newId('turn'),
+        mayQueue,
+      },
+      { limit: LIMIT, now: this.now },
+    );
+    if (!mayQueue) expect(placement).not.toBe('queue');
+    if (placement === 'slot' || placement === 'queue') this.sessions.push(id);
+  }
+
+  /** As `SessionQueue.start`: the command is carried out once, whoever sends it. */
+  async #start({ sessionSlots, turns }: Catalog, id: string): Promise<void> {
+    const first = await sessionSlots.firstTurn(id);
+    if (!first) return;
+    expect(first.input).toEqual([{ type: 'user.message', content: id }]);
+    const request = { id: first.turnId, session_id: id, created_at: this.now.toISOString() };
+    if (!(await sessionSlots.begin(request))) return;
+    await this.#accept(turns, id, first.turnId);
+    this.#starts.set(id, [...(this.#starts.get(id) ?? []), first.turnId]);
+    await sessionSlots.started(id, first.turnId);
+  }
+
+  async #accept(turns: Catalog['turns'], id: string, turnId: string): Promise<void> {
+    const last = await turns.last(id);
+    if ((await turns.get(turnId))?.sequence !== null && last?.id === turnId) return;
+    await turns.accept({
+      turnId,
+      sessionId: id,
+      previousTurnId: null,
+      sequence: (last?.sequence ?? 0) + 1,
+      createdAt: this.now.toISOString(),
+      title: null,
+    });
+  }
+
+  async #end({ turns, archive }: Catalog, id: string): Promise<void> {
+    const last = await turns.last(id);
+    if (!last || last.archived) return;
+    const output = { content: 'done', refusal: '' } as NonNullable<
+      Extract<TurnDone['end'], { status: 'done' }>['output']
+    >;
+    const record: TurnDone = {
+      kind: 'turn.done',
+      id: newId('evt'),
+      at: this.now.toISOString(),
+      end: { status: 'done', output, requiredActions: [] },
+      ...NO_TOTALS,
+      waitedMs: 0,
+      workedMs: 0,
+    };
+    await archive.add(last.id, [{ ordinal: 1, record }], { complete: true });
+  }
+
+  /** A further message: its session takes a slot again if it has none. */
+  async #message({ sessionSlots, turns }: Catalog, id: string): Promise<void> {
+    const last = await turns.last(id);
+    if (!last?.archived) return;
+    const turnId = newId('turn');
+    const request = { id: turnId, session_id: id, created_at: this.now.toISOString() };
+    const placement = await sessionSlots.take(request, { limit: LIMIT, now: this.now });
+    expect(['slot', 'full']).toContain(placement);
+    if (placement === 'slot') await this.#accept(turns, id, turnId);
+  }
+}
+
+test('those that wait are admitted in the order in which they came, before any later one', async () => {
+  const world = new World();
+  await world.clear();
+  const [catalog] = processes;
+  if (!catalog) throw new Error('no catalog is open');
+  const create = (step: 'create' | 'createNow') => world.take(catalog, { step, session: 0, isIdle: false });
+  for (let i = 0; i < LIMIT + 4; i++) await create('create');
+  const { rows } = database;
+  const queue = async () => {
+    const waiting = rows.selectFrom('session_requests').select('session_id').where('queue_number', 'is not', null);
+    return (await waiting.orderBy('queue_number').execute()).map(({ session_id: id }) => id);
+  };
+  const inOrder = await queue();
+  expect(inOrder).toEqual(world.sessions.slice(LIMIT));
+  // One slot is released, and belongs to the first of the queue also before it is admitted.
+  const starting = await catalog.sessionSlots.starting();
+  await catalog.sessionSlots.cancel(starting[0] ?? '', world.now.toISOString());
+  await create('createNow');
+  expect(await catalog.sessionSlots.usage(world.now)).toEqual({ active: LIMIT - 1, queued: 4 });
+  const admitted = await catalog.sessionSlots.admit({ limit: LIMIT, now: world.now }, () => newId('turn'));
+  expect(admitted).toEqual(inOrder.slice(0, 1));
+  expect(await queue()).toEqual(inOrder.slice(1));
+});
+
+test('a session that is cancelled while its first turn is being started keeps its slot until that has ended', async () => {
+  const world = new World();
+  await world.clear();
+  const [catalog] = processes;
+  if (!catalog) throw new Error('no catalog is open');
+  const { sessionSlots } = catalog;
+  const at = world.now.toISOString();
+  for (let i = 0; i < 2; i++) await world.take(catalog, { step: 'create', session: 0, isIdle: false });
+  const [begun = '', cancelled = ''] = world.sessions;
+  const requestOf = async (id: string) => {
+    const first = await sessionSlots.firstTurn(id);
+    return { id: first?.turnId ?? '', session_id: id, created_at: at };
+  };
+  const [first, second] = [await requestOf(begun), await requestOf(cancelled)];
+  expect(await sessionSlots.begin(first)).toBe(true);
+  for (const id of [begun, cancelled]) expect(await sessionSlots.cancel(id, at)).toBe(false);
+  expect(await sessionSlots.begin(second)).toBe(false);
+  expect(await sessionSlots.usage(world.now)).toEqual({ active: 1, queued: 0 });
+  expect(await sessionSlots.started(begun, first.id)).toBe(false);
+  expect(await catalog.turns.requests(cancelled)).toEqual([]);
+});
