@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { SessionRow } from '../../catalog/schema.ts';
+import type { DelegationRow, SessionRow } from '../../catalog/schema.ts';
 import type { SessionRequestRow } from '../../catalog/session-requests.ts';
 import { toUuid } from './session-ids.ts';
 import { stateOf, type SessionState } from './session-state.ts';
@@ -19,6 +19,10 @@ export interface ReadSession {
   session: SessionRow;
   /** Undefined if the session was created through another API, and not cancelled through this one. */
   request: SessionRequestRow | undefined;
+  /** How another agent has created it; undefined if none has. */
+  delegation: DelegationRow | undefined;
+  /** The sessions of its sub-agents, oldest first. */
+  children: string[];
   view: SessionView;
 }
 
@@ -37,8 +41,10 @@ export class SessionReader {
 
   /** @param session from `authorizeSession` */
   async read(session: SessionRow): Promise<ReadSession> {
-    const request = await this.#services.catalog.sessionRequests.get(session.id);
-    const isInteractive = !request || request.idle_timeout_s !== null;
+    const { sessionRequests, delegations } = this.#services.catalog;
+    const request = await sessionRequests.get(session.id);
+    const delegation = request ? undefined : await delegations.get(session.id);
+    const isInteractive = idleTimeoutOf({ request, delegation }) !== null;
     const view =
       this.#views.get(session.id) ?? new SessionView(this.#services, { sessionId: session.id, isInteractive });
     this.#views.set(session.id, view);
@@ -48,17 +54,28 @@ export class SessionReader {
       this.#views.delete(session.id);
       this.#views.set(session.id, view);
     }
-    return { session, request, view };
+    const children = await delegations.ofSession(session.id);
+    return { session, request, delegation, children: children.map((child) => child.child_session_id), view };
   }
 }
 
+type Origin = Pick<ReadSession, 'request' | 'delegation'>;
+
+/** In seconds; null: an answer ends the session. One of another API waits for messages for ever. */
+function idleTimeoutOf({ request, delegation }: Origin): number | null {
+  if (request) return request.idle_timeout_s;
+  return delegation ? null : Infinity;
+}
+
 /** The state of a session that was read. */
-export function stateNow({ request, view }: Pick<ReadSession, 'request' | 'view'>, now = Date.now()): SessionState {
+export function stateNow(
+  { request, delegation, view }: Origin & Pick<ReadSession, 'view'>,
+  now = Date.now(),
+): SessionState {
   return stateOf({
     last: view.last,
-    // A session of another API waits for messages for ever.
-    idleTimeout: request ? request.idle_timeout_s : Infinity,
-    isStarting: isSet(request?.first_turn_id),
+    idleTimeout: idleTimeoutOf({ request, delegation }),
+    isStarting: isSet(request?.first_turn_id) || delegation !== undefined,
     isQueued: isSet(request?.queue_number),
     rejected: isSet(request?.start_error)
       ? { error: request.start_error, at: request.start_failed_at ?? '' }
@@ -79,18 +96,22 @@ export function toStatus(read: ReadSession): SessionStatus {
     outcome: null,
     steps,
     usage_per_model: [...models].map(([name, usage]) => tokensOf(name, usage)),
-    subagent_session_ids: [],
+    subagent_session_ids: read.children.map(toUuid),
     pending_tool_calls: [...(view.last?.waiting.values() ?? [])],
   };
 }
 
 export function toResource(read: ReadSession): SessionResource {
-  const { session, request, view } = read;
+  const { session, request, delegation, view } = read;
   return {
     id: toUuid(session.id),
     request: request
       ? parseStored(request)
-      : { agent: { name: session.agent_name ?? '', description: '', environments: [] }, messages: [] },
+      : {
+          agent: { name: session.agent_name ?? '', description: '', environments: [] },
+          messages: [],
+          parent_session_id: delegation ? toUuid(delegation.parent_session_id) : null,
+        },
     status: toStatus(read),
     agent_revision: request?.agent_revision ?? session.agent_version,
     agent_view_url: null,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AgentSession, agentNamed, kindsOf } from '../../support/agents-v2.ts';
+import { eventually } from '../../support/eventually.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -18,20 +19,27 @@ function delegate(agent: string, id: string) {
   return { name: 'delegate', id, args: { agent, task: `Do ${agent}.` } };
 }
 
+/** The id of the session of the only sub-agent. */
+function childOf(parent: AgentSession): Promise<string> {
+  return eventually(async () => {
+    const { subagent_session_ids: ids } = await parent.status();
+    expect(ids).toEqual([expect.stringMatching(/^[\da-f-]{36}$/)]);
+    return ids[0] ?? '';
+  });
+}
+
 test('a sub-agent works in a session of its own, whose client-side calls are answered there', async () => {
   const { api, model } = server;
   model.script('parent', use(delegate('child', 'd1')), say('It says 42.'));
   model.script('child', use({ name: 'lookup', id: 'l1' }), say('42'));
   const agent = agentNamed('parent', { subagents: [agentNamed('child', { tools: [lookup] })] });
   const parent = await AgentSession.create(api, { agent, messages: 'Ask.' });
-  const [id = ''] = (await parent.until('running')).subagent_session_ids;
-  expect(id).toMatch(/^[\da-f-]{36}$/);
+  const id = await childOf(parent);
   const child = new AgentSession(api, id);
   await child.until('awaiting_tool_results');
   expect((await parent.status()).status).toBe('running');
   expect((await child.get()).request).toMatchObject({
     agent: { name: 'child' },
-    messages: [{ message: 'Do child.' }],
     parent_session_id: parent.id,
   });
   await child.post('tool_results', { kind: 'tool_result', tool_req: { tool_name: 'lookup', id: 'l1' }, result: 42 });
@@ -58,7 +66,7 @@ test('the cancellation of a session cancels its sub-agents', async () => {
   const agent = agentNamed('boss', { subagents: [agentNamed('worker')] });
   const parent = await AgentSession.create(api, { agent, messages: 'Work.' });
   await work.reached;
-  const [id = ''] = (await parent.status()).subagent_session_ids;
+  const id = await childOf(parent);
   expect((await api.send('DELETE', parent.path)).status).toBe(204);
   expect((await parent.settle()).status.status).toBe('interrupted');
   expect((await new AgentSession(api, id).until('interrupted')).error).toBeNull();

@@ -101,7 +101,7 @@ export const sessionStatus = z
     outcome: z.null().describe("the agent's own judgement; agents of this server give none"),
     steps: z.int(),
     usage_per_model: z.array(modelUsage),
-    subagent_session_ids: z.array(z.uuid()),
+    subagent_session_ids: z.array(z.guid()),
     pending_tool_calls: z.array(toolRequest),
   })
   .meta({ id: 'SessionStatus' });
