@@ -292,8 +292,8 @@ export const ERRORS = {
     description: 'too many streams are open, either of the caller or in total; a turn that has started continues',
   },
   webhook_unreachable: {
-    status: 502,
-    type: 'server_error',
+    status: 422,
+    type: 'unprocessable_error',
     description: 'the receiver of a webhook has not answered; the message says why',
   },
   internal_error: { status: 500, type: 'server_error', description: 'the server failed to process the request' },

@@ -148,9 +148,3 @@ test('the model is told the time zone of a request, and an agent without a model
   expect(systemOf('the-default')).toBe("The user's time zone is Europe/Paris. Use it for dates and times.");
   expect(problem(await start(plain, { timezone: 'Moon/Base' }))).toEqual([422, 'custom', ['body', 'timezone']]);
 });
-
-test('sub-agents are not available yet', async () => {
-  const name = prefix();
-  const refused = await start(agent(name, { subagents: [agent('helper')] }));
-  expect(problem(refused)).toEqual([422, 'feature_not_available', ['body', 'agent', 'subagents']]);
-});
