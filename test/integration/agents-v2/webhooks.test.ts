@@ -425,7 +425,7 @@ test('a ping says why there is no answer, and does not reach private addresses u
   const { id } = await register(to.url);
   const ping = () => admin.send('POST', `/api/v2/webhooks/${id}/ping`);
   const silent = await ping();
-  expect([silent.status, silent.body.message]).toEqual([502, 'the webhook refuses connections: is it running?']);
+  expect([silent.status, silent.body.message]).toEqual([422, 'the webhook refuses connections: is it running?']);
   await to.start();
   await server.restart({ EVERTURN_ALLOW_PRIVATE_URLS: 'false' });
   connect();
@@ -434,7 +434,7 @@ test('a ping says why there is no answer, and does not reach private addresses u
     connect();
   });
   const refused = await ping();
-  expect([refused.status, refused.body.message]).toEqual([502, expect.stringContaining('is at a private address')]);
+  expect([refused.status, refused.body.message]).toEqual([422, expect.stringContaining('is at a private address')]);
   expect(to.requests).toEqual([]);
 });
 
