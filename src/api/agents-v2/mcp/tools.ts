@@ -16,7 +16,7 @@ import type { SessionReader } from '../read-session.ts';
 import { sendMessages } from '../send-messages.ts';
 import { fromUuid } from '../session-ids.ts';
 import { shareLink, shareSession } from '../sharing.ts';
-import { catalogName } from '../wire/names.ts';
+import { agentReference } from '../wire/names.ts';
 import { sessionRequest } from '../wire/session.ts';
 import { listAgents, listedAgents } from './list-agents.ts';
 import { sessionResult, toSessionResult } from './session-result.ts';
@@ -85,7 +85,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
       title: 'Run an agent',
       description: 'Starts a session in which an agent works on a task, and waits for its answer.',
       inputSchema: z.object({
-        agent: catalogName.describe('name of a registered agent: see list_agents'),
+        agent: agentReference.describe('name of a registered agent: see list_agents'),
         message: message.describe('the task'),
         max_steps,
         max_time_s,
