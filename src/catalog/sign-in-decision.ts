@@ -8,7 +8,7 @@ export async function signInDecision(db: Transaction<Tables>, id: string): Promi
     .selectFrom('mcp_sign_ins')
     .innerJoin('turns', 'turns.id', 'turn_id')
     .innerJoin('sessions', 'sessions.id', 'turns.session_id')
-    .select(['status', 'ended_at as at'])
+    .select(['status', 'mcp_sign_ins.ended_at as at'])
     .select(['sessions.subject_id as subjectId', 'subject_type as subjectType', 'subject_slug as subjectSlug'])
     .where('mcp_sign_ins.id', '=', id)
     .executeTakeFirst();
