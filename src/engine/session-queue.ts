@@ -120,6 +120,8 @@ export class SessionQueue {
     this.#isWoken = true;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
+      // It was woken at its very end.
+      if (this.#isWoken) this.wake();
     });
   }
 
@@ -141,13 +143,15 @@ export class SessionQueue {
   async #run(): Promise<void> {
     const { catalog, log } = this.#services;
     try {
+      let next: string | undefined;
+      // Again if it was woken while it looked for the next idle timeout.
       while (this.#isWoken && !this.#isStopped) {
         this.#isWoken = false;
         const admitted = await catalog.sessionSlots.admit(this.#capacity(), () => newId('turn'));
         // In their order. What a stop leaves is started by the next sweep.
         for (const sessionId of admitted) if (!this.#isStopped) await this.#tryToStart(sessionId);
+        next = await catalog.sessionSlots.nextRelease(new Date());
       }
-      const next = await catalog.sessionSlots.nextRelease(new Date());
       clearTimeout(this.#timer);
       if (next === undefined || this.#isStopped) return;
       const delay = Math.min(Math.max(Date.parse(next) - Date.now(), 0) + 1, MAX_TIMER_MS);

@@ -82,10 +82,12 @@ export function withFields(spec: AgentSpec, fields: Iterable<keyof Agent>, chang
 }
 
 /**
- * A spec with what a request says: its limits, at which the agent is asked for its answer, and its time zone. Its turns
- * wait for their answers: a result is given to the turn that asked.
+ * A spec with what a request says: its limits, at which the agent is asked for its answer, and its time zone. A request
+ * does not lift the limits of an agent. Its turns wait for their answers: a result is given to the turn that asked.
  */
 export function forRequest(spec: AgentSpec, { max_steps: steps, max_time_s: seconds, timezone }: Run): AgentSpec {
+  const { iteration_limit: ownSteps, answer_after_seconds: ownSeconds } = spec.config ?? {};
+  const answerAfter = lowest(seconds, ownSeconds);
   const note = timezone && `The user's time zone is ${timezone}. Use it for dates and times.`;
   return {
     ...spec,
@@ -95,10 +97,15 @@ export function forRequest(spec: AgentSpec, { max_steps: steps, max_time_s: seco
       pause: 'wait',
       on_running: 'steer',
       on_limit: 'answer',
-      iteration_limit: steps ?? UNBOUNDED_STEPS,
-      ...(seconds && { answer_after_seconds: seconds }),
+      iteration_limit: lowest(steps, ownSteps) ?? UNBOUNDED_STEPS,
+      ...(answerAfter !== undefined && { answer_after_seconds: answerAfter }),
     },
   };
+}
+
+function lowest(...limits: (number | null | undefined)[]): number | undefined {
+  const given = limits.filter((limit) => typeof limit === 'number');
+  return given.length > 0 ? Math.min(...given) : undefined;
 }
 
 /** The place in an agent that the validation of its spec has found to be at fault. */

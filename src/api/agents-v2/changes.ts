@@ -40,14 +40,14 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
         const { session } = await authorizeRead(catalog, params.id, caller);
         const from = Math.max(0, query.from_index);
         const { include_events: withEvents, limit, wait_for_seconds: seconds } = query;
-        const read = await reader.read(session);
+        let read = await reader.read(session);
         if (read.view.count <= from && seconds > 0) {
           const gone = new AbortController();
           response.once('close', () => gone.abort());
           await read.view.untilGrown(from, { timeoutMs: seconds * 1000, signal: gone.signal });
           if (gone.signal.aborted) return;
-          // It may have been deleted, or is no longer shared.
-          await authorizeRead(catalog, params.id, caller);
+          // It may have been deleted, or is no longer shared; it may have left the queue.
+          read = await reader.read((await authorizeRead(catalog, params.id, caller)).session);
         }
         if (read.view.count <= from) {
           response.set('etag', String(from)).status(204).end();

@@ -15,7 +15,7 @@ export interface DelegateTree {
 }
 
 interface TreeOptions extends SpecOptions {
-  request: Pick<SessionRequest, 'timezone'>;
+  timezone: SessionRequest['timezone'];
   /** Checks that this server can run a spec. @throws ApiError */
   check: (spec: AgentSpec, placeOf: SpecOptions['placeOf']) => Promise<void>;
 }
@@ -34,7 +34,7 @@ export async function delegateTrees({ subagents }: FullAgent, options: TreeOptio
       throw new ApiError('invalid_request', `${param}: two sub-agents are named ${name}`, { param });
     }
     checkEnvironments(agent, options.registry, placeOf);
-    const spec = forRequest(toSpec(agent, { ...options, placeOf }), options.request);
+    const spec = forRequest(toSpec(agent, { ...options, placeOf }), { timezone: options.timezone });
     await options.check(spec, placeOf);
     trees.push({ name, description, spec, delegates: await delegateTrees(agent, { ...options, placeOf }) });
   }

@@ -60,7 +60,7 @@ export async function resolveAgent(
   await checkSpec(context, spec, owner, placeOf);
   const { defaultModel } = config;
   const check = (one: AgentSpec, place: typeof placeOf) => checkSpec(context, one, owner, place);
-  const delegates = await delegateTrees(agent, { request, defaultModel, registry, placeOf, check });
+  const delegates = await delegateTrees(agent, { timezone: request.timezone, defaultModel, registry, placeOf, check });
   return { agent, spec, delegates, registered, named };
 }
 

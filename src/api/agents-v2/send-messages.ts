@@ -90,5 +90,8 @@ async function sendFirstMessages(
   const input = await readInput(messages, { ...context, caller, host });
   if (await sessionQueue.buffer(session.id, input)) return true;
   await requireBudget(context, session.subject_id);
-  return sessionQueue.revive(session.id, input);
+  if (await sessionQueue.revive(session.id, input)) return true;
+  // It was admitted while the files were read: its task comes before these messages.
+  await sessionQueue.start(session.id);
+  return false;
 }

@@ -192,6 +192,9 @@ export class SessionView {
     let [position, characters] = [0, 0];
     for (const [i, turn] of this.#turns.entries()) {
       const count = turn.types.get(type) ?? 0;
+      if (position >= end) break;
+      // Its log is not read.
+      if (count === 0) continue;
       if (position + count <= first) position += count;
       else {
         for await (const event of this.#reread(turn, i, turn.first)) {
