@@ -149,11 +149,11 @@ test('workflows that were started unencrypted pause until they are accepted or t
   const chat = await before.chat({ scripts: [say('before the keys'), say('accepted'), say('built anew')] });
   const body = { input: [{ type: 'user.message', content: 'go' }], stream: false };
   const send = () => before.api.send('POST', `${chat.path}/turns`, body);
+  const lastStatus = async () => (await before.api.get(`${chat.path}/turns`)).data[0].state.status;
   // The answer says that the turn has started; a restart before its end would use up another of the model's answers.
   const sendAndWait = async (): Promise<void> => {
     expect((await send()).status).toBe(200);
-    const last = async () => (await before.api.get(`${chat.path}/turns`)).data[0].state.status;
-    await expect.poll(last).toBe('done');
+    await expect.poll(lastStatus).toBe('done');
   };
   await sendAndWait();
   const attempts = async (workflowId: string) =>
@@ -169,6 +169,7 @@ test('workflows that were started unencrypted pause until they are accepted or t
   await stranger.workflow.getHandle(session).terminate();
   await waiting;
   await expect.poll(async () => (await send()).status, { interval: 500 }).toBe(200);
+  await expect.poll(lastStatus).toBe('done');
 
   const asked = chat.requests().length;
   const [{ id: previousTurnId }] = (await before.api.get(`${chat.path}/turns`)).data;

@@ -1,9 +1,13 @@
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { authorizeRead } from './access.ts';
 import { exampleEvents } from './examples.ts';
 import type { SessionReader } from './read-session.ts';
+import type { SessionView } from './session-view.ts';
+import type { SessionEvent } from './wire/events.ts';
 import { integerQuery, repeatedQuery } from './wire/query.ts';
 import { eventPage } from './wire/session.ts';
 
@@ -16,7 +20,13 @@ const eventsQuery = z.object({
   type: z.string().max(100).optional().describe('only events of this type, exactly'),
 });
 
-/** All events of a session by pages. */
+/** How many events are held at once to write a page backwards. */
+const SLICE = 20;
+
+/**
+ * All events of a session by pages. Clients compute the next page from the number of events that they asked for, so that
+ * a page can not be cut where it gets large: it is written as it is read.
+ */
 export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
     route(
@@ -27,19 +37,47 @@ export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Rou
         tag: 'Agent sessions',
         summary: 'The events of a session by pages',
         query: eventsQuery,
-        answer: json(eventPage, { items: exampleEvents, total: 2, page: 1 }),
+        answer: {
+          written: { 'application/json': json(eventPage, { items: exampleEvents, total: 2, page: 1 }) },
+        },
         errors: ['session_not_found'],
       },
-      async ({ params, query: { page, size, sort, type }, caller }) => {
+      async ({ params, query: { page, size, sort, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         const { view } = await reader.read(session);
         const total = view.countOf(type);
-        const [first, end] = [(page - 1) * size, page * size];
+        const [first, end] = [Math.min(total, (page - 1) * size), Math.min(total, page * size)];
         // Later keys of an order only matter between equal times, whose events are in their own order.
-        if (sort[0] !== '-timestamp') return { items: await view.range(first, end, type), total, page };
-        const items = await view.range(Math.max(0, total - end), Math.max(0, total - first), type);
-        return { items: items.reverse(), total, page };
+        const events =
+          sort[0] === '-timestamp' ? newestFirst(view, total - end, total - first, type) : view.range(first, end, type);
+        response.type('application/json');
+        await pipeline(Readable.from(pageText(events, { total, page })), response);
       },
     ),
   ];
+}
+
+async function* newestFirst(
+  view: SessionView,
+  first: number,
+  end: number,
+  type?: string,
+): AsyncGenerator<SessionEvent> {
+  for (let to = end; to > first; to -= SLICE) {
+    const slice = await Array.fromAsync(view.range(Math.max(first, to - SLICE), to, type));
+    yield* slice.reverse();
+  }
+}
+
+async function* pageText(
+  events: AsyncIterable<SessionEvent>,
+  rest: { total: number; page: number },
+): AsyncGenerator<string> {
+  yield `${JSON.stringify(rest).slice(0, -1)},"items":[`;
+  let separator = '';
+  for await (const event of events) {
+    yield separator + JSON.stringify(event);
+    separator = ',';
+  }
+  yield ']}';
 }

@@ -164,17 +164,10 @@ export class SessionView {
   async page(position: number, limit = MAX_PAGE_EVENTS): Promise<SessionEvent[]> {
     const page: SessionEvent[] = [];
     let characters = 0;
-    const isFull = () => page.length >= Math.min(limit, MAX_PAGE_EVENTS) || characters > MAX_PAGE_CHARACTERS;
-    const turns = this.#turns;
-    for (let i = this.#turnAt(position); i < turns.length && !isFull() && !this.#isStale; i++) {
-      const turn = turns[i];
-      if (!turn) break;
-      const events = this.#keptOf(turn, position) ?? this.#reread(turn, i, position);
-      for await (const event of events) {
-        page.push(event);
-        characters += JSON.stringify(event).length;
-        if (isFull()) break;
-      }
+    for await (const event of this.range(position, position + Math.min(limit, MAX_PAGE_EVENTS))) {
+      page.push(event);
+      characters += JSON.stringify(event).length;
+      if (characters > MAX_PAGE_CHARACTERS) break;
     }
     return page;
   }
@@ -185,27 +178,27 @@ export class SessionView {
     return this.#turns.reduce((count, { types }) => count + (types.get(type) ?? 0), 0);
   }
 
-  /** The events from `first` to before `end`, at most a page, in the list of all events or in that of one type. */
-  async range(first: number, end: number, type: string | undefined): Promise<SessionEvent[]> {
-    if (type === undefined) return this.page(first, end - first);
-    const found: SessionEvent[] = [];
-    let [position, characters] = [0, 0];
-    for (const [i, turn] of this.#turns.entries()) {
-      const count = turn.types.get(type) ?? 0;
-      if (position >= end) break;
-      // Its log is not read.
-      if (count === 0) continue;
-      if (position + count <= first) position += count;
-      else {
-        for await (const event of this.#reread(turn, i, turn.first)) {
-          if (event.type !== type || position++ < first) continue;
-          if (position > end || found.length >= MAX_PAGE_EVENTS || characters > MAX_PAGE_CHARACTERS) return found;
-          found.push(event);
-          characters += JSON.stringify(event).length;
-        }
+  /** The events from `first` to before `end`, in the list of all events or in that of one type. */
+  async *range(first: number, end: number, type?: string): AsyncGenerator<SessionEvent> {
+    const turns = this.#turns;
+    let position = 0;
+    for (let i = type === undefined ? this.#turnAt(first) : 0; i < turns.length && !this.#isStale; i++) {
+      const turn = turns[i];
+      if (!turn || position >= end) break;
+      const count = turn.types.get(type ?? '') ?? 0;
+      // The log of a turn without such events before the end is not read.
+      if (type !== undefined && position + count <= first) {
+        position += count;
+        continue;
+      }
+      const start = type === undefined ? Math.max(first, turn.first) : turn.first;
+      if (type === undefined) position = start;
+      for await (const event of this.#keptOf(turn, start) ?? this.#reread(turn, i, start)) {
+        if (type !== undefined && event.type !== type) continue;
+        if (position >= end) return;
+        if (position++ >= first) yield event;
       }
     }
-    return found;
   }
 
   /** The events of a turn from `position` on, if they are kept. */

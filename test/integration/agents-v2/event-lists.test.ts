@@ -72,3 +72,22 @@ test('another order is rejected', async () => {
   expect((await api.send('GET', `${path}/events?sort=type`)).status).toBe(422);
   expect((await api.send('GET', `${path}/events?sort=timestamp&sort=`)).status).toBe(422);
 });
+
+test('a page is not cut, however large its events are', async () => {
+  server.model.script('talker', ...['a', 'b', 'c'].map((letter) => say(letter.repeat(2 * 1024 * 1024))));
+  const session = await AgentSession.create(api, {
+    agent: agentNamed('talker'),
+    messages: 'Hi',
+    idle_timeout_s: 3_600,
+  });
+  await session.settle();
+  for (const message of ['Again', 'And again']) {
+    await session.say(message);
+    await session.settle();
+  }
+  const { items, total } = await api.get<Page>(`${session.path}/events?size=200`);
+  expect(items).toHaveLength(total);
+  expect(items.map(({ data }) => data.kind).filter((kind) => kind === 'answer_event')).toHaveLength(3);
+  const newestFirst = await api.get<Page>(`${session.path}/events?size=200&sort=-timestamp`);
+  expect(newestFirst.items).toEqual(items.toReversed());
+});
