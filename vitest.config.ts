@@ -1,6 +1,6 @@
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
-import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES } from './test/suites.ts';
+import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES, REPLACING_MODULES } from './test/suites.ts';
 import { LongestFirst } from './test/support/longest-first.ts';
 import { filesToSkip } from './test/support/requirements.ts';
 
@@ -10,6 +10,13 @@ const expectOptions = { poll: { timeout: 20_000 } };
 /** Loaded by each worker. */
 const setupFiles = ['test/support/end-with-vitest.ts'];
 
+const unit = {
+  setupFiles,
+  expect: expectOptions,
+  // On a busy machine some take longer than vitest's default of 5 s.
+  testTimeout: 60_000,
+};
+
 const onServers = {
   setupFiles,
   expect: expectOptions,
@@ -17,6 +24,9 @@ const onServers = {
   testTimeout: 60_000,
   hookTimeout: 60_000,
 };
+
+/** The modules of a test are loaded once per process: a fifth of the processor time of these tests would be loading. */
+const isolate = false;
 
 const GLOBAL_SETUP = 'test/support/global-setup.ts';
 const POSTGRES_SETUP = 'test/support/postgres-setup.ts';
@@ -54,18 +64,19 @@ export default defineConfig({
     projects: [
       {
         test: {
+          ...unit,
           name: 'unit',
-          setupFiles,
           include: ['{src,docs,workflows,activities}/**/*.test.ts', 'test/unit/*.test.ts'],
-          // On a busy machine some take longer than vitest's default of 5 s.
-          testTimeout: 60_000,
-          expect: expectOptions,
+          exclude: REPLACING_MODULES,
+          isolate,
         },
       },
-      { test: { ...onServers, name: 'core', globalSetup: [GLOBAL_SETUP], include: [CORE] } },
+      { test: { ...unit, name: 'unit-mocked', include: REPLACING_MODULES } },
+      { test: { ...onServers, isolate, name: 'core', globalSetup: [GLOBAL_SETUP], include: [CORE] } },
       {
         test: {
           ...onServers,
+          isolate,
           name: 'integration',
           globalSetup: [GLOBAL_SETUP],
           include: [INTEGRATION],
@@ -75,6 +86,7 @@ export default defineConfig({
       {
         test: {
           ...onServers,
+          isolate,
           name: 'postgres',
           globalSetup: [GLOBAL_SETUP, POSTGRES_SETUP],
           include: [ON_POSTGRES],

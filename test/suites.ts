@@ -1,3 +1,9 @@
+/** The unit tests that replace modules by `vi.mock`. No other test may share its modules with them. */
+export const REPLACING_MODULES = [
+  'src/{engine/archiver,engine/complete-reliably,blobs/folder-blob-store,blobs/open-blob-store}.test.ts',
+  'activities/call-tool.test.ts',
+];
+
 /**
  * What `npm test` runs in addition to the unit tests: each main path of the product once. It needs Temporal and no other
  * program.
@@ -7,21 +13,23 @@ export const CORE = `test/integration/{${[
   'lists,recorded-histories,sub-agents,turns,validation',
 ].join()}}.test.ts`;
 
-/** The tests that also run with their catalogs on PostgreSQL: those whose subject depends on the catalog. */
+/** The tests that also run with their catalogs on PostgreSQL: those whose subject is what the catalog stores. */
 export const ON_POSTGRES = `test/integration/{${[
   'agents-v2/agent-parts,agents-v2/list,agents-v2/queue,agents-v2/registered-agents,agents-v2/slots',
   'agents-v2/two-processes,agents-v2/webhooks',
-  'actions,agents,apart,api,approvals,catalog,collect-blobs,delegation-catalog,delete-session,errors,forks,idempotency',
-  'limits,lists,lost-turns,openapi,outages,postgres,retention,roles,schedules-catalog,session-index,session-lists',
-  'session-streams,temporal-on-postgres,turns,unavailable,webhook-deliverer',
+  'agents,apart,catalog,collect-blobs,delegation-catalog,delete-session,idempotency',
+  'lists,lost-turns,openapi,outages,postgres,retention,schedules-catalog,session-index,session-lists',
+  'temporal-on-postgres,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /**
- * These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite, and the
- * processes of `apart` and `two-processes` would not share a file in production.
+ * These run on PostgreSQL only. The generated requests of `openapi` find more faults there than on SQLite, the processes
+ * of `apart` and `two-processes` would not share a file in production, and `agents-v2` has `list` and `slots` on both.
  */
-export const ONLY_ON_POSTGRES =
-  'test/integration/{agents-v2/two-processes,apart,openapi,postgres,temporal-on-postgres}.test.ts';
+export const ONLY_ON_POSTGRES = `test/integration/{${[
+  'agents-v2/queue,agents-v2/two-processes,agents-v2/webhooks,apart,delete-session,openapi,postgres',
+  'temporal-on-postgres',
+].join()}}.test.ts`;
 
 /** Bounds on the cost of a turn. */
 export const BENCH = 'bench/bounds.test.ts';
