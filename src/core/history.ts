@@ -4,6 +4,7 @@ import type {
   ApprovalPolicy,
   CallSource,
   CancelReason,
+  ConversationRef,
   EditedArguments,
   InputItem,
   MessagePlan,
@@ -95,6 +96,7 @@ export interface TurnStart extends ToolScope {
   createdAt: string;
   createdBy: Subject;
   input: InputItem[];
+  conversation?: ConversationRef;
   /** The title of the session, if it has none and this is its first turn. */
   title: string | null;
   /** All pending calls of the previous turn; the input of this turn resolves each of them. */
@@ -133,7 +135,7 @@ export interface TurnBegun {
 /** The fields from which the first record of a turn is built. */
 export type TurnHeader = Pick<
   TurnStart,
-  'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'specHash'
+  'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'conversation' | 'specHash'
 >;
 
 export interface TurnLimits {

@@ -315,9 +315,19 @@ export class TurnProjection {
 
 /** The first record of a turn. */
 export function turnCreated(start: TurnHeader): TurnCreated {
-  const { turnId, sessionId, previousTurnId, createdBy, input, specHash, createdAt: at } = start;
-  const id = eventId(turnId, 1);
-  return { kind: 'turn.created', id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash };
+  const { turnId, sessionId, previousTurnId, createdBy, input, conversation, specHash, createdAt: at } = start;
+  return {
+    kind: 'turn.created',
+    id: eventId(turnId, 1),
+    at,
+    turnId,
+    sessionId,
+    previousTurnId,
+    createdBy,
+    input,
+    ...(conversation && { conversation }),
+    specHash,
+  };
 }
 
 /** Whether a turn starts with a model call. One that answers calls, or continues sub-agents, runs these first. */

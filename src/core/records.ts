@@ -35,6 +35,15 @@ export type InputItem =
   | ({ type: 'user.tool_approval'; threadId: string; toolCallId: string; approval: Approval } & KeptBy)
   | ({ type: 'user.tool_response'; threadId: string; toolCallId: string; content: string } & KeptBy);
 
+/**
+ * The conversation before a turn, if its client keeps it: the turn has no previous one. It is a blob of the session, so
+ * that a long one is stored once, and readers of the log do not load it.
+ */
+export interface ConversationRef {
+  /** A `GivenConversation` as JSON. */
+  blob: string;
+}
+
 /** An answer that was given before the turn could start has its author, who need not be the creator of the turn. */
 interface KeptBy {
   by?: Subject;
@@ -149,6 +158,7 @@ export interface TurnCreated extends Base {
   previousTurnId: string | null;
   createdBy: Subject;
   input: InputItem[];
+  conversation?: ConversationRef;
   specHash: string;
 }
 
@@ -172,6 +182,8 @@ export interface ModelMessage extends Base {
   attempts?: FailedAttempt[];
   /** The texts of files that were extracted for the message's model call; later calls use them. */
   fileTexts?: FileText[];
+  /** The message is the last one of the conversation that the client gave: no model was called for it. */
+  isGiven?: true;
   /** The check of an answer for which the agent has a JSON Schema. */
   structured?: { fits: true } | { fits: false; problem: string };
 }
@@ -256,7 +268,22 @@ export interface ToolResponse extends Base {
   by?: Subject;
   /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
   fromThread?: string;
+  /** The result was given by the client, with the conversation before the turn. */
+  isGiven?: true;
+  /** Why the call has no result of its tool. Absent: it has one, or was not to be run. */
+  noResult?: NoResult;
 }
+
+/**
+ * Why a call has no result of its tool.
+ * - `unknown_tool`: there is no tool of its name.
+ * - `unreachable`: its server could not be reached.
+ * - `protocol`: its server has not answered as MCP requires, or with a protocol error.
+ * - `timeout`: it took too long.
+ * - `unknown_outcome`: it may have taken effect.
+ * - `client`: its client reports that the tool threw an error.
+ */
+export type NoResult = 'unknown_tool' | 'unreachable' | 'protocol' | 'timeout' | 'unknown_outcome' | 'client';
 
 /** A tool, identified independently of changes to its agent: names of servers are unique in an agent. */
 export interface FoundTool {
@@ -510,8 +537,16 @@ export interface TurnError {
  * - `iteration_limit`: its limit of model calls was reached.
  * - `answer_misfit`: no answer has fitted the agent's schema.
  * - `model_failed`: the provider has failed, permanently or for too long.
+ * - `tool_failed`: a call has no result, and the agent's turns end then.
+ * - `repeated_call_id`: the model gave two calls of a message the same id, and the agent's turns end then.
  */
-export type TurnErrorCode = 'budget_exceeded' | 'iteration_limit' | 'answer_misfit' | 'model_failed';
+export type TurnErrorCode =
+  | 'budget_exceeded'
+  | 'iteration_limit'
+  | 'answer_misfit'
+  | 'model_failed'
+  | 'tool_failed'
+  | 'repeated_call_id';
 
 /** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */
 export type OutcomeStatus = TurnOutcome['status'] | 'action_required';

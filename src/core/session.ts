@@ -71,6 +71,7 @@ export interface CreateTurnCommand extends Pick<
   | 'createdBy'
   | 'owner'
   | 'input'
+  | 'conversation'
   | 'title'
   | 'specHash'
   | 'agents'

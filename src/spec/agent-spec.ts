@@ -213,6 +213,8 @@ export interface Delegate {
 export type AgentSpec = z.infer<typeof agentSpec> & {
   /** Requires `pause: "wait"`, of the delegates too. Not a part of the format: faces resolve names to specs. */
   delegates?: Delegate[];
+  /** A turn ends with an error if a call has no result of its tool, or shares its id with another one of its message. */
+  failsWithTools?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
@@ -245,7 +247,7 @@ export function cutsResults({ config }: AgentSpec): boolean {
 
 /** What the format has of an agent. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
-  const { delegates: _, ...format } = spec;
+  const { delegates: _, failsWithTools: __, ...format } = spec;
   return format;
 }
 

@@ -50,6 +50,8 @@ const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
   iteration_limit: 'no_answer',
   budget_exceeded: 'internal',
   model_failed: 'internal',
+  tool_failed: 'internal',
+  repeated_call_id: 'internal',
 };
 
 /**

@@ -65,7 +65,9 @@ function contentOf(record: ToolResponse): string {
 }
 
 export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
-  const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, specHash: _, ...rest } = record;
+  // The conversation is that of a run, which this API has none of.
+  const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, ...hidden } = record;
+  const { specHash: _, conversation: __, ...rest } = hidden;
   rest satisfies NoFields;
   return {
     type,
@@ -82,7 +84,7 @@ export function turnCreatedToWire(record: TurnCreated, position?: number): Sessi
 
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
-  const { files: _, foundTools: __, fullText: ___, content: ____, ...shown } = record;
+  const { files: _, foundTools: __, fullText: ___, content: ____, isGiven: _____, noResult: ______, ...shown } = record;
   const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {

@@ -41,7 +41,7 @@ export function messageEnd(
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
   // Only the provider understands its fields, and only models read the texts of files.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, structured, fileTexts: ___, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, isGiven: ____, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,

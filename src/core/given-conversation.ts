@@ -1,0 +1,34 @@
+import type { StoredFile, ToolOutcome } from './records.ts';
+import type { MessageText } from './message.ts';
+import type { TranscriptItem } from './transcript.ts';
+
+/** A conversation that a client keeps, as it gives it to a turn. */
+export interface GivenConversation {
+  /** What comes before the turn. Each call of a model's message is followed by its result. */
+  items: TranscriptItem[];
+  /**
+   * The last message of the model, if the turn begins with it instead of a model call: its calls without a result are
+   * run, or it is the answer. Absent: the conversation ends with a user's message.
+   */
+  last?: GivenMessage;
+}
+
+export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning'> {
+  toolCalls: GivenCall[];
+  providerFields?: Record<string, unknown>;
+}
+
+export interface GivenCall {
+  id: string;
+  name: string;
+  /** JSON, as the model wrote it. */
+  arguments: string;
+  /** The call has this result, and is not run. */
+  result?: GivenResult;
+}
+
+export interface GivenResult {
+  outcome: ToolOutcome;
+  content: string;
+  files?: StoredFile[];
+}
