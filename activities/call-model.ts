@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
+import type { GivenMessage } from '../src/core/given-conversation.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import {
   addUsage,
@@ -15,7 +16,7 @@ import {
   type Usage,
 } from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
-import type { ModelRequest } from '../src/models/provider.ts';
+import type { ModelChunk, ModelRequest } from '../src/models/provider.ts';
 import type { BudgetReport } from '../src/core/budget.ts';
 import { BudgetReached, BudgetsUnavailable } from '../src/engine/shared-budgets.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
@@ -144,7 +145,7 @@ class ModelCallAttempt {
       if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
       }
-      return await this.#result({ status: 'answered' });
+      return await this.#result(this.#message?.failure ?? { status: 'answered' });
     } catch (error) {
       if (error instanceof BudgetReached && !this.#signal.aborted) return this.#held(error.report);
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);
@@ -191,7 +192,16 @@ class ModelCallAttempt {
     const call = { ...input, fallback: this.details.fallback, isRetry: this.#isRetry };
     const prepared =
       ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
-    const message = new MessageAssembler({ turnId: input.turnId, plan: input, attempt, prepared, bus });
+    const given = isFirst ? givenLast(await conversation) : undefined;
+    const message = new MessageAssembler({
+      turnId: input.turnId,
+      plan: input,
+      // Its client has the message.
+      attempt: given ? 0 : attempt,
+      prepared,
+      bus,
+      given,
+    });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
     if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
@@ -206,7 +216,9 @@ class ModelCallAttempt {
         ? this.#compact(prepared, prepared.compaction)
         : prepared.signIns;
     }
-    await message.read(ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal));
+    if (given) this.#wasCalled = false;
+    const answer = () => ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal);
+    await message.read(given ? chunksOf(given) : answer());
     return undefined;
   }
 
@@ -409,6 +421,22 @@ class ModelCallAttempt {
   #add(usage: Usage): void {
     this.details.usage = addUsage(this.details.usage, usage);
   }
+}
+
+/** The message with which the conversation of the turn's client ends, unless the turn has it already. */
+function givenLast(records: UnsequencedRecord[]): GivenMessage | undefined {
+  const created = records.find((record) => record.kind === 'turn.created');
+  const isDone = records.some((record) => record.kind === 'model.message' && record.isGiven);
+  return isDone ? undefined : created?.conversation?.given?.last;
+}
+
+/** A given message as if a model had answered it. */
+async function* chunksOf({ toolCalls, ...text }: GivenMessage): AsyncGenerator<ModelChunk> {
+  yield {
+    ...text,
+    toolCalls: toolCalls.map(({ id, name, arguments: args }, index) => ({ index, id, name, arguments: args })),
+    finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
+  };
 }
 
 /** The model error for any failure. Unexpected errors are retried too, for a limited time. */

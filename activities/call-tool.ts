@@ -194,7 +194,7 @@ class ToolCallAttempt {
         return { outcome: isError ? 'failed' : 'succeeded', ...readResult(outcome), ...(foundTools && { foundTools }) };
       }
       case 'rejected':
-        return { outcome: 'failed', text: `The tool call failed: ${outcome.message}` };
+        return { outcome: 'failed', text: `The tool call failed: ${outcome.message}`, noResult: 'protocol' };
       case 'not_sent':
         if (this.#isRepeated) return this.#unknown(outcome.message, signal);
         if (signal.aborted) return this.#stoppedBefore();
@@ -212,7 +212,7 @@ class ToolCallAttempt {
 
   #notExecuted(reason: string): UnstoredResult {
     if (this.#isRepeated) return { outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${reason})` };
-    return { outcome: 'failed', text: `The tool call was not executed: ${reason}` };
+    return { outcome: 'failed', text: `The tool call was not executed: ${reason}`, noResult: 'unreachable' };
   }
 
   #unknown(message: string, signal: AbortSignal, isFinal = false): UnstoredResult {
@@ -327,6 +327,7 @@ class ToolCallAttempt {
     text,
     files = [],
     foundTools,
+    noResult,
   }: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
     const { blobs } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
@@ -334,6 +335,7 @@ class ToolCallAttempt {
       ...(this.#executed !== undefined && { arguments: this.#executed }),
       ...(await storeToolResult({ text, files }, { blobs, sessionId })),
       ...(foundTools && { foundTools }),
+      ...(noResult && { noResult }),
     };
     const at = new Date().toISOString();
     const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };

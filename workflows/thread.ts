@@ -23,13 +23,14 @@ import {
   ROOT_THREAD,
   type MessagePlan,
   type ModelMessage,
+  type NewRecord,
   type OpenThread,
   type PendingCall,
   type SubAgent,
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { callKey, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import { callKey, hasNoResult, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
@@ -102,6 +103,10 @@ export class Thread {
   #steps: number;
   /** How many of the steps have found that a sign-in is missing. They do not count against the limit. */
   #refused = 0;
+  /** The first step was the message with which the client's conversation ends: no model was called. */
+  #isGiven: boolean;
+  /** A call has no result, and the turn is to end because of that. */
+  #hasFailed = false;
   /** How many records the log had when the thread last called its model. */
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
@@ -124,6 +129,7 @@ export class Thread {
       owner: agent?.isRegistered ? { ...start.owner, draftRoles: null } : start.owner,
     };
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
+    this.#isGiven = !agent && start.carry?.isGiven === true;
     this.#known = known;
     this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
     if (this.#isBegunByStart) turn.actions.steering.modelCalled();
@@ -134,9 +140,13 @@ export class Thread {
     return { recent: this.#turn.stampsSince(this.#known), ...(this.#nextIsBegun && { isBegun: true }) };
   }
 
-  /** The model calls so far. */
   get steps(): number {
     return this.#steps;
+  }
+
+  /** Whether one of the steps was the message that the client has given. */
+  get isGiven(): boolean {
+    return this.#isGiven;
   }
 
   async run(resumed: Resumed): Promise<ThreadResult> {
@@ -190,9 +200,14 @@ export class Thread {
     if (workflowInfo().continueAsNewSuggested) return this.#open('continue', [], []);
     const { iterations, answersAtIterations } = this.#turn.start.limits;
     // Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message.
-    if (this.#agent || answersAtIterations || this.#steps - this.#refused < iterations) return undefined;
+    if (this.#agent || answersAtIterations || this.#modelCalls < iterations) return undefined;
     const message = `The turn reached its iteration limit of ${iterations} model calls.`;
     return { status: 'error', message, code: 'iteration_limit' };
+  }
+
+  /** The steps that count against the limit. */
+  get #modelCalls(): number {
+    return this.#steps - this.#refused - (this.#isGiven ? 1 : 0);
   }
 
   /** Whether the thread connects to its servers before anything else; otherwise its model calls do that. */
@@ -219,6 +234,7 @@ export class Thread {
     const ends = await this.#runAll(ready, subAgents);
     const { actions } = this.#turn;
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
+    if (this.#hasFailed) return { status: 'error', message: NO_RESULT, code: 'tool_failed' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
     // A turn that waits carries its pending calls in its actions.
     const answerable = actions.waits ? [] : [...pending, ...this.#asking.splice(0)];
@@ -277,7 +293,7 @@ export class Thread {
     const now = Date.now();
     const left = actions.budget.left(now);
     const idleMs = actions.budget.idleUntil(now);
-    const count = this.#agent ? undefined : this.#steps - this.#refused;
+    const count = this.#agent ? undefined : this.#modelCalls;
     const input: CallModelInput = {
       turnId,
       sessionId,
@@ -332,6 +348,8 @@ export class Thread {
     if (outcome.status === 'error') return outcome;
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
+    this.#isGiven ||= message.isGiven === true;
+    this.#noteFailures(records);
     if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
     const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
     const isDone = isAnswer && !isMisfit(message);
@@ -364,7 +382,7 @@ export class Thread {
     const lane = async (): Promise<void> => {
       while (waiting.length > 0) {
         await this.#turn.untilMayBegin();
-        const call = this.#turn.stopped() ? undefined : waiting.shift();
+        const call = this.#turn.stopped() || this.#hasFailed ? undefined : waiting.shift();
         if (!call) return;
         await this.#callTool(call);
       }
@@ -384,7 +402,9 @@ export class Thread {
     const started = new Set<string>();
     const next = () => waiting[0] ?? actions.allowed(threadId).find(({ toolCallId }) => !started.has(toolCallId));
     const isOver = () =>
-      stopped() || (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
+      stopped() ||
+      this.#hasFailed ||
+      (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
         const call = this.#turn.mayBegin ? next() : undefined;
@@ -462,6 +482,7 @@ export class Thread {
     try {
       const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
       this.#turn.count(result);
+      this.#noteFailures(result.records);
       this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
       for (const record of result.records) {
         if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
@@ -475,10 +496,20 @@ export class Thread {
       if (!waiting) {
         this.#turn.count(undefined, countFailureRecords('callTool'));
         this.#turn.actions.ended(call);
+        // Its outcome is unknown.
+        if (!isCancellation(error)) this.#fail();
       }
     }
     if (asksIfUnknown) this.#turn.releaseQuestion(waiting?.unknownOutcome !== undefined);
     return waiting;
+  }
+
+  #noteFailures(records: NewRecord[]): void {
+    if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) this.#fail();
+  }
+
+  #fail(): void {
+    this.#hasFailed ||= !this.#agent && this.#turn.start.failsWithTools === true;
   }
 
   async #connectTools(): Promise<void> {
@@ -491,6 +522,8 @@ export class Thread {
     }
   }
 }
+
+const NO_RESULT = 'A tool call has no result.';
 
 const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_reason: length).';
 

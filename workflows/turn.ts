@@ -99,6 +99,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         ...scope.progress,
         ...waitingOf(end),
         step: thread.steps,
+        ...(thread.isGiven && { isGiven: true }),
         next: thread.next,
         previousRunId,
         deadline,

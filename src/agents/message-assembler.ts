@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { LiveBus } from '../live/bus.ts';
+import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
 import { eventId } from '../core/ids.ts';
 import {
   applyDelta,
@@ -16,8 +17,11 @@ import {
   type McpInitialized,
   type ModelMessage,
   type NewRecord,
+  type NoResult,
   type SubAgent,
   type ToolRoute,
+  type TurnError,
+  type TurnErrorCode,
   type Usage,
 } from '../core/records.ts';
 import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
@@ -46,6 +50,8 @@ interface AssemblerOptions {
     'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs'
   >;
   bus: LiveBus;
+  /** The message is this one of the client's conversation: no model is called for it. */
+  given?: GivenMessage | undefined;
 }
 
 /** Limit for one message: each call adds an activity, records and a result to the workflow. */
@@ -58,6 +64,9 @@ interface RoutedCall {
   problem?: string;
   /** The result of a call that the conversation answers. */
   content?: string;
+  noResult?: NoResult;
+  /** The result that the client has given with its conversation. */
+  given?: GivenResult;
   /** The sub-agent that the call starts. */
   started?: { thread: SubAgent; input: string };
 }
@@ -101,7 +110,9 @@ export class MessageAssembler {
     const { toolset, conversation } = prepared;
     this.#options = options;
     this.#state = attempt === 0 ? 'held' : 'published';
-    const knownCalls = conversation.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : []));
+    // The ids of a given message are the client's, who may have used them before.
+    const earlier = options.given ? [] : conversation;
+    const knownCalls = earlier.flatMap((item) => (item.role === 'tool' ? [item.toolCallId] : []));
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
   }
 
@@ -126,6 +137,14 @@ export class MessageAssembler {
   /** How often the model may be asked for another answer if this one does not fit its schema. */
   get repairs(): number {
     return this.#options.prepared.repairs;
+  }
+
+  /** Why no call of the message may run, and the turn ends. */
+  get failure(): (TurnError & { code: TurnErrorCode }) | undefined {
+    const { repeatedId } = this.#calls;
+    if (repeatedId === undefined || !this.#options.prepared.spec.failsWithTools) return undefined;
+    const message = `The model gave the id ${repeatedId} to more than one tool call of a message.`;
+    return { status: 'error', message, code: 'repeated_call_id' };
   }
 
   /** Whether the message is complete but has no content; it may have reasoning. */
@@ -203,18 +222,19 @@ export class MessageAssembler {
         inputBreakdown: breakDown(usage.inputTokens, inputCharacters(prepared.request)),
       }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
-      provider: this.target.providerName,
-      model: this.target.model,
+      ...(this.#options.given ? { isGiven: true } : { provider: this.target.providerName, model: this.target.model }),
       ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
-    const isAnswer = isWhole && calls.length === 0;
+    const isAnswer = isWhole && calls.length === 0 && !this.#options.given;
     const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message) : undefined;
     if (structured) message.structured = structured;
     const at = new Date().toISOString();
     const answers = calls.flatMap(
-      ({ call: { id: toolCallId }, routed: { problem, content = problem } }): NewRecord[] => {
+      ({ call: { id: toolCallId }, routed: { problem, content = problem, noResult, given } }): NewRecord[] => {
+        const base = { kind: 'tool.response', at, threadId, toolCallId } as const;
+        if (given) return [{ ...base, ...given, isGiven: true }];
         const outcome = problem === undefined ? 'succeeded' : 'failed';
-        return content === undefined ? [] : [{ kind: 'tool.response', at, threadId, toolCallId, outcome, content }];
+        return content === undefined ? [] : [{ ...base, outcome, content, ...(noResult && { noResult }) }];
       },
     );
     const threads = calls.flatMap(({ routed: { started } }): NewRecord[] =>
@@ -249,6 +269,8 @@ export class MessageAssembler {
     { reads, ...place }: Pick<SubAgentCall, 'index' | 'started'> & { reads: number },
     { refusal, startSubAgent, delegate, loadBlob }: CallHandling,
   ): Promise<RoutedCall> {
+    const { result: given } = this.#options.given?.toolCalls[place.index] ?? {};
+    if (given) return { route: { to: 'answered' }, given };
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
@@ -256,7 +278,8 @@ export class MessageAssembler {
     const tool = toolset.tools.get(name);
     if (!tool) {
       const known = request.tools.map((one) => one.name).join(', ') || 'none';
-      return { route: { to: 'answered' }, problem: `There is no tool named ${name}. The tools are: ${known}.` };
+      const problem = `There is no tool named ${name}. The tools are: ${known}.`;
+      return { route: { to: 'answered' }, problem, noResult: 'unknown_tool' };
     }
     const parsed = parseArguments(tool.parameters, args);
     if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };

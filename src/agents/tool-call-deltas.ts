@@ -27,6 +27,10 @@ export class ToolCallDeltas {
   readonly #taken: Set<string>;
   readonly #infoOf: (name: string) => ToolInfo;
   #count = 0;
+  /** The ids that the provider has given to calls of the message. */
+  readonly #given = new Set<string>();
+  /** An id that the provider has given to more than one call of the message. */
+  repeatedId: string | undefined;
 
   constructor(knownCalls: Iterable<string>, infoOf: (name: string) => ToolInfo) {
     this.#taken = new Set(knownCalls);
@@ -60,6 +64,8 @@ export class ToolCallDeltas {
 
   /** Results are matched with calls by id over the whole conversation, but some providers reuse ids. */
   #id(providerId: string | undefined): string {
+    if (providerId !== undefined && this.#given.has(providerId)) this.repeatedId ??= providerId;
+    if (providerId) this.#given.add(providerId);
     const isUsable = providerId && USABLE_ID.test(providerId) && !this.#taken.has(providerId);
     const id = isUsable ? providerId : newId('call');
     this.#taken.add(id);

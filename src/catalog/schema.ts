@@ -77,12 +77,13 @@ interface AgentVersionsTable {
 
 interface SessionsTable {
   id: string;
-  type: 'session' | 'session/draft';
+  /** `run`: of the run API. It has one turn, and no other face shows it. */
+  type: 'session' | 'session/draft' | 'run';
   agent_name: string | null;
   /** Null for drafts, which have their own spec. */
   agent_version: number | null;
   spec_hash: string;
-  /** The roles that the author of a draft's agent had when writing it; null for sessions with a registered agent. */
+  /** The roles that the author of the agent had when writing it; null for sessions with a registered agent. */
   draft_roles: Generated<string | null>;
   title: string | null;
   subject_id: string;

@@ -132,6 +132,7 @@ export class SessionList {
       .select(['s.id', 's.created_at', agentName.as('agent'), statusAt(now).as('status')])
       .select(finishedAt.as('finished_at'))
       .where('s.deleted_at', 'is', null)
+      .where('s.type', '<>', 'run')
       .orderBy('s.created_at', order)
       .orderBy('s.id', order)
       .limit(MAX_LISTED);

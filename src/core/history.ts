@@ -114,6 +114,8 @@ export interface TurnStart extends ToolScope {
   indexesPauses?: true;
   /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
   onUnknown?: 'ask';
+  /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
+  failsWithTools?: true;
   limits: TurnLimits;
   budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
@@ -157,8 +159,9 @@ export interface TurnLimits {
 
 export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   ordinal: number;
-  /** The model calls of the root agent. */
+  /** The steps of the root agent: its model calls, and the message that its client has given. */
   step: number;
+  isGiven?: true;
   /** Of the root thread. */
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */

@@ -1,5 +1,5 @@
 /** Ids are lowercase ULIDs behind a prefix that names what they identify. */
-export type IdPrefix = 'ses' | 'turn' | 'thr' | 'evt' | 'msg' | 'call' | 'req' | 'key' | 'con' | 'whk' | 'dlv';
+export type IdPrefix = 'ses' | 'turn' | 'thr' | 'evt' | 'msg' | 'call' | 'req' | 'key' | 'con' | 'whk' | 'dlv' | 'run';
 
 /** Crockford base32, lower case: the ULID alphabet. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';

@@ -9,6 +9,7 @@
  */
 
 import type { BudgetReport } from './budget.ts';
+import type { GivenConversation } from './given-conversation.ts';
 import type { Role, Subject } from './subject.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
@@ -42,6 +43,10 @@ export type InputItem =
 export interface ConversationRef {
   /** A `GivenConversation` as JSON. */
   blob: string;
+  /** The calls of the conversation that had no result: the model is told that they were cancelled. */
+  repaired?: string[];
+  /** The conversation, where it was loaded for a model call. Stored records do not have it. */
+  given?: GivenConversation;
 }
 
 /** An answer that was given before the turn could start has its author, who need not be the creator of the turn. */
@@ -270,7 +275,7 @@ export interface ToolResponse extends Base {
   fromThread?: string;
   /** The result was given by the client, with the conversation before the turn. */
   isGiven?: true;
-  /** Why the call has no result of its tool. Absent: it has one, or was not to be run. */
+  /** Why the call has no result of its tool, unless its outcome says that. Absent: it has one, or was not to be run. */
   noResult?: NoResult;
 }
 
@@ -279,11 +284,9 @@ export interface ToolResponse extends Base {
  * - `unknown_tool`: there is no tool of its name.
  * - `unreachable`: its server could not be reached.
  * - `protocol`: its server has not answered as MCP requires, or with a protocol error.
- * - `timeout`: it took too long.
- * - `unknown_outcome`: it may have taken effect.
  * - `client`: its client reports that the tool threw an error.
  */
-export type NoResult = 'unknown_tool' | 'unreachable' | 'protocol' | 'timeout' | 'unknown_outcome' | 'client';
+export type NoResult = 'unknown_tool' | 'unreachable' | 'protocol' | 'client';
 
 /** A tool, identified independently of changes to its agent: names of servers are unique in an agent. */
 export interface FoundTool {

@@ -78,6 +78,7 @@ export interface CreateTurnCommand extends Pick<
   | 'hasServers'
   | 'pause'
   | 'indexesPauses'
+  | 'failsWithTools'
   | 'limits'
   | 'budget'
 > {

@@ -48,6 +48,15 @@ export function responseText({ outcome, content }: Pick<ToolResponse, 'outcome' 
   return content ? `The user denied this tool call. Reason: ${content}` : 'The user denied this tool call.';
 }
 
+/** Whether a call was to run, and has no result of its tool: see `NoResult`. */
+export function hasNoResult({
+  outcome,
+  noResult,
+  isGiven,
+}: Pick<ToolResponse, 'outcome' | 'noResult' | 'isGiven'>): boolean {
+  return noResult !== undefined || (outcome === 'unknown_outcome' && !isGiven);
+}
+
 /** The result of a call that has none of its own. */
 export function toolResponse(
   { threadId, toolCallId, edited }: CallKey & Pick<PendingCall, 'edited'>,

@@ -78,7 +78,9 @@ export function placedTranscript(records: UnsequencedRecord[], threadId: string)
 
 function itemsOf(record: UnsequencedRecord, threadId: string, conversation: Conversation): TranscriptItem[] {
   const isRoot = threadId === ROOT_THREAD;
-  if (record.kind === 'turn.created' && isRoot) return record.input.flatMap(userMessage);
+  if (record.kind === 'turn.created' && isRoot) {
+    return [...(record.conversation?.given?.items ?? []), ...record.input.flatMap(userMessage)];
+  }
   if (record.kind === 'user.steered' && isRoot) return [userItem(record.content)];
   if (record.kind === 'thread.created' && record.thread.threadId === threadId) return [userText(record.input)];
   if (record.kind === 'model.message' && record.threadId === threadId) return assistantItems(record, conversation);

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import type { GivenConversation } from '../core/given-conversation.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { hasSummary } from '../core/compacted.ts';
 import { turnCreated } from '../core/projection.ts';
@@ -65,6 +66,22 @@ export class Conversations {
     ignoreFetchAbort: true,
   });
 
+  /** The conversations that clients have given with their turns, by session and blob. */
+  readonly #given = new LRUCache<
+    string,
+    GivenConversation & { characters: number },
+    { sessionId: string; blob: string }
+  >({
+    maxSize: MAX_CACHED_CHARACTERS,
+    sizeCalculation: ({ characters }) => characters,
+    fetchMethod: async (_key, _known, { context: { sessionId, blob } }) => {
+      const json = (await this.#blobs.get(sessionId, blob)).toString();
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the face that has taken the request
+      return { ...(JSON.parse(json) as GivenConversation), characters: json.length };
+    },
+    ignoreFetchAbort: true,
+  });
+
   constructor({ logs, history, blobs }: { logs: TurnLogReader; history: TurnHistory; blobs: BlobStore }) {
     this.#logs = logs;
     this.#history = history;
@@ -126,7 +143,14 @@ export class Conversations {
   }
 
   async #withPrevious(own: UnsequencedRecord[], thread: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
-    return hasSummary(own, thread.threadId) ? own : [...(await this.#chain(thread, signal)), ...own];
+    if (hasSummary(own, thread.threadId)) return own;
+    const [created, ...rest] = own;
+    if (created?.kind !== 'turn.created' || !created.conversation)
+      return [...(await this.#chain(thread, signal)), ...own];
+    const { conversation } = created;
+    const context = { sessionId: thread.sessionId, blob: conversation.blob };
+    const given = await this.#given.fetch(`${context.sessionId}/${context.blob}`, { context });
+    return [{ ...created, conversation: { ...conversation, ...(given && { given }) } }, ...rest];
   }
 
   /**

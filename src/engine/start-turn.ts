@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isOwn, mayOnSession } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner, TurnStart } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
-import type { InputItem, TurnCreated } from '../core/records.ts';
+import type { ConversationRef, InputItem, TurnCreated } from '../core/records.ts';
 import { budgetOf } from '../spec/budget-spec.ts';
 import { answersAtLimit, hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
 import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
@@ -66,11 +67,18 @@ export interface TurnToStart {
    * @throws EngineError `file_unavailable`
    */
   loadInput: () => Promise<InputItem[]>;
+  /** The conversation before the turn, a `GivenConversation` as JSON, if its client keeps it. */
+  conversation?: GivenText | undefined;
   speculation: Speculation | undefined;
   /** Called before the turn is requested, which it may do itself. @throws EngineError that rejects the turn */
   admit?: ((turn: RequestedTurn) => Promise<void>) | undefined;
   /** Called when the turn is in the index. */
   onIndexed: () => void;
+}
+
+/** A conversation that is not stored yet: see `ConversationRef`. */
+export interface GivenText extends Pick<ConversationRef, 'repaired'> {
+  json: string;
 }
 
 export interface StartedTurn {
@@ -106,7 +114,11 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
     const input = await storeInput(loaded, { blobs, sessionId });
-    const command = await commandOf(engine, turn, { agent, input, createdAt });
+    const conversation = turn.conversation && (await storeConversation(turn.conversation, { blobs, sessionId }));
+    const command = {
+      ...(await commandOf(engine, turn, { agent, input, createdAt })),
+      ...(conversation && { conversation }),
+    };
     speculation?.offer(command.input);
     const accepted = await commands.createTurn(sessionId, command);
     engine.logs.accepted(turnId);
@@ -137,6 +149,13 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     }
     throw error;
   }
+}
+
+async function storeConversation(
+  { json, repaired }: GivenText,
+  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
+): Promise<ConversationRef> {
+  return { blob: await blobs.put(sessionId, Buffer.from(json)), ...(repaired && { repaired }) };
 }
 
 export interface RunnableAgent {
@@ -171,7 +190,7 @@ export function onRunningOf(requested: OnRunning | undefined, { config }: AgentS
 /** The session's owner. If the caller is not the owner, the owner's roles are those stored with the draft. */
 export function ownerOf(session: Omit<AgentSession, 'closed'>, caller: Caller): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
-  if (type === 'session') return { subjectId, draftRoles: null };
+  if (type === 'session' || (type === 'run' && stored === null)) return { subjectId, draftRoles: null };
   return {
     subjectId,
     draftRoles: isOwn(caller, session) ? caller.roles : storedRoles.parse(JSON.parse(stored ?? '[]')),
@@ -209,6 +228,7 @@ async function commandOf(
     indexesPauses: true,
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
+    ...(spec.failsWithTools && { failsWithTools: true }),
     ...(budget && { budget }),
     limits: {
       iterations: iterationLimit(spec),

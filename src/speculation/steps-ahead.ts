@@ -4,7 +4,7 @@ import { addRecord, NO_TOTALS } from '../core/turn-totals.ts';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import type { CallModelInput } from '../core/history.ts';
 import { ROOT_THREAD, type CallSource, type NewRecord, type ToolCall } from '../core/records.ts';
-import { operationIdOf } from '../core/tool-records.ts';
+import { hasNoResult, operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
@@ -101,6 +101,8 @@ export class StepsAhead {
   messageEnded(input: CallModelInput, stamp: string, records: NewRecord[], { tools }: Pick<Toolset, 'tools'>): void {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message || input.isReset || this.#held.has(input.turnId) || usesUp(input, records)) return;
+    // The turn may end because of it.
+    if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;
     const { turnId, threadId, sessionId, owner, specHash } = input;
     for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
@@ -132,8 +134,10 @@ export class StepsAhead {
   toolEnded({ stamp: ofMessage }: CallSource, stamp: string, record: NewRecord): boolean {
     const message = this.#messages.get(ofMessage);
     this.#messages.delete(ofMessage);
-    // The tools that searches find are offered in the order of their results, which the history decides.
-    if (!message || (record.kind === 'tool.response' && record.foundTools)) return false;
+    // The tools that searches find are offered in the order of their results, which the history decides. A call without
+    // a result may end the turn.
+    const isResult = record.kind === 'tool.response';
+    if (!message || (isResult && (record.foundTools || hasNoResult(record)))) return false;
     const next = { ...message.next, recent: [...message.next.recent, stamp] };
     const missing = message.missing - 1;
     if (missing === 0) {

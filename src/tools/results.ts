@@ -3,7 +3,7 @@ import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client'
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sizeText } from '../core/files.ts';
-import type { FoundTool, FullText, ToolOutcome, ToolResponse } from '../core/records.ts';
+import type { FoundTool, FullText, NoResult, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
 
@@ -23,6 +23,7 @@ export interface UnstoredResult {
   text: string;
   files?: FileContent[];
   foundTools?: FoundTool[];
+  noResult?: NoResult;
 }
 
 /** An MCP result as a model reads it: a text, which names the files of the result, and these files. */

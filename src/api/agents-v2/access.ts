@@ -19,7 +19,8 @@ export interface ReadableSession {
  */
 export async function authorizeRead(catalog: Catalog, uuid: string, caller: Caller): Promise<ReadableSession> {
   const id = fromUuid(uuid);
-  const session = await catalog.sessions.get(id);
+  const found = await catalog.sessions.get(id);
+  const session = found?.type === 'run' ? undefined : found;
   if (session && mayOnSession(caller, session, 'read')) return { session, isForeign: false };
   if (session && (await catalog.sharedSessions.has(id))) return { session, isForeign: true };
   // The answer does not tell whether the session exists.
