@@ -1,6 +1,6 @@
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
-import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES, REPLACING_MODULES } from './test/suites.ts';
+import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES, READING_LOGS, REPLACING_MODULES } from './test/suites.ts';
 import { LongestFirst } from './test/support/longest-first.ts';
 import { filesToSkip } from './test/support/requirements.ts';
 
@@ -33,7 +33,7 @@ const POSTGRES_SETUP = 'test/support/postgres-setup.ts';
 
 const INTEGRATION = 'test/integration/**/*.test.ts';
 /** The integration tests that belong to another project. */
-const ELSEWHERE = [CORE, ONLY_ON_POSTGRES];
+const ELSEWHERE = [CORE, ONLY_ON_POSTGRES, READING_LOGS];
 const FAULTS = 'test/faults/*.test.ts';
 
 /** Whether a project runs. Only those report which files they skip. */
@@ -83,6 +83,7 @@ export default defineConfig({
           exclude: [...ELSEWHERE, ...skipped('integration', INTEGRATION, { exclude: ELSEWHERE })],
         },
       },
+      { test: { ...onServers, name: 'integration-logs', globalSetup: [GLOBAL_SETUP], include: [READING_LOGS] } },
       {
         test: {
           ...onServers,

@@ -31,5 +31,8 @@ export const ONLY_ON_POSTGRES = `test/integration/{${[
   'temporal-on-postgres',
 ].join()}}.test.ts`;
 
+/** They read what Temporal's runtime logs. It is installed once in a process, by the first test that needs it. */
+export const READING_LOGS = 'test/integration/{logs,workflow-threads}.test.ts';
+
 /** Bounds on the cost of a turn. */
 export const BENCH = 'bench/bounds.test.ts';

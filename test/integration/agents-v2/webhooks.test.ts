@@ -202,7 +202,8 @@ test('sessions of the Sessions API are told of, too, and its webhooks hear nothi
   await ann.turn(session, [approval]).done;
   const told = ['idle', 'running', 'paused', 'running', 'idle'];
   await eventually(() => expect(toldOf(to, toUuid(session))).toEqual(told));
-  expect(other.messages(body.data.secret).map(({ type }) => type)).toEqual(['turn.done', 'turn.done']);
+  const heard = () => other.messages(body.data.secret).map(({ type }) => type);
+  await expect.poll(heard).toEqual(['turn.done', 'turn.done']);
   for (const [api, id] of [
     ['/v1', received(to)[0]?.id ?? ''],
     ['/api/v2', body.data.id],
