@@ -19,7 +19,7 @@ import {
   serverSentActionEvent,
   type ActionResource,
 } from './wire/actions.ts';
-import { lastEventId } from './wire/headers.ts';
+import { lastEventId } from '../http/headers.ts';
 import { pageOf } from './wire/resources.ts';
 
 const LIMIT = 10;

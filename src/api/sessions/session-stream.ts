@@ -11,7 +11,7 @@ import { exampleSessionServerSentEvent } from './examples.ts';
 import { sendTurn, TurnReader } from './turn-stream.ts';
 import { cursorOf } from './turns.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
-import { after, lastEventId } from './wire/headers.ts';
+import { after, lastEventId } from '../http/headers.ts';
 import { viewQuery, type View } from './wire/view.ts';
 
 /** The stream of a session, over all of its turns. */

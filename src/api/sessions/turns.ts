@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
-import { afterSequenceNumber, idempotencyKey, lastEventId } from './wire/headers.ts';
+import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { actionsBody, createTurnBody } from './wire/input.ts';
 import { acceptedAnswers, dataOf, pageOf, subscribeBody, turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
