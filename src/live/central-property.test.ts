@@ -4,7 +4,7 @@ import { checkCentralProperty, deliveries } from '../../test/support/central-pro
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';
-import { frameToWire } from '../api/sessions/turn-stream.ts';
+import { frameToWire } from '../api/sessions/turn-event-reader.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
 import { StreamSequencer, type NumberedFrame } from './stream-sequencer.ts';

@@ -6,7 +6,7 @@ import { emptyText } from '../core/message.ts';
 import type { LogEntry, McpInitialized, ModelMessage } from '../core/records.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
-import { frameToWire } from '../api/sessions/turn-stream.ts';
+import { frameToWire } from '../api/sessions/turn-event-reader.ts';
 import { toWire } from '../api/sessions/wire/events-to-wire.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';

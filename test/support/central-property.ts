@@ -6,7 +6,7 @@ import { StreamSequencer, type NumberedFrame } from '../../src/live/stream-seque
 import { parseCursor, type Cursor } from '../../src/core/cursor.ts';
 import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
-import { frameToWire } from '../../src/api/sessions/turn-stream.ts';
+import { frameToWire } from '../../src/api/sessions/turn-event-reader.ts';
 import { toWire } from '../../src/api/sessions/wire/events-to-wire.ts';
 import { inOrder } from './api-client.ts';
 import type { SessionEvent } from '../../src/api/sessions/wire/events.ts';

@@ -12,8 +12,9 @@ import { ApiError } from '../http/errors.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { secondsSinceStart } from '../http/request-log.ts';
 import { readFiles } from '../http/sent-files.ts';
+import { streamTurn } from '../http/turn-stream.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
-import { streamTurn, TurnReader } from './turn-stream.ts';
+import { TurnEventReader } from './turn-event-reader.ts';
 import type { CreateTurnBody } from './wire/input.ts';
 import type { View } from './wire/view.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
@@ -82,7 +83,7 @@ async function startAndStream(
     const created = started?.isQueued ? undefined : started?.created;
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
-    const reader = new TurnReader({ cursor: BEGINNING, stream, view, onFirstDelta });
+    const reader = new TurnEventReader({ cursor: BEGINNING, stream, view, onFirstDelta });
     await streamTurn({ context, turnId, reader, lease, created });
   } finally {
     lease.release();

@@ -7,8 +7,9 @@ import { isUnavailable } from '../../engine/unavailable.ts';
 import type { ApiContext } from '../http/context.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { sendTurn } from '../http/turn-stream.ts';
 import { exampleSessionServerSentEvent } from './examples.ts';
-import { sendTurn, TurnReader } from './turn-stream.ts';
+import { TurnEventReader } from './turn-event-reader.ts';
 import { cursorOf } from './turns.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from '../http/headers.ts';
@@ -98,7 +99,7 @@ async function sendPlaced(
   { ordinal, frame }: Cursor,
   { stream, view }: Pick<SessionStreamOptions, 'stream' | 'view'>,
 ): Promise<number | undefined> {
-  const reader = new TurnReader({
+  const reader = new TurnEventReader({
     cursor: ordinal > before ? { ordinal: ordinal - before, frame } : BEGINNING,
     stream,
     view,

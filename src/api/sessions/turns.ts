@@ -18,7 +18,8 @@ import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { invalidCursor, streamTurn, TurnReader } from './turn-stream.ts';
+import { invalidCursor, streamTurn } from '../http/turn-stream.ts';
+import { TurnEventReader } from './turn-event-reader.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const position = z.object({ turn: z.string().refine(isId) });
@@ -217,7 +218,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await requireTurn(context, session, turnId);
         streamLimits.admit(caller, response);
-        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
+        const reader = new TurnEventReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
         await streamTurn({ context, turnId, reader });
       },
     ),
@@ -246,7 +247,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        const reader = new TurnReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
+        const reader = new TurnEventReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
         await streamTurn({ context, turnId, reader, endsWithNothing: true });
       },
     ),

@@ -11,7 +11,8 @@ import { BEGINNING } from '../../core/cursor.ts';
 import { Metrics } from '../../telemetry/metrics.ts';
 import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { streamTurn, TurnReader } from './turn-stream.ts';
+import { streamTurn } from '../http/turn-stream.ts';
+import { TurnEventReader } from './turn-event-reader.ts';
 
 const MESSAGE = { turnId: 'turn_1', threadId: 'main', messageId: 'msg_1', createdAt: 'now', after: 0, attempt: 1 };
 
@@ -30,7 +31,7 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
   const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
   return oneResponse((response) => {
     const stream = new EventStream(response, new Metrics());
-    const reader = new TurnReader({ cursor: BEGINNING, stream, view: 'default' });
+    const reader = new TurnEventReader({ cursor: BEGINNING, stream, view: 'default' });
     return streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', reader });
   });
 }

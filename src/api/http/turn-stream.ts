@@ -1,20 +1,11 @@
 import type { Cursor } from '../../core/cursor.ts';
 import type { TurnCreated } from '../../core/records.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
-import {
-  StreamSequencer,
-  type FollowedEntry,
-  type NumberedFrame,
-  type TurnFrame,
-} from '../../live/stream-sequencer.ts';
+import { StreamSequencer, type FollowedEntry, type NumberedFrame } from '../../live/stream-sequencer.ts';
 import type { TurnTail, TailLease } from '../../live/turn-tail.ts';
-import type { ApiContext } from '../http/context.ts';
-import { ApiError } from '../http/errors.ts';
-import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
-import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
-import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
-import { isShown, type View } from './wire/view.ts';
+import type { ApiContext } from './context.ts';
+import { ApiError } from './errors.ts';
+import type { EventStream, ServerSentEvent } from './event-stream.ts';
 
 /** If the tail has not reached the reader's cursor after this time, the cursor is checked against the log. */
 const CATCH_UP_MS = 2_000;
@@ -62,8 +53,8 @@ export async function sendTurn({
   const { stream } = reader;
   const row = created ? undefined : await context.catalog.turns.get(turnId);
   if (row?.archived) {
-    if (reader.ordinal > row.archived_through) throw invalidCursor();
-    if (endsWithNothing && reader.ordinal === row.archived_through) {
+    if (reader.seen > row.archived_through) throw invalidCursor();
+    if (endsWithNothing && reader.seen === row.archived_through) {
       stream.noContent();
       return true;
     }
@@ -84,31 +75,21 @@ export function invalidCursor(): ApiError {
   return new ApiError('invalid_cursor', 'the cursor is not from this stream: start again without one');
 }
 
-interface TurnReaderOptions {
-  /** What the reader has already. */
-  cursor: Cursor;
-  stream: EventStream;
-  view: View;
-  /** Numbers an event for the stream, by its sequence number in the turn. */
-  number?: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
-  /** Called once, when the first delta is written to the connection. */
-  onFirstDelta?: (() => void) | undefined;
-}
-
-/** One connection's reading of a turn: the frames that it lacks, and the stream that they are sent on as events. */
-export class TurnReader {
+/**
+ * One connection's reading of a turn: the frames that it lacks, and the stream that they are sent on. Each face has its
+ * own, which translates frames to its events.
+ */
+export abstract class TurnReader {
+  /** The last durable event that the client has: a cursor beyond the log is not from this turn's stream. */
+  readonly seen: number;
   readonly sequencer: StreamSequencer;
   readonly stream: EventStream;
-  readonly #view: View;
-  readonly #number: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
-  #onFirstDelta: (() => void) | undefined;
 
-  constructor({ cursor, stream, view, number = numbered, onFirstDelta }: TurnReaderOptions) {
-    this.sequencer = new StreamSequencer(cursor);
+  /** @param from what the reader is not sent again; a face whose events depend on the whole log reads it from its start */
+  constructor(stream: EventStream, cursor: Cursor, from = cursor) {
+    this.seen = cursor.ordinal;
+    this.sequencer = new StreamSequencer(from);
     this.stream = stream;
-    this.#view = view;
-    this.#number = number;
-    this.#onFirstDelta = onFirstDelta;
   }
 
   /** The last durable event that the reader has been sent. */
@@ -116,58 +97,33 @@ export class TurnReader {
     return this.sequencer.ordinal;
   }
 
+  /** The events of frames, each made when it is sent. */
+  protected abstract events(frames: NumberedFrame[]): Iterable<ServerSentEvent>;
+
   write(frames: NumberedFrame[]): Promise<void> {
-    return this.stream.write(this.#events(frames));
+    return this.stream.write(this.events(frames));
   }
 
   async writeEntries(entries: FollowedEntry[]): Promise<void> {
     await this.stream.write(this.#entryEvents(entries));
   }
 
+  /** False if the reader cannot be sent more now: the caller then awaits `flush`, and catches up from the log. */
   push(frames: NumberedFrame[]): boolean {
-    return this.stream.push(this.#events(frames));
+    return this.stream.push(this.events(frames));
   }
+
+  /** Sends what `push` did not. */
+  flush(): Promise<void> {
+    return this.stream.flush();
+  }
+
+  /** The reader has been sent all that is known; it may end its stream. */
+  caughtUp(): void {}
 
   /** Each entry is cut into frames when it is sent: a hundred long messages at once would block the event loop. */
   *#entryEvents(entries: FollowedEntry[]): Generator<ServerSentEvent> {
-    for (const entry of entries) yield* this.#events(this.sequencer.durable(entry));
-  }
-
-  *#events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
-    for (const { sequenceNumber, frame } of frames) {
-      if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
-      const event = frameToWire(frame);
-      if (event.type === 'model.message.delta') {
-        this.#onFirstDelta?.();
-        this.#onFirstDelta = undefined;
-      }
-      yield this.#number(event, sequenceNumber);
-    }
-  }
-}
-
-function numbered(event: StreamEvent, sequenceNumber: number): ServerSentEvent {
-  return { id: sequenceNumber, data: { ...event, sequence_number: sequenceNumber } satisfies NumberedStreamEvent };
-}
-
-/** A frame as clients see it. */
-export function frameToWire(frame: TurnFrame): StreamEvent {
-  switch (frame.kind) {
-    case 'begin':
-      return messageBase(frame.message, frame.text);
-    case 'delta':
-      return deltaToWire(frame.message, frame.delta);
-    case 'end':
-      return {
-        type: 'model.message.delta',
-        id: frame.message.id,
-        thread_id: frame.message.threadId,
-        ...messageEnd(frame.message),
-      };
-    case 'queued':
-      return turnCreatedToWire(frame.created, frame.position);
-    case 'record':
-      return toWire(frame.record);
+    for (const entry of entries) yield* this.events(this.sequencer.durable(entry));
   }
 }
 
@@ -189,8 +145,8 @@ async function follow({ logs, turnId, reader, lease, created, waits, endsWithNot
   await tail.ready;
   // A client that reconnects to a deleted turn must stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
-  if (reader.ordinal > 0) await checkCursor({ logs, turnId, reader, tail });
-  if (endsWithNothing && feed.isDone && reader.ordinal === feed.lastOrdinal) {
+  if (reader.seen > 0) await checkCursor({ logs, turnId, reader, tail });
+  if (endsWithNothing && feed.isDone && reader.seen === feed.lastOrdinal) {
     stream.noContent();
     return true;
   }
@@ -209,9 +165,11 @@ async function follow({ logs, turnId, reader, lease, created, waits, endsWithNot
       if (inProgress.length === 0 || stream.isClosed) break;
       await reader.write(inProgress);
     }
+    reader.caughtUp();
+    if (stream.isClosed) break;
     isOver = await live(tail, reader);
     // The reader did not keep up: it catches up at its own pace, from the log.
-    if (!isOver) await stream.flush();
+    if (!isOver) await reader.flush();
   }
   return feed.isDone && reader.ordinal === feed.lastOrdinal;
 }
@@ -244,10 +202,10 @@ async function checkCursor({
   reader,
   tail,
 }: Pick<Following, 'logs' | 'turnId' | 'reader'> & { tail: TurnTail }) {
-  while (!(await tail.reaches(reader.ordinal, CATCH_UP_MS))) {
+  while (!(await tail.reaches(reader.seen, CATCH_UP_MS))) {
     if (tail.failure instanceof TurnNotFound) throw tail.failure;
     if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn cannot be read currently');
-    if (tail.ended || !(await has(logs, turnId, reader.ordinal))) throw invalidCursor();
+    if (tail.ended || !(await has(logs, turnId, reader.seen))) throw invalidCursor();
   }
 }
 

@@ -1,0 +1,70 @@
+import type { Cursor } from '../../core/cursor.ts';
+import type { NumberedFrame, TurnFrame } from '../../live/stream-sequencer.ts';
+import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
+import { TurnReader } from '../http/turn-stream.ts';
+import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
+import { toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
+import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
+import { isShown, type View } from './wire/view.ts';
+
+interface TurnEventReaderOptions {
+  /** What the reader has already. */
+  cursor: Cursor;
+  stream: EventStream;
+  view: View;
+  /** Numbers an event for the stream, by its sequence number in the turn. */
+  number?: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
+  /** Called once, when the first delta is written to the connection. */
+  onFirstDelta?: (() => void) | undefined;
+}
+
+/** Reads a turn as the events of this API. */
+export class TurnEventReader extends TurnReader {
+  readonly #view: View;
+  readonly #number: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
+  #onFirstDelta: (() => void) | undefined;
+
+  constructor({ cursor, stream, view, number = numbered, onFirstDelta }: TurnEventReaderOptions) {
+    super(stream, cursor);
+    this.#view = view;
+    this.#number = number;
+    this.#onFirstDelta = onFirstDelta;
+  }
+
+  protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
+    for (const { sequenceNumber, frame } of frames) {
+      if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
+      const event = frameToWire(frame);
+      if (event.type === 'model.message.delta') {
+        this.#onFirstDelta?.();
+        this.#onFirstDelta = undefined;
+      }
+      yield this.#number(event, sequenceNumber);
+    }
+  }
+}
+
+function numbered(event: StreamEvent, sequenceNumber: number): ServerSentEvent {
+  return { id: sequenceNumber, data: { ...event, sequence_number: sequenceNumber } satisfies NumberedStreamEvent };
+}
+
+/** A frame as clients see it. */
+export function frameToWire(frame: TurnFrame): StreamEvent {
+  switch (frame.kind) {
+    case 'begin':
+      return messageBase(frame.message, frame.text);
+    case 'delta':
+      return deltaToWire(frame.message, frame.delta);
+    case 'end':
+      return {
+        type: 'model.message.delta',
+        id: frame.message.id,
+        thread_id: frame.message.threadId,
+        ...messageEnd(frame.message),
+      };
+    case 'queued':
+      return turnCreatedToWire(frame.created, frame.position);
+    case 'record':
+      return toWire(frame.record);
+  }
+}
