@@ -1,4 +1,4 @@
-import type { Cursor } from '../../core/cursor.ts';
+import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import type { TurnCreated } from '../../core/records.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { StreamSequencer, type FollowedEntry, type NumberedFrame } from '../../live/stream-sequencer.ts';
@@ -225,4 +225,13 @@ async function replay(
     await reader.writeEntries(entries.filter(({ ordinal }) => ordinal <= through));
     if (reader.ordinal >= through || reader.stream.isClosed) return;
   }
+}
+
+/** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
+export function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
+  const header = lastEventId.trim();
+  if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
+  const cursor = parseCursor(after ?? Number(header));
+  if (!cursor) throw invalidCursor();
+  return cursor;
 }

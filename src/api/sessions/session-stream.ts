@@ -10,7 +10,7 @@ import { json, route, type Route } from '../http/route.ts';
 import { sendTurn } from '../http/turn-stream.ts';
 import { exampleSessionServerSentEvent } from './examples.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
-import { cursorOf } from './turns.ts';
+import { cursorOf } from '../http/turn-stream.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from '../http/headers.ts';
 import { viewQuery, type View } from './wire/view.ts';

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { parseCursor, type Cursor } from '../../core/cursor.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
@@ -18,7 +17,7 @@ import { answerCalls } from '../../engine/answer-calls.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { invalidCursor, streamTurn } from '../http/turn-stream.ts';
+import { cursorOf, streamTurn } from '../http/turn-stream.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
@@ -252,13 +251,4 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
-}
-
-/** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
-export function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
-  const header = lastEventId.trim();
-  if (!/^\d{0,16}$/.test(header)) throw invalidCursor();
-  const cursor = parseCursor(after ?? Number(header));
-  if (!cursor) throw invalidCursor();
-  return cursor;
 }
