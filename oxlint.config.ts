@@ -10,6 +10,7 @@ const LAYERS = [
   'src/demo',
   'src/api/sessions',
   'src/api/agents-v2',
+  'src/api/runs',
   'src/api/operations',
   'src/api/http',
   'activities',
@@ -58,6 +59,7 @@ function above(index: number): RestrictedPattern[] {
 const NO_WIRE: RestrictedPattern[] = [
   { group: ['**/sessions/wire/**'], message: 'Only src/api/sessions imports its wire shapes.' },
   { group: ['**/agents-v2/wire/**'], message: 'Only src/api/agents-v2 imports its wire shapes.' },
+  { group: ['**/runs/wire/**'], message: 'Only src/api/runs imports its wire shapes.' },
 ];
 
 /** Further imports that a folder must not have. */
@@ -65,7 +67,8 @@ const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/cli': NO_WIRE,
   'src/server': NO_WIRE,
   'src/demo': NO_WIRE,
-  'src/api/sessions': [{ group: ['**/agents-v2/**'], message: 'A face does not know the others.' }],
+  'src/api/sessions': [{ group: ['**/agents-v2/**', '**/runs/**'], message: 'A face does not know the others.' }],
+  'src/api/agents-v2': [{ group: ['**/runs/**'], message: 'A face does not know the others.' }],
   'src/core': [
     {
       group: ['../**', 'node:*', 'express', '@temporalio/*'],

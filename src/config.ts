@@ -123,6 +123,8 @@ export interface Config {
   subAgents: number;
   /** How many sessions of the Agents API v2 work or wait at once; further ones wait in a queue. */
   agentSessions: number;
+  /** After how many days an ended run is deleted, unless its agent says; 0: never. */
+  runRetentionDays: number;
   /** How long running tool calls may take to finish when the server stops. */
   shutdownSeconds: number;
 }
@@ -214,6 +216,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
     subAgents: vars.EVERTURN_SUB_AGENTS,
     agentSessions: vars.EVERTURN_AGENT_SESSIONS,
+    runRetentionDays: vars.EVERTURN_RUN_RETENTION_DAYS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
   };
 }
@@ -236,6 +239,7 @@ const limit = z.coerce
 
 const SUB_AGENTS_RULE = 'must be a whole number from 1 to 20';
 
+const RUN_RETENTION_RULE = 'must be a whole number from 0 to 36500';
 const AGENT_SESSIONS_RULE = 'must be a whole number from 1 to 10000';
 
 const proxies = z
@@ -414,6 +418,12 @@ const schema = z.object({
     .min(1, { error: SUB_AGENTS_RULE })
     .max(20, { error: SUB_AGENTS_RULE })
     .default(5),
+  EVERTURN_RUN_RETENTION_DAYS: z.coerce
+    .number({ error: RUN_RETENTION_RULE })
+    .int({ error: RUN_RETENTION_RULE })
+    .min(0, { error: RUN_RETENTION_RULE })
+    .max(36_500, { error: RUN_RETENTION_RULE })
+    .default(30),
   EVERTURN_AGENT_SESSIONS: z.coerce
     .number({ error: AGENT_SESSIONS_RULE })
     .int({ error: AGENT_SESSIONS_RULE })

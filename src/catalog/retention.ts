@@ -22,8 +22,8 @@ export class Retention {
 
   /**
    * Up to `limit` sessions with a retention of `days` that had no activity since `before`. The newest version of an
-   * agent determines the retention of all its sessions; if the agent was deleted, each session's own version does. A
-   * draft's own spec determines its retention.
+   * agent determines the retention of all its sessions; if the agent was deleted, each session's own version does. The
+   * own spec of a draft, or of a run, determines its retention.
    */
   async idle({ days, before }: { days: number; before: string }, limit: number): Promise<SessionRow[]> {
     const isDue = (eb: ExpressionBuilder<Tables, 'specs' | 'sessions'>) =>
@@ -37,7 +37,7 @@ export class Retention {
       .innerJoin('sessions', 'sessions.spec_hash', 'specs.hash')
       .selectAll('sessions')
       .where(isDue)
-      .where('sessions.agent_version', 'is', null)
+      .where((eb) => eb.or([eb('sessions.agent_version', 'is', null), eb('sessions.type', '=', 'run')]))
       .limit(limit)
       .execute();
     // Cross joins, since SQLite keeps their order: it reads an agent's versions, then the due sessions of each.
@@ -50,6 +50,7 @@ export class Retention {
       .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
       .where(isDue)
+      .where('sessions.type', '<>', 'run')
       .limit(limit)
       .execute();
     const ofDeletedAgents = await this.#db
@@ -60,6 +61,7 @@ export class Retention {
       .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
       .where(isDue)
+      .where('sessions.type', '<>', 'run')
       .where((eb) =>
         eb.not(
           eb.exists(

@@ -22,23 +22,8 @@ export async function authorizeSession(
   return requireRight(session, caller, action);
 }
 
-/**
- * The session of a run, if the caller has the right to `action` on it; undefined if there is none that the caller may
- * read. Runs are not found as sessions, and no other session is found as a run.
- * @throws EngineError `forbidden`
- */
-export async function authorizeRun(
-  catalog: Catalog,
-  id: string,
-  caller: Caller,
-  action: SessionAction,
-): Promise<SessionRow | undefined> {
-  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
-  if (session?.type !== 'run' || !mayOnSession(caller, session, 'read')) return undefined;
-  return requireRight(session, caller, action);
-}
-
-function requireRight(session: SessionRow, caller: Caller, action: SessionAction): SessionRow {
+/** @throws EngineError `forbidden` */
+export function requireRight(session: SessionRow, caller: Caller, action: SessionAction): SessionRow {
   if (mayOnSession(caller, session, action)) return session;
   throw new EngineError('forbidden', refusalOnSession(caller, session, action));
 }

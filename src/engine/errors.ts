@@ -10,6 +10,7 @@ const EFFECTS = {
   session_not_found: 'rejected',
   session_closed: 'rejected',
   turn_not_found: 'rejected',
+  run_not_found: 'rejected',
   turn_running: 'rejected',
   queue_full: 'rejected',
   invalid_cursor: 'rejected',

@@ -43,7 +43,10 @@ export type Scrape = () => Promise<{ contentType: string; text: string }>;
 /** The services of the routes; one object per server. */
 export interface ApiContext extends Engine {
   config: Engine['config'] &
-    Pick<Config, 'trustedProxies' | 'temporal' | 'defaultModel' | 'agentSessions' | 'subjectBudget'>;
+    Pick<
+      Config,
+      'trustedProxies' | 'temporal' | 'defaultModel' | 'agentSessions' | 'runRetentionDays' | 'subjectBudget'
+    >;
   client: Client;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;

@@ -10,6 +10,11 @@ export const paginationResource = z
   })
   .meta({ id: 'Pagination' });
 
+/** The response with a page of a listing. */
+export function pageOf<T extends z.ZodType>(item: T) {
+  return z.object({ data: z.array(item), pagination: paginationResource });
+}
+
 export type Pagination = z.infer<typeof paginationResource>;
 
 /** Encodes a position in a listing; opaque to clients. */

@@ -17,6 +17,7 @@ export const TAGS = {
   'Draft sessions': 'conversations with an agent that is still being edited',
   Turns: 'the turns of sessions and drafts: an input, and everything that follows from it, streamed as it happens',
   Events: 'the events of turns, and the files in them',
+  Runs: 'runs of an agent with a conversation that the client keeps',
   'MCP sign-in': 'the connections of users to MCP servers that require a sign-in',
   Actions: 'the tool calls of all sessions that wait for a person or a client',
   Webhooks: 'notifications of ended turns and changed actions; only for admins',
@@ -54,6 +55,7 @@ export const PATH_PARAMETERS = {
   agent_version: z.string().meta({ description: 'version number of the agent, from 1', example: '3' }),
   session_id: z.string().meta({ description: 'id of a session or a draft', example: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t' }),
   turn_id: z.string().meta({ description: 'id of a turn of the session', example: 'turn_01kac6f1zy5c3n8s7k4b2g9d6w' }),
+  run_id: z.string().meta({ description: 'id of a run', example: 'run_01kac6f1zy5c3n8s7k4b2g9d6w' }),
   file_id: z.string().meta({
     description: 'id of a file of the session, from the URL in an event',
     example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',

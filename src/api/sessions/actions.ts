@@ -8,7 +8,7 @@ import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { EventStream, type ServerSentEvent } from '../http/event-stream.ts';
-import { decodePageToken, invalidPageToken, order, Page, pageQuery, pagination } from '../http/pagination.ts';
+import { decodePageToken, invalidPageToken, order, Page, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleAction, exampleActionEvent, examplePage } from './examples.ts';
 import {
@@ -20,7 +20,6 @@ import {
   type ActionResource,
 } from './wire/actions.ts';
 import { lastEventId } from '../http/headers.ts';
-import { pageOf } from './wire/resources.ts';
 
 const LIMIT = 10;
 

@@ -8,14 +8,13 @@ import {
   agentResource,
   agentVersionResource,
   dataOf,
-  pageOf,
   type AgentResource,
   type AgentVersionResource,
 } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
-import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;

@@ -5,13 +5,14 @@ import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { turnEvent, type TurnEvent } from './wire/events.ts';
 import { toWire } from './wire/events-to-wire.ts';
-import { pageOf, sessionEventItem, type SessionEventItem } from './wire/resources.ts';
+import { sessionEventItem, type SessionEventItem } from './wire/resources.ts';
 import { isShown, viewQuery, type View } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
-import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { authorizeSession, hasTurn, isTurnOf, requireTurn } from '../../engine/access.ts';
+import { authorizeRun, runNotFound } from '../../engine/runs.ts';
+import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 
 const turnQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).extend({
@@ -55,12 +56,26 @@ export function eventRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
-        const { limit, order, view, page_token: token } = query;
         await requireTurn(context, session, turnId);
-        const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
-        if (place && (place.turn !== turnId || place.order !== order)) throw invalidPageToken();
-        const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order, view });
-        return { data: items, pagination: pagination(limit, next) };
+        return turnEvents(turnId, query);
+      },
+    ),
+    route(
+      'get',
+      '/v1/runs/:run_id/events',
+      {
+        id: 'listRunEvents',
+        tag: 'Runs',
+        summary: 'The log of a run: its model calls, its tool calls and its sub-agents',
+        description: 'Has the events of a turn, in the form of the Sessions API.',
+        query: turnQuery,
+        answer: json(pageOf(turnEvent), { data: [exampleMessage], pagination: examplePage(25) }),
+        errors: ['invalid_page_token', 'run_not_found'],
+      },
+      async ({ params, query, caller }) => {
+        const { session, turnId, runId } = await authorizeRun(catalog, params.run_id, caller, 'read');
+        if (!(await hasTurn(context, session, turnId))) throw runNotFound(runId);
+        return turnEvents(turnId, query);
       },
     ),
     route(
@@ -89,6 +104,14 @@ export function eventRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
+
+  async function turnEvents(turnId: string, query: z.output<typeof turnQuery>) {
+    const { limit, order, view, page_token: token } = query;
+    const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
+    if (place && (place.turn !== turnId || place.order !== order)) throw invalidPageToken();
+    const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order, view });
+    return { data: items, pagination: pagination(limit, next) };
+  }
 
   /** The events of a turn, without `turn.created` and `turn.done`. */
   async function turnPage(

@@ -2,10 +2,10 @@ import { MAX_QUEUED } from '../../core/turn-queue.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
-import { pagination } from '../http/pagination.ts';
+import { pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { examplePage, exampleTurn } from './examples.ts';
-import { pageOf, turnResource } from './wire/resources.ts';
+import { turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
 /** The queue of a session: the turns that have not begun, which the list of its turns does not have. */

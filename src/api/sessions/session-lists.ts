@@ -5,18 +5,12 @@ import type { SessionFilter, SessionPage } from '../../catalog/sessions.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier, timeBound } from '../../spec/bounds.ts';
-import {
-  anySessionResource,
-  draftResource,
-  pageOf,
-  sessionResource,
-  type AnySessionResource,
-} from './wire/resources.ts';
+import { anySessionResource, draftResource, sessionResource, type AnySessionResource } from './wire/resources.ts';
 import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination } from '../http/pagination.ts';
+import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toSessionOrDraft, toDraft, toSession } from './wire/resources-to-wire.ts';
 

@@ -8,11 +8,11 @@ import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError, sessionErrors, toApiError } from '../http/errors.ts';
-import { decodePageToken, Page, pageQuery, pagination } from '../http/pagination.ts';
+import { decodePageToken, Page, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleConnection, examplePage } from './examples.ts';
 import { browserOf, formToken, keepAddress, sendEnd, sendOffer, sendText } from './sign-in-pages.ts';
-import { connectionResource, pageOf, type ConnectionResource } from './wire/resources.ts';
+import { connectionResource, type ConnectionResource } from './wire/resources.ts';
 
 const AUTHORIZE = '/v1/agents/mcp/authorize';
 const CALLBACK = '/v1/agents/mcp/callback';

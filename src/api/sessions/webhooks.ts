@@ -5,10 +5,10 @@ import { newSecret, rotatedNow } from '../../webhooks/signature.ts';
 import type { Webhook } from '../../catalog/webhooks.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { decodePageToken, invalidPageToken, pageQuery, pagination } from '../http/pagination.ts';
+import { decodePageToken, invalidPageToken, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleDelivery, examplePage, exampleSecret, exampleWebhook } from './examples.ts';
-import { dataOf, pageOf } from './wire/resources.ts';
+import { dataOf } from './wire/resources.ts';
 import {
   createWebhookBody,
   deliveryResource,

@@ -110,11 +110,6 @@ export function dataOf<T extends z.ZodType>(resource: T) {
   return z.object({ data: resource });
 }
 
-/** The response with a page of a listing. */
-export function pageOf<T extends z.ZodType>(item: T) {
-  return z.object({ data: z.array(item), pagination: paginationResource });
-}
-
 export type CreateSessionBody = z.infer<typeof createSessionBody>;
 export type SessionResource = z.infer<typeof sessionResource>;
 export type DraftResource = z.infer<typeof draftResource>;
