@@ -55,7 +55,7 @@ interface AssemblerOptions {
 }
 
 /** Limit for one message: each call adds an activity, records and a result to the workflow. */
-const MAX_CALLS = 500;
+export const MAX_CALLS = 500;
 
 /** How a call is handled. */
 interface RoutedCall {

@@ -1,6 +1,6 @@
 import { memoized } from '../lib/memoized.ts';
 import type { StoredFile } from '../core/records.ts';
-import type { TranscriptItem } from '../core/transcript.ts';
+import { userText, type TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { ListedSkills } from '../skills/skills.ts';
 import { READ_SKILL } from '../tools/read-skill.ts';
@@ -68,17 +68,21 @@ function taskNote(name: string): string {
   );
 }
 
-/** The instructions and messages of an agent, with the values of its variables. */
 const filledTexts = memoized((spec: AgentSpec): { instructions: string; prepended: TranscriptItem[] } => {
-  const variables = spec.variables ?? {};
-  return {
-    instructions: fill(spec.instructions ?? '', variables),
-    prepended: (spec.messages ?? []).map(({ content }) => ({
-      role: 'user',
-      content: [{ type: 'text', text: fill(content, variables) }],
-    })),
-  };
+  const { instructions, messages } = withoutVariables(spec);
+  return { instructions: instructions ?? '', prepended: (messages ?? []).map(({ content }) => userText(content)) };
 });
+
+/** An agent whose instructions and messages contain the values of its variables. */
+export function withoutVariables({ variables, ...spec }: AgentSpec): AgentSpec {
+  if (!variables) return spec;
+  const { instructions, messages } = spec;
+  return {
+    ...spec,
+    ...(instructions && { instructions: fill(instructions, variables) }),
+    ...(messages && { messages: messages.map((one) => ({ ...one, content: fill(one.content, variables) })) }),
+  };
+}
 
 /** Fills `{{name}}`; a name without a value stays as it is. */
 function fill(text: string, variables: Record<string, string>): string {

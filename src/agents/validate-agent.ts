@@ -7,7 +7,7 @@ import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { isSchema } from '../tools/arguments.ts';
 import { answerSchema, isAnswerSchema } from './structured-answer.ts';
-import { ASK_USER_QUESTION, systemTools } from '../tools/system-tools.ts';
+import { reservedNames } from '../tools/system-tools.ts';
 
 /** Why an agent cannot run on this server. */
 export interface AgentProblem {
@@ -127,7 +127,7 @@ export class AgentValidator {
       const message = `two MCP servers are named ${servers[namesake]}: each needs a unique name`;
       return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
     }
-    const own = new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
+    const own = reservedNames(spec);
     const names = (spec.client_tools ?? []).map(({ name }) => name);
     const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
     if (twice) {

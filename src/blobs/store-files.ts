@@ -10,6 +10,11 @@ export interface FileContent {
 /** Larger files are never stored inside a record; clients download them by URL. */
 const MAX_INLINE_FILE_BYTES = 64 * 1024;
 
+/** A file with its content inside. */
+export function inlineFile({ name, mimeType, base64 }: FileContent): StoredFile {
+  return { type: 'file', name, mimeType, bytes: Buffer.byteLength(base64, 'base64'), base64 };
+}
+
 /**
  * Converts files to the form that records have: small ones inline, up to `maxInlineBytes` in total, the others in the
  * blob store.

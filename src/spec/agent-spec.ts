@@ -9,10 +9,12 @@ import { agentSkill } from './skill-spec.ts';
 
 const name = z.string().min(1).max(256);
 const description = z.string().max(10_000).nullish();
-/** A text for the model; the bound exceeds the context of any model. */
-const prompt = z.string().max(1_000_000);
+export const MAX_PROMPT_LENGTH = 1_000_000;
 
-const selector = bounded(z.array(name), 1_000).nullish();
+/** A text for the model; the bound exceeds the context of any model. */
+export const prompt = z.string().max(MAX_PROMPT_LENGTH);
+
+export const selector = bounded(z.array(name), 1_000).nullish();
 
 const mcpServerFields = {
   name: z.string().min(1).max(128),
@@ -28,12 +30,14 @@ const mcpServerFields = {
     .describe('default true; false: the model is offered a tool of this server once it has searched for it'),
 };
 
+export const serverUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).max(2_048);
+
 export const mcpServer = z
   .discriminatedUnion('type', [
     z.object({
       type: z.literal('inline'),
       ...mcpServerFields,
-      url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).max(2_048),
+      url: serverUrl,
     }),
     z.object({ type: z.literal('truefoundry-mcp-registry'), ...mcpServerFields }),
   ])
@@ -47,7 +51,7 @@ export const clientTool = z
   })
   .meta({ id: 'ClientTool' });
 
-const modelParams = z.object({
+export const modelParams = z.object({
   max_tokens: z.number().positive().nullish(),
   temperature: z.number().nullish(),
   top_p: z.number().nullish(),
@@ -57,7 +61,7 @@ const modelParams = z.object({
   cache_control: z.looseObject({ type: name }).nullish(),
 });
 
-const responseFormat = z.discriminatedUnion('type', [
+export const responseFormat = z.discriminatedUnion('type', [
   z.object({ type: z.literal('text') }),
   z.object({ type: z.literal('json_object') }),
   z.object({

@@ -45,6 +45,11 @@ export function systemTools(spec: AgentSpec): AgentTool[] {
   ];
 }
 
+/** The names that tools of the client cannot have. */
+export function reservedNames(spec: AgentSpec): Set<string> {
+  return new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
+}
+
 function clientTools(spec: AgentSpec): AgentTool[] {
   return (spec.client_tools ?? []).map(({ name, description, input_schema: parameters }) => ({
     name,

@@ -1,5 +1,6 @@
 import type { Caller } from '../../core/subject.ts';
-import type { InputItem, UserContentPart } from '../../core/records.ts';
+import type { InputItem } from '../../core/records.ts';
+import { inlineFile } from '../../blobs/store-files.ts';
 import type { ApiContext } from '../http/context.ts';
 import { checkFiles, readFiles, type SentFile } from '../http/sent-files.ts';
 import type { UserMessage } from './wire/messages.ts';
@@ -48,13 +49,6 @@ function toInput(messages: UserMessage[], contents: Awaited<ReturnType<typeof re
   return messages.map((message, i): InputItem => {
     const own = rest.splice(0, filesOf(message, i).length);
     if (own.length === 0) return { type: 'user.message', content: message.message };
-    const parts: UserContentPart[] = own.map(({ name, mimeType, base64 }) => ({
-      type: 'file',
-      name,
-      mimeType,
-      bytes: Buffer.byteLength(base64, 'base64'),
-      base64,
-    }));
-    return { type: 'user.message', content: [{ type: 'text', text: message.message }, ...parts] };
+    return { type: 'user.message', content: [{ type: 'text', text: message.message }, ...own.map(inlineFile)] };
   });
 }

@@ -82,6 +82,11 @@ export const ERRORS = {
     description: 'the caller has no such connection to an MCP server',
   },
   webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
+  run_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    description: 'the run does not exist, or the caller may not read it',
+  },
   schedule_not_found: {
     status: 404,
     type: 'not_found_error',
@@ -113,6 +118,17 @@ export const ERRORS = {
     status: 409,
     type: 'conflict_error',
     description: 'another turn of the session runs, and `on_running` does not let this one replace it',
+  },
+  run_in_progress: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the input contains calls of a run that has not ended; the message names it',
+  },
+  run_ended: { status: 409, type: 'conflict_error', description: 'the run has ended and takes no more answers' },
+  call_already_answered: {
+    status: 409,
+    type: 'conflict_error',
+    description: 'the tool call was answered before, with another result',
   },
   request_expired: {
     status: 409,
@@ -184,6 +200,26 @@ export const ERRORS = {
     status: 422,
     type: 'unprocessable_error',
     description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
+  },
+  invalid_items: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the items are not a conversation that a run can continue; param names the place',
+  },
+  unsupported_part: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the model cannot be given a part of the input; param names it',
+  },
+  invalid_context: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'the instructions refer to a part of the context that is missing; param names the instruction',
+  },
+  duplicate_tool_name: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'two tools of the run have the same name; param names the second one',
   },
   nothing_pending: {
     status: 409,

@@ -141,10 +141,14 @@ function parseDataUri(uri: string, param: string): { mimeType: string; base64: s
   const comma = uri.indexOf(',');
   const [, mimeType] = HEAD.exec(uri.slice(0, comma + 1)) ?? [];
   const base64 = uri.slice(comma + 1);
-  if (comma < 0 || !mimeType || base64.length % 4 !== 0 || !/^[A-Za-z0-9+/]*={0,2}$/.test(base64)) {
+  if (comma < 0 || !mimeType || !isBase64(base64)) {
     throw invalidDataUri(param);
   }
   return { mimeType: mimeType.toLowerCase(), base64 };
+}
+
+export function isBase64(text: string): boolean {
+  return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
 }
 
 function invalidDataUri(param: string): ApiError {

@@ -1,5 +1,5 @@
-import type { FileContent } from '../../blobs/store-files.ts';
-import type { InputItem, StoredFile, UserContentPart } from '../../core/records.ts';
+import { inlineFile, type FileContent } from '../../blobs/store-files.ts';
+import type { InputItem, UserContentPart } from '../../core/records.ts';
 import type { Answer } from '../../core/turn-command.ts';
 import { editedArguments } from '../../engine/edited-arguments.ts';
 import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
@@ -55,7 +55,7 @@ export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[]
 
 /** The input in the engine's form: files, whose `contents` are in the same order, are inline. */
 export function toInputItems(items: SentItem[], contents: FileContent[]): InputItem[] {
-  const files = new Map(filesOf(items).map(({ part }, i) => [part, contents.slice(i, i + 1).map(toFile)]));
+  const files = new Map(filesOf(items).map(({ part }, i) => [part, contents.slice(i, i + 1).map(inlineFile)]));
   return items.map((item): InputItem => {
     switch (item.type) {
       case 'user.message': {
@@ -96,8 +96,4 @@ function toAnswer(item: ActionsBody['input'][number]): Answer {
       return { type, threadId, toolCallId, content };
     }
   }
-}
-
-function toFile({ name, mimeType, base64 }: FileContent): StoredFile {
-  return { type: 'file', name, mimeType, bytes: Buffer.byteLength(base64, 'base64'), base64 };
 }
