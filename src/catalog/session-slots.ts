@@ -1,4 +1,4 @@
-import { sql, type Insertable, type Kysely, type Transaction } from 'kysely';
+import type { Insertable, Kysely, Transaction } from 'kysely';
 import type { InputItem } from '../core/records.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
@@ -6,17 +6,18 @@ import type { Outbox } from './outbox.ts';
 import { deletionOf } from './session-ends.ts';
 import { SessionInputs } from './session-inputs.ts';
 import { insertRequest } from './session-requests.ts';
+import {
+  countHolders,
+  holders,
+  lockSlots,
+  place,
+  queueLength,
+  waiting,
+  type Capacity,
+  type Placement,
+} from './slot-holders.ts';
 import { insertSession, lockSession, touchSession } from './sessions.ts';
 import { sessionCancelled } from './state-changes.ts';
-
-/** What a new session, or one that begins again, got. `full`: no slot; `queue_full`: no place in the queue either. */
-export type Placement = 'slot' | 'queue' | 'full' | 'queue_full';
-
-/** The number of slots, and the time by which it is known who holds them. */
-interface Capacity {
-  limit: number;
-  now: Date;
-}
 
 interface NewSession {
   session: NewSessionRow;
@@ -37,13 +38,6 @@ export interface FirstTurn {
 }
 
 type Request = Pick<TurnRow, 'id' | 'session_id' | 'created_at'>;
-
-const MAX_QUEUED = 1_000;
-
-/** A request for a turn that has not become one after this time most likely never will. */
-const REQUEST_MS = 60_000;
-
-const COUNTER = 'session-slots';
 
 /**
  * The slots of the sessions of the Agents API v2, and the queue of those that wait for one. Who holds a slot is not
@@ -70,7 +64,7 @@ export class SessionSlots {
     capacity: Capacity,
   ): Promise<Placement | 'none' | 'exists'> {
     return this.#db.transaction().execute(async (db) => {
-      const number = await lock(db);
+      const number = await lockSlots(db);
       const placement = input.length === 0 ? 'none' : await place(db, capacity, mayQueue);
       if (placement === 'full' || placement === 'queue_full') return placement;
       if (!(await insertSession(db, this.#cipher, session))) return 'exists';
@@ -111,7 +105,7 @@ export class SessionSlots {
     capacity: Capacity,
   ): Promise<Placement | 'too_many_messages' | undefined> {
     return this.#db.transaction().execute(async (db) => {
-      await lock(db);
+      await lockSlots(db);
       if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
       const isIdle = db
         .selectFrom('session_requests')
@@ -138,7 +132,7 @@ export class SessionSlots {
    */
   async take(turn: Request, capacity: Capacity): Promise<Placement> {
     return this.#db.transaction().execute(async (db) => {
-      await lock(db);
+      await lockSlots(db);
       const request = await db
         .selectFrom('session_requests')
         .select('session_id')
@@ -162,7 +156,7 @@ export class SessionSlots {
   async admit({ limit, now }: Capacity, newTurnId: () => string): Promise<string[]> {
     if ((await queueLength(this.#db)) === 0) return [];
     return this.#db.transaction().execute(async (db) => {
-      await lock(db);
+      await lockSlots(db);
       const free = limit - (await countHolders(db, now));
       if (free <= 0) return [];
       const next = await waiting(db)
@@ -330,82 +324,10 @@ export class SessionSlots {
   }
 }
 
-/**
- * Locks the slots until the transaction ends. First in each transaction, since what is read afterwards must include what
- * others have committed. Returns a number that is higher than all before.
- */
-async function lock(db: Transaction<Tables>): Promise<number> {
-  const { value } = await db
-    .insertInto('counters')
-    .values({ name: COUNTER, value: 1 })
-    .onConflict((conflict) => conflict.column('name').doUpdateSet((eb) => ({ value: eb('counters.value', '+', 1) })))
-    .returning('value')
-    .executeTakeFirstOrThrow();
-  return value;
-}
-
-/** Where a session that needs a slot would be. Those that wait come before it, also while a slot is free for them. */
-async function place(db: Transaction<Tables>, { limit, now }: Capacity, mayQueue: boolean): Promise<Placement> {
-  const queued = await queueLength(db);
-  if ((await countHolders(db, now)) + queued < limit) return 'slot';
-  if (!mayQueue) return 'full';
-  return queued < MAX_QUEUED ? 'queue' : 'queue_full';
-}
-
 async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {
   await db
     .insertInto('turns')
     .values(turn)
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
-}
-
-/**
- * The sessions in the queue. Here and below, cross joins and comparisons instead of `is not null`: without statistics,
- * SQLite otherwise scans all sessions instead of an index that has only a few.
- */
-function waiting(db: Kysely<Tables>) {
-  return db
-    .selectFrom('session_requests')
-    .crossJoin('sessions')
-    .whereRef('sessions.id', '=', 'session_requests.session_id')
-    .where('session_requests.queue_number', '>', 0)
-    .where('sessions.deleted_at', 'is', null);
-}
-
-async function queueLength(db: Kysely<Tables>): Promise<number> {
-  const { count } = await waiting(db)
-    .select((eb) => eb.fn.countAll<number>().as('count'))
-    .executeTakeFirstOrThrow();
-  return count;
-}
-
-/** The sessions that hold a slot, once each. */
-function holders(db: Kysely<Tables>, now: Date) {
-  const requestedSince = new Date(now.getTime() - REQUEST_MS).toISOString();
-  const held = db
-    .selectFrom('session_requests')
-    .select('session_id')
-    .where('first_turn_id', '>', '')
-    .unionAll(db.selectFrom('session_requests').select('session_id').where('waits_until', '>', now.toISOString()))
-    .unionAll(
-      db
-        .selectFrom('turns')
-        .crossJoin('session_requests')
-        .select('session_requests.session_id')
-        .whereRef('session_requests.session_id', '=', 'turns.session_id')
-        // A literal, so that SQLite uses the partial index.
-        .where('turns.archived', '=', sql.lit(0))
-        .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)])),
-    );
-  // Not a union without duplicates, for which SQLite would scan all sessions in the order of their ids.
-  return db.selectFrom('sessions').select('id').where('id', 'in', held).where('deleted_at', 'is', null);
-}
-
-async function countHolders(db: Kysely<Tables>, now: Date): Promise<number> {
-  const { count } = await db
-    .selectFrom(holders(db, now).as('holders'))
-    .select((eb) => eb.fn.countAll<number>().as('count'))
-    .executeTakeFirstOrThrow();
-  return count;
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { Placement } from '../catalog/session-slots.ts';
+import type { Placement } from '../catalog/slot-holders.ts';
 import type { Config } from '../config.ts';
 import type { InputItem } from '../core/records.ts';
 import { ROLES, type Caller } from '../core/subject.ts';
