@@ -1,7 +1,7 @@
 import type { Insertable, Kysely, Transaction } from 'kysely';
 import type { InputItem } from '../core/records.ts';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
+import type { NewDelegationRow, NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 import type { Outbox } from './outbox.ts';
 import { deletionOf } from './session-ends.ts';
 import { SessionInputs } from './session-inputs.ts';
@@ -27,6 +27,8 @@ interface NewSession {
   /** The first turn, if it gets a slot now. */
   turnId: string;
   mayQueue: boolean;
+  /** The call of another agent that its first turn answers. */
+  delegation?: Omit<NewDelegationRow, 'child_turn_id'>;
 }
 
 /** A turn to start: the first one of its session. */
@@ -58,22 +60,40 @@ export class SessionSlots {
     this.#inputs = new SessionInputs(cipher);
   }
 
-  /** Inserts a session with its request and its first messages, if there is a slot or a place for it. */
+  /**
+   * Inserts a session with its request and its first messages, if there is a slot or a place for it. `no_parent`: the
+   * session of the call that it would answer was deleted.
+   */
   async create(
-    { session, request, input, turnId, mayQueue }: NewSession,
+    { session, request, input, turnId, mayQueue, delegation }: NewSession,
     capacity: Capacity,
-  ): Promise<Placement | 'none' | 'exists'> {
+  ): Promise<Placement | 'none' | 'exists' | 'no_parent'> {
     return this.#db.transaction().execute(async (db) => {
       const number = await lockSlots(db);
-      const placement = input.length === 0 ? 'none' : await place(db, capacity, mayQueue);
+      // First: one that exists may have taken the last slot.
+      const known = db.selectFrom('sessions').select('id').where('id', '=', session.id);
+      if (await known.executeTakeFirst()) return 'exists';
+      if (delegation) {
+        // Locks the row of the parent, whose deletion comes entirely before or after.
+        const { parent_session_id: id, created_at: at } = delegation;
+        if (!(await touchSession(db, { id, at }))) return 'no_parent';
+      }
+      const takesSlot = request.takes_slot !== 0;
+      const placement = input.length === 0 ? 'none' : takesSlot ? await place(db, capacity, mayQueue) : 'slot';
       if (placement === 'full' || placement === 'queue_full') return placement;
-      if (!(await insertSession(db, this.#cipher, session))) return 'exists';
+      await insertSession(db, this.#cipher, session);
       await insertRequest(db, this.#cipher, {
         ...request,
         ...(placement === 'slot' && { first_turn_id: turnId }),
         ...(placement === 'queue' && { queue_number: number }),
       });
       if (input.length > 0) await this.#inputs.add(db, session.id, input);
+      if (delegation) {
+        await db
+          .insertInto('delegations')
+          .values({ ...delegation, child_turn_id: turnId })
+          .execute();
+      }
       return placement;
     });
   }
@@ -128,7 +148,7 @@ export class SessionSlots {
 
   /**
    * Requests a turn of a session, if the session holds a slot or can get one. The request itself holds it from then on.
-   * A session that was created through another API needs none.
+   * A session that was created through another API needs none, nor do those in which its agents work.
    */
   async take(turn: Request, capacity: Capacity): Promise<Placement> {
     return this.#db.transaction().execute(async (db) => {
@@ -137,6 +157,7 @@ export class SessionSlots {
         .selectFrom('session_requests')
         .select('session_id')
         .where('session_id', '=', turn.session_id)
+        .where('takes_slot', '=', 1)
         .executeTakeFirst();
       if (!request) return 'slot';
       const holds = await holders(db, capacity.now).where('id', '=', turn.session_id).executeTakeFirst();
@@ -213,11 +234,8 @@ export class SessionSlots {
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
       // Changes nothing, but locks the row.
-      const { numUpdatedRows } = await db
-        .updateTable('session_requests')
+      const { numUpdatedRows } = await firstTurnIs(db, turn.session_id, turn.id)
         .set({ session_id: turn.session_id })
-        .where('session_id', '=', turn.session_id)
-        .where('first_turn_id', '=', turn.id)
         .executeTakeFirst();
       if (numUpdatedRows > 0n) await requestTurn(db, turn);
       return numUpdatedRows > 0n;
@@ -226,7 +244,17 @@ export class SessionSlots {
 
   /** Replaces a first turn that is too old to be started. */
   async renew(sessionId: string, turnId: string, newTurnId: string): Promise<void> {
-    await this.#firstTurnIs(sessionId, turnId).set({ first_turn_id: newTurnId }).execute();
+    await this.#db.transaction().execute(async (db) => {
+      const { numUpdatedRows } = await firstTurnIs(db, sessionId, turnId)
+        .set({ first_turn_id: newTurnId })
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return;
+      await db
+        .updateTable('delegations')
+        .set({ child_turn_id: newTurnId })
+        .where('child_turn_id', '=', turnId)
+        .execute();
+    });
   }
 
   /** The first turn was started. False if the session was cancelled in the meantime. */
@@ -254,7 +282,7 @@ export class SessionSlots {
 
   /** The first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
-    const row = await this.#firstTurnIs(sessionId, turnId)
+    const row = await firstTurnIs(this.#db, sessionId, turnId)
       .set({ first_turn_id: null, start_error: error, start_failed_at: now })
       .returning('delete_after_min')
       .executeTakeFirst();
@@ -308,13 +336,6 @@ export class SessionSlots {
     return row?.at ?? undefined;
   }
 
-  #firstTurnIs(sessionId: string, turnId: string) {
-    return this.#db
-      .updateTable('session_requests')
-      .where('session_id', '=', sessionId)
-      .where('first_turn_id', '=', turnId);
-  }
-
   async #setDeletion(sessionId: string, finishedAt: string, afterMinutes: number | null): Promise<void> {
     await this.#db
       .updateTable('session_requests')
@@ -322,6 +343,10 @@ export class SessionSlots {
       .where('session_id', '=', sessionId)
       .execute();
   }
+}
+
+function firstTurnIs(db: Kysely<Tables>, sessionId: string, turnId: string) {
+  return db.updateTable('session_requests').where('session_id', '=', sessionId).where('first_turn_id', '=', turnId);
 }
 
 async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {

@@ -59,20 +59,20 @@ export async function queueLength(db: Kysely<Tables>): Promise<number> {
   return count;
 }
 
-/** The sessions that hold a slot, once each. */
+/** The sessions that hold a slot, once each. Those that need none are not counted. */
 export function holders(db: Kysely<Tables>, now: Date) {
   const requestedSince = new Date(now.getTime() - REQUEST_MS).toISOString();
-  const held = db
-    .selectFrom('session_requests')
-    .select('session_id')
+  const requests = db.selectFrom('session_requests').select('session_id').where('takes_slot', '=', 1);
+  const held = requests
     .where('first_turn_id', '>', '')
-    .unionAll(db.selectFrom('session_requests').select('session_id').where('waits_until', '>', now.toISOString()))
+    .unionAll(requests.where('waits_until', '>', now.toISOString()))
     .unionAll(
       db
         .selectFrom('turns')
         .crossJoin('session_requests')
         .select('session_requests.session_id')
         .whereRef('session_requests.session_id', '=', 'turns.session_id')
+        .where('session_requests.takes_slot', '=', 1)
         // A literal, so that SQLite uses the partial index.
         .where('turns.archived', '=', sql.lit(0))
         .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)])),

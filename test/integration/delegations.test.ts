@@ -120,6 +120,8 @@ test('two agents work in parallel, while the turn is paused and takes no place a
   });
   await eventually(async () => expect(await chats.catalog.turns.get(turnId)).toMatchObject({ paused: 1 }));
   expect(await stateOf(await childOf(chat, 'one'))).toMatchObject({ status: 'running' });
+  // Slots are for sessions of the Agents API v2.
+  expect(await server.api.get('/api/v2/sessions/quota')).toMatchObject({ active: 0 });
   two.release();
   await reader.next((frame) => frame.type === 'tool.response');
   one.release();
