@@ -39,11 +39,9 @@ export class Delegations {
     return this.#untold().where('child_turn_id', '=', childTurnId).executeTakeFirst();
   }
 
-  /** The children of a turn, or of all turns of a session, whose results the turns do not have. */
-  async untoldBy(parent: { turnId: string } | { sessionId: string }): Promise<DelegationRow[]> {
-    return 'turnId' in parent
-      ? this.#untold().where('parent_turn_id', '=', parent.turnId).execute()
-      : this.#untold().where('parent_session_id', '=', parent.sessionId).execute();
+  /** The children of a turn whose results the turn does not have. */
+  async untoldBy(parentTurnId: string): Promise<DelegationRow[]> {
+    return this.#untold().where('parent_turn_id', '=', parentTurnId).execute();
   }
 
   /**

@@ -3,7 +3,7 @@ import { offloadResult } from '../blobs/offload.ts';
 import type { DelegationRow } from '../catalog/schema.ts';
 import type { Subject } from '../core/subject.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
-import type { Engine } from '../engine/engine.ts';
+import { deleteSession, type Engine } from '../engine/engine.ts';
 import { EngineError, isRejected } from '../engine/errors.ts';
 import { signalTurn } from '../engine/session-commands.ts';
 import type { SessionQueue } from '../engine/session-queue.ts';
@@ -70,18 +70,23 @@ export class Delegator {
   /** A turn has ended: its parent is told, and its children are stopped. */
   async turnEnded(turnId: string): Promise<void> {
     const own = await this.#engine.catalog.delegations.untoldOf(turnId);
-    await Promise.all([own && this.#settle(own), this.stopChildren({ turnId })]);
+    await Promise.all([own && this.#settle(own), this.stopChildren(turnId)]);
   }
 
-  /** A session was deleted, and its turns have ended. */
+  /** A session was deleted, and its turns have ended: its parent is told, and its children are deleted, too. */
   async sessionDeleted(sessionId: string): Promise<void> {
-    const own = await this.#engine.catalog.delegations.get(sessionId);
-    await Promise.all([own?.told === 0 && this.#settle(own), this.stopChildren({ sessionId })]);
+    const { sessions, delegations } = this.#engine.catalog;
+    const own = await delegations.get(sessionId);
+    if (own?.told === 0) await this.#settle(own);
+    for (const { child_session_id: id } of await delegations.ofSession(sessionId)) {
+      // Its own children are deleted when its turns have ended.
+      if (await sessions.get(id)) await deleteSession(this.#engine, { id });
+    }
   }
 
-  /** Cancels the children of a turn, or of all turns of a session, that have not answered. */
-  async stopChildren(parent: { turnId: string } | { sessionId: string }): Promise<void> {
-    const children = await this.#engine.catalog.delegations.untoldBy(parent);
+  /** Cancels the children of a turn that have not answered. */
+  async stopChildren(turnId: string): Promise<void> {
+    const children = await this.#engine.catalog.delegations.untoldBy(turnId);
     await Promise.all(children.map((child) => this.#stop(child)));
   }
 
