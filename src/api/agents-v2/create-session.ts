@@ -7,7 +7,7 @@ import type { ApiContext } from '../http/context.ts';
 import { isRefusal, type ApiError } from '../http/errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
-import { storeSpec } from './delegates.ts';
+import { storeDelegates } from './delegates.ts';
 import { resolveAgent } from './resolve-agent.ts';
 import { readInput } from './message-input.ts';
 import { fromUuid, newSessionId } from './session-ids.ts';
@@ -112,7 +112,7 @@ async function insert(
       type: registered ? 'session' : 'session/draft',
       agent_name: registered?.name ?? agent.name,
       agent_version: registered?.revision ?? null,
-      spec_hash: await storeSpec(catalog, specs, now),
+      spec_hash: await catalog.agents.putSpec(await storeDelegates(catalog, specs, now), now),
       title: null,
       ...ownerColumns(caller.subject),
       ...(!registered && { draft_roles: JSON.stringify(caller.roles) }),

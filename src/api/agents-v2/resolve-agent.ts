@@ -59,7 +59,10 @@ export async function resolveAgent(
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
   await checkSpec(context, spec, owner, placeOf);
   const { defaultModel } = config;
-  const check = (one: AgentSpec, place: typeof placeOf) => checkSpec(context, one, owner, place);
+  const check = (inner: FullAgent, innerSpec: AgentSpec, place: typeof placeOf) => {
+    checkEnvironments(inner, registry, place);
+    return checkSpec(context, innerSpec, owner, place);
+  };
   const delegates = await delegateTrees(agent, { timezone: request.timezone, defaultModel, registry, placeOf, check });
   return { agent, spec, delegates, registered, named };
 }
