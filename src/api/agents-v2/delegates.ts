@@ -2,6 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { AgentSpec, Delegate } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { forRequest, toSpec, type SpecOptions } from './agent-to-spec.ts';
+import type { AgentExpansion } from './expand-agent.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
@@ -15,6 +16,8 @@ export interface DelegateTree {
 
 interface TreeOptions extends SpecOptions {
   timezone?: SessionRequest['timezone'];
+  /** Of sub-agents whose definitions only show them: see `AgentExpansion`. */
+  specs: AgentExpansion['specs'];
   /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
   check: (agent: FullAgent, spec: AgentSpec, placeOf: SpecOptions['placeOf']) => Promise<void>;
 }
@@ -32,7 +35,8 @@ export async function delegateTrees({ subagents }: FullAgent, options: TreeOptio
       const param = placeOf('name');
       throw new ApiError('invalid_request', `${param}: two sub-agents are named ${name}`, { param });
     }
-    const spec = forRequest(toSpec(agent, { ...options, placeOf }), { timezone: options.timezone });
+    const own = options.specs.get(agent) ?? toSpec(agent, { ...options, placeOf });
+    const spec = forRequest(own, { timezone: options.timezone });
     await options.check(agent, spec, placeOf);
     trees.push({ name, description, spec, delegates: await delegateTrees(agent, { ...options, placeOf }) });
   }

@@ -106,15 +106,17 @@ export class AgentWriter {
     const { registry, config, catalog } = this.#context;
     const placeOf = (inner: string) => inner;
     const options = { defaultModel: config.defaultModel, registry, placeOf };
-    const full = await new AgentExpansion(catalog).expand(agent, placeOf, agent.name);
+    const expansion = new AgentExpansion(catalog);
+    const { specs } = expansion;
+    const full = await expansion.expand(agent, placeOf, agent.name);
     // An environment is kept although no server provides it yet: creating a session says so.
     const check = async (one: FullAgent, place: typeof placeOf) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
-      const spec = toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
+      const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
       await checkSpec(this.#context, spec, null, place);
     };
     await check(full, placeOf);
-    const delegates = await delegateTrees(full, { ...options, check: (one, _, place) => check(one, place) });
+    const delegates = await delegateTrees(full, { ...options, specs, check: (one, _, place) => check(one, place) });
     return storeDelegates(catalog, { spec: toSpec(full, options), delegates }, now());
   }
 

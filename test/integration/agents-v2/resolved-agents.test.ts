@@ -149,6 +149,23 @@ test('the model is told the time zone of a request, and an agent without a model
   expect(problem(await start(plain, { timezone: 'Moon/Base' }))).toEqual([422, 'custom', ['body', 'timezone']]);
 });
 
+test('a sub-agent of the Sessions API runs as it is there, also if overrides change its parent', async () => {
+  const [boss, helper] = [prefix(), prefix()];
+  await admin.putAgent(helper, {
+    model: { name: helper },
+    instructions: 'Be {{tone}}.',
+    variables: { tone: 'kind' },
+    ...onTestServer,
+  });
+  const ask = { name: 'delegate', args: { agent: helper, task: 'Help.' } };
+  server.model.script(boss, use(ask), say('Done.'));
+  server.model.script(helper, use({ name: 'look' }), say('Helped.'));
+  const overrides = { 'agent.instructions': 'Ask.' };
+  expect(await answerOf(await start(agent(boss, { subagents: [helper] }), { overrides }, admin))).toBe('Done.');
+  expect(systemOf(helper)).toMatch(/^Be kind\./);
+  expect(textOf(server.model.requestsTo(helper)[1]?.messages.at(-1))).toBe('looked');
+});
+
 test('an agent works with its sub-agents through both APIs', async () => {
   const [boss, helper] = [prefix(), prefix()];
   await admin.send('POST', '/api/v2/agents', agent(helper, { description: 'Helps.' }));
