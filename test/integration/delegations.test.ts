@@ -192,21 +192,24 @@ test('agents are nested at most 16 levels deep', async () => {
   expect(textOf(last?.messages.at(-1))).toContain('agents can be nested 16 levels deep');
 });
 
-test('an agent that cannot start because too many turns run is not waited for', async () => {
-  const limited = await startTestServer({ env: { EVERTURN_TURNS_PER_SUBJECT: '1' } });
+test('of two agents that start at once, the one for which there is no turn is not waited for', async () => {
+  const limited = await startTestServer({ env: { EVERTURN_TURNS_PER_SUBJECT: '2' } });
   onTestFinished(() => limited.stop());
   const own = await DelegatingChats.open(limited.database.url);
   onTestFinished(() => own.catalog.close());
+  const work = slow('Mine', '.');
   const chat = await own.chat(limited, {
-    scripts: [delegate('child'), say('Alone.')],
-    delegates: { child: {} },
+    scripts: [delegate('one', 'two'), say('Both.')],
+    delegates: { one: { scripts: [work.script] }, two: { scripts: [work.script] } },
   });
   const reader = chat.turn('go');
-  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Alone.' } });
+  await reader.next((frame) => frame.type === 'tool.response');
   expect(results(reader)).toEqual([
-    expect.stringMatching(/^call_child failed: The task was not given to the agent: 1 of your turns run/),
+    expect.stringMatching(/^call_\w+ failed: The task was not given to the agent: 2 of your turns run/),
   ]);
-  expect(await own.catalog.delegations.ofSession(chat.sessionId)).toEqual([]);
+  expect(await own.catalog.delegations.ofSession(chat.sessionId)).toHaveLength(1);
+  work.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Both.' } });
 });
 
 test('cancelling a turn cancels its children and theirs', async () => {
