@@ -238,7 +238,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
   await schema
     .createTable('session_requests')
     .addColumn('session_id', 'text', (c) => c.primaryKey())
-    .addColumn('request', 'text', (c) => c.notNull())
+    .addColumn('request', 'text')
     .addColumn('agent', 'text')
     .addColumn('agent_revision', 'integer')
     .addColumn('group_id', 'text')
@@ -248,6 +248,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('idle_timeout_s', 'integer')
     .addColumn('delete_after_min', 'integer')
     .addColumn('roles', 'text', (c) => c.notNull())
+    .addColumn('takes_slot', 'integer', (c) => c.notNull().defaultTo(1))
     .addColumn('queue_number', 'bigint')
     .addColumn('first_turn_id', 'text')
     .addColumn('start_error', 'text')
@@ -356,7 +357,6 @@ async function createDelegationTables({ schema }: Kysely<unknown>): Promise<void
     .addColumn('agent', 'text', (c) => c.notNull())
     .addColumn('depth', 'integer', (c) => c.notNull())
     .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('stopped', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
     .execute();
 }

@@ -169,8 +169,6 @@ interface DelegationsTable {
   /** 1 for a child of a session without a parent. */
   depth: number;
   created_at: string;
-  /** The turn of the child is to be cancelled, also if it starts later. */
-  stopped: Generated<number>;
   /** The parent's turn has the result, or has ended without it: nothing is left to do. */
   told: Generated<number>;
 }
@@ -443,11 +441,14 @@ interface SpendingTable {
   raised: string;
 }
 
-/** What a session of the Agents API v2 was created with. Other sessions have no such row. */
+/**
+ * What a session of the Agents API v2 was created with, or one in which an agent works for another. Other sessions have no
+ * such row.
+ */
 export interface SessionRequestsTable {
   session_id: string;
-  /** JSON, encrypted: the resolved request, as `src/api/agents-v2/stored-request.ts` has it. */
-  request: string;
+  /** JSON, encrypted: the resolved request, as `src/api/agents-v2/stored-request.ts` has it; null if an agent made it. */
+  request: string | null;
   /** The name by which the agent was requested; null if it was defined in the request. */
   agent: string | null;
   agent_revision: number | null;
@@ -463,6 +464,8 @@ export interface SessionRequestsTable {
   delete_after_min: Generated<number | null>;
   /** JSON: the roles of its creator, with which its first turn is started. */
   roles: string;
+  /** 0: it needs no slot, since an agent of a session that needs none has created it. */
+  takes_slot: Generated<number>;
   /** Its number in the queue of sessions that wait for a slot; null if it does not wait. */
   queue_number: Generated<number | null>;
   /**

@@ -139,22 +139,10 @@ export class SessionList {
     for (const [column, value] of [
       ['s.subject_id', subjectId],
       ['r.group_id', groupId],
+      ['r.parent_session_id', parentId],
       ['r.schedule_id', scheduleId],
     ] as const) {
       if (value !== undefined) candidates = candidates.where(column, '=', value);
-    }
-    if (parentId !== undefined) {
-      const children = this.#db
-        .selectFrom('session_requests')
-        .select('session_id')
-        .where('parent_session_id', '=', parentId)
-        .union(
-          this.#db
-            .selectFrom('delegations')
-            .select('child_session_id as session_id')
-            .where('parent_session_id', '=', parentId),
-        );
-      candidates = candidates.where('s.id', 'in', children);
     }
     if (createdFrom !== undefined) candidates = candidates.where('s.created_at', '>=', createdFrom);
     if (createdTo !== undefined) candidates = candidates.where('s.created_at', '<=', createdTo);

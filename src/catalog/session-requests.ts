@@ -4,7 +4,12 @@ import type { SessionRequestsTable, SessionRow, Tables } from './schema.ts';
 
 export type SessionRequestRow = Selectable<SessionRequestsTable>;
 
-/** What the sessions of the Agents API v2 were created with. */
+/** How much of its first message a list has of a session, in characters. */
+export const LISTED_CHARACTERS = 4_000;
+
+const MAX_CHILDREN = 1_000;
+
+/** What the sessions of the Agents API v2 were created with, and those in which agents work for others. */
 export class SessionRequests {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
@@ -20,7 +25,23 @@ export class SessionRequests {
       .selectAll()
       .where('session_id', '=', sessionId)
       .executeTakeFirst();
-    return row && { ...row, request: this.#cipher.openText(row.request, aadFor(row.session_id)) };
+    if (!row || row.request === null) return row;
+    return { ...row, request: this.#cipher.openText(row.request, aadFor(row.session_id)) };
+  }
+
+  /** The sessions that name a session as their parent, oldest first: at most the first `MAX_CHILDREN`. */
+  async childrenOf(sessionId: string): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('session_requests')
+      .innerJoin('sessions', 'sessions.id', 'session_requests.session_id')
+      .select('sessions.id')
+      .where('session_requests.parent_session_id', '=', sessionId)
+      .where('sessions.deleted_at', 'is', null)
+      // Ids begin with the time.
+      .orderBy('session_requests.session_id')
+      .limit(MAX_CHILDREN)
+      .execute();
+    return rows.map(({ id }) => id);
   }
 
   /** Up to `limit` sessions that may be deleted by now, with their last activity. */
@@ -51,18 +72,22 @@ export class SessionRequests {
   }
 }
 
-/** Inserts the request of a new session. */
+/** Inserts the request of a new session, with the beginning of its first message. */
 export async function insertRequest(
   db: Kysely<Tables>,
   cipher: Cipher,
   row: Insertable<SessionRequestsTable>,
 ): Promise<void> {
+  const { session_id: id, request, first_message: message } = row;
   await db
     .insertInto('session_requests')
     .values({
       ...row,
-      request: cipher.sealText(row.request, aadFor(row.session_id)),
-      first_message: row.first_message ? cipher.sealText(row.first_message, aadForFirstMessage(row.session_id)) : null,
+      request: typeof request === 'string' ? cipher.sealText(request, aadFor(id)) : null,
+      first_message:
+        typeof message === 'string'
+          ? cipher.sealText(message.slice(0, LISTED_CHARACTERS), aadForFirstMessage(id))
+          : null,
     })
     .execute();
 }

@@ -1,22 +1,23 @@
-import { sql, type Insertable, type Kysely, type Transaction } from 'kysely';
+import type { Insertable, Kysely, Transaction } from 'kysely';
 import type { InputItem } from '../core/records.ts';
 import type { Cipher } from '../encryption/cipher.ts';
-import type { NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
+import type { NewDelegationRow, NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 import type { Outbox } from './outbox.ts';
 import { deletionOf } from './session-ends.ts';
 import { SessionInputs } from './session-inputs.ts';
 import { insertRequest } from './session-requests.ts';
+import {
+  countHolders,
+  holders,
+  lockSlots,
+  place,
+  queueLength,
+  waiting,
+  type Capacity,
+  type Placement,
+} from './slot-holders.ts';
 import { insertSession, lockSession, touchSession } from './sessions.ts';
 import { sessionCancelled } from './state-changes.ts';
-
-/** What a new session, or one that begins again, got. `full`: no slot; `queue_full`: no place in the queue either. */
-export type Placement = 'slot' | 'queue' | 'full' | 'queue_full';
-
-/** The number of slots, and the time by which it is known who holds them. */
-interface Capacity {
-  limit: number;
-  now: Date;
-}
 
 interface NewSession {
   session: NewSessionRow;
@@ -26,6 +27,8 @@ interface NewSession {
   /** The first turn, if it gets a slot now. */
   turnId: string;
   mayQueue: boolean;
+  /** The call of another agent that its first turn answers. */
+  delegation?: Omit<NewDelegationRow, 'child_turn_id'>;
 }
 
 /** A turn to start: the first one of its session. */
@@ -37,13 +40,6 @@ export interface FirstTurn {
 }
 
 type Request = Pick<TurnRow, 'id' | 'session_id' | 'created_at'>;
-
-const MAX_QUEUED = 1_000;
-
-/** A request for a turn that has not become one after this time most likely never will. */
-const REQUEST_MS = 60_000;
-
-const COUNTER = 'session-slots';
 
 /**
  * The slots of the sessions of the Agents API v2, and the queue of those that wait for one. Who holds a slot is not
@@ -64,22 +60,40 @@ export class SessionSlots {
     this.#inputs = new SessionInputs(cipher);
   }
 
-  /** Inserts a session with its request and its first messages, if there is a slot or a place for it. */
+  /**
+   * Inserts a session with its request and its first messages, if there is a slot or a place for it. `no_parent`: the
+   * session of the call that it would answer was deleted.
+   */
   async create(
-    { session, request, input, turnId, mayQueue }: NewSession,
+    { session, request, input, turnId, mayQueue, delegation }: NewSession,
     capacity: Capacity,
-  ): Promise<Placement | 'none' | 'exists'> {
+  ): Promise<Placement | 'none' | 'exists' | 'no_parent'> {
     return this.#db.transaction().execute(async (db) => {
-      const number = await lock(db);
-      const placement = input.length === 0 ? 'none' : await place(db, capacity, mayQueue);
+      const number = await lockSlots(db);
+      // First: one that exists may have taken the last slot.
+      const known = db.selectFrom('sessions').select('id').where('id', '=', session.id);
+      if (await known.executeTakeFirst()) return 'exists';
+      if (delegation) {
+        // Locks the row of the parent, whose deletion comes entirely before or after.
+        const { parent_session_id: id, created_at: at } = delegation;
+        if (!(await touchSession(db, { id, at }))) return 'no_parent';
+      }
+      const takesSlot = request.takes_slot !== 0;
+      const placement = input.length === 0 ? 'none' : takesSlot ? await place(db, capacity, mayQueue) : 'slot';
       if (placement === 'full' || placement === 'queue_full') return placement;
-      if (!(await insertSession(db, this.#cipher, session))) return 'exists';
+      await insertSession(db, this.#cipher, session);
       await insertRequest(db, this.#cipher, {
         ...request,
         ...(placement === 'slot' && { first_turn_id: turnId }),
         ...(placement === 'queue' && { queue_number: number }),
       });
       if (input.length > 0) await this.#inputs.add(db, session.id, input);
+      if (delegation) {
+        await db
+          .insertInto('delegations')
+          .values({ ...delegation, child_turn_id: turnId })
+          .execute();
+      }
       return placement;
     });
   }
@@ -111,7 +125,7 @@ export class SessionSlots {
     capacity: Capacity,
   ): Promise<Placement | 'too_many_messages' | undefined> {
     return this.#db.transaction().execute(async (db) => {
-      await lock(db);
+      await lockSlots(db);
       if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
       const isIdle = db
         .selectFrom('session_requests')
@@ -134,15 +148,16 @@ export class SessionSlots {
 
   /**
    * Requests a turn of a session, if the session holds a slot or can get one. The request itself holds it from then on.
-   * A session that was created through another API needs none.
+   * A session that was created through another API needs none, nor do those in which its agents work.
    */
   async take(turn: Request, capacity: Capacity): Promise<Placement> {
     return this.#db.transaction().execute(async (db) => {
-      await lock(db);
+      await lockSlots(db);
       const request = await db
         .selectFrom('session_requests')
         .select('session_id')
         .where('session_id', '=', turn.session_id)
+        .where('takes_slot', '=', 1)
         .executeTakeFirst();
       if (!request) return 'slot';
       const holds = await holders(db, capacity.now).where('id', '=', turn.session_id).executeTakeFirst();
@@ -162,7 +177,7 @@ export class SessionSlots {
   async admit({ limit, now }: Capacity, newTurnId: () => string): Promise<string[]> {
     if ((await queueLength(this.#db)) === 0) return [];
     return this.#db.transaction().execute(async (db) => {
-      await lock(db);
+      await lockSlots(db);
       const free = limit - (await countHolders(db, now));
       if (free <= 0) return [];
       const next = await waiting(db)
@@ -219,11 +234,8 @@ export class SessionSlots {
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
       // Changes nothing, but locks the row.
-      const { numUpdatedRows } = await db
-        .updateTable('session_requests')
+      const { numUpdatedRows } = await firstTurnIs(db, turn.session_id, turn.id)
         .set({ session_id: turn.session_id })
-        .where('session_id', '=', turn.session_id)
-        .where('first_turn_id', '=', turn.id)
         .executeTakeFirst();
       if (numUpdatedRows > 0n) await requestTurn(db, turn);
       return numUpdatedRows > 0n;
@@ -232,7 +244,17 @@ export class SessionSlots {
 
   /** Replaces a first turn that is too old to be started. */
   async renew(sessionId: string, turnId: string, newTurnId: string): Promise<void> {
-    await this.#firstTurnIs(sessionId, turnId).set({ first_turn_id: newTurnId }).execute();
+    await this.#db.transaction().execute(async (db) => {
+      const { numUpdatedRows } = await firstTurnIs(db, sessionId, turnId)
+        .set({ first_turn_id: newTurnId })
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return;
+      await db
+        .updateTable('delegations')
+        .set({ child_turn_id: newTurnId })
+        .where('child_turn_id', '=', turnId)
+        .execute();
+    });
   }
 
   /** The first turn was started. False if the session was cancelled in the meantime. */
@@ -260,7 +282,7 @@ export class SessionSlots {
 
   /** The first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
-    const row = await this.#firstTurnIs(sessionId, turnId)
+    const row = await firstTurnIs(this.#db, sessionId, turnId)
       .set({ first_turn_id: null, start_error: error, start_failed_at: now })
       .returning('delete_after_min')
       .executeTakeFirst();
@@ -314,13 +336,6 @@ export class SessionSlots {
     return row?.at ?? undefined;
   }
 
-  #firstTurnIs(sessionId: string, turnId: string) {
-    return this.#db
-      .updateTable('session_requests')
-      .where('session_id', '=', sessionId)
-      .where('first_turn_id', '=', turnId);
-  }
-
   async #setDeletion(sessionId: string, finishedAt: string, afterMinutes: number | null): Promise<void> {
     await this.#db
       .updateTable('session_requests')
@@ -330,26 +345,8 @@ export class SessionSlots {
   }
 }
 
-/**
- * Locks the slots until the transaction ends. First in each transaction, since what is read afterwards must include what
- * others have committed. Returns a number that is higher than all before.
- */
-async function lock(db: Transaction<Tables>): Promise<number> {
-  const { value } = await db
-    .insertInto('counters')
-    .values({ name: COUNTER, value: 1 })
-    .onConflict((conflict) => conflict.column('name').doUpdateSet((eb) => ({ value: eb('counters.value', '+', 1) })))
-    .returning('value')
-    .executeTakeFirstOrThrow();
-  return value;
-}
-
-/** Where a session that needs a slot would be. Those that wait come before it, also while a slot is free for them. */
-async function place(db: Transaction<Tables>, { limit, now }: Capacity, mayQueue: boolean): Promise<Placement> {
-  const queued = await queueLength(db);
-  if ((await countHolders(db, now)) + queued < limit) return 'slot';
-  if (!mayQueue) return 'full';
-  return queued < MAX_QUEUED ? 'queue' : 'queue_full';
+function firstTurnIs(db: Kysely<Tables>, sessionId: string, turnId: string) {
+  return db.updateTable('session_requests').where('session_id', '=', sessionId).where('first_turn_id', '=', turnId);
 }
 
 async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {
@@ -358,54 +355,4 @@ async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void
     .values(turn)
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
-}
-
-/**
- * The sessions in the queue. Here and below, cross joins and comparisons instead of `is not null`: without statistics,
- * SQLite otherwise scans all sessions instead of an index that has only a few.
- */
-function waiting(db: Kysely<Tables>) {
-  return db
-    .selectFrom('session_requests')
-    .crossJoin('sessions')
-    .whereRef('sessions.id', '=', 'session_requests.session_id')
-    .where('session_requests.queue_number', '>', 0)
-    .where('sessions.deleted_at', 'is', null);
-}
-
-async function queueLength(db: Kysely<Tables>): Promise<number> {
-  const { count } = await waiting(db)
-    .select((eb) => eb.fn.countAll<number>().as('count'))
-    .executeTakeFirstOrThrow();
-  return count;
-}
-
-/** The sessions that hold a slot, once each. */
-function holders(db: Kysely<Tables>, now: Date) {
-  const requestedSince = new Date(now.getTime() - REQUEST_MS).toISOString();
-  const held = db
-    .selectFrom('session_requests')
-    .select('session_id')
-    .where('first_turn_id', '>', '')
-    .unionAll(db.selectFrom('session_requests').select('session_id').where('waits_until', '>', now.toISOString()))
-    .unionAll(
-      db
-        .selectFrom('turns')
-        .crossJoin('session_requests')
-        .select('session_requests.session_id')
-        .whereRef('session_requests.session_id', '=', 'turns.session_id')
-        // A literal, so that SQLite uses the partial index.
-        .where('turns.archived', '=', sql.lit(0))
-        .where((eb) => eb.or([eb('turns.sequence', 'is not', null), eb('turns.created_at', '>', requestedSince)])),
-    );
-  // Not a union without duplicates, for which SQLite would scan all sessions in the order of their ids.
-  return db.selectFrom('sessions').select('id').where('id', 'in', held).where('deleted_at', 'is', null);
-}
-
-async function countHolders(db: Kysely<Tables>, now: Date): Promise<number> {
-  const { count } = await db
-    .selectFrom(holders(db, now).as('holders'))
-    .select((eb) => eb.fn.countAll<number>().as('count'))
-    .executeTakeFirstOrThrow();
-  return count;
 }

@@ -2,7 +2,7 @@ import type { DelegationRow } from '../catalog/schema.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { ROOT_THREAD, type ModelMessage } from '../core/records.ts';
 import type { DelegationResult } from '../core/turn-delegations.ts';
-import type { TurnLogReader } from '../engine/turn-log-reader.ts';
+import { unlessNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 
 /** How the work of a delegate has ended, with the text for the model of its parent. */
 export interface DelegateEnd {
@@ -11,7 +11,11 @@ export interface DelegateEnd {
 }
 
 interface EndSources {
-  catalog: { sessions: Pick<Catalog['sessions'], 'get'> };
+  catalog: {
+    sessions: Pick<Catalog['sessions'], 'get'>;
+    sessionRequests: Pick<Catalog['sessionRequests'], 'get'>;
+    turns: Pick<Catalog['turns'], 'get'>;
+  };
   logs: Pick<TurnLogReader, 'firstAndLast' | 'readBackwards'>;
 }
 
@@ -20,21 +24,34 @@ const SEARCHED_ENTRIES = 100;
 
 const NO_ANSWER = 'The agent ended without an answer.';
 
-/** How the work of a delegate has ended; undefined while its turn runs. @throws TurnNotFound */
+/** How the work of a delegate has ended; undefined while its turn runs, or is to be started. */
 export async function delegateEnd(sources: EndSources, delegation: DelegationRow): Promise<DelegateEnd | undefined> {
   const { child_session_id: sessionId, child_turn_id: turnId, agent } = delegation;
   if (!(await sources.catalog.sessions.get(sessionId))) {
     return { outcome: 'cancelled', text: `The session of the agent ${agent} was deleted before it had answered.` };
   }
-  const { done } = await sources.logs.firstAndLast(turnId);
-  if (!done) return undefined;
-  const { end } = done;
+  const ends = await unlessNotFound(sources.logs.firstAndLast(turnId));
+  if (!ends) return endWithoutTurn(sources, delegation);
+  if (!ends.done) return undefined;
+  const { end } = ends.done;
   if (end.status === 'done') return { outcome: 'succeeded', text: (end.output && textOf(end.output)) || NO_ANSWER };
   const said = await lastText(sources, turnId);
   const rest = said ? `\nWhat it wrote last:\n\n${said}` : '';
   return end.status === 'error'
     ? { outcome: 'failed', text: `The agent ${agent} failed: ${end.message}${rest}` }
     : { outcome: 'cancelled', text: `The agent ${agent} was stopped before it had answered.${rest}` };
+}
+
+async function endWithoutTurn(
+  { catalog }: EndSources,
+  { child_session_id: sessionId, child_turn_id: turnId, agent }: DelegationRow,
+): Promise<DelegateEnd | undefined> {
+  const request = await catalog.sessionRequests.get(sessionId);
+  // One that was requested may start at this moment, also if it was cancelled.
+  if (request?.first_turn_id || (await catalog.turns.get(turnId))) return undefined;
+  if (request?.start_error) return { outcome: 'failed', text: `The agent could not start: ${request.start_error}` };
+  if (request?.cancelled_at) return { outcome: 'cancelled', text: `The agent ${agent} was stopped before it began.` };
+  return { outcome: 'failed', text: `The work of the agent ${agent} was lost.` };
 }
 
 async function lastText({ logs }: EndSources, turnId: string): Promise<string | undefined> {

@@ -3,19 +3,19 @@ import { offloadResult } from '../blobs/offload.ts';
 import type { DelegationRow } from '../catalog/schema.ts';
 import type { Subject } from '../core/subject.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
-import { hasTurn } from '../engine/access.ts';
-import type { Engine } from '../engine/engine.ts';
+import { deleteSession, type Engine } from '../engine/engine.ts';
 import { EngineError, isRejected } from '../engine/errors.ts';
 import { signalTurn } from '../engine/session-commands.ts';
-import { TurnNotFound, unlessNotFound } from '../engine/turn-log-reader.ts';
+import type { SessionQueue } from '../engine/session-queue.ts';
+import { unlessNotFound } from '../engine/turn-log-reader.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import { storeToolResult } from '../tools/results.ts';
 import { delegateEnd, type DelegateEnd } from './delegate-end.ts';
-import { createDelegate, startDelegateTurn, taskOf, type DelegatedToolCall } from './start-delegate.ts';
+import { createDelegate, type DelegatedToolCall } from './create-delegate.ts';
 
 interface DelegatorOptions {
-  engine: Engine;
+  engine: Engine & { sessionQueue: SessionQueue };
   client: Client;
 }
 
@@ -30,7 +30,7 @@ const LIMIT = 200;
  * it at once, and again after it has archived the turn; housekeeping does what was missed. All of it may be repeated.
  */
 export class Delegator {
-  readonly #engine: Engine;
+  readonly #engine: DelegatorOptions['engine'];
   readonly #client: Client;
 
   constructor({ engine, client }: DelegatorOptions) {
@@ -43,47 +43,50 @@ export class Delegator {
    * the agent exists, the call is answered by a command, so that it has one result whatever attempt arrives first.
    */
   async start(call: DelegatedToolCall): Promise<{ problem: string } | undefined> {
-    const { catalog } = this.#engine;
-    let delegation = await catalog.delegations.get(call.childSessionId);
+    const { catalog, sessionQueue } = this.#engine;
+    const { childSessionId } = call;
+    let release: (() => void) | undefined;
     try {
-      delegation ??= await createDelegate(this.#engine, call);
+      // A repetition is not limited: its turn may be running.
+      if (!(await catalog.delegations.get(childSessionId))) {
+        release = await createDelegate(this.#engine, call);
+      }
     } catch (error) {
       if (!isRejected(error)) throw error;
       return { problem: `The task was not given to the agent: ${errorMessage(error)}` };
     }
-    const session = await catalog.sessions.get(call.childSessionId);
-    // Its deletion answers the call.
-    if (!session) return undefined;
     try {
-      // A turn that exists is not rejected any more.
-      const isStarted = await hasTurn(this.#engine, session, delegation.child_turn_id);
-      if (!isStarted) await startDelegateTurn(this.#engine, delegation, session, taskOf(call).task);
+      await sessionQueue.start(childSessionId);
     } catch (error) {
       if (!isRejected(error)) throw error;
-      await this.#tell(delegation, { outcome: 'failed', text: `The agent could not start: ${errorMessage(error)}` });
-      await catalog.delegations.stop(call.childSessionId);
+      const delegation = await catalog.delegations.get(childSessionId);
+      if (delegation) await this.#settle(delegation);
+    } finally {
+      release?.();
     }
-    // The parent's turn may have ended while the child's began.
-    const { stopped } = (await catalog.delegations.get(call.childSessionId)) ?? delegation;
-    if (stopped) await this.#cancel(delegation);
     return undefined;
   }
 
   /** A turn has ended: its parent is told, and its children are stopped. */
   async turnEnded(turnId: string): Promise<void> {
     const own = await this.#engine.catalog.delegations.untoldOf(turnId);
-    await Promise.all([own && this.#settle(own), this.stopChildren({ turnId })]);
+    await Promise.all([own && this.#settle(own), this.stopChildren(turnId)]);
   }
 
-  /** A session was deleted, and its turns have ended. */
+  /** A session was deleted, and its turns have ended: its parent is told, and its children are deleted, too. */
   async sessionDeleted(sessionId: string): Promise<void> {
-    const own = await this.#engine.catalog.delegations.get(sessionId);
-    await Promise.all([own?.told === 0 && this.#settle(own), this.stopChildren({ sessionId })]);
+    const { sessions, delegations } = this.#engine.catalog;
+    const own = await delegations.get(sessionId);
+    if (own?.told === 0) await this.#settle(own);
+    for (const { child_session_id: id } of await delegations.ofSession(sessionId)) {
+      // Its own children are deleted when its turns have ended.
+      if (await sessions.get(id)) await deleteSession(this.#engine, { id });
+    }
   }
 
-  /** Cancels the children of a turn, or of all turns of a session, that have not answered. */
-  async stopChildren(parent: { turnId: string } | { sessionId: string }): Promise<void> {
-    const children = await this.#engine.catalog.delegations.untoldBy(parent);
+  /** Cancels the children of a turn that have not answered. */
+  async stopChildren(turnId: string): Promise<void> {
+    const children = await this.#engine.catalog.delegations.untoldBy(turnId);
     await Promise.all(children.map((child) => this.#stop(child)));
   }
 
@@ -103,17 +106,14 @@ export class Delegator {
     if (delegation?.told === 0) await this.#stop(delegation);
   }
 
-  /** Does what is left to do; `lost`: before this time all turns have started that ever will. */
-  async settleAll(lost: string): Promise<void> {
+  /** Does what is left to do. */
+  async settleAll(): Promise<void> {
     const { catalog, log } = this.#engine;
-    for (const delegation of await catalog.delegations.toSettle(lost, LIMIT)) {
-      const { child_session_id: sessionId, child_turn_id: turnId, created_at: createdAt, stopped, agent } = delegation;
+    for (const delegation of await catalog.delegations.toSettle(LIMIT)) {
       try {
-        const isRequested = (await catalog.turns.get(turnId)) !== undefined;
-        if (!isRequested && createdAt < lost)
-          await this.#tell(delegation, { outcome: 'failed', text: `The work of the agent ${agent} was lost.` });
-        else if (!(await this.#settle(delegation)) && (isRequested || !stopped)) await this.#stop(delegation);
+        await this.#stop(delegation);
       } catch (error) {
+        const { child_session_id: sessionId } = delegation;
         log.warn({ sessionId, err: error }, 'a delegation could not be settled; housekeeping retries it');
       }
     }
@@ -121,14 +121,9 @@ export class Delegator {
 
   /** Tells the parent how the child has ended. False if it has not. */
   async #settle(delegation: DelegationRow): Promise<boolean> {
-    try {
-      const end = await delegateEnd(this.#engine, delegation);
-      if (end) await this.#tell(delegation, end);
-      return end !== undefined;
-    } catch (error) {
-      if (error instanceof TurnNotFound) return false;
-      throw error;
-    }
+    const end = await delegateEnd(this.#engine, delegation);
+    if (end) await this.#tell(delegation, end);
+    return end !== undefined;
   }
 
   async #tell(delegation: DelegationRow, { outcome, text }: DelegateEnd): Promise<void> {
@@ -148,19 +143,18 @@ export class Delegator {
     await catalog.delegations.told(childId);
   }
 
+  /** Cancels a child, unless it has ended. */
   async #stop(delegation: DelegationRow): Promise<void> {
-    // First: a child that is being started looks for this afterwards.
-    await this.#engine.catalog.delegations.stop(delegation.child_session_id);
-    await this.#cancel(delegation);
-  }
-
-  async #cancel({ child_session_id: sessionId, child_turn_id: turnId }: DelegationRow): Promise<void> {
+    if (await this.#settle(delegation)) return;
+    const { child_session_id: id, child_turn_id: turnId } = delegation;
     try {
-      await this.#engine.commands.cancel(sessionId, { close: false, upTo: turnId, turnId });
+      await this.#engine.sessionQueue.cancel({ id }, turnId);
     } catch (error) {
       const isDeleted = error instanceof EngineError && error.code === 'session_not_found';
       if (!isDeleted) throw error;
     }
+    // One that had not begun has ended with that.
+    await this.#settle(delegation);
   }
 
   /** Without effect on a turn that has ended. */

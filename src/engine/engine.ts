@@ -74,8 +74,14 @@ export async function cancelTurns(
   await commands.cancel(id, { close, upTo, ...(turnId !== undefined && { turnId }) });
 }
 
-/** Deletes a session with all that belongs to it. @throws EngineError `session_not_found` if it is deleted already */
-export async function deleteSession({ catalog, commands, hintSession }: Engine, { id }: SessionRow): Promise<void> {
+/**
+ * Deletes a session with all that belongs to it, the sessions of its delegates included.
+ * @throws EngineError `session_not_found` if it is deleted already
+ */
+export async function deleteSession(
+  { catalog, commands, hintSession }: Pick<Engine, 'catalog' | 'commands' | 'hintSession'>,
+  { id }: Pick<SessionRow, 'id'>,
+): Promise<void> {
   if (!(await catalog.sessions.delete(id, new Date().toISOString()))) throw sessionNotFound(id);
   hintSession(id);
   commands.remove(id);

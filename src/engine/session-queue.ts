@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { Placement } from '../catalog/session-slots.ts';
+import type { Placement } from '../catalog/slot-holders.ts';
 import type { Config } from '../config.ts';
 import type { InputItem } from '../core/records.ts';
 import { ROLES, type Caller } from '../core/subject.ts';
@@ -46,12 +46,16 @@ export class SessionQueue {
     this.#services = services;
   }
 
-  /** Inserts a session, with a slot or in the queue if it has messages. @throws EngineError `too_many_sessions` */
+  /**
+   * Inserts a session, with a slot or in the queue if it has messages.
+   * @throws EngineError `too_many_sessions`; `session_not_found`: the session whose call it answers was deleted
+   */
   async create(session: NewSession): Promise<void> {
     const { sessionSlots } = this.#services.catalog;
     const placement = await sessionSlots.create({ ...session, turnId: newId('turn') }, this.#capacity());
     if (placement === 'queue') this.wake();
     if (placement === 'full' || placement === 'queue_full') throw this.#refusal(placement);
+    if (placement === 'no_parent') throw new EngineError('session_not_found', 'the session was deleted');
   }
 
   /**
@@ -112,6 +116,14 @@ export class SessionQueue {
     const isAdded = await this.#services.catalog.sessionSlots.buffer(sessionId, input, new Date().toISOString());
     if (isAdded === false) throw tooManyMessages();
     return isAdded ?? false;
+  }
+
+  /** Cancels a session, also one that has not begun; with `turnId`, of its turns only that one. @throws EngineError */
+  async cancel(session: Pick<SessionRow, 'id'>, turnId?: string): Promise<void> {
+    const wasQueued = await this.#services.catalog.sessionSlots.cancel(session.id, new Date().toISOString());
+    // One that has waited has no turn.
+    if (!wasQueued) await cancelTurns(this.#services, session, { ...(turnId !== undefined && { turnId }) });
+    this.wake();
   }
 
   /** A slot may be free. Without a queue this is one query by an index. */

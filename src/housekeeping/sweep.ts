@@ -83,7 +83,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
-      await options.delegator.settleAll(new Date(started.getTime() - REQUEST_LIFETIME_MS).toISOString());
+      await options.delegator.settleAll();
       await repairPauses(options, when);
       await resumeQueues(options, stop.signal);
       await syncSchedules(options, { ...when, began });

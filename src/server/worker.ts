@@ -130,7 +130,7 @@ export async function startWorker(
         cancelling: {
           fn: (_workflow, turnId) => {
             bus.hintCancel(turnId);
-            attempt(delegator.stopChildren({ turnId }), turnId);
+            attempt(delegator.stopChildren(turnId), turnId);
           },
           callDuringReplay: false,
         },

@@ -14,6 +14,9 @@ import { createTestDatabase, type TestDatabase } from '../support/test-database.
 
 const NOW = '2026-11-02T10:00:00.000Z';
 const LATER = '2026-11-02T10:00:01.000Z';
+/** More than the tests create. */
+const LIMIT = 10;
+
 const LAST = '2026-11-02T10:00:02.000Z';
 
 let folder: string;
@@ -59,7 +62,6 @@ const sessionOf = (id: string, specHash: string) => ({
 
 const delegationOf = (child: string, parent = 'ses_p') => ({
   child_session_id: child,
-  child_turn_id: `turn_of_${child}`,
   parent_session_id: parent,
   parent_turn_id: `turn_of_${parent}`,
   thread_id: 'main',
@@ -69,6 +71,28 @@ const delegationOf = (child: string, parent = 'ses_p') => ({
   created_at: NOW,
 });
 
+/** Creates the session of a call. */
+async function create(child: string, spec: string, { parent = 'ses_p', turnId = `turn_of_${child}` } = {}) {
+  const request = {
+    session_id: child,
+    request: null,
+    agent: null,
+    agent_revision: null,
+    group_id: null,
+    parent_session_id: parent,
+    idle_timeout_s: null,
+    roles: '["user"]',
+  };
+  const delegation = delegationOf(child, parent);
+  const session = sessionOf(child, spec);
+  const input = [{ type: 'user.message' as const, content: 'do it' }];
+  return catalog.sessionSlots.create(
+    { session, request, input, turnId, mayQueue: false, delegation },
+    { limit: LIMIT, now: new Date(NOW) },
+  );
+}
+
+/** As if the queue had started it. */
 async function accept(sessionId: string): Promise<void> {
   const turn = { turnId: `turn_of_${sessionId}`, sessionId, previousTurnId: null, sequence: 1, createdAt: NOW };
   await catalog.turns.accept({ ...turn, title: null });
@@ -110,17 +134,16 @@ test('a spec is kept while another one refers to it that is in use, and deleted 
 test('the session of a call is created once, by the first attempt, unless the parent was deleted', async () => {
   const spec = await put('x');
   await catalog.sessions.insert(sessionOf('ses_p', spec));
-  const create = (child: string, turn = `turn_of_${child}`) =>
-    catalog.delegations.create({ ...delegationOf(child), child_turn_id: turn }, sessionOf(child, spec));
-  expect(await create('ses_a')).toMatchObject({ child_turn_id: 'turn_of_ses_a', stopped: 0, told: 0 });
-  expect(await create('ses_a', 'turn_other')).toMatchObject({ child_turn_id: 'turn_of_ses_a' });
-  const both = await Promise.all([create('ses_b', 'turn_1'), create('ses_b', 'turn_2')]);
-  expect(both[0]).toEqual(both[1]);
+  expect(await create('ses_a', spec)).toBe('slot');
+  expect(await create('ses_a', spec, { turnId: 'turn_other' })).toBe('exists');
+  expect(await catalog.delegations.get('ses_a')).toMatchObject({ child_turn_id: 'turn_of_ses_a', told: 0 });
+  const both = await Promise.all([1, 2].map((n) => create('ses_b', spec, { turnId: `turn_${n}` })));
+  expect(both.toSorted()).toEqual(['exists', 'slot']);
   const children = await catalog.delegations.ofSession('ses_p');
   expect(children.map(({ child_session_id: id }) => id)).toEqual(['ses_a', 'ses_b']);
   expect(await catalog.sessions.get('ses_b')).toMatchObject({ subject_id: 'ann', draft_roles: '["user"]' });
   await catalog.sessions.delete('ses_p', NOW);
-  expect(await create('ses_c')).toBeUndefined();
+  expect(await create('ses_c', spec)).toBe('no_parent');
   expect(await catalog.sessions.get('ses_c')).toBeUndefined();
 });
 
@@ -131,20 +154,21 @@ test('a delegation is to be settled once the child or the parent has ended, unti
     await accept(parent);
   }
   const children = ['ses_runs', 'ses_ended', 'ses_deleted', 'ses_unstarted'];
-  for (const child of children) await catalog.delegations.create(delegationOf(child), sessionOf(child, spec));
-  await catalog.delegations.create(delegationOf('ses_orphan', 'ses_q'), sessionOf('ses_orphan', spec));
+  for (const child of children) await create(child, spec);
+  await create('ses_orphan', spec, { parent: 'ses_q' });
   for (const child of ['ses_runs', 'ses_ended', 'ses_deleted', 'ses_orphan']) await accept(child);
-  const due = async (lost = NOW) =>
-    (await catalog.delegations.toSettle(lost, 10)).map(({ child_session_id: id }) => id).toSorted();
+  const due = async () => (await catalog.delegations.toSettle(10)).map(({ child_session_id: id }) => id).toSorted();
   expect(await due()).toEqual([]);
   await end('ses_ended');
   await end('ses_q');
   await catalog.sessions.delete('ses_deleted', NOW);
   expect(await due()).toEqual(['ses_deleted', 'ses_ended', 'ses_orphan']);
-  expect(await due(LATER)).toEqual(['ses_deleted', 'ses_ended', 'ses_orphan', 'ses_unstarted']);
-  expect((await catalog.delegations.untoldBy({ turnId: 'turn_of_ses_p' })).length).toBe(4);
-  for (const child of ['ses_ended', 'ses_deleted']) await catalog.delegations.told(child);
+  // It is to be started, until it is cancelled or rejected.
+  await catalog.sessionSlots.cancel('ses_unstarted', NOW);
+  expect(await due()).toEqual(['ses_deleted', 'ses_ended', 'ses_orphan', 'ses_unstarted']);
+  expect((await catalog.delegations.untoldBy('turn_of_ses_p')).length).toBe(4);
+  for (const child of ['ses_ended', 'ses_deleted', 'ses_unstarted']) await catalog.delegations.told(child);
   expect(await due()).toEqual(['ses_orphan']);
-  expect((await catalog.delegations.untoldBy({ sessionId: 'ses_p' })).length).toBe(2);
+  expect((await catalog.delegations.untoldBy('turn_of_ses_p')).length).toBe(1);
   expect(await catalog.delegations.untoldOf('turn_of_ses_ended')).toBeUndefined();
 });

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
+import { toUuid } from '../../src/api/agents-v2/session-ids.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import type { DelegationRow } from '../../src/catalog/schema.ts';
 import type { EventReader } from '../support/api-client.ts';
@@ -94,6 +95,8 @@ test('another agent works on a task in a session of its own, and its answer is t
   );
   expect(session.data.created_by_subject).toEqual(parent.data.created_by_subject);
   await eventually(async () => expect(await childrenOf(chat)).toMatchObject([{ told: 1 }]));
+  const listed = await server.api.get(`/api/v2/sessions?parent_session_id=${toUuid(chat.sessionId)}`);
+  expect(listed.items).toMatchObject([{ id: toUuid(child.child_session_id), status: 'completed' }]);
 
   // A further turn of the child is its own.
   server.model.script(chat.model('/research'), say('And the sea.'));
@@ -120,6 +123,8 @@ test('two agents work in parallel, while the turn is paused and takes no place a
   });
   await eventually(async () => expect(await chats.catalog.turns.get(turnId)).toMatchObject({ paused: 1 }));
   expect(await stateOf(await childOf(chat, 'one'))).toMatchObject({ status: 'running' });
+  // Slots are for sessions of the Agents API v2.
+  expect(await server.api.get('/api/v2/sessions/quota')).toMatchObject({ active: 0 });
   two.release();
   await reader.next((frame) => frame.type === 'tool.response');
   one.release();
@@ -187,21 +192,24 @@ test('agents are nested at most 16 levels deep', async () => {
   expect(textOf(last?.messages.at(-1))).toContain('agents can be nested 16 levels deep');
 });
 
-test('an agent that cannot start because too many turns run is not waited for', async () => {
-  const limited = await startTestServer({ env: { EVERTURN_TURNS_PER_SUBJECT: '1' } });
+test('of two agents that start at once, the one for which there is no turn is not waited for', async () => {
+  const limited = await startTestServer({ env: { EVERTURN_TURNS_PER_SUBJECT: '2' } });
   onTestFinished(() => limited.stop());
   const own = await DelegatingChats.open(limited.database.url);
   onTestFinished(() => own.catalog.close());
+  const work = slow('Mine', '.');
   const chat = await own.chat(limited, {
-    scripts: [delegate('child'), say('Alone.')],
-    delegates: { child: {} },
+    scripts: [delegate('one', 'two'), say('Both.')],
+    delegates: { one: { scripts: [work.script] }, two: { scripts: [work.script] } },
   });
   const reader = chat.turn('go');
-  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Alone.' } });
+  await reader.next((frame) => frame.type === 'tool.response');
   expect(results(reader)).toEqual([
-    expect.stringMatching(/^call_child failed: The task was not given to the agent: 1 of your turns run/),
+    expect.stringMatching(/^call_\w+ failed: The task was not given to the agent: 2 of your turns run/),
   ]);
-  expect(await own.catalog.delegations.ofSession(chat.sessionId)).toEqual([]);
+  expect(await own.catalog.delegations.ofSession(chat.sessionId)).toHaveLength(1);
+  work.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Both.' } });
 });
 
 test('cancelling a turn cancels its children and theirs', async () => {
@@ -227,23 +235,32 @@ test('cancelling a turn cancels its children and theirs', async () => {
   );
 });
 
-test('deleting a session cancels its children; deleting a child answers its parent', async () => {
-  const [first, second] = [slow('First', '.'), slow('Second', '.')];
+test('a session is deleted with its children and theirs; deleting a child answers its parent', async () => {
+  const [first, leaf] = [slow('First', '.'), slow('Leaf', '.')];
   const chat = await chats.chat(server, {
     scripts: [delegate('first', 'second')],
-    delegates: { first: { scripts: [first.script] }, second: { scripts: [second.script] } },
+    delegates: {
+      first: { scripts: [first.script] },
+      second: { scripts: [delegate('leaf')], delegates: { leaf: { scripts: [leaf.script] } } },
+    },
   });
   const reader = chat.turn('go');
-  await Promise.all([first.reached, second.reached]);
+  await Promise.all([first.reached, leaf.reached]);
   await paused(reader);
   const child = await childOf(chat, 'second');
+  const [below] = await chats.catalog.delegations.ofSession(child.child_session_id);
+  if (!below) throw new Error('there is no leaf');
   await server.api.send('DELETE', `/v1/agents/draft-sessions/${(await childOf(chat, 'first')).child_session_id}`);
   await reader.next((frame) => frame.type === 'tool.response');
   expect(results(reader)).toEqual([
     'call_first cancelled: The session of the agent first was deleted before it had answered.',
   ]);
   await server.api.send('DELETE', `/v1/agents/draft-sessions/${chat.sessionId}`);
-  await eventually(async () => expect(await stateOf(child)).toMatchObject({ status: 'cancelled' }));
+  for (const { child_session_id: id, child_turn_id: turnId } of [child, below]) {
+    await eventually(async () => expect(await chats.catalog.sessions.get(id)).toBeUndefined());
+    const turn = temporal.client.workflow.getHandle(turnWorkflowId(turnId));
+    await eventually(async () => expect((await turn.describe()).status.name).toBe('TERMINATED'));
+  }
 });
 
 test('a forced answer forces the children, and stops those that do not answer in time', async () => {

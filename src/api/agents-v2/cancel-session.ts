@@ -1,5 +1,4 @@
 import type { SessionRow } from '../../catalog/schema.ts';
-import { cancelTurns } from '../../engine/engine.ts';
 import type { ApiContext } from '../http/context.ts';
 import { stateNow, type SessionReader } from './read-session.ts';
 import { isFinal } from './session-state.ts';
@@ -11,8 +10,5 @@ import { isFinal } from './session-state.ts';
 export async function cancelSession(context: ApiContext, reader: SessionReader, session: SessionRow): Promise<void> {
   const read = await reader.read(session);
   if (isFinal(stateNow(read).status)) return;
-  const wasQueued = await context.catalog.sessionSlots.cancel(session.id, new Date().toISOString());
-  // One that has waited has no turn.
-  if (!wasQueued) await cancelTurns(context, session, {});
-  context.sessionQueue.wake();
+  await context.sessionQueue.cancel(session);
 }

@@ -7,9 +7,8 @@ import type { ApiContext } from '../http/context.ts';
 import { isRefusal, type ApiError } from '../http/errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
-import { storeSpec } from './delegates.ts';
+import { storeDelegates } from './delegates.ts';
 import { resolveAgent } from './resolve-agent.ts';
-import { LISTED_CHARACTERS } from './list-sessions.ts';
 import { readInput } from './message-input.ts';
 import { fromUuid, newSessionId } from './session-ids.ts';
 import { requireBudget } from './token-budget.ts';
@@ -113,7 +112,7 @@ async function insert(
       type: registered ? 'session' : 'session/draft',
       agent_name: registered?.name ?? agent.name,
       agent_version: registered?.revision ?? null,
-      spec_hash: await storeSpec(catalog, specs, now),
+      spec_hash: await catalog.agents.putSpec(await storeDelegates(catalog, specs, now), now),
       title: null,
       ...ownerColumns(caller.subject),
       ...(!registered && { draft_roles: JSON.stringify(caller.roles) }),
@@ -129,7 +128,7 @@ async function insert(
       group_id: request.group_id ?? null,
       parent_session_id: parentId,
       schedule_id: scheduleId ?? null,
-      first_message: messages[0]?.message.slice(0, LISTED_CHARACTERS) ?? null,
+      first_message: messages[0]?.message ?? null,
       idle_timeout_s: request.idle_timeout_s ?? null,
       delete_after_min: request.delete_after_min,
       roles: JSON.stringify(caller.roles),

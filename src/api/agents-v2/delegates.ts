@@ -2,7 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { AgentSpec, Delegate } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { forRequest, toSpec, type SpecOptions } from './agent-to-spec.ts';
-import { checkEnvironments } from './environment-servers.ts';
+import type { AgentExpansion } from './expand-agent.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
@@ -15,9 +15,11 @@ export interface DelegateTree {
 }
 
 interface TreeOptions extends SpecOptions {
-  timezone: SessionRequest['timezone'];
-  /** Checks that this server can run a spec. @throws ApiError */
-  check: (spec: AgentSpec, placeOf: SpecOptions['placeOf']) => Promise<void>;
+  timezone?: SessionRequest['timezone'];
+  /** Of sub-agents whose definitions only show them: see `AgentExpansion`. */
+  specs: AgentExpansion['specs'];
+  /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
+  check: (agent: FullAgent, spec: AgentSpec, placeOf: SpecOptions['placeOf']) => Promise<void>;
 }
 
 /**
@@ -33,23 +35,25 @@ export async function delegateTrees({ subagents }: FullAgent, options: TreeOptio
       const param = placeOf('name');
       throw new ApiError('invalid_request', `${param}: two sub-agents are named ${name}`, { param });
     }
-    checkEnvironments(agent, options.registry, placeOf);
-    const spec = forRequest(toSpec(agent, { ...options, placeOf }), { timezone: options.timezone });
-    await options.check(spec, placeOf);
+    const own = options.specs.get(agent) ?? toSpec(agent, { ...options, placeOf });
+    const spec = forRequest(own, { timezone: options.timezone });
+    await options.check(agent, spec, placeOf);
     trees.push({ name, description, spec, delegates: await delegateTrees(agent, { ...options, placeOf }) });
   }
   return trees;
 }
 
-/** Stores the specs of an agent and its sub-agents, and returns the hash of the agent's. */
-export async function storeSpec(
+/** Stores the specs of an agent's sub-agents, and returns the agent's own, which refers to them. */
+export async function storeDelegates(
   catalog: Pick<Catalog, 'agents'>,
   { spec, delegates }: Pick<DelegateTree, 'spec' | 'delegates'>,
   now: string,
-): Promise<string> {
+): Promise<AgentSpec> {
+  if (delegates.length === 0) return spec;
   const stored: Delegate[] = [];
   for (const tree of delegates) {
-    stored.push({ name: tree.name, description: tree.description, spec: await storeSpec(catalog, tree, now) });
+    const hash = await catalog.agents.putSpec(await storeDelegates(catalog, tree, now), now);
+    stored.push({ name: tree.name, description: tree.description, spec: hash });
   }
-  return catalog.agents.putSpec({ ...spec, ...(stored.length > 0 && { delegates: stored }) }, now);
+  return { ...spec, config: { ...spec.config, pause: 'wait' }, delegates: stored };
 }

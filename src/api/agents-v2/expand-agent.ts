@@ -1,4 +1,5 @@
 import type { Catalog } from '../../catalog/catalog.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { environmentsOf, skillsOf, type Parts } from './agent-parts.ts';
 import { findAgent } from './registered-agents.ts';
@@ -26,11 +27,15 @@ export class AgentExpansion {
   readonly #catalog: Catalog;
   readonly #skills: Parts<Skill>;
   readonly #environments: Parts<Environment>;
+  /** What sub-agents are that were registered through the Sessions API: their definitions only show them. */
+  readonly specs: WeakMap<Agent, AgentSpec>;
   #subagents = 0;
   #length = 0;
 
-  constructor(catalog: Catalog) {
+  /** @param specs of an earlier expansion, whose result is a part of what is expanded */
+  constructor(catalog: Catalog, specs = new WeakMap<Agent, AgentSpec>()) {
     this.#catalog = catalog;
+    this.specs = specs;
     this.#skills = skillsOf(catalog);
     this.#environments = environmentsOf(catalog);
   }
@@ -76,12 +81,15 @@ export class AgentExpansion {
         ),
       );
     }
-    return {
+    const expanded = {
       ...rest,
       environments,
       ...(isGiven(namedSkills) && { skills }),
       ...(isGiven(namedAgents) && { subagents }),
     };
+    const spec = this.specs.get(agent);
+    if (spec) this.specs.set(expanded, spec);
+    return expanded;
   }
 
   async #subagent(one: string | Agent, { placeOf, around }: Position, depth: number): Promise<FullAgent> {
@@ -94,7 +102,8 @@ export class AgentExpansion {
     if (typeof one !== 'string') return this.#expand(one, { placeOf, around }, depth);
     const found = await findAgent(this.#catalog, one);
     if (!found) throw refusal(`there is no agent ${JSON.stringify(one)}`, place);
-    const { name, definition } = found;
+    const { name, definition, spec } = found;
+    if (spec) this.specs.set(definition, spec);
     if (around.includes(name)) {
       throw refusal(`its sub-agents lead back to it: ${[...around, name].join(' → ')}`, place);
     }

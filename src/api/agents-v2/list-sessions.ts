@@ -1,5 +1,6 @@
 import { mayReadAll } from '../../auth/rights.ts';
 import type { ListedSession, SessionListFilter } from '../../catalog/session-list.ts';
+import { LISTED_CHARACTERS } from '../../catalog/session-requests.ts';
 import type { Caller } from '../../core/subject.ts';
 import { TurnNotFound, type TurnEnds } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -10,9 +11,6 @@ import { fromUuid, toUuid } from './session-ids.ts';
 import type { SessionState } from './session-state.ts';
 import type { SessionStatusName } from './wire/session.ts';
 import { sessionListQuery, sessionPage, type SessionListQuery, type SessionSummary } from './wire/list.ts';
-
-/** How much of its first message a list has of a session. */
-export const LISTED_CHARACTERS = 4_000;
 
 /** The open sessions whose states are told apart for a filter, the newest; further ones count as running. */
 const MAX_OPEN = 500;

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import type { DelegationRow, SessionRow } from '../../catalog/schema.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
 import type { SessionRequestRow } from '../../catalog/session-requests.ts';
 import { toUuid } from './session-ids.ts';
 import { stateOf, type SessionState } from './session-state.ts';
@@ -17,10 +17,8 @@ const MAX_CHARACTERS = 64 * 1024 * 1024;
 /** A session as it was read now. */
 export interface ReadSession {
   session: SessionRow;
-  /** Undefined if the session was created through another API, and not cancelled through this one. */
+  /** Undefined if the session was created through another API. */
   request: SessionRequestRow | undefined;
-  /** How another agent has created it; undefined if none has. */
-  delegation: DelegationRow | undefined;
   /** The sessions of its sub-agents, oldest first. */
   children: string[];
   view: SessionView;
@@ -41,10 +39,9 @@ export class SessionReader {
 
   /** @param session from `authorizeSession` */
   async read(session: SessionRow): Promise<ReadSession> {
-    const { sessionRequests, delegations } = this.#services.catalog;
+    const { sessionRequests } = this.#services.catalog;
     const request = await sessionRequests.get(session.id);
-    const delegation = request ? undefined : await delegations.get(session.id);
-    const isInteractive = idleTimeoutOf({ request, delegation }) !== null;
+    const isInteractive = idleTimeoutOf(request) !== null;
     const view =
       this.#views.get(session.id) ?? new SessionView(this.#services, { sessionId: session.id, isInteractive });
     this.#views.set(session.id, view);
@@ -54,28 +51,21 @@ export class SessionReader {
       this.#views.delete(session.id);
       this.#views.set(session.id, view);
     }
-    const children = await delegations.ofSession(session.id);
-    return { session, request, delegation, children: children.map((child) => child.child_session_id), view };
+    return { session, request, children: await sessionRequests.childrenOf(session.id), view };
   }
 }
 
-type Origin = Pick<ReadSession, 'request' | 'delegation'>;
-
 /** In seconds; null: an answer ends the session. One of another API waits for messages for ever. */
-function idleTimeoutOf({ request, delegation }: Origin): number | null {
-  if (request) return request.idle_timeout_s;
-  return delegation ? null : Infinity;
+export function idleTimeoutOf(request: SessionRequestRow | undefined): number | null {
+  return request ? request.idle_timeout_s : Infinity;
 }
 
 /** The state of a session that was read. */
-export function stateNow(
-  { request, delegation, view }: Origin & Pick<ReadSession, 'view'>,
-  now = Date.now(),
-): SessionState {
+export function stateNow({ request, view }: Pick<ReadSession, 'request' | 'view'>, now = Date.now()): SessionState {
   return stateOf({
     last: view.last,
-    idleTimeout: idleTimeoutOf({ request, delegation }),
-    isStarting: isSet(request?.first_turn_id) || delegation !== undefined,
+    idleTimeout: idleTimeoutOf(request),
+    isStarting: isSet(request?.first_turn_id),
     isQueued: isSet(request?.queue_number),
     rejected: isSet(request?.start_error)
       ? { error: request.start_error, at: request.start_failed_at ?? '' }
@@ -102,15 +92,15 @@ export function toStatus(read: ReadSession): SessionStatus {
 }
 
 export function toResource(read: ReadSession): SessionResource {
-  const { session, request, delegation, view } = read;
+  const { session, request, view } = read;
   return {
     id: toUuid(session.id),
-    request: request
-      ? parseStored(request)
+    request: isSet(request?.request)
+      ? parseStored(request.request)
       : {
           agent: { name: session.agent_name ?? '', description: '', environments: [] },
           messages: [],
-          parent_session_id: delegation ? toUuid(delegation.parent_session_id) : null,
+          parent_session_id: isSet(request?.parent_session_id) ? toUuid(request.parent_session_id) : null,
         },
     status: toStatus(read),
     agent_revision: request?.agent_revision ?? session.agent_version,

@@ -47,9 +47,11 @@ export async function resolveAgent(
   if (typeof given === 'string') throw agentNotFound(given);
   // What is wrong within a registered agent is not in the request.
   const placeOf = (inner: string) => (found || inner === '' ? 'agent' : `agent.${inner}`);
-  const expanded = await new AgentExpansion(catalog).expand(given, placeOf, found?.name);
+  const expansion = new AgentExpansion(catalog);
+  const { specs } = expansion;
+  const expanded = await expansion.expand(given, placeOf, found?.name);
   const { agent: overridden, changed } = applyOverrides(expanded, request.overrides);
-  const agent = changed.size > 0 ? await new AgentExpansion(catalog).expand(overridden, placeOf) : expanded;
+  const agent = changed.size > 0 ? await new AgentExpansion(catalog, specs).expand(overridden, placeOf) : expanded;
   checkEnvironments(agent, registry, placeOf);
   const own = toSpec(agent, { defaultModel: config.defaultModel, registry, placeOf });
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
@@ -59,8 +61,12 @@ export async function resolveAgent(
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
   await checkSpec(context, spec, owner, placeOf);
   const { defaultModel } = config;
-  const check = (one: AgentSpec, place: typeof placeOf) => checkSpec(context, one, owner, place);
-  const delegates = await delegateTrees(agent, { timezone: request.timezone, defaultModel, registry, placeOf, check });
+  const check = (inner: FullAgent, innerSpec: AgentSpec, place: typeof placeOf) => {
+    checkEnvironments(inner, registry, place);
+    return checkSpec(context, innerSpec, owner, place);
+  };
+  const { timezone } = request;
+  const delegates = await delegateTrees(agent, { timezone, defaultModel, registry, placeOf, specs, check });
   return { agent, spec, delegates, registered, named };
 }
 

@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import type { SessionRequestRow } from '../../catalog/session-requests.ts';
 import type { FullAgent } from './wire/agent.ts';
 import { userMessage } from './wire/messages.ts';
 import { sessionRequest } from './wire/session.ts';
@@ -10,6 +9,6 @@ const storedRequest = sessionRequest.extend({ agent: z.custom<FullAgent>(), mess
 export type StoredRequest = z.infer<typeof storedRequest>;
 
 /** The request with which a session was created, as the catalog has it. */
-export function parseStored({ request }: Pick<SessionRequestRow, 'request'>): StoredRequest {
+export function parseStored(request: string): StoredRequest {
   return storedRequest.parse(JSON.parse(request));
 }

@@ -5,9 +5,9 @@ import type { SessionRequestRow } from '../../catalog/session-requests.ts';
 import type { LogPlace, StateChange } from '../../catalog/state-changes.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { WebhookFormat } from '../../webhooks/webhook-format.ts';
+import { idleTimeoutOf } from './read-session.ts';
 import { toUuid } from './session-ids.ts';
 import { stateOf, type LastTurn } from './session-state.ts';
-import { parseStored } from './stored-request.ts';
 import { NO_TOTALS, TurnEvents, NO_CALLS } from './turn-events.ts';
 import { signatureHeaders } from './webhook-signature.ts';
 import { STATUS_UPDATED, type WebhookMessage } from './wire/webhooks.ts';
@@ -128,8 +128,8 @@ function statusAt(
   const { request, cancelledAt, now } = options;
   return stateOf({
     last,
-    idleTimeout: request ? request.idle_timeout_s : Infinity,
-    isStarting: request !== undefined && parseStored(request).messages.length > 0,
+    idleTimeout: idleTimeoutOf(request),
+    isStarting: typeof request?.first_message === 'string',
     isQueued: false,
     // No turn has begun: there is nothing to tell.
     rejected: undefined,

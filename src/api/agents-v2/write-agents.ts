@@ -4,11 +4,12 @@ import { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { patched } from './agent-parts.ts';
 import { toSpec } from './agent-to-spec.ts';
+import { delegateTrees, storeDelegates } from './delegates.ts';
 import { refuseReserved, requireSameName } from './catalog-queries.ts';
 import { AgentExpansion } from './expand-agent.ts';
 import { agentNotFound, readAgent, type RegisteredAgent } from './registered-agents.ts';
 import { checkSpec, type ResolveContext } from './resolve-agent.ts';
-import { agent as agentShape, type Agent } from './wire/agent.ts';
+import { agent as agentShape, type Agent, type FullAgent } from './wire/agent.ts';
 
 /** Who changes an agent, and why. */
 interface Change {
@@ -105,11 +106,18 @@ export class AgentWriter {
     const { registry, config, catalog } = this.#context;
     const placeOf = (inner: string) => inner;
     const options = { defaultModel: config.defaultModel, registry, placeOf };
-    const full = await new AgentExpansion(catalog).expand(agent, placeOf, agent.name);
+    const expansion = new AgentExpansion(catalog);
+    const { specs } = expansion;
+    const full = await expansion.expand(agent, placeOf, agent.name);
     // An environment is kept although no server provides it yet: creating a session says so.
-    const provided = full.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
-    await checkSpec(this.#context, toSpec({ ...full, environments: provided }, options), null, placeOf);
-    return toSpec(full, options);
+    const check = async (one: FullAgent, place: typeof placeOf) => {
+      const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
+      const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
+      await checkSpec(this.#context, spec, null, place);
+    };
+    await check(full, placeOf);
+    const delegates = await delegateTrees(full, { ...options, specs, check: (one, _, place) => check(one, place) });
+    return storeDelegates(catalog, { spec: toSpec(full, options), delegates }, now());
   }
 
   async #read(name: string, revision?: number): Promise<RegisteredAgent> {

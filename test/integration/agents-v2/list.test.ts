@@ -4,6 +4,7 @@ import { toUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
 import { ApiClient } from '../../support/api-client.ts';
 import { eventually } from '../../support/eventually.ts';
+import { delegate as delegating } from '../../support/delegating-chats.ts';
 import { held, say, use, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -103,12 +104,24 @@ test('every session is listed under the state that it has, and no other', async 
   await paused.post('pause');
   await add('running', await open(ann, 'running', { scripts: [never.script, never.script] }));
   await add('completed', late);
+  server.model.script('boss', delegating('quick', 'stuck'));
+  server.model.script('quick', say('done'));
+  server.model.script('stuck', never.script, never.script);
+  const boss = agentNamed('boss', { subagents: [agentNamed('quick'), agentNamed('stuck')] });
+  const parent = await AgentSession.create(ann, { agent: boss, messages: 'Work' });
+  await add('running', parent);
+  const children = await eventually(async () => {
+    const { items } = await list(`parent_session_id=${parent.id}&sort=created_at`);
+    expect(items.map(({ status }) => status).toSorted()).toEqual(['completed', 'running']);
+    return items;
+  });
+  expect(new Set((await parent.status()).subagent_session_ids)).toEqual(new Set(children.map(({ id }) => id)));
   await add('idle', await AgentSession.create(ann, { agent: agentNamed('silent') }));
 
   // Before and after the ends are archived, and with nothing in memory.
   for (const when of ['at once', 'archived', 'restarted']) {
     if (when === 'archived') {
-      await eventually(async () => expect((await ann.get('/api/v2/sessions/quota')).active).toBe(5));
+      await eventually(async () => expect((await ann.get('/api/v2/sessions/quota')).active).toBe(7));
     }
     const { items, total } = await list('size=100');
     expect(total).toBe(items.length);

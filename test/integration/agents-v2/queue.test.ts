@@ -6,7 +6,7 @@ import { loadConfig } from '../../../src/config.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
 import { eventually } from '../../support/eventually.ts';
-import { held, say, textOf } from '../../support/scripted-model.ts';
+import { held, say, textOf, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** The queue of the Agents API v2: this server has two slots. */
@@ -91,6 +91,40 @@ test('at the limit, one that may not wait, and a child, are refused', async () =
     expect(headers.get('retry-after')).toBe('3');
   }
   expect(await server.api.get('/api/v2/sessions?status=queued')).toMatchObject({ total: 0 });
+});
+
+test('a sub-agent takes a slot and never waits for one: its parent is told that there is none', async () => {
+  const [boss, helper] = [uniqueName(), uniqueName()];
+  const args = { agent: helper, task: 'Help.' };
+  const again = held(
+    () => undefined,
+    (call) => call.toolCall('delegate', args, 'second').finish(),
+  );
+  const help = held(
+    () => undefined,
+    (call) => call.text('helped').finish(),
+  );
+  server.model.script(boss, use({ name: 'delegate', args }), again.script, say('Done.'));
+  server.model.script(helper, help.script);
+  const blocker = await openHeld();
+  const parent = await open(boss, { agent: agentNamed(boss, { subagents: [agentNamed(helper)] }) });
+  await again.reached;
+  expect(textsOf(boss)[1]?.at(-1)).toMatch(/^The task was not given to the agent: 2 sessions work or wait/);
+  expect((await parent.status()).subagent_session_ids).toEqual([]);
+  blocker.release();
+  await eventually(async () => expect(await quota()).toMatchObject({ active: 1 }));
+  again.release();
+  await help.reached;
+  expect(await quota()).toMatchObject({ active: 2 });
+  const waiting = await openHeld();
+  expect(await statusOf(waiting.session)).toBe('queued');
+  help.release();
+  expect((await parent.settle()).status).toMatchObject({
+    status: 'completed',
+    subagent_session_ids: [expect.any(String)],
+  });
+  await waiting.reached;
+  expect(textsOf(boss)[2]?.at(-1)).toBe('helped');
 });
 
 test('a session in the queue keeps its messages, and its first turn has all of them, in order', async () => {

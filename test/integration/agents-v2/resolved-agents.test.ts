@@ -148,3 +148,35 @@ test('the model is told the time zone of a request, and an agent without a model
   expect(systemOf('the-default')).toBe("The user's time zone is Europe/Paris. Use it for dates and times.");
   expect(problem(await start(plain, { timezone: 'Moon/Base' }))).toEqual([422, 'custom', ['body', 'timezone']]);
 });
+
+test('a sub-agent of the Sessions API runs as it is there, also if overrides change its parent', async () => {
+  const [boss, helper] = [prefix(), prefix()];
+  await admin.putAgent(helper, {
+    model: { name: helper },
+    instructions: 'Be {{tone}}.',
+    variables: { tone: 'kind' },
+    ...onTestServer,
+  });
+  const ask = { name: 'delegate', args: { agent: helper, task: 'Help.' } };
+  server.model.script(boss, use(ask), say('Done.'));
+  server.model.script(helper, use({ name: 'look' }), say('Helped.'));
+  const overrides = { 'agent.instructions': 'Ask.' };
+  expect(await answerOf(await start(agent(boss, { subagents: [helper] }), { overrides }, admin))).toBe('Done.');
+  expect(systemOf(helper)).toMatch(/^Be kind\./);
+  expect(textOf(server.model.requestsTo(helper)[1]?.messages.at(-1))).toBe('looked');
+});
+
+test('an agent works with its sub-agents through both APIs', async () => {
+  const [boss, helper] = [prefix(), prefix()];
+  await admin.send('POST', '/api/v2/agents', agent(helper, { description: 'Helps.' }));
+  const created = await admin.send('POST', '/api/v2/agents', agent(boss, { subagents: [helper] }));
+  expect(created.status, JSON.stringify(created.body)).toBe(201);
+  const ask = { name: 'delegate', args: { agent: helper, task: 'Help.' } };
+  server.model.script(boss, use(ask), say('Done.'), use(ask), say('Done again.'));
+  server.model.script(helper, say('Helped.'), say('Helped again.'));
+  expect(await answerOf(await start(boss))).toBe('Done.');
+  const turn = user.turn(await user.createSession(boss), 'Go');
+  expect(await turn.end()).toMatchObject({ status: 'done', output: { content: 'Done again.' } });
+  const [, first, , second] = server.model.requestsTo(boss).map(({ messages }) => textOf(messages.at(-1)));
+  expect([first, second]).toEqual(['Helped.', 'Helped again.']);
+});

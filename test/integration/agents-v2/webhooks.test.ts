@@ -128,6 +128,20 @@ test('each change of the status is told once, in order, with the status before i
   });
 });
 
+test('the statuses of a sub-agent are told, to its end', async () => {
+  const to = await receiver();
+  await register(to.url);
+  server.model.script('asker', use({ name: 'delegate', args: { agent: 'helper', task: 'Help.' } }), say('Helped.'));
+  server.model.script('helper', say('Yes.'));
+  const agent = agentNamed('asker', { subagents: [agentNamed('helper')] });
+  const session = await AgentSession.create(ann, { agent, messages: 'Ask.' });
+  const { subagent_session_ids: ids } = (await session.settle()).status;
+  expect(ids).toHaveLength(1);
+  for (const id of [session.id, ...ids]) {
+    await eventually(() => expect(toldOf(to, id)).toEqual(['pending', 'running', 'completed']));
+  }
+});
+
 test('a pause on request is told while the turn runs, and so is its end', async () => {
   const to = await receiver();
   await register(to.url, { enabled_events: ['session.status_updated'] });

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import type { DelegationRow, NewSessionRow, SessionRow } from '../catalog/schema.ts';
+import type { NewSessionRow, SessionRow } from '../catalog/schema.ts';
 import type { CallToolInput } from '../core/history.ts';
 import { ROLES, type Caller } from '../core/subject.ts';
 import type { Engine } from '../engine/engine.ts';
 import { EngineError } from '../engine/errors.ts';
-import { newId } from '../engine/new-id.ts';
-import { runnableAgent, startTurn } from '../engine/start-turn.ts';
+import type { SessionQueue } from '../engine/session-queue.ts';
+import { runnableAgent } from '../engine/start-turn.ts';
 import { delegatesOf } from '../spec/agent-spec.ts';
 
 /**
@@ -13,6 +13,11 @@ import { delegatesOf } from '../spec/agent-spec.ts';
  * specs of an agent and its delegates are known when its session is created.
  */
 const MAX_DEPTH = 16;
+
+/** What the creation of a delegate's session needs. */
+export type DelegationServices = Pick<Engine, 'catalog' | 'agentCheck' | 'turnLimits'> & {
+  sessionQueue: Pick<SessionQueue, 'create'>;
+};
 
 /** A call that another agent is to answer in the session `childSessionId`. */
 export interface DelegatedToolCall extends Pick<
@@ -29,34 +34,37 @@ const parameters = z.object({ agent: z.string(), task: z.string().min(1) });
 
 const storedRoles = z.array(z.enum(ROLES));
 
-export function taskOf(call: Pick<DelegatedToolCall, 'arguments'>): z.infer<typeof parameters> {
-  return parameters.parse(JSON.parse(call.arguments));
-}
-
 /**
- * Creates the session of a delegate: it belongs to the owner of the parent, with the roles that the parent's turn has.
- * Its turn counts against the limits on turns; it does not wait until there is room.
+ * Creates the session of a delegate, whose first turn the session's queue then starts: it belongs to the owner of the
+ * parent, with the roles that the parent's turn has. It counts against the limits of the parent's owner, and does not wait
+ * until there is room. Returns a function to call once the turn is started, or never will be: until then, the turn is
+ * counted here.
  * @throws EngineError if the delegate cannot run now, or the parent was deleted
  */
-export async function createDelegate(engine: Engine, call: DelegatedToolCall): Promise<DelegationRow> {
-  const { catalog, turnLimits } = engine;
+export async function createDelegate(engine: DelegationServices, call: DelegatedToolCall): Promise<() => void> {
+  const { catalog, turnLimits, sessionQueue } = engine;
   const { sessionId: parentId, childSessionId: id, turnId, threadId, toolCallId, specHash, owner } = call;
-  const { agent: name } = taskOf(call);
+  const { agent: name, task } = parameters.parse(JSON.parse(call.arguments));
   const delegates = delegatesOf(await catalog.agents.spec(specHash));
   const delegate = delegates.find((one) => one.name === name);
   if (!delegate) throw new EngineError('invalid_agent', `there is no agent ${name} to delegate to`);
-  const [parent, own] = await Promise.all([catalog.sessions.get(parentId), catalog.delegations.get(parentId)]);
+  const [parent, parentRequest, own] = await Promise.all([
+    catalog.sessions.get(parentId),
+    catalog.sessionRequests.get(parentId),
+    catalog.delegations.get(parentId),
+  ]);
   if (!parent) throw new EngineError('session_not_found', 'the session was deleted');
   const depth = (own?.depth ?? 0) + 1;
   if (depth > MAX_DEPTH) throw new EngineError('invalid_agent', `agents can be nested ${MAX_DEPTH} levels deep`);
   const now = new Date().toISOString();
+  const roles = JSON.stringify(owner.draftRoles ?? []);
   const session: NewSessionRow & { draft_roles: string | null } = {
     id,
     type: parent.type,
     agent_name: delegate.name,
     agent_version: null,
     spec_hash: delegate.spec,
-    draft_roles: owner.draftRoles && JSON.stringify(owner.draftRoles),
+    draft_roles: owner.draftRoles && roles,
     title: null,
     subject_id: parent.subject_id,
     subject_type: parent.subject_type,
@@ -70,47 +78,39 @@ export async function createDelegate(engine: Engine, call: DelegatedToolCall): P
   if (spec.config?.pause !== 'wait') throw new EngineError('invalid_agent', `the agent ${name} requires pause: "wait"`);
   const release = await turnLimits.admit(session);
   try {
-    const delegation = {
-      child_session_id: id,
-      child_turn_id: newId('turn'),
-      parent_session_id: parentId,
-      parent_turn_id: turnId,
-      thread_id: threadId,
-      tool_call_id: toolCallId,
-      agent: delegate.name,
-      depth,
-      created_at: now,
-    };
-    const created = await catalog.delegations.create(delegation, session);
-    if (!created) throw new EngineError('session_not_found', 'the session was deleted');
-    return created;
-  } finally {
+    await sessionQueue.create({
+      session,
+      request: {
+        session_id: id,
+        request: null,
+        agent: parent.type === 'session' ? delegate.name : null,
+        agent_revision: null,
+        group_id: null,
+        parent_session_id: parentId,
+        first_message: task,
+        idle_timeout_s: null,
+        roles,
+        takes_slot: parentRequest?.takes_slot ?? 0,
+      },
+      input: [{ type: 'user.message', content: task }],
+      // The parent waits for it, so that it could wait for its own parent.
+      mayQueue: false,
+      delegation: {
+        child_session_id: id,
+        parent_session_id: parentId,
+        parent_turn_id: turnId,
+        thread_id: threadId,
+        tool_call_id: toolCallId,
+        agent: delegate.name,
+        depth,
+        created_at: now,
+      },
+    });
+    return release;
+  } catch (error) {
     release();
+    throw error;
   }
-}
-
-/** Starts the turn of a delegate. A turn that was started before stays as it is. @throws EngineError */
-export async function startDelegateTurn(
-  engine: Engine,
-  { child_turn_id: resourceId }: DelegationRow,
-  session: SessionRow,
-  task: string,
-): Promise<void> {
-  const caller = ownerOf(session);
-  const nothing = () => Promise.resolve();
-  const { indexed } = await startTurn(engine, {
-    session,
-    caller,
-    previous: { turn: 'none' },
-    // The owner may have sent a message to the session before.
-    onRunning: 'reject',
-    claim: { resourceId, isNew: true, release: nothing, delivered: nothing, lost: nothing },
-    agent: runnableAgent(engine, session, caller),
-    loadInput: () => Promise.resolve([{ type: 'user.message', content: task }]),
-    speculation: undefined,
-    onIndexed: () => undefined,
-  });
-  await indexed;
 }
 
 /** The owner of a session, with the roles of its draft. */
