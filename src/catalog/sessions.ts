@@ -6,6 +6,7 @@ import { ActionIndex } from './action-index.ts';
 import { Outbox } from './outbox.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 import { forgetSpending } from './spending.ts';
+import type { TurnEnd } from './session-ends.ts';
 
 /** The tables whose rows are deleted with their session, beside those that need more than that. */
 const TABLES_OF_SESSIONS = [
@@ -33,6 +34,8 @@ export interface SessionFilter {
   subjectId?: string | undefined;
   subjectType?: string | undefined;
   subjectSlug?: string | undefined;
+  /** How the last turn has ended; `open`: it has not. */
+  lastEnds?: readonly TurnEnd[] | 'open' | undefined;
   from?: string | undefined;
   to?: string | undefined;
 }
@@ -90,6 +93,9 @@ export class Sessions {
     ] as const) {
       if (value !== undefined) query = query.where(column, '=', value);
     }
+    const { lastEnds } = filter;
+    if (lastEnds === 'open') query = query.where('last_end', 'is', null);
+    else if (lastEnds) query = query.where('last_end', 'in', lastEnds);
     // A position lies within the bounds and replaces the bound on its side.
     const [from, to] = [
       after && order === 'asc' ? undefined : filter.from,

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
-import { paginationResource } from '../../http/pagination.ts';
 import { sessionEvent, timestamp, turnMetrics, turnState } from './events.ts';
 import { subject } from './subject.ts';
 import { inputItem } from './input.ts';
