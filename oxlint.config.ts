@@ -8,6 +8,7 @@ const LAYERS = [
   'src/cli',
   'src/server',
   'src/demo',
+  'src/api/runs',
   'src/api/sessions',
   'src/api/agents-v2',
   'src/api/operations',
@@ -58,6 +59,7 @@ function above(index: number): RestrictedPattern[] {
 const NO_WIRE: RestrictedPattern[] = [
   { group: ['**/sessions/wire/**'], message: 'Only src/api/sessions imports its wire shapes.' },
   { group: ['**/agents-v2/wire/**'], message: 'Only src/api/agents-v2 imports its wire shapes.' },
+  { group: ['**/runs/wire/**'], message: 'Only src/api/runs imports its wire shapes.' },
 ];
 
 /** Further imports that a folder must not have. */
@@ -65,6 +67,7 @@ const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/cli': NO_WIRE,
   'src/server': NO_WIRE,
   'src/demo': NO_WIRE,
+  'src/api/runs': [{ group: ['**/sessions/**', '**/agents-v2/**'], message: 'A face does not know the others.' }],
   'src/api/sessions': [{ group: ['**/agents-v2/**'], message: 'A face does not know the others.' }],
   'src/core': [
     {
