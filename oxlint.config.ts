@@ -8,6 +8,7 @@ const LAYERS = [
   'src/cli',
   'src/server',
   'src/demo',
+  'src/api/runs',
   'src/api/sessions',
   'src/api/agents-v2',
   'src/api/runs',

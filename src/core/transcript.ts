@@ -161,7 +161,7 @@ function textOf(result: Extract<ToolResult, { kind: 'tool.response' }>, records:
  * The message keeps the arguments that the model wrote: providers sign and cache messages. So the result says with which
  * others the call ran.
  */
-function executedWith(args: string | undefined, text: string): string {
+export function executedWith(args: string | undefined, text: string): string {
   if (args === undefined) return text;
   return `The user changed the arguments of this tool call. It ran with: ${args}\n\n${text}`;
 }

@@ -8,6 +8,7 @@ import {
   type Usage,
 } from '../../../core/records.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
+import { dollars } from '../../../lib/dollars.ts';
 import type { WireModelMessage, WireModelMessageDelta, WireToolInfo, WireUsage } from './events.ts';
 import { MAX_TEXT_BYTES } from './input-to-wire.ts';
 import type { NoFields } from './no-fields.ts';
@@ -87,11 +88,6 @@ function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
     ...(costInUsd !== undefined && { cost_in_usd: dollars(costInUsd) }),
     input_tokens_breakdown: breakdownToWire(breakdown ?? { ...NO_BREAKDOWN, messages: inputTokens }),
   };
-}
-
-/** Without the digits that only come from adding fractions in binary: a token costs a multiple of 10^-12 USD. */
-export function dollars(amount: number): number {
-  return Number(amount.toFixed(12));
 }
 
 const NO_BREAKDOWN: InputBreakdown = { harness: 0, skills: 0, instructions: 0, toolDefinitions: 0, messages: 0 };

@@ -1,9 +1,9 @@
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
+import { dollars } from '../../../lib/dollars.ts';
 import { inFormat } from '../../../spec/agent-spec.ts';
 import { inputToWire } from './input-to-wire.ts';
-import { dollars } from './messages-to-wire.ts';
 import { subjectToWire } from './subject-to-wire.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';

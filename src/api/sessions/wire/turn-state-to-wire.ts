@@ -1,6 +1,7 @@
 import type { TurnDone } from '../../../core/records.ts';
+import { dollars } from '../../../lib/dollars.ts';
 import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
-import { shortened, dollars, outputJson } from './messages-to-wire.ts';
+import { shortened, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
 import type { NoFields } from './no-fields.ts';
 

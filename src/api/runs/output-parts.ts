@@ -1,0 +1,134 @@
+import type { MessageText } from '../../core/message.ts';
+import type { ModelMessage, StoredFile, ToolCall, Usage } from '../../core/records.ts';
+import { dollars } from '../../lib/dollars.ts';
+import { parseJson } from '../../tools/arguments.ts';
+import { encodeSignature } from './signature.ts';
+import { AUDIO_FORMATS, type ModelItem, type ModelPart, type ModelUsage, type ResultPart } from './wire/run.ts';
+
+/**
+ * The parts of a message: its reasoning, its text, and each call. The log does not keep in which order they began. A
+ * refusal is not a part.
+ */
+export function contentOf(message: ModelMessage): ModelPart[] {
+  const { reasoning, content, toolCalls } = message;
+  const parts: ModelPart[] = [
+    ...(reasoning ? [{ type: 'reasoning' as const, text: reasoning }] : []),
+    ...(content ? [{ type: 'text' as const, text: content }] : []),
+  ];
+  const holder = parts.length > 0 && (reasoning || toolCalls.length === 0) ? 0 : parts.length;
+  const first = parts.length;
+  parts.push(...toolCalls.map(callPart));
+  return parts.map((part, index) => {
+    const signature = signatureOf(message, {
+      isHolder: index === holder,
+      call: index < first ? undefined : toolCalls[index - first],
+    });
+    return signature === undefined ? part : { ...part, signature };
+  });
+}
+
+/** The index of the first call among the parts of a message. */
+export function firstCallIndex({ reasoning, content }: Pick<MessageText, 'reasoning' | 'content'>): number {
+  return (reasoning ? 1 : 0) + (content ? 1 : 0);
+}
+
+function callPart({ id, name, arguments: text }: ToolCall): ModelPart {
+  const { args, raw } = argumentsOf(text);
+  return {
+    type: 'tool-call',
+    tool_call_id: id,
+    tool_name: name,
+    args,
+    call: { type: 'function', name, args },
+    ...(raw !== undefined && { raw_args: raw }),
+  };
+}
+
+/** The signature of a part. The fields of the whole message are with its reasoning, else with its first call. */
+function signatureOf(
+  { provider, model, providerFields }: ModelMessage,
+  { isHolder, call }: { isHolder: boolean; call: ToolCall | undefined },
+): string | undefined {
+  const message = isHolder ? providerFields : undefined;
+  if (provider === undefined || (!message && !call?.providerFields)) return undefined;
+  return encodeSignature({
+    provider,
+    ...(model !== undefined && { model }),
+    ...(message && { message }),
+    ...(call?.providerFields && { call: call.providerFields }),
+  });
+}
+
+/** The arguments of a call as an object. `raw`: what the model wrote, if that is none. */
+export function argumentsOf(text: string): { args: Record<string, unknown>; raw?: string } {
+  if (text.trim() === '') return { args: {} };
+  const parsed = parseJson(text);
+  const value = 'value' in parsed ? parsed.value : undefined;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { args: {}, raw: text };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object of JSON
+  return { args: value as Record<string, unknown> };
+}
+
+/** The usage of a message, and what it cost; nothing if its provider has not reported it. */
+export function usageOf(usage: Usage | undefined): Pick<ModelItem, 'usage' | 'cost'> {
+  if (!usage || usage.inputTokens + usage.outputTokens === 0) return {};
+  const { inputTokens, outputTokens, cacheReadTokens, costInUsd } = usage;
+  return {
+    usage: {
+      input_tokens: inputTokens,
+      output_tokens: outputTokens,
+      ...(cacheReadTokens > 0 && { input_tokens_details: { cached_text_tokens: cacheReadTokens } }),
+    },
+    ...(costInUsd !== undefined && { cost: dollars(costInUsd) }),
+  };
+}
+
+export function addUsage(a: ModelUsage | null, b: ModelUsage): ModelUsage {
+  const cached = cachedOf(a) + cachedOf(b);
+  return {
+    input_tokens: (a?.input_tokens ?? 0) + b.input_tokens,
+    output_tokens: (a?.output_tokens ?? 0) + b.output_tokens,
+    ...(cached > 0 && { input_tokens_details: { cached_text_tokens: cached } }),
+  };
+}
+
+function cachedOf(usage: ModelUsage | null): number {
+  return usage?.input_tokens_details?.cached_text_tokens ?? 0;
+}
+
+/** The parts of a tool's result: its text, and the images and audio among its files. */
+export function resultParts(text: string, files: StoredFile[] = []): ResultPart[] {
+  return [...(text ? [{ type: 'text' as const, text }] : []), ...files.flatMap(filePart)];
+}
+
+function filePart(file: StoredFile): ResultPart[] {
+  const { mimeType, name } = file;
+  const format = audioFormat(mimeType);
+  if (!isMedia(file)) return [];
+  if (!('base64' in file)) throw new Error(`the content of ${name} was not loaded`);
+  return format === undefined
+    ? [{ type: 'image', mime_type: mimeType, data: file.base64 }]
+    : [{ type: 'audio', format, data: file.base64 }];
+}
+
+/** Whether a file of a result becomes a part of it. */
+export function isMedia({ mimeType }: StoredFile): boolean {
+  return mimeType.startsWith('image/') || audioFormat(mimeType) !== undefined;
+}
+
+type AudioFormat = (typeof AUDIO_FORMATS)[number];
+
+const FORMATS: Record<string, AudioFormat> = {
+  'x-wav': 'wav',
+  mpeg: 'mp3',
+  l16: 'linear16',
+  basic: 'mulaw',
+  pcmu: 'mulaw',
+  pcma: 'alaw',
+  ogg: 'opus',
+};
+
+function audioFormat(mimeType: string): AudioFormat | undefined {
+  const [, subtype = ''] = /^audio\/([\w.-]+)/.exec(mimeType.toLowerCase()) ?? [];
+  return FORMATS[subtype] ?? AUDIO_FORMATS.find((format) => format === subtype);
+}

@@ -1,0 +1,341 @@
+import {
+  ROOT_THREAD,
+  type ActionRequired,
+  type AnswerableCall,
+  type LogRecord,
+  type ModelMessage,
+  type PauseReason,
+  type ToolCall,
+  type ToolDecided,
+  type ToolOutcome,
+  type ToolResponse,
+  type TurnCreated,
+  type TurnDone,
+} from '../../core/records.ts';
+import { callKey, hasNoResult, operationIdOf, responseText, type CallKey } from '../../core/tool-records.ts';
+import { executedWith } from '../../core/transcript.ts';
+import { dollars } from '../../lib/dollars.ts';
+import { addUsage, argumentsOf, contentOf, resultParts, usageOf } from './output-parts.ts';
+import { runError } from './run-error.ts';
+import type {
+  ModelPart,
+  ModelUsage,
+  RequiredAction,
+  Run,
+  RunError,
+  RunHeader,
+  RunItem,
+  RunStatus,
+} from './wire/run.ts';
+
+export interface RunLimits {
+  maxTurns: number;
+  actionTimeoutSeconds: number;
+}
+
+/** A call of the root thread, until its item is complete. */
+interface OpenCall {
+  call: ToolCall;
+  response?: ToolResponse;
+}
+
+/** A call that the client or a person is to answer. */
+interface WaitingCall {
+  call: ToolCall;
+  pending: AnswerableCall;
+  /** When it was asked for. */
+  at: string;
+  /** How many subjects must still allow it. */
+  remaining: number;
+}
+
+/** What a call's outcome is in llm-sdk's terms. A call that was not answered in time was not run. */
+const STATUSES: Record<ToolOutcome, 'completed' | 'failed' | 'cancelled'> = {
+  succeeded: 'completed',
+  failed: 'failed',
+  denied: 'failed',
+  expired: 'cancelled',
+  cancelled: 'cancelled',
+  unknown_outcome: 'failed',
+};
+
+/**
+ * What a run has given so far: a projection of its log, record by record. Records must have the content of their files
+ * (see `loadFiles`).
+ *
+ * Items are in the order in which the next run takes them as input: a message, then the results of its calls in their
+ * order, each as soon as all before it are complete. What was given with the request is never among them.
+ */
+export class RunOutput {
+  readonly #limits: RunLimits;
+  #turnId = '';
+  #repaired: string[] = [];
+  readonly #items: RunItem[] = [];
+  #content: ModelPart[] = [];
+  #turns = 0;
+  #usage: ModelUsage | null = null;
+  #cost: number | null = null;
+  #unreported = 0;
+  /** The last message of the root thread. */
+  #last: ModelMessage | undefined;
+  /** The calls of the root thread whose items are not complete, in their order. */
+  readonly #open: OpenCall[] = [];
+  /** The calls of all threads that have no result. */
+  readonly #calls = new Map<string, ToolCall>();
+  readonly #waiting = new Map<string, WaitingCall>();
+  readonly #pauses = new Set<PauseReason>();
+  #pausedAt = '';
+  #failed: { call: ToolCall; response: ToolResponse } | undefined;
+  #hasExpired = false;
+  #done: TurnDone | undefined;
+  #error: RunError | undefined;
+
+  constructor(limits: RunLimits) {
+    this.#limits = limits;
+  }
+
+  /** The new items, in order. */
+  get items(): readonly RunItem[] {
+    return this.#items;
+  }
+
+  get status(): RunStatus {
+    if (this.#error) return 'failed';
+    if (this.#done) return this.#done.end.status === 'cancelled' ? 'cancelled' : 'completed';
+    return this.#pauses.has('action') && this.#waiting.size > 0 ? 'requires_action' : 'running';
+  }
+
+  /** Set if the run has failed. */
+  get error(): RunError | undefined {
+    return this.#error;
+  }
+
+  /** Adds the next record of the log. Returns the items that it completes. */
+  feed(record: LogRecord): RunItem[] {
+    const known = this.#items.length;
+    this.#add(record);
+    return this.#items.slice(known);
+  }
+
+  /** The run as its clients see it. */
+  run(header: RunHeader): Run {
+    const { status } = this;
+    const json = status === 'completed' ? this.#json : undefined;
+    return {
+      ...header,
+      status,
+      content: this.#content,
+      output: [...this.#items],
+      completed_at: this.#done?.at ?? null,
+      turns: this.#turns,
+      usage: this.#usage,
+      cost: this.#cost,
+      unreported_attempts: this.#unreported,
+      ...(json && { output_json: json.value }),
+      ...(this.#repaired.length > 0 && { repaired: this.#repaired }),
+      ...(status === 'requires_action' && { required_action: this.#requiredAction }),
+      ...(this.#error && { error: this.#error }),
+    };
+  }
+
+  #add(record: LogRecord): void {
+    switch (record.kind) {
+      case 'turn.created':
+        return this.#created(record);
+      case 'model.message':
+        return this.#message(record);
+      case 'tool.response':
+        return this.#response(record);
+      case 'tool.approval_required':
+      case 'tool.response_required':
+        return this.#ask(record);
+      case 'tool.decided':
+        return this.#decided(record);
+      case 'turn.paused':
+        this.#pauses.add(record.reason);
+        if (record.reason === 'action') this.#pausedAt = record.at;
+        return;
+      case 'turn.resumed':
+        this.#pauses.delete(record.reason);
+        return;
+      case 'turn.done':
+        return this.#end(record);
+      case 'mcp.initialize':
+      case 'mcp.auth_required':
+      case 'thread.created':
+      case 'thread.done':
+      case 'user.steered':
+      case 'context.compacted':
+    }
+  }
+
+  #created({ turnId, conversation }: TurnCreated): void {
+    this.#turnId = turnId;
+    this.#repaired = conversation?.repaired ?? [];
+  }
+
+  #message(message: ModelMessage): void {
+    const { threadId, toolCalls, isGiven } = message;
+    for (const call of toolCalls) this.#calls.set(callKey({ threadId, toolCallId: call.id }), call);
+    if (threadId !== ROOT_THREAD) return;
+    this.#last = message;
+    this.#open.push(...toolCalls.map((call) => ({ call })));
+    const content = contentOf(message);
+    if (isGiven) {
+      // Without calls it is the answer.
+      if (toolCalls.length === 0) this.#content = content;
+      return;
+    }
+    this.#count(message, content.length > 0);
+    if (content.length === 0) return;
+    this.#content = content;
+    const { at, model, finishReason, usage } = message;
+    this.#items.push({
+      type: 'model',
+      id: this.#itemId(),
+      created_at: at,
+      content,
+      ...usageOf(usage),
+      ...(model !== undefined && { model }),
+      finish_reason: finishReason,
+    });
+  }
+
+  /** The totals are those of the items: a message without content is none. */
+  #count({ usage, finishReason }: ModelMessage, isItem: boolean): void {
+    const isCalled = isItem || usage !== undefined || (finishReason !== 'cancelled' && finishReason !== 'error');
+    if (isCalled) this.#turns += 1;
+    this.#unreported += usage?.unreportedAttempts ?? 0;
+    if (!isItem) return;
+    const { usage: counted, cost } = usageOf(usage);
+    const isFirst = !this.#items.some(({ type }) => type === 'model');
+    const before = isFirst ? 0 : this.#cost;
+    this.#cost = cost === undefined || before === null ? null : dollars(before + cost);
+    if (counted) this.#usage = addUsage(this.#usage, counted);
+  }
+
+  #response(response: ToolResponse): void {
+    const key = callKey(response);
+    const call = this.#calls.get(key);
+    this.#calls.delete(key);
+    this.#waiting.delete(key);
+    if (response.outcome === 'expired') this.#hasExpired = true;
+    if (call && hasNoResult(response)) this.#failed ??= { call, response };
+    if (response.threadId !== ROOT_THREAD) return;
+    const open = this.#open.find((one) => one.call.id === response.toolCallId && !one.response);
+    if (open) open.response = response;
+    this.#complete();
+  }
+
+  /** Makes items of the calls that are complete, up to the first one that is not. */
+  #complete(): void {
+    for (let [next] = this.#open; next?.response; [next] = this.#open) {
+      this.#open.shift();
+      if (!next.response.isGiven) this.#items.push(this.#toolItem(next.call, next.response));
+    }
+  }
+
+  #toolItem(
+    call: ToolCall,
+    response: Pick<ToolResponse, 'at' | 'outcome' | 'arguments' | 'content' | 'files'>,
+  ): RunItem {
+    const { at, outcome, arguments: executed, content, files } = response;
+    const status = STATUSES[outcome];
+    const text = executedWith(executed, responseText({ outcome, content }));
+    return {
+      type: 'tool',
+      id: this.#itemId(),
+      created_at: at,
+      tool_call_id: call.id,
+      tool_name: call.name,
+      input: argumentsOf(executed ?? call.arguments).args,
+      output: status === 'cancelled' ? [] : resultParts(text, files),
+      is_error: status !== 'completed',
+      status,
+      outcome,
+      ...(call.route.to !== 'answered' && { operation_id: this.#operationId(ROOT_THREAD, call) }),
+    };
+  }
+
+  #ask({ threadId, calls, at }: ActionRequired): void {
+    for (const pending of calls) {
+      const call = this.#calls.get(callKey({ threadId, toolCallId: pending.toolCallId }));
+      // The question of a server, or of an unknown outcome, is not for the client that runs tools.
+      if (!call || pending.elicitation || pending.unknownOutcome !== undefined) continue;
+      this.#waiting.set(callKey(pending), { call, pending, at, remaining: pending.policy?.quorum ?? 1 });
+    }
+  }
+
+  #decided(record: ToolDecided): void {
+    const waiting = this.#waiting.get(callKey(record));
+    if (!waiting) return;
+    waiting.remaining = record.remaining;
+    if (record.decision !== 'escalated' && record.remaining === 0) this.#waiting.delete(callKey(record));
+  }
+
+  #end(record: TurnDone): void {
+    this.#done = record;
+    // A log has a result of each call at its end; a run that ended otherwise did not run the call.
+    for (const { call, response } of this.#open.splice(0)) {
+      if (response?.isGiven) continue;
+      this.#items.push(this.#toolItem(call, response ?? { at: record.at, outcome: 'cancelled', content: '' }));
+    }
+    const { maxTurns } = this.#limits;
+    const { end } = record;
+    this.#error = runError({ end, last: this.#last, failed: this.#failed, hasExpired: this.#hasExpired, maxTurns });
+  }
+
+  get #json(): { value: unknown } | undefined {
+    if (!this.#last?.structured?.fits) return undefined;
+    return { value: JSON.parse(this.#last.content) };
+  }
+
+  get #requiredAction(): RequiredAction {
+    const all = [...this.#waiting.values()];
+    return {
+      turn: this.#turns,
+      expires_at: after(this.#pausedAt, this.#limits.actionTimeoutSeconds),
+      tool_calls: all
+        .filter(({ pending }) => pending.needs === 'response')
+        .map(({ call, pending }) => ({
+          ...pendingCall(call, pending),
+          operation_id: this.#operationId(pending.threadId, call),
+        })),
+      approvals: all.filter(({ pending }) => pending.needs === 'approval').map(approval),
+    };
+  }
+
+  /** As the servers of tools receive it. */
+  #operationId(threadId: string, { id }: ToolCall): string {
+    return operationIdOf(this.#turnId, { threadId, toolCallId: id });
+  }
+
+  /** Names the run: an item that comes back leads to it. */
+  #itemId(): string {
+    return `item_${this.#turnId.slice(this.#turnId.indexOf('_') + 1)}_${this.#items.length}`;
+  }
+}
+
+function pendingCall({ id, name, arguments: text }: ToolCall, { threadId }: CallKey) {
+  return { tool_call_id: id, tool_name: name, args: argumentsOf(text).args, thread_id: threadId };
+}
+
+function approval({ call, pending, at, remaining }: WaitingCall): RequiredAction['approvals'][number] {
+  const { policy } = pending;
+  const { info } = call;
+  return {
+    ...pendingCall(call, pending),
+    action: {
+      kind: 'approval',
+      tool: { server: info.type === 'mcp' ? info.serverName : null, name: info.name },
+      requested_at: at,
+      ...(policy?.expiresInSeconds !== undefined && { expires_at: after(at, policy.expiresInSeconds) }),
+      remaining,
+      may_edit_arguments: policy?.mayEditArguments ?? true,
+    },
+  };
+}
+
+function after(at: string, seconds: number): string {
+  return new Date(Date.parse(at) + seconds * 1000).toISOString();
+}

@@ -1,0 +1,29 @@
+import { z } from 'zod';
+
+/**
+ * What only the provider of a message understands, such as signatures of its reasoning: a client keeps it with the part
+ * and sends it back. It names its provider and model, because other ones must not get it.
+ */
+const signedFields = z.object({
+  provider: z.string(),
+  model: z.string().optional(),
+  /** Of the whole message. */
+  message: z.record(z.string(), z.unknown()).optional(),
+  /** Of the call that the part is. */
+  call: z.record(z.string(), z.unknown()).optional(),
+});
+
+export type SignedFields = z.infer<typeof signedFields>;
+
+export function encodeSignature(fields: SignedFields): string {
+  return Buffer.from(JSON.stringify(fields)).toString('base64url');
+}
+
+/** Undefined for a signature that is not from this server. */
+export function decodeSignature(signature: string): SignedFields | undefined {
+  try {
+    return signedFields.parse(JSON.parse(Buffer.from(signature, 'base64url').toString()));
+  } catch {
+    return undefined;
+  }
+}
