@@ -1,0 +1,180 @@
+import { MAX_CALLS } from '../../agents/message-assembler.ts';
+import { inlineFile } from '../../blobs/store-files.ts';
+import type { GivenCall, GivenConversation, GivenMessage, GivenResult } from '../../core/given-conversation.ts';
+import { ROOT_THREAD, type ModelMessage, type ToolOutcome, type UserContentPart } from '../../core/records.ts';
+import { outcomeText } from '../../core/tool-records.ts';
+import type { TranscriptItem } from '../../core/transcript.ts';
+import type { ApiError } from '../http/errors.ts';
+import { placeText, refusal, type Place } from './errors.ts';
+import { readResultContent } from './result-content.ts';
+import { requireSupported } from './supported-parts.ts';
+import type { InputItem } from './wire/items.ts';
+import type { CallStatus, InputPart, ResultContent } from './wire/parts.ts';
+
+type Content = InputPart[];
+
+/** A message with its place; the results of a model's message belong to its calls. */
+type Entry =
+  | { role: 'user'; content: UserContentPart[] }
+  | { role: 'model'; message: GivenMessage; calls: ReadonlyMap<string, GivenCall>; place: Place };
+
+/** The parts that a message may have, by its role. */
+const ALLOWED: Record<'user' | 'assistant' | 'tool', readonly InputPart['type'][]> = {
+  user: ['text', 'image', 'audio', 'source'],
+  assistant: ['text', 'image', 'audio', 'reasoning', 'tool-call', 'tool-result'],
+  tool: ['tool-result'],
+};
+
+const OUTCOMES: Record<CallStatus, ToolOutcome> = { completed: 'succeeded', failed: 'failed', cancelled: 'cancelled' };
+
+/**
+ * The conversation that a client gives as items: see `docs/runs.md`. `repaired` are the calls without a result that a
+ * later message makes impossible to run: the model is told that they were cancelled.
+ * @throws ApiError `invalid_items` or `unsupported_part`
+ */
+export function readItems(input: InputItem[]): { conversation: GivenConversation; repaired: string[] } {
+  const entries: Entry[] = [];
+  for (const [i, item] of input.entries()) addItem(entries, item, ['input', i]);
+  const last = entries.at(-1);
+  if (!last) throw refusal('invalid_items', ['input'], 'must have a message');
+  const earlier = last.role === 'model' ? entries.slice(0, -1) : entries;
+  if (last.role === 'model' && last.message.toolCalls.length > MAX_CALLS) {
+    throw invalid(last.place, `has more than ${MAX_CALLS} tool calls`);
+  }
+  const repaired = earlier.flatMap((entry) => (entry.role === 'model' ? danglingCalls(entry.message) : []));
+  return {
+    conversation: { items: earlier.flatMap(toItems), ...(last.role === 'model' && { last: last.message }) },
+    repaired,
+  };
+}
+
+function addItem(entries: Entry[], item: InputItem, place: Place): void {
+  if (item.type === 'tool') {
+    addResult(entries, { ...item, place, contentPlace: [...place, 'output'] });
+    return;
+  }
+  const role = item.type === 'model' ? 'assistant' : item.role;
+  const { content } = item;
+  const contentPlace = [...place, 'content'];
+  for (const [j, part] of content.entries()) requireAllowed(part, role, [...contentPlace, j]);
+  if (content.every(isBlank)) throw invalid(contentPlace, 'must have a part that is not blank');
+  switch (role) {
+    case 'user':
+      entries.push({ role: 'user', content: userContent(content, contentPlace) });
+      return;
+    case 'assistant':
+      entries.push(modelEntry(content, place));
+      return;
+    case 'tool':
+      for (const [j, part] of content.entries()) {
+        if (part.type !== 'tool-result' || part.hosted) continue;
+        const partPlace = [...contentPlace, j];
+        addResult(entries, { ...part, place: partPlace, contentPlace: [...partPlace, 'content'] });
+      }
+  }
+}
+
+function requireAllowed(part: InputPart, role: keyof typeof ALLOWED, place: Place): void {
+  // A result of a provider's own tool is a part of the model's message.
+  const isMisplaced = role === 'assistant' && part.type === 'tool-result' && !part.hosted;
+  if (ALLOWED[role].includes(part.type) && !isMisplaced) return;
+  const allowed =
+    role === 'assistant' ? 'everything except sources and results of functions' : ALLOWED[role].join(', ');
+  throw invalid(place, `a message of the role ${role} may not have this ${part.type}; it may have: ${allowed}`);
+}
+
+function isBlank(part: InputPart): boolean {
+  return part.type === 'text' && part.text.trim() === '';
+}
+
+function userContent(content: Content, place: Place): UserContentPart[] {
+  let images = 0;
+  return content.flatMap((part, j): UserContentPart[] => {
+    requireSupported(part, 'user', [...place, j]);
+    if (part.type === 'text') return [{ type: 'text', text: part.text }];
+    if (part.type !== 'image') return [];
+    images += 1;
+    return [inlineFile({ name: `image-${images}`, mimeType: part.mime_type, base64: part.data })];
+  });
+}
+
+function modelEntry(content: Content, place: Place): Entry {
+  const message: GivenMessage = { content: '', refusal: '', reasoning: '', toolCalls: [] };
+  const calls = new Map<string, GivenCall>();
+  for (const [j, part] of content.entries()) {
+    const partPlace = [...place, 'content', j];
+    requireSupported(part, 'model', partPlace);
+    if (part.type === 'text') message.content += part.text;
+    if (part.type === 'reasoning') message.reasoning += part.text;
+    if (part.type !== 'tool-call' || part.hosted) continue;
+    const { id, name, arguments: args } = part;
+    if (calls.has(id)) throw invalid([...partPlace, 'tool_call_id'], `another call of the message has the id ${id}`);
+    const call: GivenCall = { id, name, arguments: args };
+    calls.set(id, call);
+    message.toolCalls.push(call);
+  }
+  return { role: 'model', message, calls, place };
+}
+
+interface Result {
+  id: string;
+  content: ResultContent;
+  status: CallStatus;
+  place: Place;
+  contentPlace: Place;
+}
+
+/** Adds a result to its call, which is in the message before the results. */
+function addResult(entries: Entry[], { id, content, status, place, contentPlace }: Result): void {
+  const idPlace = [...place, 'tool_call_id'];
+  const message = entries.at(-1);
+  if (message?.role !== 'model') {
+    throw invalid(
+      idPlace,
+      'there is no message of a model before this result: results follow the message with their calls',
+    );
+  }
+  const call = message.calls.get(id);
+  if (!call) throw invalid(idPlace, `${placeText(message.place)} has no call with the id ${id}`);
+  const result: GivenResult = { outcome: OUTCOMES[status], ...readResultContent(content, contentPlace) };
+  call.result ??= result;
+}
+
+function danglingCalls({ toolCalls }: GivenMessage): string[] {
+  return toolCalls.flatMap(({ id, result }) => (result ? [] : [id]));
+}
+
+function toItems(entry: Entry): TranscriptItem[] {
+  if (entry.role === 'user') return [entry];
+  const { message } = entry;
+  // Providers reject a message of a model that has neither.
+  if (message.content.trim() === '' && message.toolCalls.length === 0) return [];
+  const results = message.toolCalls.map(({ id: toolCallId, name, result }): TranscriptItem => {
+    const { content = outcomeText('cancelled'), files = [] } = result ?? {};
+    return { role: 'tool', toolCallId, name, content, files };
+  });
+  return [{ role: 'assistant', message: modelMessage(message) }, ...results];
+}
+
+/** A message as the transcript has it. Models get neither its id nor its time. */
+function modelMessage({ toolCalls, ...text }: GivenMessage): ModelMessage {
+  return {
+    kind: 'model.message',
+    id: '',
+    at: '',
+    threadId: ROOT_THREAD,
+    ...text,
+    toolCalls: toolCalls.map(({ id, name, arguments: args }) => ({
+      id,
+      name,
+      arguments: args,
+      info: { type: 'system', name },
+      route: { to: 'answered' },
+    })),
+    finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
+  };
+}
+
+function invalid(place: Place, message: string): ApiError {
+  return refusal('invalid_items', place, message);
+}

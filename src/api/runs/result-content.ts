@@ -1,0 +1,44 @@
+import { inlineFile } from '../../blobs/store-files.ts';
+import type { GivenResult } from '../../core/given-conversation.ts';
+import { readResult } from '../../tools/results.ts';
+import type { Place } from './errors.ts';
+import { requireSupported } from './supported-parts.ts';
+import type { ResultContent } from './wire/parts.ts';
+
+type Medium = Exclude<ResultContent[number], { type: 'source' }>;
+type AudioFormat = Extract<Medium, { type: 'audio' }>['format'];
+
+const AUDIO_TYPES: Record<AudioFormat, string> = {
+  wav: 'audio/wav',
+  mp3: 'audio/mpeg',
+  linear16: 'audio/l16',
+  flac: 'audio/flac',
+  mulaw: 'audio/basic',
+  alaw: 'audio/x-alaw',
+  aac: 'audio/aac',
+  opus: 'audio/opus',
+};
+
+/**
+ * The result of a call as the transcript has it, like that of an MCP tool: a text that names the files, and the files.
+ * The text of a result that this server has returned names them already, and stays as it is: so the model is shown the
+ * same text as in the run of the result.
+ * @throws ApiError `unsupported_part`
+ */
+export function readResultContent(content: ResultContent, place: Place): Pick<GivenResult, 'content' | 'files'> {
+  const texts: string[] = [];
+  const media: Parameters<typeof readResult>[0]['content'] = [];
+  for (const [i, part] of content.entries()) {
+    requireSupported(part, 'result', [...place, i]);
+    if (part.type === 'text') texts.push(part.text);
+    if (part.type === 'image') media.push({ type: 'image', mimeType: part.mime_type, data: part.data });
+    if (part.type === 'audio') media.push({ type: 'audio', mimeType: AUDIO_TYPES[part.format], data: part.data });
+  }
+  const text = texts.join('\n');
+  const { text: names, files } = readResult({ content: media });
+  const unnamed = names.split('\n').filter((name) => name !== '' && !text.includes(name));
+  return {
+    content: [...(text === '' ? [] : [text]), ...unnamed].join('\n'),
+    ...(files.length > 0 && { files: files.map(inlineFile) }),
+  };
+}

@@ -1,0 +1,145 @@
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import { USABLE_ID } from '../../../agents/tool-call-deltas.ts';
+import { bounded } from '../../../spec/bounds.ts';
+import { isBase64 } from '../../http/sent-files.ts';
+
+/**
+ * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs.md`). Null means
+ * unset, and fields that are not read are ignored: stored items may carry those of any version.
+ */
+
+const MAX_PARTS = 1_000;
+
+/** The name of a tool as a model wrote it, so it need not be that of a tool. */
+export const toolName = z.string().min(1).max(256);
+
+export const callId = z.string().regex(USABLE_ID, 'must be 1 to 64 printable ASCII characters without spaces');
+
+export const jsonObject = z.record(z.string(), z.unknown());
+
+const base64 = z.string().min(1).refine(isBase64, 'must be base64').meta({ format: 'byte' });
+
+const text = z.object({ type: z.literal('text'), text: z.string() });
+
+const image = z.object({
+  type: z.literal('image'),
+  mime_type: z
+    .string()
+    .regex(/^image\/[\w.+-]{1,127}$/i, 'must be the media type of an image')
+    .toLowerCase(),
+  data: base64,
+});
+
+const AUDIO_FORMATS = ['wav', 'mp3', 'linear16', 'flac', 'mulaw', 'alaw', 'aac', 'opus'] as const;
+
+const audio = z.object({ type: z.literal('audio'), data: base64, format: z.enum(AUDIO_FORMATS) });
+
+const medium = z.discriminatedUnion('type', [text, image, audio]);
+
+const source = z.object({
+  type: z.literal('source'),
+  source: z.string(),
+  title: z.string(),
+  content: bounded(z.array(medium), MAX_PARTS),
+});
+
+const reasoning = z.object({ type: z.literal('reasoning'), text: z.string() });
+
+/** What a tool has returned. */
+export const resultContent = bounded(z.array(z.discriminatedUnion('type', [text, image, audio, source])), MAX_PARTS);
+
+export type ResultContent = z.infer<typeof resultContent>;
+
+/** What a provider runs and answers itself. */
+const hosted = z.object({ type: z.literal('web_search') });
+
+const toolCall = z
+  .object({
+    type: z.literal('tool-call'),
+    tool_call_id: callId,
+    tool_name: toolName.nullish(),
+    args: jsonObject.nullish(),
+    raw_args: z.string().nullish().describe('the arguments as the model wrote them, if they are not a JSON object'),
+    call: z
+      .discriminatedUnion('type', [z.object({ type: z.literal('function'), name: toolName, args: jsonObject }), hosted])
+      .nullish()
+      .describe('instead of tool_name and args, or equal to them'),
+  })
+  .transform(({ type, tool_call_id: id, call, ...own }, context) => {
+    if (call?.type === 'web_search') return { type, id, hosted: true as const };
+    const name = agreed(context, { own: own.tool_name, other: call?.name, field: 'tool_name' });
+    const args = agreed(context, { own: own.args, other: call?.args, field: 'args' });
+    return { type, id, name, arguments: own.raw_args ?? JSON.stringify(args) };
+  });
+
+const status = z.enum(['completed', 'failed', 'cancelled']);
+
+export type CallStatus = z.infer<typeof status>;
+
+/** How a call ended, in both shapes. */
+export const callEnd = { is_error: z.boolean().nullish(), status: status.nullish() };
+
+type CallEnd = z.infer<z.ZodObject<typeof callEnd>>;
+
+const toolResult = z
+  .object({
+    type: z.literal('tool-result'),
+    tool_call_id: callId,
+    content: resultContent.nullish(),
+    ...callEnd,
+    result: z
+      .discriminatedUnion('type', [z.object({ type: z.literal('function'), content: resultContent }), hosted])
+      .nullish()
+      .describe('instead of content, or with the same content'),
+  })
+  .transform(({ type, tool_call_id: id, content, result, ...end }, context) => {
+    if (result?.type === 'web_search') return { type, id, hosted: true as const };
+    return {
+      type,
+      id,
+      content: agreed(context, { own: content, other: result?.content, field: 'content' }),
+      status: statusOf(end, context),
+    };
+  });
+
+/** The status of a call; a contradiction between its shapes is an issue. */
+export function statusOf({ is_error: isError, status }: CallEnd, context: z.RefinementCtx): CallStatus {
+  const known = status ?? (isError ? 'failed' : 'completed');
+  if (typeof isError === 'boolean' && isError !== (known !== 'completed')) {
+    context.addIssue({ code: 'custom', path: ['is_error'], message: `contradicts the status ${known}` });
+  }
+  return known;
+}
+
+/** The value that a part has in one or in both of its shapes. */
+function agreed<T>(
+  context: z.RefinementCtx,
+  { own, other, field }: { own: T | null | undefined; other: T | null | undefined; field: string },
+): T {
+  const value = own ?? other;
+  if (value === null || value === undefined) {
+    context.addIssue({ code: 'custom', path: [field], message: 'is required' });
+    return z.NEVER;
+  }
+  if (own !== null && own !== undefined && other !== null && other !== undefined && !isDeepStrictEqual(own, other)) {
+    context.addIssue({
+      code: 'custom',
+      path: [field],
+      message: 'differs from the value in the other shape of the part',
+    });
+  }
+  return value;
+}
+
+const part = z
+  .discriminatedUnion('type', [text, image, audio, source, reasoning, toolCall, toolResult])
+  .meta({ id: 'RunInputPart' });
+
+export type InputPart = z.infer<typeof part>;
+
+/** The content of a message; a text is one part. */
+export const messageContent = z.union([
+  z.string().transform((text) => [{ type: 'text' as const, text }]),
+  bounded(z.array(part), MAX_PARTS),
+]);
