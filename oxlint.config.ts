@@ -11,7 +11,6 @@ const LAYERS = [
   'src/api/runs',
   'src/api/sessions',
   'src/api/agents-v2',
-  'src/api/runs',
   'src/api/operations',
   'src/api/http',
   'activities',

@@ -25,6 +25,7 @@ import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
 import { mount, PRIVATE_PATHS, PUBLIC_PATHS, SHARED_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
+import { runRoutes } from './runs/routes.ts';
 import { queueRoutes } from './sessions/queue.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
 import { signInRoutes } from './sessions/sign-ins.ts';
@@ -148,6 +149,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...actionRoutes(context),
     ...webhookRoutes(context),
     ...agentRoutes(context),
+    ...runRoutes(context),
     // Without keys only this machine is admitted, so that reasons may be shown.
     ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),
     ...docsRoutes(),

@@ -149,6 +149,8 @@ const requiredAction = z.object({
   ),
 });
 
+export const RUN_STATUSES = ['running', 'requires_action', 'completed', 'cancelled', 'failed'] as const;
+
 /** The fields of a run that do not depend on its log. */
 export const runHeader = z.object({
   id: z.string(),
@@ -161,7 +163,7 @@ export const runHeader = z.object({
 
 export const run = runHeader
   .extend({
-    status: z.enum(['running', 'requires_action', 'completed', 'cancelled', 'failed']),
+    status: z.enum(RUN_STATUSES),
     content: z.array(modelPart).describe('of the last message; empty until there is one'),
     output: z.array(runItem).describe('the new items: the input of the next run is this one and its output'),
     completed_at: timestamp.nullable(),
@@ -175,6 +177,9 @@ export const run = runHeader
     error: runError.optional(),
   })
   .meta({ id: 'Run' });
+
+/** A run in a list. */
+export const runSummary = run.omit({ content: true, output: true }).meta({ id: 'RunSummary' });
 
 const sequence = { sequence_number: z.int() };
 
@@ -228,6 +233,7 @@ export type RunError = z.infer<typeof runError>;
 export type RequiredAction = z.infer<typeof requiredAction>;
 export type RunHeader = z.infer<typeof runHeader>;
 export type Run = z.infer<typeof run>;
+export type RunSummary = z.infer<typeof runSummary>;
 export type RunStatus = Run['status'];
 export type PartDelta = z.infer<typeof partDelta>;
 export type RunStreamEvent = z.infer<typeof runStreamEvent>;

@@ -1,0 +1,26 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import { ApiError } from '../http/errors.ts';
+import { toSpec, withParams } from './agent-to-spec.ts';
+import type { NewRun } from './create-run.ts';
+import type { AgentRunRequest, RunRequest } from './wire/request.ts';
+
+/** The agent that a request describes. @throws ApiError */
+export function describedAgent({ agent, context }: RunRequest): NewRun['agent'] {
+  return { name: agent.name ?? 'agent', version: null, isRegistered: false, ...toSpec(agent, context ?? {}) };
+}
+
+/**
+ * A registered agent. It runs with its own rights, unless the request changes it: then with those of the caller.
+ * @throws ApiError
+ */
+export async function registeredAgent(
+  { agents }: Pick<Catalog, 'agents'>,
+  name: string,
+  { params, context }: AgentRunRequest,
+): Promise<NewRun['agent']> {
+  const agent = await agents.get(name);
+  if (!agent) throw new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
+  const isChanged = Object.values(params ?? {}).some((value) => value !== undefined && value !== null);
+  const changed = withParams(agent.spec, params ?? {}, context ?? {});
+  return { name, version: agent.version, isRegistered: !isChanged, ...changed };
+}

@@ -1,0 +1,24 @@
+import type { Response } from 'express';
+import type { Run } from './wire/run.ts';
+
+/** Proxies and clients give up on a connection that is silent for longer. */
+const HEARTBEAT_MS = 15_000;
+
+/**
+ * Sends the headers at once, and the run as soon as `follow` has it. Until then a space is sent from time to time: JSON
+ * may begin with white space. `follow` is aborted when the client disconnects, which does not affect the run.
+ */
+export async function answerWhenSettled(
+  response: Response,
+  follow: (signal: AbortSignal) => Promise<Run>,
+): Promise<void> {
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
+  response.type('application/json').flushHeaders();
+  const heartbeat = setInterval(() => response.write(' '), HEARTBEAT_MS);
+  try {
+    response.end(JSON.stringify(await follow(gone.signal)));
+  } finally {
+    clearInterval(heartbeat);
+  }
+}

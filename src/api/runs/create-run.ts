@@ -1,0 +1,147 @@
+import type { Caller } from '../../core/subject.ts';
+import { ownerColumns } from '../../catalog/sessions.ts';
+import { newId } from '../../engine/new-id.ts';
+import { claimRequest, type RequestClaim } from '../../engine/request-claims.ts';
+import { hasTurn } from '../../engine/access.ts';
+import { EngineError } from '../../engine/errors.ts';
+import { ownerOf, runnableAgent, startTurn, type StartedTurn } from '../../engine/start-turn.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
+import { addLogContext } from '../../telemetry/log-context.ts';
+import type { ApiContext } from '../http/context.ts';
+import { isRefusal, type ApiError } from '../http/errors.ts';
+import type { GivenConversation } from '../../core/given-conversation.ts';
+import { runIdsOf, type RunIds } from '../../engine/runs.ts';
+
+/** A validated request for a run. */
+export interface NewRun {
+  agent: {
+    name: string;
+    /** The version of a registered agent; null for another one. */
+    version: number | null;
+    spec: AgentSpec;
+    /** The place in the request of a part of the spec that is at fault. */
+    placeOf: (param: string) => string | undefined;
+    /** It runs with the rights of a registered agent; otherwise with those of the caller. */
+    isRegistered: boolean;
+  };
+  conversation: GivenConversation;
+  /** The calls without a result that the conversation had. */
+  repaired: string[];
+  metadata: Record<string, string>;
+}
+
+interface RunCall {
+  caller: Caller;
+  /** `Idempotency-Key`. */
+  key: string | undefined;
+  /** Equal for equal requests. */
+  bodyHash: string;
+}
+
+/** The run that a request is for: a new one, or that of an equal request before. */
+export interface ClaimedRun extends RunIds {
+  claim: RequestClaim;
+  caller: Caller;
+}
+
+/** Without a key two requests are two runs, however equal they are. @throws EngineError `idempotency_key_reused` */
+export async function claimRun(
+  { catalog }: Pick<ApiContext, 'catalog'>,
+  { caller, key, bodyHash }: RunCall,
+): Promise<ClaimedRun> {
+  const resourceId = newId('turn');
+  const nothing = () => Promise.resolve();
+  let claim: RequestClaim = { resourceId, isNew: true, release: nothing, delivered: nothing, lost: nothing };
+  if (key !== undefined) {
+    const scope = `${caller.subject.subjectId}/runs`;
+    claim = await claimRequest({
+      catalog,
+      scope,
+      key,
+      bodyHash,
+      resourceId,
+      sessionId: runIdsOf(resourceId).sessionId,
+    });
+  }
+  const ids = runIdsOf(claim.resourceId);
+  addLogContext({ sessionId: ids.sessionId, turnId: ids.turnId });
+  return { ...ids, claim, caller };
+}
+
+/**
+ * Starts a claimed run; undefined if an equal request has started it. `read` validates the request: it is not called for
+ * a run that exists, which a repetition gets whatever has become of its agent. A rejected request leaves nothing behind.
+ * @throws ApiError or EngineError
+ */
+export async function startRun(
+  context: ApiContext,
+  { sessionId, turnId, claim, caller }: ClaimedRun,
+  { read, rateLimitError }: { read: () => Promise<NewRun>; rateLimitError: ApiError | undefined },
+): Promise<StartedTurn | undefined> {
+  const { catalog, turnLimits } = context;
+  const existing = claim.isNew ? undefined : await catalog.sessions.get(sessionId);
+  if (existing && (await hasTurn(context, existing, turnId))) return undefined;
+  let endAdmission = (): void => undefined;
+  try {
+    if (rateLimitError) throw rateLimitError;
+    endAdmission = await turnLimits.admit({ id: sessionId, subject_id: caller.subject.subjectId });
+    const run = await read();
+    await insert(context, { sessionId, caller, run });
+    const session = await catalog.sessions.get(sessionId);
+    if (!session) throw new EngineError('session_not_found', 'the run was deleted');
+    const { conversation, repaired } = run;
+    return await startTurn(context, {
+      session,
+      caller,
+      previous: { turn: 'none' },
+      onRunning: 'reject',
+      claim,
+      agent: runnableAgent(context, session, caller),
+      loadInput: () => Promise.resolve([]),
+      conversation: { json: JSON.stringify(conversation), ...(repaired.length > 0 && { repaired }) },
+      speculation: undefined,
+      onIndexed: endAdmission,
+    });
+  } catch (error) {
+    endAdmission();
+    if (claim.isNew && isRefusal(error)) {
+      await claim.release();
+      await catalog.sessions.delete(sessionId, new Date().toISOString());
+    }
+    throw error;
+  }
+}
+
+/** Does nothing if the run exists: the request is repeated. @throws EngineError */
+async function insert(
+  { catalog, agentCheck, config }: ApiContext,
+  { sessionId, caller, run: { agent, metadata } }: { sessionId: string; caller: Caller; run: NewRun },
+): Promise<void> {
+  const { name, version, spec, isRegistered, placeOf } = agent;
+  const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
+  const owner = { subject_id: caller.subject.subjectId, type: 'run' as const, draft_roles: draftRoles, spec_hash: '' };
+  const problem = await agentCheck.firstProblem(spec, ownerOf(owner, caller));
+  if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
+  const now = new Date().toISOString();
+  await catalog.sessions.insert({
+    id: sessionId,
+    type: 'run',
+    agent_name: name,
+    agent_version: version,
+    spec_hash: await catalog.agents.putSpec(withRetention(spec, config.runRetentionDays), now),
+    draft_roles: draftRoles,
+    title: null,
+    ...ownerColumns(caller.subject),
+    metadata: Object.keys(metadata).length > 0 ? JSON.stringify(metadata) : null,
+    created_at: now,
+    updated_at: now,
+  });
+}
+
+/** The retention of a run is that of its agent, or else the server's. */
+function withRetention(spec: AgentSpec, days: number): AgentSpec {
+  const own = spec.config?.retention_days;
+  return own === undefined || own === null
+    ? { ...spec, config: { ...spec.config, ...(days > 0 && { retention_days: days }) } }
+    : spec;
+}

@@ -1,0 +1,98 @@
+import { z } from 'zod';
+import { mayReadAll } from '../../auth/rights.ts';
+import type { TurnEnd } from '../../catalog/session-ends.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
+import { isId } from '../../core/ids.ts';
+import { runIdsOf } from '../../engine/runs.ts';
+import { unlessNotFound } from '../../engine/turn-log-reader.ts';
+import { hashOf } from '../../lib/hash.ts';
+import { identifier, timeBound } from '../../spec/bounds.ts';
+import type { ApiContext } from '../http/context.ts';
+import { decodePageToken, invalidPageToken, order, pageOf, pageQuery, pagination } from '../http/pagination.ts';
+import { json, route, type Route } from '../http/route.ts';
+import { exampleRunSummary } from './examples.ts';
+import { followRun } from './follow-run.ts';
+import { runHeader } from './run-header.ts';
+import { RUN_STATUSES, runSummary, type RunStatus, type RunSummary } from './wire/run.ts';
+
+const LIMIT = 10;
+
+const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
+  agent_name: identifier.optional(),
+  status: z.enum(RUN_STATUSES).optional(),
+  order: order.default('desc').describe('by created_at'),
+  start_timestamp: timeBound('start').describe('the first created_at of the list'),
+  end_timestamp: timeBound('end').describe('the last created_at of the list'),
+});
+
+/** The position after a run in the list with this fingerprint. */
+const position = z.object({
+  list: z.string(),
+  created_at: z.iso.datetime({ precision: 3 }),
+  id: z.string().refine(isId),
+});
+
+/** How the turns of runs with a status have ended. Those that are `open` are told apart by their logs. */
+const ENDS_OF: Record<RunStatus, readonly TurnEnd[] | 'open'> = {
+  running: 'open',
+  requires_action: 'open',
+  // A refusal is the end of its turn, and a failure of its run.
+  completed: ['answered'],
+  cancelled: ['client-cancelled'],
+  failed: ['answered', 'unanswered', 'out_of_time', 'waiting', 'error', 'server-execution-timeout', 'abandoned'],
+};
+
+/** How many logs are read at once. */
+const READ_AT_ONCE = 10;
+
+/** The runs that a caller may read. With a status, pages may be shorter than their limit. */
+export function listRoutes(context: ApiContext): Route[] {
+  const { catalog } = context;
+  return [
+    route(
+      'get',
+      '/v1/runs',
+      {
+        id: 'listRuns',
+        tag: 'Runs',
+        summary: 'The runs that you may read, newest first',
+        description: 'Without their items. With a `status`, a page may be shorter than its limit.',
+        query: listQuery,
+        answer: json(pageOf(runSummary), {
+          data: [exampleRunSummary],
+          pagination: { limit: LIMIT, next_page_token: null, previous_page_token: null },
+        }),
+        errors: ['invalid_page_token'],
+      },
+      async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
+        const subjectId = mayReadAll(caller) ? undefined : caller.subject.subjectId;
+        const fingerprint = hashOf({ subjectId: subjectId ?? null, order, status: status ?? null, filters });
+        const after = token === undefined ? undefined : decodePageToken(position, token);
+        if (after && after.list !== fingerprint) throw invalidPageToken();
+        const { agent_name: agentName, start_timestamp: from, end_timestamp: to } = filters;
+        const found = await catalog.sessions.list(
+          { type: 'run', agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
+          { order, after: after && { createdAt: after.created_at, id: after.id }, limit: limit + 1 },
+        );
+        const shown = found.slice(0, limit);
+        const data: RunSummary[] = [];
+        for (let i = 0; i < shown.length; i += READ_AT_ONCE) {
+          const read = await Promise.all(shown.slice(i, i + READ_AT_ONCE).map(summaryOf));
+          for (const one of read) if (one && (status === undefined || one.status === status)) data.push(one);
+        }
+        const last = found.length > limit ? shown.at(-1) : undefined;
+        const next = last && { list: fingerprint, created_at: last.created_at, id: last.id };
+        return { data, pagination: pagination(limit, next) };
+      },
+    ),
+  ];
+
+  /** Undefined if the run has never begun: its request was interrupted. */
+  async function summaryOf(session: SessionRow): Promise<RunSummary | undefined> {
+    const { turnId } = runIdsOf(session.id);
+    const output = await unlessNotFound(followRun(context, { session, turnId }, { waitMs: 0 }));
+    if (!output) return undefined;
+    const { content: _, output: __, ...summary } = output.run(runHeader(session));
+    return summary;
+  }
+}

@@ -1,0 +1,16 @@
+import type { SessionRow } from '../../catalog/schema.ts';
+import { runIdsOf } from '../../engine/runs.ts';
+import type { RunHeader } from './wire/run.ts';
+
+/** What is known of a run without its log. */
+export function runHeader({ id, agent_name, agent_version, created_at, metadata }: SessionRow): RunHeader {
+  return {
+    id: runIdsOf(id).runId,
+    object: 'run',
+    agent_name: agent_name ?? '',
+    ...(agent_version !== null && { agent_version }),
+    created_at,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `startRun`
+    metadata: JSON.parse(metadata ?? '{}') as RunHeader['metadata'],
+  };
+}

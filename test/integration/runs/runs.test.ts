@@ -1,0 +1,280 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Run } from '../../../src/api/runs/wire/run.ts';
+import { calls, inShort, RunAgent, RunStream, textOfRun, user } from '../../support/runs.ts';
+import { say, use } from '../../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../../support/test-server.ts';
+
+/** The acceptance cases of the run API, by their numbers in the contract. */
+
+let server: TestServer;
+const added: unknown[] = [];
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: [
+        { name: 'note', annotations: { readOnlyHint: true }, handler: ({ text }) => `noted ${String(text)}` },
+        {
+          name: 'add',
+          handler: (args) => {
+            added.push(args['n']);
+            return 'added';
+          },
+        },
+        { name: 'boom', handler: () => ({ isError: true, content: [{ type: 'text', text: 'it broke' }] }) },
+        {
+          name: 'picture',
+          handler: () => ({
+            content: [
+              { type: 'text', text: 'a cat' },
+              { type: 'image', mimeType: 'image/png', data: PIXEL },
+            ],
+          }),
+        },
+        {
+          name: 'hang_up',
+          handler: (_args, call) => {
+            call.cut();
+            return new Promise(() => undefined);
+          },
+        },
+      ],
+    },
+  });
+}, 60_000);
+afterAll(() => server.stop());
+
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+const LAB = { toolkits: [{ type: 'mcp', server: 'test' }] };
+const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: object = LAB): RunAgent =>
+  new RunAgent(server, scripts, params);
+const note = (id: string, text = 'x') => ({ name: 'note', id, args: { text } });
+
+test('1: a message of a user gets an answer', async () => {
+  const one = agent([say('Hello there.')], {});
+  const { status, headers, body } = await server.api.send<Run>('POST', '/v1/runs', one.body('Hi'));
+  expect(status).toBe(200);
+  expect(body).toMatchObject({ object: 'run', status: 'completed', turns: 1, agent_name: 'agent', error: undefined });
+  expect(inShort(body.output)).toEqual(['model']);
+  expect(body.content).toEqual([{ type: 'text', text: 'Hello there.' }]);
+  expect(headers.get('x-run-id')).toBe(body.id);
+  expect(headers.get('content-location')).toBe(`/v1/runs/${body.id}`);
+  expect(one.requests).toHaveLength(1);
+  expect(await server.api.get(`/v1/runs/${body.id}`)).toEqual(body);
+});
+
+test('2: a registered agent runs with a bare input and context', async () => {
+  const { name } = agent([say('From the registry.')]);
+  await server.api.putAgent(name, { model: { name }, instructions: 'Be kind.' });
+  const request = { input: [user('Hi')], context: {} };
+  const { status, body } = await server.api.send<Run>('POST', `/v1/agents/${name}/runs`, request);
+  expect(status, JSON.stringify(body)).toBe(200);
+  expect(body).toMatchObject({ status: 'completed', agent_name: name, agent_version: 1 });
+  expect(textOfRun(body)).toBe('From the registry.');
+  const [asked] = server.model.requestsTo(name);
+  expect(asked?.messages[0]).toMatchObject({ role: 'system', content: expect.stringContaining('Be kind.') });
+  const missing = await server.api.send('POST', '/v1/agents/nobody/runs', request);
+  expect([missing.status, missing.body.error.code]).toEqual([404, 'agent_not_found']);
+});
+
+test('3: an input without items is rejected, and leaves no run', async () => {
+  const before = (await server.api.get('/v1/runs')).data.length;
+  expect((await agent([]).refusal([]))[0]).toBe(422);
+  expect((await server.api.get('/v1/runs')).data).toHaveLength(before);
+});
+
+test('4: a tool of an MCP server is called once, with its arguments in both shapes', async () => {
+  const one = agent([use(note('c1', 'milk')), say('Noted.')]);
+  const run = await one.run('Note milk');
+  expect(inShort(run.output)).toEqual(['model c1', 'c1 completed', 'model']);
+  const [model, tool] = run.output;
+  expect(model).toMatchObject({
+    content: [{ type: 'tool-call', args: { text: 'milk' }, call: { name: 'note', args: { text: 'milk' } } }],
+    usage: { input_tokens: 10, output_tokens: 5 },
+    finish_reason: 'tool_calls',
+  });
+  expect(tool).toMatchObject({ output: [{ type: 'text', text: 'noted milk' }], is_error: false, outcome: 'succeeded' });
+  expect(run).toMatchObject({ turns: 2, usage: { input_tokens: 20, output_tokens: 10 } });
+});
+
+test('5, 6: calls of a message are in their order, and rounds follow each other', async () => {
+  const one = agent([use(note('c1', 'a'), note('c2', 'b')), use(note('c3')), say('Done.')]);
+  const run = await one.run('Go');
+  expect(inShort(run.output)).toEqual(['model c1 c2', 'c1 completed', 'c2 completed', 'model c3', 'c3 completed', 'model']);
+  expect(one.requests[1]?.messages.slice(-3).map(({ role, tool_call_id: id }) => id ?? role)).toEqual([
+    'assistant',
+    'c1',
+    'c2',
+  ]);
+});
+
+test('7, 8: an input that ends with an answer is complete, as are the input and the output of a run', async () => {
+  const one = agent([use(note('c1')), say('Done.')]);
+  const answered = await one.run([user('Hi'), { type: 'model', content: [{ type: 'text', text: 'Ready.' }] }]);
+  expect(answered).toMatchObject({ status: 'completed', output: [], turns: 0 });
+  expect(textOfRun(answered)).toBe('Ready.');
+  expect(one.requests).toEqual([]);
+  const run = await one.run('Go');
+  const again = await one.run([user('Go'), ...run.output]);
+  expect(again).toMatchObject({ status: 'completed', output: [], content: run.content });
+  expect(one.requests).toHaveLength(2);
+});
+
+test('9, 10: calls without a result run before the model is called, and only those', async () => {
+  const one = agent([say('Both are there.')]);
+  const run = await one.run([
+    user('Go'),
+    calls({ id: 'c1', name: 'note', args: { text: 'one' } }, { id: 'c2', name: 'note', args: { text: 'two' } }),
+    { type: 'message', role: 'tool', content: [{ type: 'tool-result', tool_call_id: 'c1', tool_name: 'note', content: [{ type: 'text', text: 'given' }] }] },
+  ]);
+  expect(inShort(run.output)).toEqual(['c2 completed', 'model']);
+  expect(run.turns).toBe(1);
+  expect(one.requests[0]?.messages.slice(-2).map(({ content }) => content)).toEqual(['given', 'noted two']);
+});
+
+test('12: a tool that reports an error does not end the run', async () => {
+  const run = await agent([use({ name: 'boom', id: 'c1' }), say('It broke.')]).run('Go');
+  expect(run.status).toBe('completed');
+  expect(run.output[1]).toMatchObject({ status: 'failed', is_error: true, outcome: 'failed' });
+});
+
+test('13: a tool without a result ends the run, unless the model is to be told', async () => {
+  const script = () => [use({ name: 'hang_up', id: 'c1' }, note('c2')), say('Never mind.')];
+  const failed = await agent(script()).run('Go');
+  expect(failed).toMatchObject({
+    status: 'failed',
+    error: { type: 'tool_execution_error', name: 'AgentToolExecutionError', cause: { tool_call_id: 'c1' } },
+  });
+  expect(inShort(failed.output)).toEqual(['model c1 c2', 'c1 failed', 'c2 completed']);
+  const told = await agent(script(), { ...LAB, on_tool_failure: 'tell' }).run('Go');
+  expect([told.status, textOfRun(told)]).toEqual(['completed', 'Never mind.']);
+});
+
+test('14, 15: an unknown tool ends the run, as do two calls with one id; neither has an effect', async () => {
+  const unknown = () => [use({ name: 'nothing', id: 'c1' }, { name: 'add', id: 'c2', args: { n: 14 } }), say('Sorry.')];
+  const failed = await agent(unknown()).run('Go');
+  expect(failed).toMatchObject({
+    status: 'failed',
+    error: { type: 'invariant_error', message: 'Tool nothing not found in agent' },
+  });
+  expect(inShort(failed.output)).toEqual(['model c1 c2', 'c1 failed', 'c2 cancelled']);
+  const told = await agent(unknown(), { ...LAB, on_tool_failure: 'tell' }).run('Go');
+  expect(told.status).toBe('completed');
+  const twice = use({ name: 'add', id: 'c1', args: { n: 15 } }, { name: 'add', id: 'c1', args: { n: 15 } });
+  const repeated = await agent([twice]).run('Go');
+  expect(repeated).toMatchObject({ status: 'failed', error: { type: 'invariant_error' } });
+  expect(added).toEqual([14]);
+});
+
+test('16, 17: the limit of model calls', async () => {
+  const one = agent([use(note('c1')), use(note('c2'))], { ...LAB, max_turns: 2 });
+  const run = await one.run('Go');
+  expect(run).toMatchObject({
+    status: 'failed',
+    turns: 2,
+    error: { type: 'max_turns_exceeded', message: 'The maximum number of turns (2) has been exceeded.' },
+  });
+  expect(inShort(run.output)).toEqual(['model c1', 'c1 completed', 'model c2', 'c2 completed']);
+  expect((await agent([say('Enough.')], { max_turns: 1 }).run('Go')).status).toBe('completed');
+  expect((await agent([], { max_turns: 0 }).refusal('Go'))[0]).toBe(400);
+});
+
+test('18: a provider that rejects the request fails the run; one that recovers does not', async () => {
+  const rejected = await agent([(call) => call.fail(400, 'no such parameter')], {}).run('Go');
+  expect(rejected).toMatchObject({
+    status: 'failed',
+    error: { type: 'language_model_error', cause: { type: 'status_code', status_code: 400 } },
+  });
+  const recovering = agent([(call) => call.fail(500, 'oops'), (call) => call.fail(429, 'wait'), say('Back.')], {});
+  expect(textOfRun(await recovering.run('Go'))).toBe('Back.');
+});
+
+test('33, 34: a stream has partials, items and the response, with rising numbers', async () => {
+  const one = agent([(call) => call.text('I note ').text('it.').toolCall('note', { text: 'x' }, 'c1').finish(), say('Done now.')]);
+  const stream = one.stream('Go');
+  const last = await stream.end();
+  const run = await server.api.get<Run>(`/v1/runs/${(await stream.headers).get('x-run-id')}`);
+  expect(stream.items).toEqual(run.output);
+  expect(last).toMatchObject({ event: 'response', ...run });
+  expect(inShort(run.output)).toEqual(['model c1', 'c1 completed', 'model']);
+  const numbers = stream.events.map(({ sequence_number: number }) => number);
+  expect(numbers).toEqual([...new Set(numbers)].toSorted((a, b) => a - b));
+  const kinds = stream.events.map(({ event }) => event).filter((kind, i, all) => kind !== all[i - 1]);
+  expect(kinds).toEqual(['partial', 'item', 'partial', 'item', 'response']);
+});
+
+test('36: a stream that is cut after any event continues with the same items', async () => {
+  const one = agent([use(note('c1')), say('Done and over.')]);
+  const whole = one.stream('Go');
+  await whole.end();
+  const path = `/v1/runs/${(await whole.headers).get('x-run-id')}/stream`;
+  for (const { sequence_number: cut } of whole.events) {
+    const known = whole.events.filter((event) => event.sequence_number <= cut && event.event === 'item');
+    const rest = RunStream.open(server.api, `${path}?after_sequence_number=${cut}`);
+    await rest.done;
+    expect([...known, ...rest.events.filter(({ event }) => event === 'item')], `cut at ${cut}`).toEqual(
+      whole.events.filter(({ event }) => event === 'item'),
+    );
+  }
+});
+
+test('41, 42: a run outlives its connection, and a key names one run', async () => {
+  const one = agent([say('Still here.')], {});
+  const headers = { 'idempotency-key': one.name };
+  const [a, b] = await Promise.all(
+    [1, 2].map(() => server.api.send<Run>('POST', '/v1/runs', one.body('Go'), headers)),
+  );
+  expect(a?.body).toEqual(b?.body);
+  expect((await server.api.send<Run>('POST', '/v1/runs', one.body('Go'), headers)).body).toEqual(a?.body);
+  const other = await server.api.send('POST', '/v1/runs', one.body('Stop'), headers);
+  expect([other.status, other.body.error.code]).toEqual([422, 'idempotency_key_reused']);
+  expect(one.requests).toHaveLength(1);
+});
+
+test('47, 48: a dangling call is repaired, and invalid arguments are told to the model', async () => {
+  const one = agent([say('Fine.')]);
+  const run = await one.run([user('Go'), calls({ id: 'c1', name: 'note' }), user('Forget it')]);
+  expect(run).toMatchObject({ status: 'completed', repaired: ['c1'] });
+  const invalid = await agent([use({ name: 'note', id: 'c1', args: '{broken' }), say('Sorry.')]).run('Go');
+  expect(invalid.status).toBe('completed');
+  expect(invalid.output[0]).toMatchObject({ content: [{ args: {}, raw_args: '{broken' }] });
+  expect(invalid.output[1]).toMatchObject({ status: 'failed' });
+});
+
+test('55: the picture of a tool is a part of its item', async () => {
+  const run = await agent([use({ name: 'picture', id: 'c1' }), say('A cat.')]).run('Go');
+  expect(run.output[1]).toMatchObject({
+    output: [{ type: 'text' }, { type: 'image', mime_type: 'image/png', data: PIXEL }],
+  });
+});
+
+test('57: thousands of items are taken', async () => {
+  const one = agent([say('That was long.')], {});
+  const items = Array.from({ length: 2_500 }, (_, i) => [user(`question ${i}`), { type: 'model', content: [{ type: 'text', text: `answer ${i}` }] }]);
+  const run = await one.run([...items.flat(), user('And now?')]);
+  expect(run).toMatchObject({ status: 'completed', turns: 1 });
+  expect(one.requests[0]?.messages.filter(({ role }) => role !== 'system')).toHaveLength(5_001);
+});
+
+test('60: a run that is not waited for is running, and is gone once it is deleted', async () => {
+  const one = agent([say('Later.')], {});
+  const started = await one.run('Go', { wait_seconds: 0 });
+  expect(started).toMatchObject({ status: 'running', output: [] });
+  const path = `/v1/runs/${started.id}`;
+  expect(await server.api.get(`${path}?wait_seconds=30`)).toMatchObject({ status: 'completed' });
+  expect((await server.api.list<Run>('/v1/runs')).map(({ id }) => id)).toContain(started.id);
+  expect((await server.api.list<Run>('/v1/runs?status=failed')).map(({ id }) => id)).not.toContain(started.id);
+  expect((await server.api.send('DELETE', path)).status).toBe(204);
+  expect((await server.api.send('GET', path)).status).toBe(404);
+});
+
+test('runs are not sessions', async () => {
+  const { id } = await agent([say('Hi.')], {}).run('Go');
+  const session = id.replace('run_', 'ses_');
+  expect((await server.api.send('GET', `/v1/agents/sessions/${session}`)).status).toBe(404);
+  const lists = ['/v1/x/agents/owned-sessions', '/v1/agents/sessions'].map((path) => server.api.list<{ id: string }>(path));
+  expect((await Promise.all(lists)).flat().map((one) => one.id)).not.toContain(session);
+  const { items } = await server.api.get<{ items: { id: string }[] }>('/api/v2/sessions');
+  expect(items).toEqual([]);
+  expect((await server.api.get(`/v1/runs/${id}/events`)).data).toMatchObject([{ type: 'model.message' }]);
+});
