@@ -1,0 +1,357 @@
+import { describe, expect, test } from 'vitest';
+import { promptOf } from '../../agents/prompt.ts';
+import { agentSpec, type AgentSpec } from '../../spec/agent-spec.ts';
+import type { ApiError } from '../http/errors.ts';
+import { parsePart } from '../http/request.ts';
+import { toSpec, withParams } from './agent-to-spec.ts';
+import { runErrors } from './errors.ts';
+import { agentRunRequest, runRequest } from './wire/request.ts';
+
+const input = [{ type: 'message', role: 'user', content: 'hi' }];
+
+/** The agent of `POST /v1/runs`. */
+function inline(params: object, context?: unknown) {
+  const request = parsePart(runRequest, { input, agent: { model: 'm', ...params }, context }, 'body');
+  return toSpec(request.agent, request.context);
+}
+
+/** The agent of `POST /v1/agents/{name}/runs`. */
+function registered(spec: AgentSpec, params: object, context?: unknown) {
+  const request = parsePart(agentRunRequest, { input, params, context }, 'body');
+  return withParams(spec, request.params ?? {}, request.context);
+}
+
+function refusalOf(work: () => unknown) {
+  try {
+    return work();
+  } catch (error) {
+    const { status, body } = runErrors.answer(error as ApiError);
+    const { code, param } = (body as { error: { code: string; param?: string } }).error;
+    return [status, code, param];
+  }
+}
+
+const tool = (name: string) => ({ name, description: `does ${name}`, parameters: { type: 'object' } });
+const clientTool = (name: string) => ({ name, description: `does ${name}`, input_schema: { type: 'object' } });
+const off = { enabled: false };
+
+describe('an agent of a request', () => {
+  test('that names only its model has nothing that it does not ask for', () => {
+    const { spec } = inline({});
+    expect(spec).toEqual({
+      model: { name: 'm', params: {} },
+      instructions: null,
+      mcp_servers: [],
+      client_tools: [],
+      config: {
+        pause: 'wait',
+        on_limit: 'fail',
+        iteration_limit: 10,
+        ask_user_questions: off,
+        dynamic_sub_agents: off,
+        sandbox: off,
+        generative_ui: off,
+      },
+      failsWithTools: true,
+    });
+    expect(inline({ on_tool_failure: 'tell' }).spec).not.toHaveProperty('failsWithTools');
+  });
+
+  test('is in the agent format', () => {
+    const { failsWithTools: _, ...format } = inline({
+      tools: [tool('a')],
+      toolkits: [{ type: 'mcp', url: 'http://lab.example/mcp' }],
+      response_format: { type: 'json', name: 'x', schema: {} },
+    }).spec;
+    expect(agentSpec.parse(format)).toEqual(format);
+  });
+
+  test('model, parameters and limits', () => {
+    const model = { name: 'p/m', params: { temperature: 1, reasoning_effort: 'low' } };
+    const { spec } = inline({ model, temperature: 0, top_p: 0.5, top_k: 3, max_tokens: 9, max_turns: 2 });
+    expect(spec.model).toEqual({
+      name: 'p/m',
+      params: { temperature: 0, reasoning_effort: 'low', top_p: 0.5, top_k: 3, max_tokens: 9 },
+    });
+    expect(spec.config?.iteration_limit).toBe(2);
+  });
+
+  test.each([
+    [{ type: 'text' }, { type: 'text' }],
+    [{ type: 'json', name: 'x' }, { type: 'json_object' }],
+    [
+      { type: 'json', name: 'x', description: 'd', schema: { type: 'object' } },
+      { type: 'json_schema', json_schema: { name: 'x', description: 'd', schema: { type: 'object' } } },
+    ],
+    [
+      { type: 'json_schema', json_schema: { name: 'x' } },
+      { type: 'json_schema', json_schema: { name: 'x' } },
+    ],
+  ])('the response format %j', (format, expected) => {
+    expect(inline({ response_format: format }).spec.response_format).toEqual(expected);
+  });
+
+  test('tools and toolkits, in order', () => {
+    const { spec } = inline({
+      instructions: ['Be brief.', 'Be kind.'],
+      tools: [tool('a'), { type: 'function', ...tool('b') }],
+      toolkits: [
+        { type: 'client', name: 'kit', system_prompt: 'Use c.', tools: [tool('c')], dynamic: false },
+        { type: 'mcp', server: 'lab', enable_tools: ['@read-only'], disable_tools: null, required: false },
+        { type: 'mcp', url: 'https://Tools.example.com:81/mcp', require_approval_for_tools: ['@all'] },
+        { type: 'mcp', url: 'https://tools.example.com/other', headers: {}, context_keys: [] },
+        { type: 'mcp', url: 'https://tools.example.com/third', name: 'third' },
+      ],
+    });
+    expect(spec.instructions).toBe('Be brief.\nBe kind.\nUse c.');
+    expect(spec.client_tools).toEqual([clientTool('a'), clientTool('b'), clientTool('c')]);
+    expect(spec.mcp_servers).toEqual([
+      { type: 'truefoundry-mcp-registry', name: 'lab', enable_tools: ['@read-only'], require_approval_for_tools: [] },
+      {
+        type: 'inline',
+        name: 'tools-example-com',
+        url: 'https://Tools.example.com:81/mcp',
+        require_approval_for_tools: ['@all'],
+      },
+      {
+        type: 'inline',
+        name: 'tools-example-com-2',
+        url: 'https://tools.example.com/other',
+        require_approval_for_tools: [],
+      },
+      { type: 'inline', name: 'third', url: 'https://tools.example.com/third', require_approval_for_tools: [] },
+    ]);
+  });
+});
+
+describe('instructions', () => {
+  test('have the parts of the context, which are filled in once', () => {
+    const context = { user: { name: '{{context.n}} $&', tags: ['x', 'y'] }, n: 7, none: null };
+    const instructions = [
+      'For {{context.user.name}}.',
+      '{{ context.user }} {{context.user.tags.1}} {{context.n}} {{context.none}}',
+      '{{other}} {{context}}',
+    ];
+    expect(inline({ instructions }, context).spec.instructions?.split('\n')).toEqual([
+      'For {{context.n}} $&.',
+      `${JSON.stringify(context.user)} y 7 null`,
+      '{{other}} {{context}}',
+    ]);
+  });
+
+  test.each([
+    [{ instructions: ['a', '{{context.user.name}}'] }, { user: {} }, 'agent.instructions[1]'],
+    [{ instructions: '{{context.a}}' }, undefined, 'agent.instructions'],
+    [{ instructions: '{{context.toString}}' }, {}, 'agent.instructions'],
+    [{ instructions: '{{context.a}}'.repeat(40) }, { a: 'x'.repeat(30_000) }, 'agent.instructions'],
+  ])('%# are refused if the context does not have them', (params, context, param) => {
+    expect(refusalOf(() => inline(params, context))).toEqual([422, 'invalid_context', param]);
+  });
+
+  test('are searched in linear time', () => {
+    const spaces = `{{context.${' '.repeat(900_000)}`;
+    expect(inline({ instructions: spaces }).spec.instructions).toBe(spaces);
+  });
+
+  test('of a request do not get the variables of a registered agent', () => {
+    const spec: AgentSpec = {
+      model: { name: 'm' },
+      instructions: 'You work for {{company}}.',
+      messages: [{ type: 'user.message', content: 'I am with {{company}}.' }],
+      variables: { company: 'ACME', secret: 'x' },
+    };
+    const { spec: changed } = registered(
+      spec,
+      { instructions: ['Not {{secret}}, {{context.q}}.'] },
+      { q: '{{secret}}' },
+    );
+    const { system, transcript } = promptOf({
+      spec: changed,
+      model: 'm',
+      transcript: [],
+      tools: [],
+      unavailable: [],
+      skills: { skills: [], unavailable: [] },
+      fileContent: () => Promise.reject(new Error('no file')),
+    });
+    expect(system).toBe('You work for ACME.\nNot {{secret}}, {{secret}}.');
+    expect(transcript).toEqual([{ role: 'user', content: [{ type: 'text', text: 'I am with ACME.' }] }]);
+  });
+});
+
+describe('a registered agent', () => {
+  const spec: AgentSpec = {
+    model: { name: 'm', params: { temperature: 1, top_k: 2 }, fallbacks: ['n'] },
+    instructions: 'Be brief.',
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'lab' }],
+    client_tools: [{ ...clientTool('a') }],
+    response_format: { type: 'json_object' },
+    skills: [{ name: 'refunds' }],
+    config: { iteration_limit: 3, on_limit: 'answer', ask_user_questions: { enabled: true }, on_unknown: 'ask' },
+  };
+
+  test('keeps all that the request does not change', () => {
+    const { config, ...kept } = registered(spec, {}).spec;
+    const { config: own, ...rest } = spec;
+    expect(kept).toEqual({ ...rest, failsWithTools: true });
+    expect(config).toEqual({
+      ...own,
+      pause: 'wait',
+      on_limit: 'fail',
+      dynamic_sub_agents: off,
+      sandbox: off,
+      generative_ui: off,
+    });
+    expect(registered({ model: { name: 'm' } }, {}).spec.config?.iteration_limit).toBe(10);
+  });
+
+  test('each field replaces its own; instructions, tools and toolkits are added', () => {
+    const changed = registered(spec, {
+      model: 'other',
+      temperature: 0,
+      max_turns: 5,
+      instructions: 'In German.',
+      response_format: { type: 'text' },
+      tools: [tool('b')],
+      toolkits: [{ type: 'mcp', server: 'shop' }],
+    }).spec;
+    expect(changed).toMatchObject({
+      model: { name: 'other', params: { temperature: 0, top_k: 2 }, fallbacks: ['n'] },
+      instructions: 'Be brief.\nIn German.',
+      response_format: { type: 'text' },
+      config: { iteration_limit: 5 },
+      mcp_servers: [{ name: 'lab' }, { name: 'shop', require_approval_for_tools: [] }],
+      client_tools: [{ name: 'a' }, { name: 'b' }],
+    });
+  });
+
+  test('a part at fault is named if the request has it', () => {
+    const { placeOf } = registered(spec, {
+      model: 'other',
+      tools: [tool('b')],
+      toolkits: [
+        { type: 'client', name: 'kit', tools: [] },
+        { type: 'mcp', server: 'shop' },
+      ],
+    });
+    expect(
+      ['model.name', 'model.fallbacks.0', 'mcp_servers.0.name', 'mcp_servers.1.name', 'client_tools', 'skills.0'].map(
+        placeOf,
+      ),
+    ).toEqual(['params.model', 'params.model', undefined, 'params.toolkits[1].server', 'params.tools', undefined]);
+    const inlined = inline({ toolkits: [{ type: 'mcp', url: 'http://x.example' }], response_format: { type: 'text' } });
+    expect(['mcp_servers.0.name', 'mcp_servers.0', 'response_format.json_schema'].map(inlined.placeOf)).toEqual([
+      'agent.toolkits[0].name',
+      'agent.toolkits[0]',
+      'agent.response_format',
+    ]);
+    expect(registered(spec, {}).placeOf('model.name')).toBeUndefined();
+  });
+
+  test('a tool of the request must not have the name of one of the agent', () => {
+    expect(refusalOf(() => registered(spec, { tools: [tool('b'), tool('a')] }))).toEqual([
+      422,
+      'duplicate_tool_name',
+      'params.tools[1].name',
+    ]);
+  });
+});
+
+test.each<[object, string]>([
+  [{ tools: [tool('a'), tool('a')] }, 'agent.tools[1].name'],
+  [
+    { tools: [tool('a')], toolkits: [{ type: 'client', name: 'k', tools: [tool('b'), tool('a')] }] },
+    'agent.toolkits[0].tools[1].name',
+  ],
+  [{ tools: [tool('read_tool_response')] }, 'agent.tools[0].name'],
+  [{ tools: [tool('ask_user_question')] }, 'agent.tools[0].name'],
+])('two tools of one name: %#', (params, param) => {
+  expect(refusalOf(() => inline(params))).toEqual([422, 'duplicate_tool_name', param]);
+});
+
+const lab = { type: 'mcp', server: 'lab' };
+
+test.each<[object, string]>([
+  [{ presence_penalty: 1 }, 'agent.presence_penalty'],
+  [{ frequency_penalty: 1 }, 'agent.frequency_penalty'],
+  [{ modalities: ['text', 'audio'] }, 'agent.modalities'],
+  [{ audio: { voice: 'x' } }, 'agent.audio'],
+  [{ reasoning: { enabled: true } }, 'agent.reasoning'],
+  [{ seed: 0 }, 'agent.seed'],
+  [{ metadata: { a: 'b' } }, 'agent.metadata'],
+  [{ tool_choice: { type: 'tool', tool_name: 'a' } }, 'agent.tool_choice'],
+  [{ tool_execution: 'sequential' }, 'agent.tool_execution'],
+  [{ action_timeout_seconds: 1 }, 'agent.action_timeout_seconds'],
+  [{ timeout_seconds: 1 }, 'agent.timeout_seconds'],
+  [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
+  [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
+  [{ tools: [tool('a'), { type: 'web_search', max_uses: 1 }] }, 'agent.tools[1]'],
+  [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],
+  [{ toolkits: [{ ...lab, headers: { a: 'b' } }] }, 'agent.toolkits[0].headers'],
+  [{ toolkits: [{ ...lab, context_keys: ['a'] }] }, 'agent.toolkits[0].context_keys'],
+  [{ toolkits: [{ ...lab, required: true }] }, 'agent.toolkits[0].required'],
+  [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
+])('%j is not supported yet', (params, param) => {
+  expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);
+});
+
+test.each<[object, string]>([
+  [{ max_turns: 0 }, 'agent.max_turns'],
+  [{ max_turn: 3 }, 'agent'],
+  [{ model: null }, 'agent.model'],
+  [{ model: { name: 'm', params: { heat: 1 } } }, 'agent.model.params'],
+  [{ tools: [{ ...tool('a'), execute: 1 }] }, 'agent.tools[0]'],
+  [{ tools: [tool('a b')] }, 'agent.tools[0].name'],
+  [{ toolkits: [{ type: 'mcp' }] }, 'agent.toolkits[0].server'],
+  [{ toolkits: [{ ...lab, url: 'http://x.example' }] }, 'agent.toolkits[0].server'],
+  [{ toolkits: [{ ...lab, name: 'x' }] }, 'agent.toolkits[0].name'],
+  [{ toolkits: [{ type: 'mcp', url: 'file:///etc' }] }, 'agent.toolkits[0].url'],
+  [
+    { toolkits: [{ type: 'client', name: 'k', tools: Array.from({ length: 129 }, (_, i) => tool(`t${i}`)) }] },
+    'agent.toolkits[0].tools',
+  ],
+  [
+    {
+      tools: Array.from({ length: 128 }, (_, i) => tool(`t${i}`)),
+      toolkits: [{ type: 'client', name: 'k', tools: [tool('a')] }],
+    },
+    'agent.tools',
+  ],
+])('%# does not fit the schema', (params, param) => {
+  expect(refusalOf(() => inline(params))).toEqual([400, 'invalid_request', param]);
+});
+
+describe('the bodies', () => {
+  const agent = { model: 'm' };
+  const inlineBody = (body: object) => parsePart(runRequest, { input, agent, ...body }, 'body');
+  const namedBody = (body: object) => parsePart(agentRunRequest, { input, ...body }, 'body');
+
+  test('ignore other fields, and take null for unset', () => {
+    expect(
+      inlineBody({ tools: 1, stream: null, metadata: null, wait_seconds: null, context: null }),
+    ).not.toHaveProperty('tools');
+    expect(namedBody({ agent: null, params: null, context: { a: 1 } })).toMatchObject({ context: { a: 1 } });
+  });
+
+  test.each<[string, () => unknown, string]>([
+    ['no agent', () => inlineBody({ agent: undefined }), 'agent'],
+    ['an agent beside its name', () => namedBody({ agent }), 'agent'],
+    ['an unknown param', () => namedBody({ params: { turns: 1 } }), 'params'],
+    ['no input', () => inlineBody({ input: undefined }), 'input'],
+    ['a large context', () => inlineBody({ context: 'x'.repeat(256 * 1024) }), 'context'],
+    ['a long wait', () => inlineBody({ wait_seconds: 3_601 }), 'wait_seconds'],
+    [
+      'much metadata',
+      () => inlineBody({ metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [i, ''])) }),
+      'metadata',
+    ],
+    ['long metadata', () => inlineBody({ metadata: { a: 'x'.repeat(513) } }), 'metadata.a'],
+  ])('%s is refused', (_, work, param) => {
+    expect(refusalOf(work)).toEqual([400, 'invalid_request', param]);
+  });
+
+  test('names and metadata have no NUL, which PostgreSQL cannot store', () => {
+    expect(inlineBody({ metadata: { 'a\0': 'b\0' } }).metadata).toEqual({ a: 'b' });
+    expect(inlineBody({ agent: { ...agent, name: 'x\0' } }).agent.name).toBe('x');
+  });
+});

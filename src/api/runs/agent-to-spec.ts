@@ -1,0 +1,216 @@
+import { withoutVariables } from '../../agents/prompt.ts';
+import type { AgentSpec, McpServer } from '../../spec/agent-spec.ts';
+import { reservedNames } from '../../tools/system-tools.ts';
+import { placeText, refusal, type Place } from './errors.ts';
+import { fillInstructions } from './instructions.ts';
+import { requireSupportedParams } from './unsupported-params.ts';
+import type { AgentChanges, AgentParams, FunctionTool, Toolkit } from './wire/agent-params.ts';
+
+type ClientTool = NonNullable<AgentSpec['client_tools']>[number];
+type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
+
+/** The agent of a run as the engine runs it. */
+export interface RunAgent {
+  spec: AgentSpec;
+  /** The place in the request of a part of the spec that is at fault; undefined if the request does not have it. */
+  placeOf: (param: string) => string | undefined;
+}
+
+const MAX_TURNS = 10;
+
+/** As many as an agent can have. */
+const MAX_CLIENT_TOOLS = 128;
+
+/** The agent that a request defines. @throws ApiError */
+export function toSpec(params: AgentParams, context: unknown): RunAgent {
+  return change({ model: { name: '' } }, params, { context, root: ['agent'] });
+}
+
+/** A registered agent with the changes of a request. @throws ApiError */
+export function withParams(spec: AgentSpec, params: AgentChanges, context: unknown): RunAgent {
+  // Its variables are not for the texts that the request adds.
+  return change(withoutVariables(spec), params, { context, root: ['params'] });
+}
+
+interface ChangeOptions {
+  context: unknown;
+  /** The place of the params in the request. */
+  root: Place;
+}
+
+function change(base: AgentSpec, params: AgentChanges, { context, root }: ChangeOptions): RunAgent {
+  requireSupportedParams(params, root);
+  const ownServers = base.mcp_servers ?? [];
+  const { tools, servers, prompts } = readToolkits(params, ownServers, root);
+  const instructions = [
+    base.instructions ?? '',
+    ...fillInstructions(listOf(params.instructions), context, (i) => {
+      return [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])];
+    }),
+    ...prompts,
+  ];
+  const format = formatOf(params.response_format);
+  const { failsWithTools: _, ...rest } = base;
+  const spec: AgentSpec = {
+    ...rest,
+    model: modelOf(base, params),
+    instructions: instructions.filter((text) => text !== '').join('\n') || null,
+    mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
+    client_tools: base.client_tools ?? [],
+    ...(format && { response_format: format }),
+    config: configOf(base, params),
+    ...(params.on_tool_failure !== 'tell' && { failsWithTools: true }),
+  };
+  spec.client_tools = withTools(spec, tools, root);
+  return {
+    spec,
+    placeOf: (param) => {
+      const [field, index, inner] = param.split('.');
+      const place = placeIn(params, { field, server: servers[Number(index) - ownServers.length], inner });
+      return place && placeText([...root, ...place]);
+    },
+  };
+}
+
+function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['model'] {
+  const { temperature, top_p: topP, top_k: topK, max_tokens: maxTokens } = params;
+  const model = typeof params.model === 'string' ? { name: params.model } : params.model;
+  return {
+    ...own,
+    ...(model && { name: model.name }),
+    params: {
+      ...own.params,
+      ...(model?.params && withoutNulls(model.params)),
+      ...withoutNulls({ temperature, top_p: topP, top_k: topK, max_tokens: maxTokens }),
+    },
+  };
+}
+
+/** A run waits for its client, and ends with an error at its limit. It has no tools that its agent does not ask for. */
+function configOf({ config }: AgentSpec, { max_turns: maxTurns }: AgentChanges): AgentSpec['config'] {
+  const asked = (toggle: { enabled?: boolean | null | undefined } | null | undefined) =>
+    toggle?.enabled === true ? toggle : { enabled: false };
+  return {
+    ...config,
+    pause: 'wait',
+    on_limit: 'fail',
+    iteration_limit: maxTurns ?? config?.iteration_limit ?? MAX_TURNS,
+    ask_user_questions: asked(config?.ask_user_questions),
+    dynamic_sub_agents: asked(config?.dynamic_sub_agents),
+    sandbox: asked(config?.sandbox),
+    generative_ui: asked(config?.generative_ui),
+  };
+}
+
+function formatOf(format: AgentChanges['response_format']): AgentSpec['response_format'] {
+  if (format?.type !== 'json') return format;
+  const { name, description, schema } = format;
+  if (!schema) return { type: 'json_object' };
+  return { type: 'json_schema', json_schema: { name, schema, ...(description && { description }) } };
+}
+
+interface PlacedTool {
+  tool: ClientTool;
+  place: Place;
+}
+
+interface PlacedServer {
+  server: McpServer;
+  /** The index of its toolkit. */
+  toolkit: number;
+}
+
+/** The tools and toolkits of a request; the prompts and the tools are those that the client has. */
+function readToolkits(
+  { tools, toolkits }: AgentChanges,
+  ownServers: McpServer[],
+  root: Place,
+): { tools: PlacedTool[]; servers: PlacedServer[]; prompts: string[] } {
+  const placed: PlacedTool[] = [];
+  const servers: PlacedServer[] = [];
+  const prompts: string[] = [];
+  const add = (tool: FunctionTool, place: Place) => placed.push({ tool: toClientTool(tool), place });
+  tools?.forEach((tool, i) => tool.type !== 'web_search' && add(tool, [...root, 'tools', i]));
+  const named = (toolkits ?? []).flatMap((one) => (one.type === 'mcp' ? (one.server ?? one.name ?? []) : []));
+  const taken = new Set([...ownServers.map(({ name }) => name), ...named]);
+  for (const [i, toolkit] of (toolkits ?? []).entries()) {
+    if (toolkit.type === 'mcp') {
+      const server = toServer(toolkit, taken);
+      taken.add(server.name);
+      servers.push({ server, toolkit: i });
+      continue;
+    }
+    if (toolkit.system_prompt) prompts.push(toolkit.system_prompt);
+    for (const [j, tool] of toolkit.tools.entries()) add(tool, [...root, 'toolkits', i, 'tools', j]);
+  }
+  return { tools: placed, servers, prompts };
+}
+
+function toClientTool({ name, description, parameters }: FunctionTool): ClientTool {
+  return { name, description, input_schema: parameters };
+}
+
+function toServer(toolkit: McpToolkit, taken: ReadonlySet<string>): McpServer {
+  const { server, url, name, enable_tools, disable_tools, require_approval_for_tools: approval } = toolkit;
+  const selected = { ...withoutNulls({ enable_tools, disable_tools }), require_approval_for_tools: approval ?? [] };
+  if (url) return { type: 'inline', name: name ?? freeName(url, taken), url, ...selected };
+  return { type: 'truefoundry-mcp-registry', name: server ?? '', ...selected };
+}
+
+/** A name for a server: its host, in the letters that may precede the name of a tool. */
+function freeName(url: string, taken: ReadonlySet<string>): string {
+  const host = new URL(url).hostname
+    .replaceAll(/[^a-z0-9]+/gi, '-')
+    .replaceAll(/^-|-$/g, '')
+    .slice(0, 28);
+  let name = host;
+  for (let n = 2; taken.has(name); n++) name = `${host}-${n}`;
+  return name;
+}
+
+/** The tools of a client: those of the agent, then those of the request. @throws ApiError */
+function withTools(spec: AgentSpec, tools: PlacedTool[], root: Place): ClientTool[] {
+  const own = spec.client_tools ?? [];
+  if (own.length + tools.length > MAX_CLIENT_TOOLS) {
+    const message = `an agent can have at most ${MAX_CLIENT_TOOLS} tools of its client`;
+    throw refusal('invalid_request', [...root, 'tools'], message);
+  }
+  const names = new Set([...reservedNames(spec), ...own.map(({ name }) => name)]);
+  for (const { tool, place } of tools) {
+    const message = `another tool of the run is named ${tool.name}: tools need unique names`;
+    if (names.has(tool.name)) throw refusal('duplicate_tool_name', [...place, 'name'], message);
+    names.add(tool.name);
+  }
+  return [...own, ...tools.map(({ tool }) => tool)];
+}
+
+/** The place in the params of a part of the spec. */
+function placeIn(
+  params: AgentChanges,
+  { field, server, inner }: { field: string | undefined; server: PlacedServer | undefined; inner: string | undefined },
+): Place | undefined {
+  switch (field) {
+    case 'model':
+    case 'response_format':
+      return params[field] ? [field] : undefined;
+    case 'client_tools':
+      return ['tools'];
+    case 'mcp_servers': {
+      if (!server) return undefined;
+      const named = inner === 'name' && server.server.type !== 'inline' ? 'server' : inner;
+      return ['toolkits', server.toolkit, ...(named === undefined ? [] : [named])];
+    }
+    default:
+      return undefined;
+  }
+}
+
+function listOf(texts: string | string[] | null | undefined): string[] {
+  if (texts === null || texts === undefined) return [];
+  return typeof texts === 'string' ? [texts] : texts;
+}
+
+function withoutNulls<T extends object>(value: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same fields, without those that are unset
+  return Object.fromEntries(Object.entries(value).filter(([, one]) => one !== null && one !== undefined)) as never;
+}

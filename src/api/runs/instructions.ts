@@ -1,0 +1,37 @@
+import { MAX_PROMPT_LENGTH } from '../../spec/agent-spec.ts';
+import { refusal, type Place } from './errors.ts';
+
+/**
+ * Instructions with the parts of the context that they name as `{{context.a.b}}`: texts as they are, everything else as
+ * JSON. What is filled in is not searched again.
+ * @throws ApiError `invalid_context` if the context has no such part
+ */
+export function fillInstructions(
+  instructions: string[],
+  context: unknown,
+  placeOf: (index: number) => Place,
+): string[] {
+  // A short instruction may name a large part of the context often.
+  let free = MAX_PROMPT_LENGTH;
+  return instructions.map((instruction, i) =>
+    instruction.replaceAll(/\{\{\s*context\.([^{}]+)\}\}/g, (_, rest: string) => {
+      const path = rest.trim();
+      const value = partOf(context, path.split('.'));
+      if (value === undefined) throw refusal('invalid_context', placeOf(i), `the context has no ${path.slice(0, 256)}`);
+      const text = typeof value === 'string' ? value : JSON.stringify(value);
+      free -= text.length;
+      if (free >= 0) return text;
+      throw refusal('invalid_context', placeOf(i), `the context adds more than ${MAX_PROMPT_LENGTH} characters`);
+    }),
+  );
+}
+
+/** A part of a JSON value; undefined if there is none. */
+function partOf(value: unknown, path: string[]): unknown {
+  let part = value;
+  for (const step of path) {
+    if (typeof part !== 'object' || part === null || !Object.hasOwn(part, step)) return undefined;
+    part = Reflect.get(part, step);
+  }
+  return part;
+}

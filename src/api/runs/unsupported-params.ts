@@ -1,0 +1,52 @@
+import { isDeepStrictEqual } from 'node:util';
+import { refusal, type Place } from './errors.ts';
+import type { AgentChanges, Toolkit } from './wire/agent-params.ts';
+
+/** What this server does not support yet, with the values that ask for nothing. Unset fields never do. */
+const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
+  presence_penalty: [0],
+  frequency_penalty: [0],
+  modalities: [['text']],
+  audio: [],
+  reasoning: [],
+  seed: [],
+  metadata: [{}],
+  tool_choice: [{ type: 'auto' }],
+  tool_execution: ['parallel'],
+  action_timeout_seconds: [],
+  timeout_seconds: [],
+};
+
+const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
+  authorization: [],
+  headers: [{}],
+  context_keys: [[]],
+  // A server that cannot be reached does not end the run.
+  required: [false],
+  dynamic: [false],
+};
+
+const MODEL_FIELDS = { pricing: [{}], capabilities: [{}] };
+
+/** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` */
+export function requireSupportedParams(params: AgentChanges, root: Place): void {
+  requireUnset(params, FIELDS, root);
+  const { model, tools, toolkits } = params;
+  if (typeof model === 'object') requireUnset(model?.metadata ?? {}, MODEL_FIELDS, [...root, 'model', 'metadata']);
+  const search = (tools ?? []).findIndex(({ type }) => type === 'web_search');
+  if (search >= 0) throw refused([...root, 'tools', search], 'web_search');
+  toolkits?.forEach((toolkit: Toolkit, i) => requireUnset(toolkit, TOOLKIT_FIELDS, [...root, 'toolkits', i]));
+}
+
+function requireUnset(value: object, fields: Record<string, readonly unknown[]>, place: Place): void {
+  for (const [field, given] of Object.entries(value)) {
+    const harmless = fields[field];
+    const isUsed =
+      harmless && given !== null && given !== undefined && !harmless.some((one) => isDeepStrictEqual(one, given));
+    if (isUsed) throw refused([...place, field], field);
+  }
+}
+
+function refused(place: Place, feature: string) {
+  return refusal('feature_not_available', place, `${feature} is not supported by this server yet: leave it out`);
+}

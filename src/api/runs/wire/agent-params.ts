@@ -1,0 +1,163 @@
+import { z } from 'zod';
+import { clientTool, modelParams, prompt, responseFormat, selector, serverUrl } from '../../../spec/agent-spec.ts';
+import { bounded, line } from '../../../spec/bounds.ts';
+import { jsonObject } from './parts.ts';
+
+/**
+ * What a run says of its agent: the agent itself, or changes to a registered one. Unknown fields are rejected, since a
+ * run without what they ask for would be another one. Null means unset.
+ */
+
+const MAX_TOOLS = 128;
+const MAX_TOOLKITS = 50;
+const MAX_INSTRUCTIONS = 1_000;
+
+const name = z.string().min(1).max(256);
+const serverName = z.string().min(1).max(128);
+
+const functionTool = z.strictObject({
+  type: z.literal('function').nullish(),
+  name: clientTool.shape.name,
+  description: z.string().max(10_000),
+  parameters: jsonObject.describe('JSON Schema of the arguments'),
+});
+
+const webSearch = z.strictObject({
+  type: z.literal('web_search'),
+  allowed_domains: bounded(z.array(name), 100).nullish(),
+  max_uses: z.int().min(1).nullish(),
+  user_location: z
+    .strictObject({ city: name.nullish(), region: name.nullish(), country: name.nullish(), timezone: name.nullish() })
+    .nullish(),
+});
+
+const mcpToolkit = z
+  .strictObject({
+    type: z.literal('mcp'),
+    server: serverName.nullish().describe('the name of a server that the operator has registered'),
+    url: serverUrl.nullish().describe('instead of server'),
+    name: serverName.nullish().describe('of a server with a url: precedes the names of its tools'),
+    authorization: z.string().max(16_384).nullish(),
+    headers: bounded(z.record(z.string().min(1).max(256), z.string().max(16_384)), 50).nullish(),
+    enable_tools: selector,
+    disable_tools: selector,
+    require_approval_for_tools: selector.describe('"@all", "@write", "@destructive" or tool names; default none'),
+    required: z.boolean().nullish(),
+    context_keys: bounded(z.array(name), 100).nullish(),
+  })
+  .superRefine(({ server, url, name }, context) => {
+    if (isGiven(server) === isGiven(url)) {
+      context.addIssue({ code: 'custom', path: ['server'], message: 'give either server or url' });
+    } else if (isGiven(server) && isGiven(name)) {
+      context.addIssue({ code: 'custom', path: ['name'], message: 'a registered server has its own name' });
+    }
+  })
+  .meta({ id: 'McpToolkit' });
+
+const clientToolkit = z
+  .strictObject({
+    type: z.literal('client'),
+    name: serverName,
+    system_prompt: prompt.nullish(),
+    tools: bounded(z.array(functionTool), MAX_TOOLS),
+    dynamic: z.boolean().nullish(),
+  })
+  .meta({ id: 'ClientToolkit' });
+
+const PRICES = ['text', 'audio', 'image'].flatMap((kind) => [
+  `input_cost_per_${kind}_token`,
+  `input_cost_per_cached_${kind}_token`,
+  `output_cost_per_${kind}_token`,
+]);
+
+const CAPABILITIES = [
+  'text_input',
+  'text_output',
+  'image_input',
+  'image_output',
+  'audio_input',
+  'audio_output',
+  'function_calling',
+  'structured_output',
+  'citation',
+  'reasoning',
+] as const;
+
+const model = z.union([
+  name,
+  z.strictObject({
+    name,
+    params: modelParams.strict().nullish(),
+    metadata: z
+      .strictObject({
+        pricing: z.partialRecord(z.enum(PRICES), z.number().min(0)).nullish(),
+        capabilities: z.partialRecord(z.enum(CAPABILITIES), z.boolean()).nullish(),
+      })
+      .nullish(),
+  }),
+]);
+
+const jsonFormat = z.strictObject({
+  type: z.literal('json'),
+  name,
+  description: z.string().max(10_000).nullish(),
+  schema: jsonObject.nullish(),
+});
+
+const toolChoice = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.enum(['auto', 'none', 'required']) }),
+  z.strictObject({ type: z.literal('tool'), tool_name: name }),
+]);
+
+const fields = {
+  name: line({ min: 1, max: 128 }).nullish().describe('for lists and traces; default "agent"'),
+  instructions: z
+    .union([prompt, bounded(z.array(prompt), MAX_INSTRUCTIONS)])
+    .nullish()
+    .describe('joined by newlines; {{context.a.b}} is replaced by this part of the context'),
+  tools: bounded(z.array(z.union([functionTool, webSearch])), MAX_TOOLS)
+    .nullish()
+    .describe('run by the client'),
+  toolkits: bounded(z.array(z.discriminatedUnion('type', [mcpToolkit, clientToolkit])), MAX_TOOLKITS).nullish(),
+  response_format: z.discriminatedUnion('type', [...responseFormat.options, jsonFormat]).nullish(),
+  max_turns: z
+    .int()
+    .min(1)
+    .max(10_000)
+    .nullish()
+    .describe('model calls of the run; default 10, or the iteration_limit of the registered agent'),
+  temperature: z.number().nullish(),
+  top_p: z.number().nullish(),
+  top_k: z.number().nullish(),
+  presence_penalty: z.number().nullish(),
+  frequency_penalty: z.number().nullish(),
+  modalities: bounded(z.array(z.enum(['text', 'image', 'audio'])), 3).nullish(),
+  audio: z.strictObject({ format: name.nullish(), voice: name.nullish(), language: name.nullish() }).nullish(),
+  reasoning: z.strictObject({ enabled: z.boolean(), budget_tokens: z.int().min(0).nullish() }).nullish(),
+  max_tokens: z.int().min(1).nullish(),
+  seed: z.int().nullish(),
+  metadata: bounded(z.record(name, z.string().max(512)), 16).nullish(),
+  tool_choice: toolChoice.nullish(),
+  tool_execution: z.enum(['parallel', 'sequential']).nullish(),
+  on_tool_failure: z
+    .enum(['fail', 'tell'])
+    .nullish()
+    .describe('what a call without a result does: fail, it ends the run (default); tell, the model is told'),
+  action_timeout_seconds: z.int().min(1).max(2_592_000).nullish(),
+  timeout_seconds: z.int().min(1).max(86_400).nullish(),
+};
+
+/** The agent of a run. */
+export const agentParams = z.strictObject({ ...fields, model }).meta({ id: 'AgentParams' });
+
+/** Changes to a registered agent for a run. */
+export const agentChanges = z.strictObject({ ...fields, model: model.nullish() }).meta({ id: 'AgentChanges' });
+
+export type AgentParams = z.infer<typeof agentParams>;
+export type AgentChanges = z.infer<typeof agentChanges>;
+export type Toolkit = NonNullable<AgentChanges['toolkits']>[number];
+export type FunctionTool = z.infer<typeof functionTool>;
+
+function isGiven(value: unknown): boolean {
+  return value !== null && value !== undefined;
+}
