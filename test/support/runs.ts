@@ -130,7 +130,8 @@ export class RunStream {
     for (;;) {
       const found = this.events.find(wanted);
       if (found) return found;
-      if (this.#hasEnded) throw new Error(`the stream ended without it: ${JSON.stringify(this.events).slice(0, 2_000)}`);
+      if (this.#hasEnded)
+        throw new Error(`the stream ended without it: ${JSON.stringify(this.events).slice(0, 2_000)}`);
       await new Promise<void>((resolve) => this.#waiting.add(resolve));
       this.#waiting.clear();
     }
@@ -150,6 +151,8 @@ export class RunStream {
 
   async #read(answer: Promise<Response>): Promise<RunStreamEvent[]> {
     const response = await answer;
+    // The reader has the end of the run already.
+    if (response.status === 204) return this.events;
     if (!response.ok || !response.body) throw new Error(await response.text());
     const parser = createParser({
       onEvent: ({ id, event, data }) => {

@@ -20,7 +20,8 @@ import { followRun, type FollowOptions } from './follow-run.ts';
 import { listRoutes } from './list-runs.ts';
 import { readItems } from './read-items.ts';
 import { runHeader } from './run-header.ts';
-import { streamRun } from './run-stream.ts';
+import { limitsOf } from './run-limits.ts';
+import { streamRun } from './stream-run.ts';
 import {
   agentRunRequest,
   DEFAULT_WAIT_SECONDS,
@@ -52,8 +53,8 @@ const waitQuery = z.object({
 });
 
 const run = json(runResource, exampleRun);
-const stream = json(runStreamEvent, exampleRunEvent);
-const answer = { written: { 'application/json': run, 'text/event-stream': stream } };
+const events = json(runStreamEvent, exampleRunEvent);
+const answer = { written: { 'application/json': run, 'text/event-stream': events } };
 
 const ERRORS_OF_REQUESTS = [
   'forbidden',
@@ -168,7 +169,8 @@ export function runRoutes(context: ApiContext): Route[] {
         summary: 'The stream of a run from a cursor on',
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
-        answer: { written: { 'text/event-stream': stream } },
+        answer: { written: { 'text/event-stream': events } },
+        noContent: 'the run has ended, and the cursor is at its end',
         errors: ['invalid_cursor', 'run_not_found', 'too_many_streams'],
       },
       async ({ params, query, headers, caller, request, response }) => {
@@ -177,7 +179,7 @@ export function runRoutes(context: ApiContext): Route[] {
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         nameRun(response, found);
-        await streamRun(context, found, { cursor, stream: new EventStream(response, metrics) });
+        await stream(found, { cursor, stream: new EventStream(response, metrics) });
       },
     ),
     route(
@@ -233,7 +235,7 @@ export function runRoutes(context: ApiContext): Route[] {
       const created = started?.created;
       nameRun(response, found);
       if (isStream) {
-        await streamRun(context, found, { cursor: BEGINNING, stream: new EventStream(response, metrics), created });
+        await stream(found, { cursor: BEGINNING, stream: new EventStream(response, metrics), lease, created });
       } else {
         const waitMs = (body.wait_seconds ?? DEFAULT_WAIT_SECONDS) * 1000;
         await answerWhenSettled(response, (signal) => follow(found, { waitMs, signal, created }));
@@ -241,6 +243,16 @@ export function runRoutes(context: ApiContext): Route[] {
     } finally {
       lease.release();
     }
+  }
+
+  /** @throws ApiError or EngineError, before anything is sent */
+  async function stream(
+    { runId, session, turnId, sessionId }: Run,
+    options: Pick<Parameters<typeof streamRun>[0], 'cursor' | 'stream' | 'lease' | 'created'>,
+  ): Promise<void> {
+    const limits = limitsOf(await catalog.agents.spec(session.spec_hash));
+    const streaming = streamRun({ context, run: runHeader(session), limits, turnId, sessionId, ...options });
+    if ((await unlessNotFound(streaming.then(() => true))) === undefined) throw runNotFound(runId);
   }
 
   async function follow(found: Run, options: FollowOptions): Promise<RunResource> {
