@@ -79,7 +79,7 @@ export class SessionSlots {
         if (!(await touchSession(db, { id, at }))) return 'no_parent';
       }
       const takesSlot = request.takes_slot !== 0;
-      const placement = input.length === 0 ? 'none' : takesSlot ? await place(db, capacity, mayQueue) : 'slot';
+      const placement = input.length === 0 ? 'none' : await place(db, capacity, { takesSlot, mayQueue });
       if (placement === 'full' || placement === 'queue_full') return placement;
       await insertSession(db, this.#cipher, session);
       await insertRequest(db, this.#cipher, {
@@ -127,14 +127,15 @@ export class SessionSlots {
     return this.#db.transaction().execute(async (db) => {
       await lockSlots(db);
       if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
-      const isIdle = db
+      const idle = await db
         .selectFrom('session_requests')
-        .select('session_id')
+        .select('takes_slot')
         .where('session_id', '=', sessionId)
         .where('queue_number', 'is', null)
-        .where('first_turn_id', 'is', null);
-      if (!(await isIdle.executeTakeFirst()) || !(await this.#inputs.has(db, sessionId))) return undefined;
-      const placement = await place(db, capacity, false);
+        .where('first_turn_id', 'is', null)
+        .executeTakeFirst();
+      if (!idle || !(await this.#inputs.has(db, sessionId))) return undefined;
+      const placement = await place(db, capacity, { takesSlot: idle.takes_slot === 1 });
       if (placement !== 'slot') return placement;
       if (!(await this.#inputs.add(db, sessionId, input))) return 'too_many_messages';
       await db
@@ -161,7 +162,7 @@ export class SessionSlots {
         .executeTakeFirst();
       if (!request) return 'slot';
       const holds = await holders(db, capacity.now).where('id', '=', turn.session_id).executeTakeFirst();
-      const placement = holds ? 'slot' : await place(db, capacity, false);
+      const placement = holds ? 'slot' : await place(db, capacity);
       // Of a deleted session, nothing is written: the request of the turn itself reports that.
       if (placement !== 'slot' || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) {
         return placement;

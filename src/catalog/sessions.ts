@@ -209,10 +209,10 @@ export class Sessions {
   }
 }
 
-/** Inserts a session. Returns whether it did not exist. */
-export async function insertSession(db: Kysely<Tables>, cipher: Cipher, session: NewSessionRow): Promise<boolean> {
+/** Inserts a session, unless it exists. */
+export async function insertSession(db: Kysely<Tables>, cipher: Cipher, session: NewSessionRow): Promise<void> {
   const { id, title, metadata } = session;
-  const { numInsertedOrUpdatedRows: inserted } = await db
+  await db
     .insertInto('sessions')
     .values({
       ...session,
@@ -221,8 +221,7 @@ export async function insertSession(db: Kysely<Tables>, cipher: Cipher, session:
       active_at: session.created_at,
     })
     .onConflict((conflict) => conflict.column('id').doNothing())
-    .executeTakeFirst();
-  return inserted === 1n;
+    .execute();
 }
 
 /** The additional authenticated data of a title. */

@@ -31,8 +31,13 @@ export async function lockSlots(db: Transaction<Tables>): Promise<number> {
   return value;
 }
 
-/** Where a session that needs a slot would be. Those that wait come before it, also while a slot is free for them. */
-export async function place(db: Transaction<Tables>, { limit, now }: Capacity, mayQueue: boolean): Promise<Placement> {
+/** Where a session would be. Those that wait come before it, also while a slot is free for them. */
+export async function place(
+  db: Transaction<Tables>,
+  { limit, now }: Capacity,
+  { takesSlot = true, mayQueue = false }: { takesSlot?: boolean; mayQueue?: boolean } = {},
+): Promise<Placement> {
+  if (!takesSlot) return 'slot';
   const queued = await queueLength(db);
   if ((await countHolders(db, now)) + queued < limit) return 'slot';
   if (!mayQueue) return 'full';

@@ -83,11 +83,12 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
-      await options.delegator.settleAll();
       await repairPauses(options, when);
       await resumeQueues(options, stop.signal);
       await syncSchedules(options, { ...when, began });
       await options.sessionQueue.sweep(stop.signal);
+      // After the turns that were ended, lost or rejected above.
+      await options.delegator.settleAll();
       // Whether a session is waiting, and which blobs it refers to, is known from the index and the archive only.
       const isComplete = unindexed.length === 0;
       if (isComplete) await expireSessions(options, when);

@@ -72,7 +72,11 @@ const delegationOf = (child: string, parent = 'ses_p') => ({
 });
 
 /** Creates the session of a call. */
-async function create(child: string, spec: string, { parent = 'ses_p', turnId = `turn_of_${child}` } = {}) {
+async function create(
+  child: string,
+  spec: string,
+  { parent = 'ses_p', turnId = `turn_of_${child}`, takesSlot = 1, limit = LIMIT } = {},
+) {
   const request = {
     session_id: child,
     request: null,
@@ -82,13 +86,14 @@ async function create(child: string, spec: string, { parent = 'ses_p', turnId = 
     parent_session_id: parent,
     idle_timeout_s: null,
     roles: '["user"]',
+    takes_slot: takesSlot,
   };
   const delegation = delegationOf(child, parent);
   const session = sessionOf(child, spec);
   const input = [{ type: 'user.message' as const, content: 'do it' }];
   return catalog.sessionSlots.create(
     { session, request, input, turnId, mayQueue: false, delegation },
-    { limit: LIMIT, now: new Date(NOW) },
+    { limit, now: new Date(NOW) },
   );
 }
 
@@ -137,6 +142,9 @@ test('the session of a call is created once, by the first attempt, unless the pa
   expect(await create('ses_a', spec)).toBe('slot');
   expect(await create('ses_a', spec, { turnId: 'turn_other' })).toBe('exists');
   expect(await catalog.delegations.get('ses_a')).toMatchObject({ child_turn_id: 'turn_of_ses_a', told: 0 });
+  // The queue gives it another turn if the first one was not started in time.
+  await catalog.sessionSlots.renew('ses_a', 'turn_of_ses_a', 'turn_later');
+  expect(await catalog.delegations.get('ses_a')).toMatchObject({ child_turn_id: 'turn_later' });
   const both = await Promise.all([1, 2].map((n) => create('ses_b', spec, { turnId: `turn_${n}` })));
   expect(both.toSorted()).toEqual(['exists', 'slot']);
   const children = await catalog.delegations.ofSession('ses_p');
@@ -145,6 +153,25 @@ test('the session of a call is created once, by the first attempt, unless the pa
   await catalog.sessions.delete('ses_p', NOW);
   expect(await create('ses_c', spec)).toBe('no_parent');
   expect(await catalog.sessions.get('ses_c')).toBeUndefined();
+});
+
+test('the session of a call needs a slot, also to begin again, unless the parent needs none', async () => {
+  const spec = await put('x');
+  await catalog.sessions.insert(sessionOf('ses_p', spec));
+  const none = { limit: 0, now: new Date(NOW) };
+  expect(await create('ses_full', spec, none)).toBe('full');
+  expect(await catalog.sessions.get('ses_full')).toBeUndefined();
+  expect(await create('ses_free', spec, { ...none, takesSlot: 0 })).toBe('slot');
+  expect(await create('ses_taken', spec)).toBe('slot');
+  expect(await catalog.sessionSlots.usage(none.now)).toEqual({ active: 1, queued: 0 });
+  for (const [id, placement] of [
+    ['ses_free', 'slot'],
+    ['ses_taken', 'full'],
+  ] as const) {
+    await catalog.sessionSlots.cancel(id, NOW);
+    const revived = { sessionId: id, turnId: `turn_2_of_${id}`, input: [] };
+    expect([id, await catalog.sessionSlots.revive(revived, none)]).toEqual([id, placement]);
+  }
 });
 
 test('a delegation is to be settled once the child or the parent has ended, until the parent was told', async () => {

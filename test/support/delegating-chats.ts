@@ -28,7 +28,7 @@ interface ChatServer {
   model: ScriptedModel;
 }
 
-/** Opens sessions of agents with delegates. No face makes such agents yet: they are written into the catalog. */
+/** Opens sessions of agents with delegates, which are written into the catalog: their format has no field for them. */
 export class DelegatingChats {
   readonly catalog: Catalog;
 
