@@ -187,6 +187,6 @@ function isSharedRead({ method, baseUrl, path }: Request): boolean {
 /** Removes the path in front of `/v1`: an SDK's base URL may have one. */
 function withoutPrefix(url: string): string {
   const [path = ''] = url.split('?', 1);
-  const at = path.search(/\/v1\/(x\/)?agents(\/|$)/);
+  const at = path.search(/\/v1\/((x\/)?agents|runs)(\/|$)/);
   return at > 0 ? url.slice(at) : url;
 }

@@ -1,7 +1,10 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
+import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
+import { runIdsOf } from '../../../src/engine/runs.ts';
 import { calls, inShort, RunAgent, RunStream, textOfRun, user } from '../../support/runs.ts';
-import { say, use } from '../../support/scripted-model.ts';
+import { held, say, use } from '../../support/scripted-model.ts';
+import { TemporalClient } from '../../support/temporal-client.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** The acceptance cases of the run API, by their numbers in the contract. */
@@ -263,15 +266,34 @@ test('55: the picture of a tool is a part of its item', async () => {
   });
 });
 
-test('57: thousands of items are taken', async () => {
-  const one = agent([say('That was long.')], {});
+test('57: the history of a run does not grow with the items that it was given', async () => {
+  const temporal = await TemporalClient.connect({
+    address: inject('temporalAddress'),
+    namespace: inject('temporalNamespace'),
+  });
+  onTestFinished(() => temporal.close());
+  const historyBytes = async (input: unknown): Promise<number> => {
+    const answer = held(
+      () => undefined,
+      (call) => call.text('And that.').finish(),
+    );
+    const one = agent([answer.script], {});
+    const { id } = await one.run(input, { wait_seconds: 0 });
+    await answer.reached;
+    const turn = temporal.client.workflow.getHandle(turnWorkflowId(runIdsOf(id).turnId));
+    const { raw } = await turn.describe();
+    answer.release();
+    expect(await server.api.get(`/v1/runs/${id}?wait_seconds=30`)).toMatchObject({ status: 'completed', turns: 1 });
+    return Number(raw.workflowExecutionInfo?.historySizeBytes);
+  };
   const items = Array.from({ length: 2_500 }, (_, i) => [
     user(`question ${i}`),
     { type: 'model', content: [{ type: 'text', text: `answer ${i}` }] },
   ]);
-  const run = await one.run([...items.flat(), user('And now?')]);
-  expect(run).toMatchObject({ status: 'completed', turns: 1 });
-  expect(one.requests[0]?.messages.filter(({ role }) => role !== 'system')).toHaveLength(5_001);
+  const [short, long] = [await historyBytes('And now?'), await historyBytes([...items.flat(), user('And now?')])];
+  expect(server.model.requests.at(-1)?.messages.filter(({ role }) => role !== 'system')).toHaveLength(5_001);
+  expect(short).toBeGreaterThan(1_000);
+  expect(Math.abs(long - short)).toBeLessThan(1_000);
 });
 
 test('60: a run that is not waited for is running, and is gone once it is deleted', async () => {
