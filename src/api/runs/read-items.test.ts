@@ -168,12 +168,19 @@ describe('results', () => {
     const expected = { outcome: 'succeeded', content: 'A cat.\n[image-1.png, image/png, 7 B]', files: [file] };
     expect(given(text('A cat.'), image)).toEqual(expected);
     expect(given(text('A cat.\n[image-1.png, image/png, 7 B]'), image)).toEqual(expected);
+    const several = given(text('[image-1.png, image/png, 7 B]\nand\n[image-2.png, image/png, 7 B]'), image, image);
+    expect(several?.content.split('\n')).toHaveLength(3);
     expect(given(audio)).toMatchObject({ content: '[audio-1.wav, audio/wav, 7 B]', files: [{ name: 'audio-1.wav' }] });
     expect(given({ ...image, mime_type: 'image/bmp' })?.files).toMatchObject([{ mimeType: 'image/bmp' }]);
   });
 
   test('empty content is an empty result', () => {
     expect(given()).toEqual({ outcome: 'succeeded', content: '' });
+  });
+
+  test('the model is told of a cancelled call, whose item is empty', () => {
+    const cancelled = { ...tool('a'), output: [], is_error: true, status: 'cancelled' };
+    expect(shape(model(call('a')), cancelled).last).toEqual([['a', expect.stringMatching(/not executed/)]]);
   });
 
   test.each([
@@ -221,7 +228,7 @@ test('arguments that are not a JSON object are those that the model wrote', () =
 });
 
 test('images of a user are files of the conversation', () => {
-  expect(read(user(text('look'), { ...image, mime_type: 'IMAGE/PNG' })).conversation.items).toEqual([
+  expect(read(user(text('look'), { ...image, mime_type: 'image/PNG' })).conversation.items).toEqual([
     {
       role: 'user',
       content: [

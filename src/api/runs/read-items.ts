@@ -1,6 +1,6 @@
 import { MAX_CALLS } from '../../agents/message-assembler.ts';
 import { inlineFile } from '../../blobs/store-files.ts';
-import type { GivenCall, GivenConversation, GivenMessage, GivenResult } from '../../core/given-conversation.ts';
+import type { GivenCall, GivenConversation, GivenMessage } from '../../core/given-conversation.ts';
 import { ROOT_THREAD, type ModelMessage, type ToolOutcome, type UserContentPart } from '../../core/records.ts';
 import { outcomeText } from '../../core/tool-records.ts';
 import type { TranscriptItem } from '../../core/transcript.ts';
@@ -136,8 +136,10 @@ function addResult(entries: Entry[], { id, content, status, place, contentPlace 
   }
   const call = message.calls.get(id);
   if (!call) throw invalid(idPlace, `${placeText(message.place)} has no call with the id ${id}`);
-  const result: GivenResult = { outcome: OUTCOMES[status], ...readResultContent(content, contentPlace) };
-  call.result ??= result;
+  const given = readResultContent(content, contentPlace);
+  // Items of runs are empty for calls that were cancelled.
+  if (status === 'cancelled' && given.content === '') given.content = outcomeText('cancelled');
+  call.result ??= { outcome: OUTCOMES[status], ...given };
 }
 
 function danglingCalls({ toolCalls }: GivenMessage): string[] {

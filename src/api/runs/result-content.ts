@@ -36,9 +36,19 @@ export function readResultContent(content: ResultContent, place: Place): Pick<Gi
   }
   const text = texts.join('\n');
   const { text: names, files } = readResult({ content: media });
-  const unnamed = names.split('\n').filter((name) => name !== '' && !text.includes(name));
+  const added = containsInOrder(text, names.split('\n')) ? '' : names;
   return {
-    content: [...(text === '' ? [] : [text]), ...unnamed].join('\n'),
+    content: [text, added].filter((one) => one !== '').join('\n'),
     ...(files.length > 0 && { files: files.map(inlineFile) }),
   };
+}
+
+/** Whether a text contains all of these, one after the other. Each character is read once, since it may have megabytes. */
+function containsInOrder(text: string, parts: string[]): boolean {
+  let at = 0;
+  return parts.every((part) => {
+    const found = text.indexOf(part, at);
+    at = found + part.length;
+    return found >= 0;
+  });
 }

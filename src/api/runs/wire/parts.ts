@@ -2,7 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { USABLE_ID } from '../../../agents/tool-call-deltas.ts';
 import { bounded } from '../../../spec/bounds.ts';
-import { isBase64 } from '../../http/sent-files.ts';
+import { BASE64, isBase64 } from '../../http/sent-files.ts';
+import { AUDIO_FORMATS } from './run.ts';
 
 /**
  * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs.md`). Null means
@@ -18,7 +19,11 @@ export const callId = z.string().regex(USABLE_ID, 'must be 1 to 64 printable ASC
 
 export const jsonObject = z.record(z.string(), z.unknown());
 
-const base64 = z.string().min(1).refine(isBase64, 'must be base64').meta({ format: 'byte' });
+const base64 = z
+  .string()
+  .min(1)
+  .refine(isBase64, 'must be base64')
+  .meta({ override: { pattern: `^${BASE64}$` } });
 
 const text = z.object({ type: z.literal('text'), text: z.string() });
 
@@ -26,12 +31,10 @@ const image = z.object({
   type: z.literal('image'),
   mime_type: z
     .string()
-    .regex(/^image\/[\w.+-]{1,127}$/i, 'must be the media type of an image')
+    .regex(/^image\/[\w.+-]{1,127}$/, 'must be the media type of an image')
     .toLowerCase(),
   data: base64,
 });
-
-const AUDIO_FORMATS = ['wav', 'mp3', 'linear16', 'flac', 'mulaw', 'alaw', 'aac', 'opus'] as const;
 
 const audio = z.object({ type: z.literal('audio'), data: base64, format: z.enum(AUDIO_FORMATS) });
 
