@@ -21,7 +21,7 @@ export interface BusEnds {
 }
 
 /** How the bus treats a frame, how late the tail sees a commit; drawn for each step. */
-const fault = fc.record({
+export const fault = fc.record({
   bus: fc.constantFrom('deliver', 'deliver', 'deliver', 'drop', 'duplicate', 'late'),
   lag: fc.integer({ min: 0, max: 4 }),
   snapshot: fc.boolean(),

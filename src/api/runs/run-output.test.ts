@@ -61,7 +61,7 @@ function asked(kind: 'tool.approval_required' | 'tool.response_required', toolCa
     at: AT,
     threadId: 'main',
     calls: [{ threadId: 'main', toolCallId, needs, source }],
-  } as LogRecord;
+  };
 }
 
 const paused: LogRecord = { kind: 'turn.paused', id: 'evt_1', at: AT, reason: 'action' };

@@ -1,0 +1,199 @@
+import { FIRST_PIECE, FRAMES_PER_ORDINAL, sequenceNumber, type Cursor } from '../../core/cursor.ts';
+import type { MessageDelta } from '../../core/message.ts';
+import { ROOT_THREAD, type LogRecord, type ModelMessage } from '../../core/records.ts';
+import type { NumberedFrame } from '../../live/stream-sequencer.ts';
+import { MessagePartials, signatureDeltas, type IndexedDelta } from './message-partials.ts';
+import { RunOutput, type RunLimits } from './run-output.ts';
+import type { RunHeader, RunItem, RunStreamEvent } from './wire/run.ts';
+
+/**
+ * The first frame that numbers a partial, of those since a durable event. The frames below number what the record of
+ * that event gives, always in the same way: the results of all calls of a message, at most. Connections count the
+ * partials up to `FIRST_PIECE`; the frames after it number the items that only the end of the run completes, so that the
+ * end itself has the number of its record.
+ */
+const FIRST_PARTIAL = 100_000;
+
+interface RunEventsOptions {
+  run: RunHeader;
+  limits: RunLimits;
+  /** What the client has: nothing up to here is sent again. */
+  cursor: Cursor;
+}
+
+/**
+ * The events of one connection to a run: a projection of the frames of its turn, from the first one on, since an item
+ * has the number of the items before it. Only what comes after the cursor gives events. The number of an item and of the
+ * end is the same on every connection, so a cursor says which of them its client has.
+ */
+export class RunEvents {
+  readonly #run: RunHeader;
+  readonly #cursor: Cursor;
+  readonly #output: RunOutput;
+  /** The message of which this connection has sent partials. */
+  #message: MessagePartials | undefined;
+  /** The client holds partials of the next item. */
+  #hasPartials: boolean;
+  /** The next partial is the first of a message that starts over. */
+  #mustReset = false;
+  /** The number of the last partial. */
+  #last: Cursor;
+  /** The number that the pause of the run has, if it is paused. */
+  #pause: Cursor = { ordinal: 0, frame: 0 };
+
+  constructor({ run, limits, cursor }: RunEventsOptions) {
+    this.#run = run;
+    this.#cursor = cursor;
+    this.#output = new RunOutput(limits);
+    this.#hasPartials = cursor.frame >= FIRST_PARTIAL && cursor.frame < FIRST_PIECE;
+    this.#last = cursor;
+  }
+
+  /** Whether the run waits for its client. */
+  get isPaused(): boolean {
+    return this.#output.status === 'requires_action';
+  }
+
+  /**
+   * The events of an entry that is read from the log: of a message that was complete before the connection has sent any
+   * of it, only the item.
+   */
+  *entry(frames: NumberedFrame[]): Generator<RunStreamEvent> {
+    const last = frames.at(-1)?.frame;
+    const isShown = last?.kind === 'end' && last.message.id === this.#message?.id;
+    for (const frame of isShown ? frames : frames.slice(-1)) yield* this.frame(frame);
+  }
+
+  /** The events of a frame. */
+  frame({ sequenceNumber: number, frame }: NumberedFrame): RunStreamEvent[] {
+    const ordinal = Math.floor(number / FRAMES_PER_ORDINAL);
+    switch (frame.kind) {
+      case 'begin': {
+        const { message, text } = frame;
+        if (message.threadId !== ROOT_THREAD) return [];
+        this.#message = new MessagePartials(message.id);
+        this.#mustReset = this.#hasPartials;
+        const { toolCalls, ...texts } = text;
+        return this.#grow({ ...texts, toolCalls: toolCalls.map((call, index) => ({ index, ...call })) }, ordinal);
+      }
+      case 'delta':
+        return frame.message.threadId === ROOT_THREAD ? this.#grow(frame.delta, ordinal) : [];
+      case 'end':
+        return this.#complete(frame.message, ordinal);
+      case 'queued':
+        return [];
+      case 'record':
+        return frame.record.kind === 'model.message'
+          ? this.#complete(frame.record, ordinal)
+          : this.#record(frame.record, ordinal);
+    }
+  }
+
+  /** The end of a stream whose run is paused; undefined if it is not, or if the client has been told so. */
+  pause(): RunStreamEvent | undefined {
+    return this.isPaused ? this.#after(this.#pause, (number) => this.#response(number)) : undefined;
+  }
+
+  #grow(delta: MessageDelta, ordinal: number): RunStreamEvent[] {
+    if (!this.#message) return [];
+    const { deltas, isReset } = this.#message.add(delta);
+    this.#mustReset ||= isReset;
+    return this.#partials(deltas, ordinal);
+  }
+
+  #partials(deltas: IndexedDelta[], ordinal: number): RunStreamEvent[] {
+    const events: RunStreamEvent[] = [];
+    for (const delta of deltas) {
+      const number = this.#nextPartial(ordinal);
+      // The client gets the rest with the item.
+      if (number === undefined) break;
+      events.push({
+        event: 'partial',
+        item_index: this.#output.items.length,
+        ...(this.#mustReset && { reset: true }),
+        delta,
+        sequence_number: number,
+      });
+      this.#mustReset = false;
+      this.#hasPartials = true;
+    }
+    return events;
+  }
+
+  #nextPartial(ordinal: number): number | undefined {
+    const { ordinal: known, frame } = this.#last;
+    const next = ordinal === known ? Math.max(frame + 1, FIRST_PARTIAL) : FIRST_PARTIAL;
+    if (next >= FIRST_PIECE) return undefined;
+    this.#last = { ordinal, frame: next };
+    return sequenceNumber(this.#last);
+  }
+
+  #complete(message: ModelMessage, ordinal: number): RunStreamEvent[] {
+    const index = this.#output.items.length;
+    const [item] = this.#output.feed(message);
+    if (message.threadId !== ROOT_THREAD || message.isGiven || ordinal <= this.#cursor.ordinal) {
+      return item ? this.#items([item], { ordinal, frame: 1 }) : [];
+    }
+    const isShown = this.#message?.id === message.id && this.#hasPartials && !this.#mustReset;
+    const hadPartials = this.#hasPartials;
+    this.#message = undefined;
+    const first = sequenceNumber({ ordinal, frame: 0 });
+    const partial = { event: 'partial' as const, item_index: index, sequence_number: first };
+    if (item?.type !== 'model') {
+      this.#hasPartials = false;
+      return hadPartials ? [{ ...partial, reset: true }] : [];
+    }
+    const { usage, cost } = item;
+    const signatures = isShown ? this.#partials(signatureDeltas(item.content), ordinal - 1) : [];
+    this.#hasPartials = false;
+    return [
+      ...signatures,
+      ...(isShown && usage ? [{ ...partial, usage, ...(cost !== undefined && { cost }) }] : []),
+      ...this.#items([item], { ordinal, frame: 1 }),
+    ];
+  }
+
+  #record(record: LogRecord, ordinal: number): RunStreamEvent[] {
+    const items = this.#output.feed(record);
+    if (record.kind === 'turn.done') {
+      const closed = this.#items(items, { ordinal: ordinal - 1, frame: FIRST_PIECE });
+      const end = this.#after({ ordinal, frame: 0 }, (number) => this.#end(number));
+      return end ? [...closed, end] : closed;
+    }
+    // What the run waits for may have changed.
+    if (record.kind.startsWith('tool.') || record.kind === 'turn.paused') {
+      this.#pause = { ordinal, frame: items.length };
+    }
+    return this.#items(items, { ordinal, frame: 0 });
+  }
+
+  /** The last items of the output, numbered from `first` on. */
+  #items(items: RunItem[], { ordinal, frame }: Cursor): RunStreamEvent[] {
+    const before = this.#output.items.length - items.length;
+    return items.flatMap((item, i) => {
+      const event = this.#after({ ordinal, frame: frame + i }, (number) => ({
+        event: 'item' as const,
+        index: before + i,
+        item,
+        sequence_number: number,
+      }));
+      return event ?? [];
+    });
+  }
+
+  #end(number: number): RunStreamEvent {
+    const { error } = this.#output;
+    if (!error) return this.#response(number);
+    return { event: 'error', error, output: [...this.#output.items], status: 'failed', sequence_number: number };
+  }
+
+  #response(number: number): RunStreamEvent {
+    return { event: 'response', ...this.#output.run(this.#run), sequence_number: number };
+  }
+
+  /** Undefined if the client has the event with this number. */
+  #after<E extends RunStreamEvent>(place: Cursor, event: (number: number) => E): E | undefined {
+    const number = sequenceNumber(place);
+    return number > sequenceNumber(this.#cursor) ? event(number) : undefined;
+  }
+}
