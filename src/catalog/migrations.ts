@@ -382,6 +382,17 @@ async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('failures', 'integer', (c) => c.notNull().defaultTo(0))
     .addColumn('failing_since', 'text')
     .execute();
+  // Before the deliveries, since PostgreSQL cascades a deletion in this order: an attempt that is recorded locks the lane
+  // first, too.
+  await schema
+    .createTable('delivery_lanes')
+    .addColumn('webhook_id', 'text', (c) => c.notNull().references('webhooks.id').onDelete('cascade'))
+    .addColumn('session_id', 'text', (c) => c.notNull())
+    .addColumn('last_sequence', 'bigint', (c) => c.notNull())
+    .addColumn('due_at', 'text', (c) => c.notNull())
+    .addColumn('lease', 'text')
+    .addPrimaryKeyConstraint('delivery_lanes_key', ['webhook_id', 'session_id'])
+    .execute();
   await schema
     .createTable('deliveries')
     .addColumn('id', 'text', (c) => c.primaryKey())
@@ -400,15 +411,6 @@ async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
     .addColumn('last_attempt_at', 'text')
     .addColumn('response_status', 'integer')
     .addColumn('error', 'text')
-    .execute();
-  await schema
-    .createTable('delivery_lanes')
-    .addColumn('webhook_id', 'text', (c) => c.notNull().references('webhooks.id').onDelete('cascade'))
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('last_sequence', 'bigint', (c) => c.notNull())
-    .addColumn('due_at', 'text', (c) => c.notNull())
-    .addColumn('lease', 'text')
-    .addPrimaryKeyConstraint('delivery_lanes_key', ['webhook_id', 'session_id'])
     .execute();
 }
 

@@ -23,6 +23,9 @@ afterAll(() => postgres.stop());
 
 const NOW = '2026-11-02T10:00:00.000Z';
 
+/** The connections to a database that wait for a lock. */
+const WAITING = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
+
 /** A catalog, with its log lines. */
 async function open(url: string): Promise<{ catalog: Catalog; logged: PassThrough }> {
   const logged = new PassThrough({ encoding: 'utf8' });
@@ -115,8 +118,7 @@ test('a version is immutable, even if its agent is deleted while others store it
   const put = (i: number) => catalog.agents.put('a', { model: { name: `m${i}` } }, NOW);
   const rows = openRows(url);
   onTestFinished(() => rows.destroy());
-  const locks = "select pid from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()";
-  const waiting = async (count: number) => expect.poll(() => runSql(url, locks)).toHaveLength(count);
+  const waiting = async (count: number) => expect.poll(() => runSql(url, WAITING)).toHaveLength(count);
   await put(0);
   // All three arrive while the row is locked, and get it one after the other.
   const work = await rows.transaction().execute(async (db) => {
@@ -137,6 +139,38 @@ test('a version is immutable, even if its agent is deleted while others store it
     .orderBy('version')
     .execute();
   expect(versions.slice(1)).toEqual([first, second].map(({ version, spec_hash }) => ({ version, spec_hash })));
+});
+
+test('a webhook is deleted while an attempt to deliver to it is recorded, and neither fails', async () => {
+  const url = await createDatabase(postgres.url);
+  const { catalog } = await open(url);
+  const rows = openRows(url);
+  onTestFinished(() => rows.destroy());
+  const [id, session_id] = ['whk_1', 'ses_1'];
+  const webhook = { id, face: 'agents-v2' as const, url: 'https://x.example', events: '["*"]', secret: 's' };
+  await rows
+    .insertInto('webhooks')
+    .values({ ...webhook, created_at: NOW, updated_at: NOW })
+    .execute();
+  const delivery = { id: 'dlv_1', webhook_id: id, sequence: 1, type: 'session.changed' as const, session_id };
+  await rows
+    .insertInto('deliveries')
+    .values({ ...delivery, created_at: NOW })
+    .execute();
+  await rows
+    .insertInto('delivery_lanes')
+    .values({ webhook_id: id, session_id, last_sequence: 1, due_at: NOW })
+    .execute();
+  const work = await rows.transaction().execute(async (db) => {
+    // As `Deliveries.record` does.
+    await db.updateTable('delivery_lanes').set({ due_at: NOW }).where('webhook_id', '=', id).execute();
+    const deleted = catalog.webhooks.delete('agents-v2', id);
+    await expect.poll(() => runSql(url, WAITING)).toHaveLength(1);
+    await db.updateTable('deliveries').set({ status: 'delivered' }).where('webhook_id', '=', id).execute();
+    return { deleted };
+  });
+  expect(await work.deleted).toBe(true);
+  expect(await rows.selectFrom('deliveries').selectAll().execute()).toEqual([]);
 });
 
 test('a connection that breaks during a transaction fails the next statement of that transaction, and no other', async () => {
