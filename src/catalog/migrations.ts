@@ -261,8 +261,10 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .createTable('session_inputs')
     .addColumn('session_id', 'text', (c) => c.notNull())
     .addColumn('number', 'integer', (c) => c.notNull())
-    .addColumn('input', 'text', (c) => c.notNull())
+    .addColumn('request_id', 'text')
+    .addColumn('input', 'text')
     .addPrimaryKeyConstraint('session_inputs_key', ['session_id', 'number'])
+    .addUniqueConstraint('session_inputs_requests', ['session_id', 'request_id'])
     .execute();
   await schema
     .createTable('shared_sessions')

@@ -603,8 +603,10 @@ interface SessionInputsTable {
   session_id: string;
   /** Counts the requests that brought them. */
   number: number;
-  /** JSON, encrypted: a list of `InputItem`, with their files. */
-  input: string;
+  /** Names the request that brought them, so that a repetition is recognized; null for the one that created the session. */
+  request_id: string | null;
+  /** JSON, encrypted: a list of `InputItem`, with their files. Null once the first turn has them. */
+  input: string | null;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -4,7 +4,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import type { NewDelegationRow, NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 import type { Outbox } from './outbox.ts';
 import { deletionOf } from './session-ends.ts';
-import { SessionInputs } from './session-inputs.ts';
+import { SessionInputs, type RequestInput } from './session-inputs.ts';
 import { insertRequest } from './session-requests.ts';
 import {
   countHolders,
@@ -87,7 +87,7 @@ export class SessionSlots {
         ...(placement === 'slot' && { first_turn_id: turnId }),
         ...(placement === 'queue' && { queue_number: number }),
       });
-      if (input.length > 0) await this.#inputs.add(db, session.id, input);
+      if (input.length > 0) await this.#inputs.add(db, session.id, { requestId: null, input });
       if (delegation) {
         await db
           .insertInto('delegations')
@@ -98,11 +98,16 @@ export class SessionSlots {
     });
   }
 
+  /** Whether the messages of this request are, or were, among those with which a session begins. */
+  async hasInput(sessionId: string, requestId: string): Promise<boolean> {
+    return this.#inputs.hasRequest(this.#db, sessionId, requestId);
+  }
+
   /**
-   * Adds messages to a session that waits in the queue. Undefined, and without effect, if it does not wait; false if it
-   * has too many.
+   * Adds messages to a session that waits in the queue; those of a repetition are there. Undefined, and without effect,
+   * if it does not wait; false if it has too many.
    */
-  async buffer(sessionId: string, input: InputItem[], now: string): Promise<boolean | undefined> {
+  async buffer(sessionId: string, request: RequestInput, now: string): Promise<boolean | undefined> {
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: sessionId, at: now }))) return undefined;
       // Changes nothing, but locks the row: it may be admitted at this moment.
@@ -112,21 +117,23 @@ export class SessionSlots {
         .where('session_id', '=', sessionId)
         .where('queue_number', 'is not', null)
         .executeTakeFirst();
-      return numUpdatedRows === 0n ? undefined : this.#inputs.add(db, sessionId, input);
+      if (numUpdatedRows > 0n) return this.#inputs.add(db, sessionId, request);
+      return (await this.#inputs.hasRequest(db, sessionId, request.requestId)) || undefined;
     });
   }
 
   /**
    * Gives a slot to a session whose first turn was never started, because it was cancelled or rejected before, and adds
-   * messages. Undefined, and without effect, if this is not such a session.
+   * messages; a repetition has no effect. Undefined, and without effect, if this is not such a session.
    */
   async revive(
-    { sessionId, turnId, input }: { sessionId: string; turnId: string; input: InputItem[] },
+    { sessionId, turnId, request }: { sessionId: string; turnId: string; request: RequestInput },
     capacity: Capacity,
   ): Promise<Placement | 'too_many_messages' | undefined> {
     return this.#db.transaction().execute(async (db) => {
       await lockSlots(db);
       if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
+      if (await this.#inputs.hasRequest(db, sessionId, request.requestId)) return 'slot';
       const idle = await db
         .selectFrom('session_requests')
         .select('takes_slot')
@@ -137,7 +144,7 @@ export class SessionSlots {
       if (!idle || !(await this.#inputs.has(db, sessionId))) return undefined;
       const placement = await place(db, capacity, { takesSlot: idle.takes_slot === 1 });
       if (placement !== 'slot') return placement;
-      if (!(await this.#inputs.add(db, sessionId, input))) return 'too_many_messages';
+      if (!(await this.#inputs.add(db, sessionId, request))) return 'too_many_messages';
       await db
         .updateTable('session_requests')
         .set({ first_turn_id: turnId, start_error: null, start_failed_at: null, delete_at: null })
@@ -271,7 +278,7 @@ export class SessionSlots {
       const isCurrent = row?.first_turn_id === turnId;
       // Since it was cancelled, it may have got another turn, for which its messages are kept.
       if (!isCurrent && row?.first_turn_id) return false;
-      await db.deleteFrom('session_inputs').where('session_id', '=', sessionId).execute();
+      await this.#inputs.clear(db, sessionId);
       await db
         .updateTable('session_requests')
         .set({ first_turn_id: null })
