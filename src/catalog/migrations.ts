@@ -299,6 +299,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('subject_type', 'text', (c) => c.notNull())
     .addColumn('subject_slug', 'text', (c) => c.notNull())
     .addColumn('roles', 'text', (c) => c.notNull())
+    .addColumn('key_id', 'text')
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('updated_at', 'text', (c) => c.notNull())
     .addColumn('deleted_at', 'text')

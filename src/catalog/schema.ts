@@ -532,8 +532,10 @@ export interface SchedulesTable {
   subject_id: string;
   subject_type: string;
   subject_slug: string;
-  /** JSON: the roles of the owner when it wrote the schedule. */
+  /** JSON: the roles of the owner when it wrote `request`. */
   roles: string;
+  /** The key of the catalog with which the owner wrote `request`; null: another credential. */
+  key_id: string | null;
   created_at: string;
   updated_at: string;
   /** A deleted schedule no longer exists for any caller; the row remains until Temporal has deleted it. */
