@@ -169,7 +169,10 @@ export class SessionView {
       characters += JSON.stringify(event).length;
       if (characters > MAX_PAGE_CHARACTERS) break;
     }
-    return page;
+    if (!this.#isStale) return page;
+    // A page that ends early, or is empty, would be the last one for a client that drains the session.
+    await this.refresh();
+    return this.page(position, limit);
   }
 
   /** How many events the session has, of one type or of all, as of the last `refresh`. */
@@ -185,6 +188,8 @@ export class SessionView {
     for (let i = type === undefined ? this.#turnAt(first) : 0; i < turns.length && !this.#isStale; i++) {
       const turn = turns[i];
       if (!turn || position >= end) break;
+      // It may be lost.
+      if (turn.events === 0) continue;
       const count = turn.types.get(type ?? '') ?? 0;
       // The log of a turn without such events before the end is not read.
       if (type !== undefined && position + count <= first) {
