@@ -9,7 +9,14 @@ import type { TurnTailPool } from '../../live/turn-tail.ts';
 import { FollowedTurn } from './followed-turn.ts';
 import type { LastTurn } from './session-state.ts';
 import { SessionWaiters } from './session-waiters.ts';
-import { NO_CALLS, NO_TOTALS, TurnEvents, type SessionTotals, type UnansweredCalls } from './turn-events.ts';
+import {
+  NO_CALLS,
+  NO_TOTALS,
+  TurnEvents,
+  type SessionTotals,
+  type UnansweredCalls,
+  type UndecidedCall,
+} from './turn-events.ts';
 import type { SessionEvent } from './wire/events.ts';
 
 export interface ViewServices {
@@ -134,6 +141,11 @@ export class SessionView {
       return { startedAt, end: lost, endedAt: startedAt, waiting: new Map(), pauses: new Set() };
     }
     return { startedAt, end, endedAt: done?.at, limit: done?.limit, waiting, pauses };
+  }
+
+  /** The calls of the last turn that wait for a person. */
+  get undecided(): UndecidedCall[] {
+    return this.#isLost ? [] : (this.#events?.undecided ?? []);
   }
 
   /**
