@@ -254,6 +254,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('start_error', 'text')
     .addColumn('start_failed_at', 'text')
     .addColumn('waits_until', 'text')
+    .addColumn('idle_ends_at', 'text')
     .addColumn('delete_at', 'text')
     .addColumn('cancelled_at', 'text')
     .execute();
@@ -443,6 +444,7 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['session_requests_queued', 'session_requests', ['queue_number']],
   ['session_requests_starting', 'session_requests', ['first_turn_id']],
   ['session_requests_waiting', 'session_requests', ['waits_until']],
+  ['session_requests_idle', 'session_requests', ['idle_ends_at']],
   ['session_requests_to_delete', 'session_requests', ['delete_at']],
   ['sessions_unswept', 'sessions', ['unswept_since']],
   ['sessions_to_remove', 'sessions', ['removal_at', 'id']],

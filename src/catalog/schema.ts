@@ -151,7 +151,10 @@ interface TurnsTable {
   paused_changed_at: Generated<string | null>;
   /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
   counted_ms: Generated<number>;
-  /** The webhooks that are told of states have heard of the turn's log up to this ordinal; 0: of nothing. */
+  /**
+   * The webhooks that are told of states have heard of the turn's log up to this ordinal; 0: of nothing. One more than the
+   * log has: also of the end of the idle timeout after it.
+   */
   told_through: Generated<number>;
 }
 
@@ -482,6 +485,8 @@ export interface SessionRequestsTable {
    * found by an index.
    */
   waits_until: Generated<string | null>;
+  /** When webhooks are to be told that its idle timeout has ended; null once they were, or if there is nothing to tell. */
+  idle_ends_at: Generated<string | null>;
   /** When it may be deleted; null while it has not ended. */
   delete_at: Generated<string | null>;
   /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */

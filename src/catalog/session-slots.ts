@@ -317,7 +317,7 @@ export class SessionSlots {
         .returning('session_id')
         .executeTakeFirst();
       const request = await row
-        .set({ cancelled_at: now, first_turn_id: null, waits_until: null })
+        .set({ cancelled_at: now, first_turn_id: null, waits_until: null, idle_ends_at: null })
         .returning('delete_after_min')
         .executeTakeFirst();
       if (request) {

@@ -8,6 +8,8 @@ import type { Tables, TurnRow } from './schema.ts';
 export interface LogPlace {
   turnId: string;
   ordinal: number;
+  /** The turn has ended, and so has the idle timeout after it: that was told. */
+  isIdleOver?: true;
 }
 
 /**
@@ -80,6 +82,21 @@ export async function sessionCancelled(
   return [changeOf(sessionId, { from: place, to: place, cancelledAt })];
 }
 
+/** The change that the end of the idle timeout after a session's last turn means; none if another turn runs. */
+export async function idleEnded(db: Transaction<Tables>, sessionId: string): Promise<SessionChanged[]> {
+  const last = await turnBefore(db, { session_id: sessionId, sequence: null });
+  const from = endOf(last);
+  if (!last || !from || last.archived === 0) return [];
+  await db
+    .updateTable('turns')
+    .set({ told_through: last.archived_through + 1 })
+    .where('id', '=', last.id)
+    .execute();
+  const cancelledAt = await cancellation(db, sessionId, undefined);
+  const to: LogPlace = { ...from, isIdleOver: true };
+  return [changeOf(sessionId, { from, to, cancelledAt: { from: cancelledAt, to: cancelledAt } })];
+}
+
 async function tell(
   db: Transaction<Tables>,
   { id, session_id: sessionId }: Turn,
@@ -117,7 +134,9 @@ async function toldThrough(db: Transaction<Tables>, { id }: Pick<Turn, 'id'>): P
 }
 
 function endOf(turn: TurnRow | undefined): LogPlace | null {
-  return turn ? { turnId: turn.id, ordinal: turn.archived_through } : null;
+  if (!turn) return null;
+  const { id: turnId, archived_through: ordinal, told_through: told } = turn;
+  return { turnId, ordinal, ...(told > ordinal && { isIdleOver: true }) };
 }
 
 /** The newest accepted turn before another one; with its sequence null, the newest of all. */

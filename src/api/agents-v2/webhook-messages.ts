@@ -22,8 +22,6 @@ const MAX_FAILING_MS = 24 * 3_600_000;
 /** A session's last turn at some place in its log; undefined before the first turn. */
 interface Moment {
   last: LastTurn | undefined;
-  /** The time of the entry. */
-  at: string | undefined;
 }
 
 /** After a turn whose log was lost. */
@@ -35,7 +33,6 @@ const LOST: Moment = {
     waiting: new Map(),
     pauses: new Set(),
   },
-  at: undefined,
 };
 
 /** What the webhooks of this API are sent: the statuses of sessions, as they follow from the logs. */
@@ -59,11 +56,8 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
     const [was, is] = await momentsOf(sessionId, from, to);
     if (!was || !is) return undefined;
     const request = await catalog.sessionRequests.get(sessionId);
-    const isCancellation = cancelledAt.from !== cancelledAt.to;
-    // Whether the session has ended for want of a message is a matter of when it is asked: at the later moment.
-    const now = Date.parse((isCancellation ? cancelledAt.to : is.at) ?? created_at);
-    const previous = statusAt(was, { request, cancelledAt: cancelledAt.from, now });
-    const status = statusAt(is, { request, cancelledAt: cancelledAt.to, now });
+    const previous = statusAt(was, { request, cancelledAt: cancelledAt.from, isIdleOver: from?.isIdleOver });
+    const status = statusAt(is, { request, cancelledAt: cancelledAt.to, isIdleOver: to?.isIdleOver });
     if (status === previous) return 'nothing';
     const data = { session_id: toUuid(sessionId), status, previous_status: previous };
     return { type: STATUS_UPDATED, id: messageId(delivery.id), created_at, data };
@@ -77,7 +71,7 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
   }
 
   async function momentsAt(sessionId: string, place: LogPlace | null): Promise<Moment[]> {
-    return place ? read(sessionId, place.turnId, [place.ordinal]) : [{ last: undefined, at: undefined }];
+    return place ? read(sessionId, place.turnId, [place.ordinal]) : [{ last: undefined }];
   }
 
   async function read(sessionId: string, turnId: string, ordinals: number[]): Promise<Moment[]> {
@@ -95,16 +89,14 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
       sessionId,
     });
     const moments: Moment[] = [];
-    let at: string | undefined;
     const take = (until: number) => {
-      while ((ordinals[moments.length] ?? Infinity) < until) moments.push({ last: lastOf(events), at });
+      while ((ordinals[moments.length] ?? Infinity) < until) moments.push({ last: lastOf(events) });
     };
     for await (const entries of logs.read(turnId)) {
       for (const { ordinal, record } of entries) {
         take(ordinal);
         if (moments.length === ordinals.length) return moments;
         events.feed(record);
-        at = record.at;
       }
     }
     take(Infinity);
@@ -123,9 +115,9 @@ function lastOf({ startedAt, end, done, waiting, pauses }: TurnEvents): LastTurn
 
 function statusAt(
   { last }: Moment,
-  options: { request: SessionRequestRow | undefined; cancelledAt: string | null; now: number },
+  options: { request: SessionRequestRow | undefined; cancelledAt: string | null; isIdleOver: true | undefined },
 ) {
-  const { request, cancelledAt, now } = options;
+  const { request, cancelledAt, isIdleOver } = options;
   return stateOf({
     last,
     idleTimeout: idleTimeoutOf(request),
@@ -134,6 +126,7 @@ function statusAt(
     // No turn has begun: there is nothing to tell.
     rejected: undefined,
     cancelledAt: cancelledAt ?? undefined,
-    now,
+    // That the session has ended for want of a message is told by itself.
+    now: isIdleOver ? Infinity : -Infinity,
   }).status;
 }
