@@ -1,8 +1,8 @@
-import type { Transaction } from 'kysely';
+import type { Selectable, Transaction } from 'kysely';
 import type { LogEntry } from '../core/records.ts';
 import { stateMarks } from '../core/state-marks.ts';
 import type { SessionChanged } from './outbox.ts';
-import type { Tables, TurnRow } from './schema.ts';
+import type { SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 
 /** The place after an entry of a turn's log. */
 export interface LogPlace {
@@ -12,11 +12,18 @@ export interface LogPlace {
   isIdleOver?: true;
 }
 
-/**
- * Two moments of a session between which its state may have changed, and before which it has not since the previous
- * change. The states follow from the logs; null is the time before the first turn.
- */
-export interface StateChange {
+/** The states of a session before its first turn, which no log has. */
+type UnbegunState = 'queued' | 'pending' | 'interrupted' | 'failed';
+
+interface UnbegunChange {
+  unbegun: { from: UnbegunState; to: UnbegunState };
+}
+
+/** What may have changed of the state of a session since the previous change. */
+export type StateChange = LoggedChange | UnbegunChange;
+
+/** Two moments of a session, whose states follow from the logs; null is the time before the first turn. */
+export interface LoggedChange {
   from: LogPlace | null;
   to: LogPlace | null;
   /** When the session was last cancelled, as of both moments; null if it was not. */
@@ -70,14 +77,42 @@ export async function turnRecorded(
   return changes;
 }
 
-/** The change that the cancellation of a session means. While a turn is not archived, its end tells it. */
+/** The columns of a request that say it. */
+export const UNBEGUN = ['queue_number', 'first_turn_id', 'cancelled_at', 'start_error'] as const;
+
+type Unbegun = Pick<Selectable<SessionRequestsTable>, (typeof UNBEGUN)[number]>;
+
+/** The state of a session that has no turn, but messages for one; undefined if it was not given any. */
+export function unbegunState(request: Unbegun): UnbegunState | undefined {
+  if (request.queue_number !== null) return 'queued';
+  if (request.first_turn_id !== null) return 'pending';
+  if (request.cancelled_at !== null) return 'interrupted';
+  return request.start_error === null ? undefined : 'failed';
+}
+
+/** The change of a session that has no turn; none if it has one. */
+export async function unbegunChanged(
+  db: Transaction<Tables>,
+  sessionId: string,
+  { from, to }: { from: UnbegunState | undefined; to: UnbegunState | undefined },
+): Promise<SessionChanged[]> {
+  if (!from || !to || from === to) return [];
+  if (await turnBefore(db, { session_id: sessionId, sequence: null })) return [];
+  return [changeOf(sessionId, { unbegun: { from, to } })];
+}
+
+/**
+ * The change that the cancellation of a session means. While a turn is not archived, or its first one is being started,
+ * its end tells it. `before`: its state if it had no turn.
+ */
 export async function sessionCancelled(
   db: Transaction<Tables>,
   sessionId: string,
-  cancelledAt: { from: string | null; to: string },
+  { before, ...cancelledAt }: { from: string | null; to: string; before: UnbegunState | undefined },
 ): Promise<SessionChanged[]> {
   const last = await turnBefore(db, { session_id: sessionId, sequence: null });
   if (last && last.archived === 0) return [];
+  if (!last && before) return unbegunChanged(db, sessionId, { from: before, to: 'interrupted' });
   const place = endOf(last);
   return [changeOf(sessionId, { from: place, to: place, cancelledAt })];
 }

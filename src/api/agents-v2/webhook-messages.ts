@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { DeliveryRow } from '../../catalog/schema.ts';
 import type { SessionRequestRow } from '../../catalog/session-requests.ts';
-import type { LogPlace, StateChange } from '../../catalog/state-changes.ts';
+import type { LoggedChange, LogPlace, StateChange } from '../../catalog/state-changes.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { WebhookFormat } from '../../webhooks/webhook-format.ts';
 import { idleTimeoutOf } from './read-session.ts';
@@ -52,15 +52,24 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
     const { session_id: sessionId, change, created_at } = delivery;
     if (change === null || !(await catalog.sessions.get(sessionId))) return undefined;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the outbox
-    const { from, to, cancelledAt } = JSON.parse(change) as StateChange;
+    const told = JSON.parse(change) as StateChange;
+    const statuses = 'unbegun' in told ? told.unbegun : await statusesOf(sessionId, told);
+    if (!statuses) return undefined;
+    const { from, to } = statuses;
+    if (from === to) return 'nothing';
+    const data = { session_id: toUuid(sessionId), status: to, previous_status: from };
+    return { type: STATUS_UPDATED, id: messageId(delivery.id), created_at, data };
+  }
+
+  /** The statuses at the two moments of a change; undefined if the turn in which it happened no longer exists. */
+  async function statusesOf(sessionId: string, { from, to, cancelledAt }: LoggedChange) {
     const [was, is] = await momentsOf(sessionId, from, to);
     if (!was || !is) return undefined;
     const request = await catalog.sessionRequests.get(sessionId);
-    const previous = statusAt(was, { request, cancelledAt: cancelledAt.from, isIdleOver: from?.isIdleOver });
-    const status = statusAt(is, { request, cancelledAt: cancelledAt.to, isIdleOver: to?.isIdleOver });
-    if (status === previous) return 'nothing';
-    const data = { session_id: toUuid(sessionId), status, previous_status: previous };
-    return { type: STATUS_UPDATED, id: messageId(delivery.id), created_at, data };
+    return {
+      from: statusAt(was, { request, cancelledAt: cancelledAt.from, isIdleOver: from?.isIdleOver }),
+      to: statusAt(is, { request, cancelledAt: cancelledAt.to, isIdleOver: to?.isIdleOver }),
+    };
   }
 
   /** The two moments of a change; undefined if the turn in which it happened no longer exists. */
@@ -123,7 +132,7 @@ function statusAt(
     idleTimeout: idleTimeoutOf(request),
     isStarting: typeof request?.first_message === 'string',
     isQueued: false,
-    // No turn has begun: there is nothing to tell.
+    // Before the first turn, `unbegun` says it.
     rejected: undefined,
     cancelledAt: cancelledAt ?? undefined,
     // That the session has ended for want of a message is told by itself.

@@ -1,14 +1,15 @@
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { fromUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { Catalog } from '../../../src/catalog/catalog.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { newId } from '../../../src/engine/new-id.ts';
-import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
+import { AgentSession, agentNamed, toldOf } from '../../support/agents-v2.ts';
 import { eventually } from '../../support/eventually.ts';
 import { held, say, textOf, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
+import { WebhookReceiver } from '../../support/webhook-receiver.ts';
 
 /** The queue of the Agents API v2: this server has two slots. */
 
@@ -16,7 +17,9 @@ const LIMIT = 2;
 
 let server: TestServer;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_AGENT_SESSIONS: String(LIMIT) } });
+  server = await startTestServer({
+    env: { EVERTURN_AGENT_SESSIONS: String(LIMIT), EVERTURN_ALLOW_PRIVATE_URLS: 'true' },
+  });
 });
 afterAll(() => server.stop());
 
@@ -196,6 +199,29 @@ const inputsOf = (session: AgentSession) =>
 
 const PIXEL =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+test('webhooks are told of sessions in the queue: that they begin, fail to, or are cancelled', async () => {
+  const to = await WebhookReceiver.start();
+  const webhook = await server.api.send('POST', '/api/v2/webhooks', { url: to.url });
+  onTestFinished(async () => {
+    await server.api.send('DELETE', `/api/v2/webhooks/${webhook.body.id}`);
+    await to.stop();
+  });
+  const [blocker, other] = [await openHeld(), await openHeld()];
+  const [first, second, third] = [await openHeld(), await openHeld(), await openHeld()];
+  await server.api.send('DELETE', second.session.path);
+  await server.api.send('POST', `/v1/agents/sessions/${fromUuid(third.session.id)}/cancel`, { close: true });
+  blocker.release();
+  await first.reached;
+  other.release();
+  await eventually(async () => expect((await second.session.say('again')).status).toBe(202));
+  await second.reached;
+  await eventually(() => {
+    expect(toldOf(to, first.session.id)).toEqual(['queued', 'pending', 'running']);
+    expect(toldOf(to, second.session.id)).toEqual(['queued', 'interrupted', 'pending', 'running']);
+    expect(toldOf(to, third.session.id)).toEqual(['queued', 'pending', 'failed']);
+  });
+});
 
 test('one that is cancelled in the queue never begins; a message begins it, with those that it had', async () => {
   const [blocker, other] = [await openHeld(), await openHeld()];

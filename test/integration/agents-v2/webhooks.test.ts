@@ -6,14 +6,13 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
-import type { WebhookMessage, WebhookRecord } from '../../../src/api/agents-v2/wire/webhooks.ts';
-import { webhookMessage } from '../../../src/api/agents-v2/wire/webhooks.ts';
+import type { WebhookRecord } from '../../../src/api/agents-v2/wire/webhooks.ts';
 import { fromUuid, toUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { Catalog } from '../../../src/catalog/catalog.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { Cipher } from '../../../src/encryption/cipher.ts';
 import { newId } from '../../../src/engine/new-id.ts';
-import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
+import { AgentSession, agentNamed, received, toldOf } from '../../support/agents-v2.ts';
 import { ApiClient } from '../../support/api-client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { pythonWith } from '../../support/python.ts';
@@ -56,22 +55,6 @@ async function receiver(): Promise<WebhookReceiver> {
   const one = await WebhookReceiver.start();
   onTestFinished(() => one.stop());
   return one;
-}
-
-function received(to: WebhookReceiver): WebhookMessage[] {
-  return to.requests.map(({ body }) => webhookMessage.parse(JSON.parse(body)));
-}
-
-/** What was told of a session: its first previous status, and then the statuses. Each continues the one before it. */
-function toldOf(to: WebhookReceiver, sessionId: string): string[] {
-  const statuses: string[] = [];
-  for (const { type, data } of received(to)) {
-    if (type !== 'session.status_updated' || data.session_id !== sessionId) continue;
-    if (statuses.length === 0) statuses.push(data.previous_status);
-    expect(data.previous_status).toBe(statuses.at(-1));
-    statuses.push(data.status);
-  }
-  return statuses;
 }
 
 const lookup = { name: 'lookup', description: 'looks it up' };
