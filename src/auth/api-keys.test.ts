@@ -5,6 +5,7 @@ import { pino } from 'pino';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { Catalog } from '../catalog/catalog.ts';
 import { loadConfig } from '../config.ts';
+import { subjectNamed, type Role } from '../core/subject.ts';
 import { hashOfKey, newApiKey, Keyring } from './api-keys.ts';
 
 afterEach(() => void vi.useRealTimers());
@@ -45,7 +46,7 @@ test('a key is a prefix for secret scanners and 256 random bits', () => {
 test('keys of the configuration and of the catalog are found, other keys are not', async () => {
   const { keyring, add } = await open({ EVERTURN_API_KEYS: 'bob:admin=key-of-bob' });
   const key = await add('key_1');
-  expect(await keyring.find(key)).toEqual({ caller: { subject: ann, roles: ['approver'] } });
+  expect(await keyring.find(key)).toEqual({ caller: { subject: ann, roles: ['approver'], keyId: 'key_1' } });
   expect(await keyring.find('key-of-bob')).toMatchObject({ caller: { roles: ['admin'] } });
   for (const wrong of ['', 'key_1', hashOfKey(key), key.slice(0, -1), `${key}0`, 'bob', newApiKey()]) {
     expect(await keyring.find(wrong), wrong).toBeUndefined();
@@ -133,7 +134,7 @@ test('requests need no key until the first is created, and always need one after
   expect(next.isKeyless).toBe(false);
 });
 
-test('a subject has the roles of its working keys; those of a bearer are the stored ones', async () => {
+test('an earlier caller has the roles of its own key, not of others of its subject; a bearer those that it had', async () => {
   const issuer = 'https://login.example.com';
   const env = {
     EVERTURN_API_KEYS: 'ann:user=key-of-ann,ann:admin=other-key-of-ann,bob:admin=key-of-bob',
@@ -141,14 +142,21 @@ test('a subject has the roles of its working keys; those of a bearer are the sto
     EVERTURN_OIDC_AUDIENCE: 'everturn',
   };
   const { catalog, keyring, add } = await open(env);
-  expect(await keyring.rolesOf('ann', [])).toEqual(['user', 'admin']);
-  await add('key_1');
+  const caller = (name: string, roles: Role[], keyId?: string) => ({ subject: subjectNamed(name), roles, keyId });
+  const rolesNow = (...earlier: Parameters<typeof caller>) => keyring.rolesNow(caller(...earlier));
+  const key = await add('key_1');
   await add('key_2', '2026-01-02T00:00:00.000Z');
-  expect(await keyring.rolesOf('ann', [])).toEqual(['user', 'admin', 'approver']);
+  expect(await keyring.find(key)).toEqual({ caller: caller('ann', ['approver'], 'key_1') });
+  expect(await rolesNow('ann', ['user'], 'key_1')).toEqual(['approver']);
+  expect(await rolesNow('ann', ['user'], 'key_2')).toEqual([]);
+  expect(await rolesNow('ann', ['user'], 'key_3')).toEqual([]);
   await catalog.keys.revoke('key_1', '2026-01-02T00:00:00.000Z');
-  expect(await keyring.rolesOf('ann', ['approver'])).toEqual(['user', 'admin']);
-  expect(await keyring.rolesOf('eve', ['admin'])).toEqual([]);
-  expect(await keyring.rolesOf(`${issuer}#eve`, ['user'])).toEqual(['user']);
+  expect(await rolesNow('ann', ['approver'], 'key_1')).toEqual([]);
+  expect(await rolesNow('ann', ['user'])).toEqual(['user']);
+  expect(await rolesNow('ann', ['approver'])).toEqual([]);
+  expect(await rolesNow('bob', ['user'])).toEqual([]);
+  expect(await rolesNow('eve', ['admin'])).toEqual([]);
+  expect(await rolesNow(`${issuer}#eve`, ['user'])).toEqual(['user']);
   const keyless = await open();
-  expect(await keyless.keyring.rolesOf('local', ['admin'])).toEqual(['admin']);
+  expect(await keyless.keyring.rolesNow(caller('local', ['admin']))).toEqual(['admin']);
 });

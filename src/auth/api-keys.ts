@@ -81,18 +81,20 @@ export class Keyring {
   }
 
   /**
-   * The roles that a subject has now: those of its working keys, none if it has no such key. `stored` are those that it
-   * had before. They still count where no key says anything: for bearers of the issuer's tokens, whose roles only their
-   * next token tells, and on a server without keys.
+   * The roles that an earlier caller has now, by what it was authenticated with, whatever else its subject has; none if
+   * that no longer works. A configured key is known by its name and role, so that it can be replaced by another one. The
+   * earlier roles still count where no key says anything: for bearers of the issuer's tokens, whose roles only their next
+   * token tells, and on a server without keys.
    */
-  async rolesOf(subjectId: string, stored: readonly Role[]): Promise<readonly Role[]> {
+  async rolesNow({ subject: { subjectId }, roles, keyId }: Caller): Promise<readonly Role[]> {
+    if (keyId !== undefined) {
+      const row = await this.#catalog.keys.get(keyId);
+      return row && isWorking(row, new Date().toISOString()) ? [row.role] : [];
+    }
     const isBearer = this.#tokenIssuer !== undefined && subjectId.startsWith(`${this.#tokenIssuer}#`);
-    if (this.#isKeyless || isBearer) return stored;
-    const now = new Date().toISOString();
-    const rows = await this.#catalog.keys.named(subjectId);
-    const callers = [...this.#configured.values(), ...rows.filter((row) => isWorking(row, now)).map(callerOf)];
-    const own = callers.filter(({ subject }) => subject.subjectId === subjectId);
-    return [...new Set(own.flatMap(({ roles }) => roles))];
+    if (this.#isKeyless || isBearer) return roles;
+    const configured = [...this.#configured.values()].filter(({ subject }) => subject.subjectId === subjectId);
+    return roles.filter((role) => configured.some((caller) => caller.roles.includes(role)));
   }
 
   /** Describes who has access, for the log and the CLI. */
@@ -141,8 +143,8 @@ function isWorking({ revoked_at: revokedAt, expires_at: expiresAt }: KeyRow, now
   return revokedAt === null && (expiresAt === null || expiresAt > now);
 }
 
-function callerOf({ name, role }: KeyRow): Caller {
-  return { subject: subjectNamed(name), roles: [role] };
+function callerOf({ id, name, role }: KeyRow): Caller {
+  return { subject: subjectNamed(name), roles: [role], keyId: id };
 }
 
 /** Lets people and secret scanners recognize a key. */

@@ -23,9 +23,8 @@ export class Keys {
     return this.#db.selectFrom('api_keys').selectAll().orderBy('id').execute();
   }
 
-  /** The keys of a subject. */
-  async named(name: string): Promise<KeyRow[]> {
-    return this.#db.selectFrom('api_keys').selectAll().where('name', '=', name).execute();
+  async get(id: string): Promise<KeyRow | undefined> {
+    return this.#db.selectFrom('api_keys').selectAll().where('id', '=', id).executeTakeFirst();
   }
 
   /** Whether any key exists, revoked ones included. */
@@ -42,7 +41,7 @@ export class Keys {
       .where('id', '=', id)
       .where('revoked_at', 'is', null)
       .execute();
-    return this.#db.selectFrom('api_keys').selectAll().where('id', '=', id).executeTakeFirst();
+    return this.get(id);
   }
 
   /** Records that a key was used, unless a use was recorded at `notSince` or later. */

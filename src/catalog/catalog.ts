@@ -10,6 +10,7 @@ import { Archive } from './archive.ts';
 import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
 import { EncryptionKeys } from './encryption-keys.ts';
+import { IdleTimeouts } from './idle-timeouts.ts';
 import { Idempotency } from './idempotency.ts';
 import { KeptAnswers } from './kept-answers.ts';
 import { Keys } from './api-keys.ts';
@@ -66,6 +67,7 @@ export class Catalog {
   readonly scheduleRuns: ScheduleRuns;
   readonly sessionSlots: SessionSlots;
   readonly sessionList: SessionList;
+  readonly idleTimeouts: IdleTimeouts;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -100,6 +102,7 @@ export class Catalog {
     this.scheduleRuns = new ScheduleRuns(db, cipher);
     this.sessionSlots = new SessionSlots(db, index);
     this.sessionList = new SessionList(db, cipher);
+    this.idleTimeouts = new IdleTimeouts(db, this.outbox);
   }
 
   /**

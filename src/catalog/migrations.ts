@@ -254,6 +254,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('start_error', 'text')
     .addColumn('start_failed_at', 'text')
     .addColumn('waits_until', 'text')
+    .addColumn('idle_ends_at', 'text')
     .addColumn('delete_at', 'text')
     .addColumn('cancelled_at', 'text')
     .execute();
@@ -261,8 +262,10 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .createTable('session_inputs')
     .addColumn('session_id', 'text', (c) => c.notNull())
     .addColumn('number', 'integer', (c) => c.notNull())
-    .addColumn('input', 'text', (c) => c.notNull())
+    .addColumn('request_id', 'text')
+    .addColumn('input', 'text')
     .addPrimaryKeyConstraint('session_inputs_key', ['session_id', 'number'])
+    .addUniqueConstraint('session_inputs_requests', ['session_id', 'request_id'])
     .execute();
   await schema
     .createTable('shared_sessions')
@@ -297,6 +300,7 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addColumn('subject_type', 'text', (c) => c.notNull())
     .addColumn('subject_slug', 'text', (c) => c.notNull())
     .addColumn('roles', 'text', (c) => c.notNull())
+    .addColumn('key_id', 'text')
     .addColumn('created_at', 'text', (c) => c.notNull())
     .addColumn('updated_at', 'text', (c) => c.notNull())
     .addColumn('deleted_at', 'text')
@@ -442,6 +446,7 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['session_requests_queued', 'session_requests', ['queue_number']],
   ['session_requests_starting', 'session_requests', ['first_turn_id']],
   ['session_requests_waiting', 'session_requests', ['waits_until']],
+  ['session_requests_idle', 'session_requests', ['idle_ends_at']],
   ['session_requests_to_delete', 'session_requests', ['delete_at']],
   ['sessions_unswept', 'sessions', ['unswept_since']],
   ['sessions_to_remove', 'sessions', ['removal_at', 'id']],

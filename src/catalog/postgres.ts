@@ -11,6 +11,7 @@ import {
 } from 'kysely';
 import { DatabaseError, Pool, TypeOverrides } from 'pg';
 import type { Logger } from 'pino';
+import { storableText } from './storable-text.ts';
 
 interface PgOptions {
   url: string;
@@ -111,7 +112,10 @@ class Connection implements PostgresPoolClient {
     // back.
     if (this.#failure) throw this.#failure;
     try {
-      return await this.#client.query<R>(sql, parameters);
+      return await this.#client.query<R>(
+        sql,
+        parameters.map((value) => (typeof value === 'string' ? storableText(value) : value)),
+      );
     } catch (cause) {
       const error = cause instanceof DatabaseError ? cause : new PostgresUnreachable(cause);
       // Includes errors on a working connection: after a failover it may be connected to the wrong server.

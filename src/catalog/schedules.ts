@@ -21,7 +21,7 @@ export interface NewSchedule extends Omit<
 /** What a caller may change of a schedule. */
 export interface ScheduleChange extends Pick<
   Updateable<SchedulesTable>,
-  'name' | 'description' | 'cron' | 'timezone' | 'request' | 'pause_note' | 'repeats'
+  'name' | 'description' | 'cron' | 'timezone' | 'request' | 'key_id' | 'pause_note' | 'repeats'
 > {
   roles?: readonly Role[];
   paused?: boolean;

@@ -151,7 +151,10 @@ interface TurnsTable {
   paused_changed_at: Generated<string | null>;
   /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
   counted_ms: Generated<number>;
-  /** The webhooks that are told of states have heard of the turn's log up to this ordinal; 0: of nothing. */
+  /**
+   * The webhooks that are told of states have heard of the turn's log up to this ordinal; 0: of nothing. One more than the
+   * log has: also of the end of the idle timeout after it.
+   */
   told_through: Generated<number>;
 }
 
@@ -482,6 +485,8 @@ export interface SessionRequestsTable {
    * found by an index.
    */
   waits_until: Generated<string | null>;
+  /** When webhooks are to be told that its idle timeout has ended; null once they were, or if there is nothing to tell. */
+  idle_ends_at: Generated<string | null>;
   /** When it may be deleted; null while it has not ended. */
   delete_at: Generated<string | null>;
   /** When it was cancelled last. What it waits for is an engine's fact only while a turn runs. */
@@ -532,8 +537,10 @@ export interface SchedulesTable {
   subject_id: string;
   subject_type: string;
   subject_slug: string;
-  /** JSON: the roles of the owner when it wrote the schedule. */
+  /** JSON: the roles of the owner when it wrote `request`. */
   roles: string;
+  /** The key of the catalog with which the owner wrote `request`; null: another credential. */
+  key_id: string | null;
   created_at: string;
   updated_at: string;
   /** A deleted schedule no longer exists for any caller; the row remains until Temporal has deleted it. */
@@ -603,8 +610,10 @@ interface SessionInputsTable {
   session_id: string;
   /** Counts the requests that brought them. */
   number: number;
-  /** JSON, encrypted: a list of `InputItem`, with their files. */
-  input: string;
+  /** Names the request that brought them, so that a repetition is recognized; null for the one that created the session. */
+  request_id: string | null;
+  /** JSON, encrypted: a list of `InputItem`, with their files. Null once the first turn has them. */
+  input: string | null;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -58,7 +58,11 @@ export async function recordEnd(
   const finishedAt = isOpen(end) && !isCancelled ? null : (waitsUntil ?? at);
   await db
     .updateTable('session_requests')
-    .set({ waits_until: waitsUntil, delete_at: finishedAt && deletionOf(finishedAt, request.delete_after_min) })
+    .set({
+      waits_until: waitsUntil,
+      idle_ends_at: end === 'answered' ? waitsUntil : null,
+      delete_at: finishedAt && deletionOf(finishedAt, request.delete_after_min),
+    })
     .where('session_id', '=', sessionId)
     .execute();
 }

@@ -7,6 +7,13 @@ import type { Tables } from './schema.ts';
 const MAX_INPUTS = 100;
 const MAX_CHARACTERS = 40 * 1024 * 1024;
 
+/** Messages that one request brings. */
+export interface RequestInput {
+  /** Equal for a repetition. */
+  requestId: string;
+  input: InputItem[];
+}
+
 /** The messages with which sessions begin, until their first turns are started. */
 export class SessionInputs {
   readonly #cipher: Cipher;
@@ -15,12 +22,20 @@ export class SessionInputs {
     this.#cipher = cipher;
   }
 
-  /** Adds messages after those that the session has. False if it has too many. The caller holds a lock on the session. */
-  async add(db: Kysely<Tables>, sessionId: string, input: InputItem[]): Promise<boolean> {
+  /**
+   * Adds messages after those that the session has; those that a repetition brings are there. False if it has too many.
+   * `requestId` is null for the messages with which the session is created. The caller holds a lock on the session.
+   */
+  async add(
+    db: Kysely<Tables>,
+    sessionId: string,
+    { requestId, input }: { requestId: string | null; input: InputItem[] },
+  ): Promise<boolean> {
+    if (requestId !== null && (await this.hasRequest(db, sessionId, requestId))) return true;
     const { count, characters, last } = await db
       .selectFrom('session_inputs')
       .select((eb) => [
-        eb.fn.countAll<number>().as('count'),
+        eb.fn.count<number>('input').as('count'),
         eb.fn.coalesce(eb.fn.sum<number>(eb.fn('length', ['input'])), eb.lit(0)).as('characters'),
         eb.fn.coalesce(eb.fn.max<number>('number'), eb.lit(0)).as('last'),
       ])
@@ -29,18 +44,40 @@ export class SessionInputs {
     const number = last + 1;
     const sealed = this.#cipher.sealText(JSON.stringify(input), aadFor(sessionId, number));
     if (count >= MAX_INPUTS || (count > 0 && characters + sealed.length > MAX_CHARACTERS)) return false;
-    await db.insertInto('session_inputs').values({ session_id: sessionId, number, input: sealed }).execute();
+    await db
+      .insertInto('session_inputs')
+      .values({ session_id: sessionId, number, request_id: requestId, input: sealed })
+      .execute();
     return true;
   }
 
+  /** Whether messages wait for the first turn. */
   async has(db: Kysely<Tables>, sessionId: string): Promise<boolean> {
     const row = await db
       .selectFrom('session_inputs')
       .select('number')
       .where('session_id', '=', sessionId)
+      .where('input', 'is not', null)
       .limit(1)
       .executeTakeFirst();
     return row !== undefined;
+  }
+
+  /** Whether the session was given the messages of this request, also if its first turn has them by now. */
+  async hasRequest(db: Kysely<Tables>, sessionId: string, requestId: string): Promise<boolean> {
+    const row = await db
+      .selectFrom('session_inputs')
+      .select('number')
+      .where('session_id', '=', sessionId)
+      .where('request_id', '=', requestId)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
+  /** The first turn has the messages; which requests brought them is kept, as long as the session. */
+  async clear(db: Kysely<Tables>, sessionId: string): Promise<void> {
+    await db.deleteFrom('session_inputs').where('session_id', '=', sessionId).where('request_id', 'is', null).execute();
+    await db.updateTable('session_inputs').set({ input: null }).where('session_id', '=', sessionId).execute();
   }
 
   /** All messages, in their order. */
@@ -49,6 +86,8 @@ export class SessionInputs {
       .selectFrom('session_inputs')
       .select(['number', 'input'])
       .where('session_id', '=', sessionId)
+      .where('input', 'is not', null)
+      .$narrowType<{ input: string }>()
       .orderBy('number')
       .execute();
     return rows.flatMap(({ number, input }) => {

@@ -4,7 +4,7 @@ import type { Cipher } from '../encryption/cipher.ts';
 import type { NewDelegationRow, NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 import type { Outbox } from './outbox.ts';
 import { deletionOf } from './session-ends.ts';
-import { SessionInputs } from './session-inputs.ts';
+import { SessionInputs, type RequestInput } from './session-inputs.ts';
 import { insertRequest } from './session-requests.ts';
 import {
   countHolders,
@@ -17,7 +17,7 @@ import {
   type Placement,
 } from './slot-holders.ts';
 import { insertSession, lockSession, touchSession } from './sessions.ts';
-import { sessionCancelled } from './state-changes.ts';
+import { sessionCancelled, UNBEGUN, unbegunChanged, unbegunState } from './state-changes.ts';
 
 interface NewSession {
   session: NewSessionRow;
@@ -87,7 +87,7 @@ export class SessionSlots {
         ...(placement === 'slot' && { first_turn_id: turnId }),
         ...(placement === 'queue' && { queue_number: number }),
       });
-      if (input.length > 0) await this.#inputs.add(db, session.id, input);
+      if (input.length > 0) await this.#inputs.add(db, session.id, { requestId: null, input });
       if (delegation) {
         await db
           .insertInto('delegations')
@@ -98,11 +98,16 @@ export class SessionSlots {
     });
   }
 
+  /** Whether the messages of this request are, or were, among those with which a session begins. */
+  async hasInput(sessionId: string, requestId: string): Promise<boolean> {
+    return this.#inputs.hasRequest(this.#db, sessionId, requestId);
+  }
+
   /**
-   * Adds messages to a session that waits in the queue. Undefined, and without effect, if it does not wait; false if it
-   * has too many.
+   * Adds messages to a session that waits in the queue; those of a repetition are there. Undefined, and without effect,
+   * if it does not wait; false if it has too many.
    */
-  async buffer(sessionId: string, input: InputItem[], now: string): Promise<boolean | undefined> {
+  async buffer(sessionId: string, request: RequestInput, now: string): Promise<boolean | undefined> {
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: sessionId, at: now }))) return undefined;
       // Changes nothing, but locks the row: it may be admitted at this moment.
@@ -112,37 +117,40 @@ export class SessionSlots {
         .where('session_id', '=', sessionId)
         .where('queue_number', 'is not', null)
         .executeTakeFirst();
-      return numUpdatedRows === 0n ? undefined : this.#inputs.add(db, sessionId, input);
+      if (numUpdatedRows > 0n) return this.#inputs.add(db, sessionId, request);
+      return (await this.#inputs.hasRequest(db, sessionId, request.requestId)) || undefined;
     });
   }
 
   /**
    * Gives a slot to a session whose first turn was never started, because it was cancelled or rejected before, and adds
-   * messages. Undefined, and without effect, if this is not such a session.
+   * messages; a repetition has no effect. Undefined, and without effect, if this is not such a session.
    */
   async revive(
-    { sessionId, turnId, input }: { sessionId: string; turnId: string; input: InputItem[] },
+    { sessionId, turnId, request }: { sessionId: string; turnId: string; request: RequestInput },
     capacity: Capacity,
   ): Promise<Placement | 'too_many_messages' | undefined> {
-    return this.#db.transaction().execute(async (db) => {
+    return this.#outbox.transaction(async (db, _emit, tell) => {
       await lockSlots(db);
       if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
-      const idle = await db
+      if (await this.#inputs.hasRequest(db, sessionId, request.requestId)) return 'slot';
+      const stopped = await db
         .selectFrom('session_requests')
-        .select('takes_slot')
+        .select([...UNBEGUN, 'takes_slot'])
         .where('session_id', '=', sessionId)
         .where('queue_number', 'is', null)
         .where('first_turn_id', 'is', null)
         .executeTakeFirst();
-      if (!idle || !(await this.#inputs.has(db, sessionId))) return undefined;
-      const placement = await place(db, capacity, { takesSlot: idle.takes_slot === 1 });
+      if (!stopped || !(await this.#inputs.has(db, sessionId))) return undefined;
+      const placement = await place(db, capacity, { takesSlot: stopped.takes_slot === 1 });
       if (placement !== 'slot') return placement;
-      if (!(await this.#inputs.add(db, sessionId, input))) return 'too_many_messages';
+      if (!(await this.#inputs.add(db, sessionId, request))) return 'too_many_messages';
       await db
         .updateTable('session_requests')
         .set({ first_turn_id: turnId, start_error: null, start_failed_at: null, delete_at: null })
         .where('session_id', '=', sessionId)
         .execute();
+      tell(() => unbegunChanged(db, sessionId, { from: unbegunState(stopped), to: 'pending' }));
       return placement;
     });
   }
@@ -177,7 +185,7 @@ export class SessionSlots {
    */
   async admit({ limit, now }: Capacity, newTurnId: () => string): Promise<string[]> {
     if ((await queueLength(this.#db)) === 0) return [];
-    return this.#db.transaction().execute(async (db) => {
+    return this.#outbox.transaction(async (db, _emit, tell) => {
       await lockSlots(db);
       const free = limit - (await countHolders(db, now));
       if (free <= 0) return [];
@@ -195,7 +203,9 @@ export class SessionSlots {
           // It may have been cancelled since it was read.
           .where('queue_number', 'is not', null)
           .executeTakeFirst();
-        if (numUpdatedRows > 0n) admitted.push(sessionId);
+        if (numUpdatedRows === 0n) continue;
+        admitted.push(sessionId);
+        tell(() => unbegunChanged(db, sessionId, { from: 'queued', to: 'pending' }));
       }
       return admitted;
     });
@@ -271,7 +281,7 @@ export class SessionSlots {
       const isCurrent = row?.first_turn_id === turnId;
       // Since it was cancelled, it may have got another turn, for which its messages are kept.
       if (!isCurrent && row?.first_turn_id) return false;
-      await db.deleteFrom('session_inputs').where('session_id', '=', sessionId).execute();
+      await this.#inputs.clear(db, sessionId);
       await db
         .updateTable('session_requests')
         .set({ first_turn_id: null })
@@ -283,11 +293,19 @@ export class SessionSlots {
 
   /** The first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
-    const row = await firstTurnIs(this.#db, sessionId, turnId)
-      .set({ first_turn_id: null, start_error: error, start_failed_at: now })
-      .returning('delete_after_min')
-      .executeTakeFirst();
-    if (row) await this.#setDeletion(sessionId, now, row.delete_after_min);
+    await this.#outbox.transaction(async (db, _emit, tell) => {
+      const row = await firstTurnIs(db, sessionId, turnId)
+        .set({ first_turn_id: null, start_error: error, start_failed_at: now })
+        .returning([...UNBEGUN, 'delete_after_min'])
+        .executeTakeFirst();
+      if (!row) return;
+      await db
+        .updateTable('session_requests')
+        .set({ delete_at: deletionOf(now, row.delete_after_min) })
+        .where('session_id', '=', sessionId)
+        .execute();
+      tell(() => unbegunChanged(db, sessionId, { from: 'pending', to: unbegunState(row) }));
+    });
   }
 
   /**
@@ -297,27 +315,30 @@ export class SessionSlots {
   async cancel(sessionId: string, now: string): Promise<boolean> {
     return this.#outbox.transaction(async (db, _emit, tell) => {
       await lockSession(db, sessionId);
-      const before = await db
-        .selectFrom('session_requests')
-        .select('cancelled_at')
-        .where('session_id', '=', sessionId)
+      const row = db.updateTable('session_requests').where('session_id', '=', sessionId);
+      // Changes nothing, but locks the row: it may be admitted at this moment.
+      const before = await row
+        .set({ session_id: sessionId })
+        .returning([...UNBEGUN, 'delete_after_min'])
         .executeTakeFirst();
       if (!before) return false;
-      const row = db.updateTable('session_requests').where('session_id', '=', sessionId);
-      const left = await row
-        .set({ queue_number: null })
-        .where('queue_number', 'is not', null)
-        .returning('session_id')
-        .executeTakeFirst();
-      const request = await row
-        .set({ cancelled_at: now, first_turn_id: null, waits_until: null })
-        .returning('delete_after_min')
-        .executeTakeFirst();
-      if (request) {
-        await row.set({ delete_at: deletionOf(now, request.delete_after_min) }).execute();
-      }
-      tell(() => sessionCancelled(db, sessionId, { from: before.cancelled_at, to: now }));
-      return left !== undefined;
+      const { first_turn_id: firstTurn, queue_number: number, cancelled_at: from, delete_after_min: minutes } = before;
+      const delete_at = deletionOf(now, minutes);
+      await row
+        .set({
+          cancelled_at: now,
+          queue_number: null,
+          first_turn_id: null,
+          waits_until: null,
+          idle_ends_at: null,
+          delete_at,
+        })
+        .execute();
+      const isStarting = firstTurn !== null && (await isRequested(db, firstTurn));
+      tell(() =>
+        sessionCancelled(db, sessionId, { from, to: now, before: isStarting ? undefined : unbegunState(before) }),
+      );
+      return number !== null;
     });
   }
 
@@ -336,18 +357,14 @@ export class SessionSlots {
       .executeTakeFirst();
     return row?.at ?? undefined;
   }
-
-  async #setDeletion(sessionId: string, finishedAt: string, afterMinutes: number | null): Promise<void> {
-    await this.#db
-      .updateTable('session_requests')
-      .set({ delete_at: deletionOf(finishedAt, afterMinutes) })
-      .where('session_id', '=', sessionId)
-      .execute();
-  }
 }
 
 function firstTurnIs(db: Kysely<Tables>, sessionId: string, turnId: string) {
   return db.updateTable('session_requests').where('session_id', '=', sessionId).where('first_turn_id', '=', turnId);
+}
+
+async function isRequested(db: Transaction<Tables>, turnId: string): Promise<boolean> {
+  return (await db.selectFrom('turns').select('id').where('id', '=', turnId).executeTakeFirst()) !== undefined;
 }
 
 async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {

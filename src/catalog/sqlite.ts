@@ -1,6 +1,7 @@
 import { DatabaseSync, type SQLInputValue } from 'node:sqlite';
 import { SqliteAdapter, SqliteDialect, type DialectAdapter, type SqliteDatabase, type SqliteStatement } from 'kysely';
 import { LRUCache } from 'lru-cache';
+import { storableText } from './storable-text.ts';
 
 /**
  * The durability of a commit: `normal` survives a `kill -9` of any process; `full` also a power cut, at the cost of a
@@ -71,7 +72,8 @@ function open(file: string, sync: SqliteSync): SqliteDatabase {
 
 function values(parameters: readonly unknown[]): SQLInputValue[] {
   return parameters.map((value) => {
-    if (value === null || typeof value === 'string' || typeof value === 'number') return value;
+    if (typeof value === 'string') return storableText(value);
+    if (value === null || typeof value === 'number') return value;
     throw new TypeError(`the catalog stores text, numbers and null, not a ${typeof value}`);
   });
 }

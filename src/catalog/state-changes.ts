@@ -1,20 +1,29 @@
-import type { Transaction } from 'kysely';
+import type { Selectable, Transaction } from 'kysely';
 import type { LogEntry } from '../core/records.ts';
 import { stateMarks } from '../core/state-marks.ts';
 import type { SessionChanged } from './outbox.ts';
-import type { Tables, TurnRow } from './schema.ts';
+import type { SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 
 /** The place after an entry of a turn's log. */
 export interface LogPlace {
   turnId: string;
   ordinal: number;
+  /** The turn has ended, and so has the idle timeout after it: that was told. */
+  isIdleOver?: true;
 }
 
-/**
- * Two moments of a session between which its state may have changed, and before which it has not since the previous
- * change. The states follow from the logs; null is the time before the first turn.
- */
-export interface StateChange {
+/** The states of a session before its first turn, which no log has. */
+type UnbegunState = 'queued' | 'pending' | 'interrupted' | 'failed';
+
+interface UnbegunChange {
+  unbegun: { from: UnbegunState; to: UnbegunState };
+}
+
+/** What may have changed of the state of a session since the previous change. */
+export type StateChange = LoggedChange | UnbegunChange;
+
+/** Two moments of a session, whose states follow from the logs; null is the time before the first turn. */
+export interface LoggedChange {
   from: LogPlace | null;
   to: LogPlace | null;
   /** When the session was last cancelled, as of both moments; null if it was not. */
@@ -68,16 +77,59 @@ export async function turnRecorded(
   return changes;
 }
 
-/** The change that the cancellation of a session means. While a turn is not archived, its end tells it. */
+/** The columns of a request that say it. */
+export const UNBEGUN = ['queue_number', 'first_turn_id', 'cancelled_at', 'start_error'] as const;
+
+type Unbegun = Pick<Selectable<SessionRequestsTable>, (typeof UNBEGUN)[number]>;
+
+/** The state of a session that has no turn, but messages for one; undefined if it was not given any. */
+export function unbegunState(request: Unbegun): UnbegunState | undefined {
+  if (request.queue_number !== null) return 'queued';
+  if (request.first_turn_id !== null) return 'pending';
+  if (request.cancelled_at !== null) return 'interrupted';
+  return request.start_error === null ? undefined : 'failed';
+}
+
+/** The change of a session that has no turn; none if it has one. */
+export async function unbegunChanged(
+  db: Transaction<Tables>,
+  sessionId: string,
+  { from, to }: { from: UnbegunState | undefined; to: UnbegunState | undefined },
+): Promise<SessionChanged[]> {
+  if (!from || !to || from === to) return [];
+  if (await turnBefore(db, { session_id: sessionId, sequence: null })) return [];
+  return [changeOf(sessionId, { unbegun: { from, to } })];
+}
+
+/**
+ * The change that the cancellation of a session means. While a turn is not archived, or its first one is being started,
+ * its end tells it. `before`: its state if it had no turn.
+ */
 export async function sessionCancelled(
   db: Transaction<Tables>,
   sessionId: string,
-  cancelledAt: { from: string | null; to: string },
+  { before, ...cancelledAt }: { from: string | null; to: string; before: UnbegunState | undefined },
 ): Promise<SessionChanged[]> {
   const last = await turnBefore(db, { session_id: sessionId, sequence: null });
   if (last && last.archived === 0) return [];
+  if (!last && before) return unbegunChanged(db, sessionId, { from: before, to: 'interrupted' });
   const place = endOf(last);
   return [changeOf(sessionId, { from: place, to: place, cancelledAt })];
+}
+
+/** The change that the end of the idle timeout after a session's last turn means; none if another turn runs. */
+export async function idleEnded(db: Transaction<Tables>, sessionId: string): Promise<SessionChanged[]> {
+  const last = await turnBefore(db, { session_id: sessionId, sequence: null });
+  const from = endOf(last);
+  if (!last || !from || last.archived === 0) return [];
+  await db
+    .updateTable('turns')
+    .set({ told_through: last.archived_through + 1 })
+    .where('id', '=', last.id)
+    .execute();
+  const cancelledAt = await cancellation(db, sessionId, undefined);
+  const to: LogPlace = { ...from, isIdleOver: true };
+  return [changeOf(sessionId, { from, to, cancelledAt: { from: cancelledAt, to: cancelledAt } })];
 }
 
 async function tell(
@@ -117,7 +169,9 @@ async function toldThrough(db: Transaction<Tables>, { id }: Pick<Turn, 'id'>): P
 }
 
 function endOf(turn: TurnRow | undefined): LogPlace | null {
-  return turn ? { turnId: turn.id, ordinal: turn.archived_through } : null;
+  if (!turn) return null;
+  const { id: turnId, archived_through: ordinal, told_through: told } = turn;
+  return { turnId, ordinal, ...(told > ordinal && { isIdleOver: true }) };
 }
 
 /** The newest accepted turn before another one; with its sequence null, the newest of all. */

@@ -14,6 +14,8 @@ export interface Caller {
   subject: Subject;
   /** The caller has the rights of each of them. */
   roles: readonly Role[];
+  /** The key of the catalog by which it was authenticated; undefined: it has used none. */
+  keyId?: string | undefined;
 }
 
 /** The subject of the API key with this name. */

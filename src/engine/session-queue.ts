@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import type { RequestInput } from '../catalog/session-inputs.ts';
 import type { Placement } from '../catalog/slot-holders.ts';
 import type { Config } from '../config.ts';
 import type { InputItem } from '../core/records.ts';
@@ -101,8 +102,8 @@ export class SessionQueue {
    * Starts a session again whose first turn was never started, with its messages and these. False, and without effect, if
    * it has begun. @throws EngineError
    */
-  async revive(sessionId: string, input: InputItem[]): Promise<boolean> {
-    const revived = { sessionId, turnId: newId('turn'), input };
+  async revive(sessionId: string, request: RequestInput): Promise<boolean> {
+    const revived = { sessionId, turnId: newId('turn'), request };
     const placement = await this.#services.catalog.sessionSlots.revive(revived, this.#capacity());
     if (placement === undefined) return false;
     if (placement === 'too_many_messages') throw tooManyMessages();
@@ -112,8 +113,8 @@ export class SessionQueue {
   }
 
   /** Adds messages to a session that waits in the queue. False if it does not wait. @throws EngineError */
-  async buffer(sessionId: string, input: InputItem[]): Promise<boolean> {
-    const isAdded = await this.#services.catalog.sessionSlots.buffer(sessionId, input, new Date().toISOString());
+  async buffer(sessionId: string, request: RequestInput): Promise<boolean> {
+    const isAdded = await this.#services.catalog.sessionSlots.buffer(sessionId, request, new Date().toISOString());
     if (isAdded === false) throw tooManyMessages();
     return isAdded ?? false;
   }

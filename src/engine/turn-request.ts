@@ -49,6 +49,8 @@ interface ClaimOptions {
   input: InputItem[] | (() => Promise<InputItem[]>);
   /** The error that rejects the request if it exceeds the caller's rate limit and is not a repetition. */
   rateLimitError: Error | undefined;
+  /** The session waits for a slot, and keeps the input until it begins: the limits on turns are not for it. */
+  isWaiting?: boolean;
 }
 
 /** What the index says about the turns that a new one follows, before its session is asked. */
@@ -85,10 +87,10 @@ export class TurnRequest implements Disposable {
    * request is valid, its model call may start here, before anything of the turn is written.
    * @throws EngineError `idempotency_key_reused` or `too_many_turns`, or `rateLimitError`
    */
-  async claim({ session, input, rateLimitError }: ClaimOptions): Promise<ClaimedTurn> {
+  async claim({ session, input, rateLimitError, isWaiting = false }: ClaimOptions): Promise<ClaimedTurn> {
     const { caller, previous, onRunning, sessionId } = this.#options;
     const speculation = this.#speculation;
-    const endAdmission = await this.#admit(session, rateLimitError);
+    const endAdmission = await this.#admit(session, { rateLimitError, isWaiting });
     try {
       const resourceId = newId('turn');
       const agent = runnableAgent(this.#engine, session, caller);
@@ -136,9 +138,13 @@ export class TurnRequest implements Disposable {
    * Admits the request if there is capacity. A repetition is always admitted: its turn may be running, so an error must
    * not tell the client that it was rejected.
    */
-  async #admit(session: SessionRow, rateLimitError: Error | undefined): Promise<() => void> {
+  async #admit(
+    session: SessionRow,
+    { rateLimitError, isWaiting }: { rateLimitError: Error | undefined; isWaiting: boolean },
+  ): Promise<() => void> {
     try {
       if (rateLimitError) throw rateLimitError;
+      if (isWaiting) return () => undefined;
       return await this.#engine.turnLimits.admit(session);
     } catch (error) {
       if (await isClaimed(this.#identity)) return () => undefined;
@@ -211,6 +217,20 @@ export class ClaimedTurn implements AsyncDisposable {
     this.turnId = turn.claim.resourceId;
     this.#engine = engine;
     this.#turn = turn;
+  }
+
+  /**
+   * Offers the input to `keep`, with an id that is equal for equal requests, instead of a turn. False if it does not keep
+   * it. @throws EngineError
+   */
+  async keep(keep: (requestId: string, loadInput: () => Promise<InputItem[]>) => Promise<boolean>): Promise<boolean> {
+    const { claim, loadInput } = this.#turn;
+    try {
+      return await keep(this.turnId, loadInput);
+    } catch (error) {
+      if (claim.isNew && isRejected(error)) await claim.release();
+      throw error;
+    }
   }
 
   /**

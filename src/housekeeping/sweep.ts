@@ -40,7 +40,7 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: tells turns of sign-ins that have ended, and of delegated work; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; starts sessions in whose queues turns wait, and those that were admitted and not started; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
+ * and starts the removal of deleted ones; starts sessions in whose queues turns wait, and those that were admitted and not started; tells webhooks of idle timeouts that have ended; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
@@ -74,6 +74,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
       options.wakeDeliverer();
+      await options.catalog.idleTimeouts.tell(started.toISOString(), stop.signal);
       await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       await tellSignIns(options);

@@ -145,6 +145,18 @@ test('a key that is released while others claim it is claimed by exactly one of 
   }
 });
 
+test('a text that the database cannot hold is stored with U+FFFD in its place, and found by itself', async () => {
+  const catalog = await open();
+  const claim = { scope: 's', resourceId: 'r', sessionId: '', bodyHash: 'b', now: NOW };
+  for (const [key, stored] of [
+    ['a\0b', 'a\ufffdb'],
+    ['a\ud800c', 'a\ufffdc'],
+  ] as const) {
+    expect(await catalog.idempotency.claim({ ...claim, key }, NOW)).toMatchObject({ isNew: true });
+    expect(await catalog.idempotency.taken({ scope: 's', keys: [key] }, NOW)).toBe(stored);
+  }
+});
+
 test('an expired claim is forgotten and replaced by a new one', async () => {
   const catalog = await open();
   await catalog.idempotency.claim(claimOf('old'), NOW);

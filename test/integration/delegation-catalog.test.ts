@@ -169,7 +169,7 @@ test('the session of a call needs a slot, also to begin again, unless the parent
     ['ses_taken', 'full'],
   ] as const) {
     await catalog.sessionSlots.cancel(id, NOW);
-    const revived = { sessionId: id, turnId: `turn_2_of_${id}`, input: [] };
+    const revived = { sessionId: id, turnId: `turn_2_of_${id}`, request: { requestId: 'req_2', input: [] } };
     expect([id, await catalog.sessionSlots.revive(revived, none)]).toEqual([id, placement]);
   }
 });

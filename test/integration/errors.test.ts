@@ -233,3 +233,28 @@ test('no response can be framed, or run as a page', async () => {
     expect(headers.get('x-content-type-options'), path).toBe('nosniff');
   }
 });
+
+test('a text with NUL is stored, and a name with it is refused', async () => {
+  const agent = { name: 'clerk', description: 'a\0b', environments: [], model: 'm' };
+  const created = await ann.send('POST', '/api/v2/sessions', { agent, messages: 'a\0b' });
+  expect([created.status, created.body.request?.messages[0].message]).toEqual([201, 'a\0b']);
+  const session = `/api/v2/sessions/${created.body.id}`;
+  const url = 'https://example.com/hook';
+  const cases: [string, string, unknown, number, unknown?][] = [
+    ['POST', '/api/v2/agents', agent, 201],
+    ['POST', '/api/v2/skills', { name: 'refunds', description: 'a\0b', body: 'a\0b' }, 201],
+    ['POST', '/api/v2/webhooks', { url, description: 'a\0b', disabled: true }, 201],
+    ['POST', `${session}/feedback`, { success: true, message: 'a\0b' }, 204],
+    ['POST', `${session}/messages`, { type: 'user_message', message: 'a\0b' }, 202],
+    ['POST', '/api/v2/sessions', { agent, group_id: 'a\0b' }, 422, ['body', 'group_id']],
+    ['GET', '/api/v2/sessions?group_id=a%00b', undefined, 422, ['query', 'group_id']],
+    ['GET', '/api/v2/sessions?schedule_id=a%00b', undefined, 422, ['query', 'schedule_id']],
+    ['POST', '/api/v2/webhooks', { url: `${url}\0` }, 422, ['body', 'url']],
+    ['POST', '/v1/webhooks', { url: `${url}\0`, events: ['turn.done'] }, 400],
+    ['GET', '/v1/agents/mcp/callback?state=a%00b&code=c', undefined, 404],
+  ];
+  for (const [method, path, body, status, loc] of cases) {
+    const answer = await ann.send(method, path, body);
+    expect([answer.status, answer.body?.detail?.[0]?.loc], `${method} ${path}`).toEqual([status, loc]);
+  }
+});

@@ -1,9 +1,11 @@
 import { expect } from 'vitest';
 import type { SessionEvent } from '../../src/api/agents-v2/wire/events.ts';
 import type { SessionResource, SessionStatus } from '../../src/api/agents-v2/wire/session.ts';
+import { webhookMessage, type WebhookMessage } from '../../src/api/agents-v2/wire/webhooks.ts';
 import type { toChanges } from '../../src/api/agents-v2/read-session.ts';
 import type { Answer, ApiClient } from './api-client.ts';
 import { eventually } from './eventually.ts';
+import type { WebhookReceiver } from './webhook-receiver.ts';
 
 export type Changes = ReturnType<typeof toChanges>;
 
@@ -98,4 +100,21 @@ export class AgentSession {
 /** The events by their types; those of the agent by their kinds. */
 export function kindsOf(events: SessionEvent[]): string[] {
   return events.map(({ type, data }) => (type === 'AgentEvent' ? data.kind : type));
+}
+
+/** What a webhook of the Agents API v2 was sent. */
+export function received(to: WebhookReceiver): WebhookMessage[] {
+  return to.requests.map(({ body }) => webhookMessage.parse(JSON.parse(body)));
+}
+
+/** What was told of a session: its first previous status, and then the statuses. Each continues the one before it. */
+export function toldOf(to: WebhookReceiver, sessionId: string): string[] {
+  const statuses: string[] = [];
+  for (const { type, data } of received(to)) {
+    if (type !== 'session.status_updated' || data.session_id !== sessionId) continue;
+    if (statuses.length === 0) statuses.push(data.previous_status);
+    expect(data.previous_status).toBe(statuses.at(-1));
+    statuses.push(data.status);
+  }
+  return statuses;
 }

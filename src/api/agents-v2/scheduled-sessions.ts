@@ -13,11 +13,16 @@ import { isFinal } from './session-state.ts';
 import type { ViewServices } from './session-view.ts';
 import { sessionRequest } from './wire/session.ts';
 
-/** The owner of a schedule, with the roles that it has now. */
-export async function ownerOf(keyring: Keyring, schedule: Schedule): Promise<Caller> {
-  const { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug, roles } = schedule;
-  return { subject: { subjectId, subjectType, subjectSlug }, roles: await keyring.rolesOf(subjectId, roles) };
+/** The owner of a schedule, with the roles that it has now by the credential with which it wrote the schedule. */
+async function ownerOf(keyring: Keyring, schedule: Schedule): Promise<Caller> {
+  const { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug, roles, key_id } = schedule;
+  const owner = { subject: { subjectId, subjectType, subjectSlug }, roles, keyId: key_id ?? undefined };
+  return { ...owner, roles: await keyring.rolesNow(owner) };
 }
+
+const KEY_GONE =
+  'The API key with which session_request was written was revoked, has expired or was removed: ' +
+  'PATCH the schedule with its session_request and a valid key.';
 
 /** Creates the sessions of schedules. */
 export function createScheduledSessions(
@@ -38,7 +43,7 @@ export function createScheduledSessions(
     // What has begun is not refused any more, whatever has changed since.
     if (await catalog.turns.last(sessionId)) return { status: 'created' };
     const caller = await ownerOf(keyring, schedule);
-    if (caller.roles.length === 0) return { status: 'error', error: 'The owner of the schedule has no valid API key.' };
+    if (caller.roles.length === 0) return { status: 'error', error: KEY_GONE };
     if (!mayOnServer(caller, 'createSessions')) {
       return { status: 'error', error: refusalOnServer(caller, 'createSessions') };
     }

@@ -56,7 +56,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         tag,
         summary: 'Create a schedule, which creates a session at each of its times',
         description:
-          'A session is created with the rights that the owner of the schedule has then. None is created while the last ' +
+          'A session is created with the rights that the key has then with which `session_request` was written. None is created while the last ' +
           'one has not ended, or for a time that is more than an hour ago.',
         body: json(createScheduleBody, {
           name: exampleSchedule.name,
@@ -86,7 +86,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
           timezone: body.timing.timezone,
           repeats: body.repeats ?? null,
           ...ownerColumns(caller.subject),
-          roles: caller.roles,
+          ...credentialOf(caller),
           created_at: now,
           updated_at: now,
           checked_at: now,
@@ -155,7 +155,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
           ...(name !== undefined && { name }),
           ...(description !== undefined && { description }),
           ...(timing && { cron: timing.expression, timezone: timing.timezone }),
-          ...(given && { request: await checkRequest(context, given, caller), roles: caller.roles }),
+          ...(given && { request: await checkRequest(context, given, caller), ...credentialOf(caller) }),
           ...(repeats !== undefined && { repeats }),
           ...(repeats !== undefined && isComplete({ ...schedule, repeats }) && { paused: true }),
           updated_at: new Date().toISOString(),
@@ -182,6 +182,11 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
+}
+
+/** By what the rights of a schedule are known later. */
+function credentialOf({ roles, keyId }: Caller): Pick<NewSchedule, 'roles' | 'key_id'> {
+  return { roles, key_id: keyId ?? null };
 }
 
 /** The stored form of a request whose session could be created now. @throws ApiError or EngineError */

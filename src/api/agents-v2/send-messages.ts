@@ -1,6 +1,7 @@
 import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
+import type { RequestInput } from '../../catalog/session-inputs.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
@@ -8,7 +9,7 @@ import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
-import { inputOf, readInput } from './message-input.ts';
+import { inputOf } from './message-input.ts';
 import { requireBudget } from './token-budget.ts';
 import type { UserMessage } from './wire/messages.ts';
 
@@ -34,7 +35,6 @@ interface SentMessages {
  */
 export async function sendMessages(context: MessageServices, sent: SentMessages): Promise<void> {
   const { session, caller, messages, key, rateLimitError, host } = sent;
-  if (await sendFirstMessages(context, sent)) return;
   using request = new TurnRequest(context, {
     sessionId: session.id,
     caller,
@@ -45,7 +45,16 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
     answersCalls: false,
   });
   const input = inputOf(messages, { ...context, caller, host });
-  await using turn = await request.claim({ session, input, rateLimitError });
+  const isWaiting = await waitsToBegin(context, session.id);
+  await using turn = await request.claim({ session, input, rateLimitError, isWaiting });
+  const isKept = await turn.keep(async (requestId, loadInput) => {
+    if (!isWaiting) return context.catalog.sessionSlots.hasInput(session.id, requestId);
+    return keepUntilBegun(context, session, { requestId, input: await loadInput() });
+  });
+  if (isKept) {
+    turn.acknowledge();
+    return;
+  }
   if ((await turn.steer()) === undefined) {
     await turn.start({
       admit: async (requested) => {
@@ -70,28 +79,31 @@ async function resume(context: MessageServices, turn: Pick<SentMessages, 'sessio
   }
 }
 
+/** Whether a session has not begun: it waits in the queue, or was cancelled or rejected before its first turn. */
+async function waitsToBegin({ catalog, sessionQueue }: MessageServices, sessionId: string): Promise<boolean> {
+  if (await catalog.turns.last(sessionId)) return false;
+  const request = await catalog.sessionRequests.get(sessionId);
+  if (!request) return false;
+  await sessionQueue.start(sessionId);
+  const wasStopped = request.cancelled_at !== null || request.start_error !== null;
+  return request.queue_number !== null || (request.first_turn_id === null && wasStopped);
+}
+
 /**
  * Gives messages to a session that has not begun: one that waits in the queue keeps them until it begins, and one that was
- * never started begins now. False, and without effect, if it has begun.
+ * never started begins now. False, and without effect, if it has begun. A repetition has no effect.
  * @throws ApiError or EngineError
  */
-async function sendFirstMessages(
+async function keepUntilBegun(
   context: MessageServices,
-  { session, caller, messages, rateLimitError, host }: Omit<SentMessages, 'key'>,
+  { id, subject_id: subject }: SessionRow,
+  request: RequestInput,
 ): Promise<boolean> {
-  const { catalog, sessionQueue } = context;
-  if (await catalog.turns.last(session.id)) return false;
-  const request = await catalog.sessionRequests.get(session.id);
-  if (!request) return false;
-  await sessionQueue.start(session.id);
-  const wasStopped = request.cancelled_at !== null || request.start_error !== null;
-  if (request.queue_number === null && (request.first_turn_id !== null || !wasStopped)) return false;
-  if (rateLimitError) throw rateLimitError;
-  const input = await readInput(messages, { ...context, caller, host });
-  if (await sessionQueue.buffer(session.id, input)) return true;
-  await requireBudget(context, session.subject_id);
-  if (await sessionQueue.revive(session.id, input)) return true;
+  const { sessionQueue } = context;
+  if (await sessionQueue.buffer(id, request)) return true;
+  await requireBudget(context, subject);
+  if (await sessionQueue.revive(id, request)) return true;
   // It was admitted while the files were read: its task comes before these messages.
-  await sessionQueue.start(session.id);
+  await sessionQueue.start(id);
   return false;
 }

@@ -9,7 +9,14 @@ import type { TurnTailPool } from '../../live/turn-tail.ts';
 import { FollowedTurn } from './followed-turn.ts';
 import type { LastTurn } from './session-state.ts';
 import { SessionWaiters } from './session-waiters.ts';
-import { NO_CALLS, NO_TOTALS, TurnEvents, type SessionTotals, type UnansweredCalls } from './turn-events.ts';
+import {
+  NO_CALLS,
+  NO_TOTALS,
+  TurnEvents,
+  type SessionTotals,
+  type UnansweredCalls,
+  type UndecidedCall,
+} from './turn-events.ts';
 import type { SessionEvent } from './wire/events.ts';
 
 export interface ViewServices {
@@ -136,6 +143,11 @@ export class SessionView {
     return { startedAt, end, endedAt: done?.at, limit: done?.limit, waiting, pauses };
   }
 
+  /** The calls of the last turn that wait for a person. */
+  get undecided(): UndecidedCall[] {
+    return this.#isLost ? [] : (this.#events?.undecided ?? []);
+  }
+
   /**
    * Reads what is new, up to now. Concurrent callers share a reading that begins after each of them has called: one that
    * runs already may have looked before what the caller knows has happened.
@@ -169,7 +181,10 @@ export class SessionView {
       characters += JSON.stringify(event).length;
       if (characters > MAX_PAGE_CHARACTERS) break;
     }
-    return page;
+    if (!this.#isStale) return page;
+    // A page that ends early, or is empty, would be the last one for a client that drains the session.
+    await this.refresh();
+    return this.page(position, limit);
   }
 
   /** How many events the session has, of one type or of all, as of the last `refresh`. */
@@ -185,6 +200,8 @@ export class SessionView {
     for (let i = type === undefined ? this.#turnAt(first) : 0; i < turns.length && !this.#isStale; i++) {
       const turn = turns[i];
       if (!turn || position >= end) break;
+      // It may be lost.
+      if (turn.events === 0) continue;
       const count = turn.types.get(type ?? '') ?? 0;
       // The log of a turn without such events before the end is not read.
       if (type !== undefined && position + count <= first) {

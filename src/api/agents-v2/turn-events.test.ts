@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { actionsOf } from '../../core/actions.ts';
 import { TurnProjection } from '../../core/projection.ts';
 import { hasAnswer, type LogRecord } from '../../core/records.ts';
 import { randomThreads } from '../../../test/support/random-threads.ts';
@@ -32,9 +33,15 @@ test.each([
     fc.property(steps, (turn) => {
       const fold = new TurnEvents(options);
       const events: SessionEvent[] = [];
-      for (const record of recordsOf(turn)) {
+      const records = recordsOf(turn);
+      for (const [i, record] of records.entries()) {
         const added = fold.feed(record);
         events.push(...added);
+        if (!fold.end) {
+          const pending = actionsOf(records.slice(0, i + 1)).filter(({ status }) => status === 'pending');
+          const asked = pending.filter(({ id }) => !fold.waiting.has(id)).map(({ toolCallId }) => toolCallId);
+          expect(fold.undecided.map(({ id }) => id).toSorted()).toEqual(asked.toSorted());
+        }
         // Until the end of the turn, which says that nothing is waited for any more.
         if (record.kind !== 'turn.done') expect(advertised(events)).toEqual([...fold.waiting.values()]);
         for (const { timestamp } of added) expect(timestamp).toBe(record.at);

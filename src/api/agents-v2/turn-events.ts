@@ -2,6 +2,7 @@ import { parseJson } from '../../tools/arguments.ts';
 import {
   hasAnswer,
   ROOT_THREAD,
+  type AnswerableCall,
   type LogRecord,
   type ModelMessage,
   type PauseReason,
@@ -33,6 +34,14 @@ export interface UnansweredCalls {
   ofServers: ReadonlyMap<string, ToolCallRequest>;
 }
 
+/**
+ * A call that waits for a person: for an approval, an answer to a question of its server, or what it has done before
+ * contact was lost.
+ */
+export interface UndecidedCall extends ToolCallRequest {
+  needs: 'approval' | 'answer' | 'outcome';
+}
+
 export const NO_CALLS: UnansweredCalls = { ofClient: new Map(), ofServers: new Map() };
 
 interface TurnEventsOptions {
@@ -58,6 +67,7 @@ export class TurnEvents {
   readonly #calls: Map<string, ToolCallRequest>;
   /** The calls that wait for the client, in their order. */
   readonly #forClient = new Map<string, ToolCallRequest>();
+  readonly #forPeople = new Map<string, UndecidedCall>();
   readonly #pauses = new Set<PauseReason>();
   /** Whether the last event about pauses said so. */
   #isShownPaused = false;
@@ -94,6 +104,11 @@ export class TurnEvents {
     return this.#forClient;
   }
 
+  /** The calls that wait for a person. */
+  get undecided(): UndecidedCall[] {
+    return [...this.#forPeople.values()];
+  }
+
   get unanswered(): UnansweredCalls {
     if (this.end?.status !== 'done' || this.end.requiredActions.length === 0) return NO_CALLS;
     const ofServers = [...this.#calls].filter(([key]) => !this.#forClient.has(key));
@@ -122,6 +137,7 @@ export class TurnEvents {
         for (const call of record.calls) {
           // The server of such a call is answered, or its outcome is stated: that is not a result of the client.
           if (call.elicitation === undefined && call.unknownOutcome === undefined) this.#wait(call);
+          else this.#ask(call);
         }
         return this.#forClient.size > 0 ? [this.#activeState(at)] : [];
       case 'user.steered':
@@ -136,8 +152,15 @@ export class TurnEvents {
       case 'mcp.auth_required':
       case 'thread.created':
       case 'thread.done':
+        return [];
       case 'tool.approval_required':
+        for (const call of record.calls) this.#ask(call);
+        return [];
       case 'tool.decided':
+        // Others have to agree, or are asked, too.
+        if (record.remaining === 0 || !['allow', 'escalated'].includes(record.decision)) {
+          this.#forPeople.delete(callKey(record));
+        }
         return [];
     }
   }
@@ -197,6 +220,7 @@ export class TurnEvents {
     const key = callKey(record);
     const request = this.#calls.get(key);
     const wasForClient = this.#forClient.delete(key);
+    this.#forPeople.delete(key);
     // A long turn has many calls, and each may have large arguments.
     this.#calls.delete(key);
     const state = wasForClient ? [this.#activeState(at)] : [];
@@ -226,6 +250,7 @@ export class TurnEvents {
     this.#done = record;
     this.#pauses.clear();
     const { at, end } = record;
+    if (end.status !== 'done' || end.requiredActions.length === 0) this.#forPeople.clear();
     const metrics = event(at, 'MetricsUpdateEvent', { metrics: metricsOf(this.#totals) });
     switch (end.status) {
       case 'done': {
@@ -272,6 +297,14 @@ export class TurnEvents {
   #wait(call: CallKey): void {
     const request = this.#calls.get(callKey(call));
     if (request) this.#forClient.set(callKey(call), request);
+  }
+
+  #ask(call: AnswerableCall): void {
+    const request = this.#calls.get(callKey(call));
+    if (!request) return;
+    const { unknownOutcome, elicitation } = call;
+    const needs = unknownOutcome !== undefined ? 'outcome' : elicitation !== undefined ? 'answer' : 'approval';
+    this.#forPeople.set(callKey(call), { ...request, needs });
   }
 
   #activeState(at: string): SessionEvent {

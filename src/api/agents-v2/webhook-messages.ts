@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { DeliveryRow } from '../../catalog/schema.ts';
 import type { SessionRequestRow } from '../../catalog/session-requests.ts';
-import type { LogPlace, StateChange } from '../../catalog/state-changes.ts';
+import type { LoggedChange, LogPlace, StateChange } from '../../catalog/state-changes.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { WebhookFormat } from '../../webhooks/webhook-format.ts';
 import { idleTimeoutOf } from './read-session.ts';
@@ -22,8 +22,6 @@ const MAX_FAILING_MS = 24 * 3_600_000;
 /** A session's last turn at some place in its log; undefined before the first turn. */
 interface Moment {
   last: LastTurn | undefined;
-  /** The time of the entry. */
-  at: string | undefined;
 }
 
 /** After a turn whose log was lost. */
@@ -35,7 +33,6 @@ const LOST: Moment = {
     waiting: new Map(),
     pauses: new Set(),
   },
-  at: undefined,
 };
 
 /** What the webhooks of this API are sent: the statuses of sessions, as they follow from the logs. */
@@ -55,18 +52,24 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
     const { session_id: sessionId, change, created_at } = delivery;
     if (change === null || !(await catalog.sessions.get(sessionId))) return undefined;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the outbox
-    const { from, to, cancelledAt } = JSON.parse(change) as StateChange;
+    const told = JSON.parse(change) as StateChange;
+    const statuses = 'unbegun' in told ? told.unbegun : await statusesOf(sessionId, told);
+    if (!statuses) return undefined;
+    const { from, to } = statuses;
+    if (from === to) return 'nothing';
+    const data = { session_id: toUuid(sessionId), status: to, previous_status: from };
+    return { type: STATUS_UPDATED, id: messageId(delivery.id), created_at, data };
+  }
+
+  /** The statuses at the two moments of a change; undefined if the turn in which it happened no longer exists. */
+  async function statusesOf(sessionId: string, { from, to, cancelledAt }: LoggedChange) {
     const [was, is] = await momentsOf(sessionId, from, to);
     if (!was || !is) return undefined;
     const request = await catalog.sessionRequests.get(sessionId);
-    const isCancellation = cancelledAt.from !== cancelledAt.to;
-    // Whether the session has ended for want of a message is a matter of when it is asked: at the later moment.
-    const now = Date.parse((isCancellation ? cancelledAt.to : is.at) ?? created_at);
-    const previous = statusAt(was, { request, cancelledAt: cancelledAt.from, now });
-    const status = statusAt(is, { request, cancelledAt: cancelledAt.to, now });
-    if (status === previous) return 'nothing';
-    const data = { session_id: toUuid(sessionId), status, previous_status: previous };
-    return { type: STATUS_UPDATED, id: messageId(delivery.id), created_at, data };
+    return {
+      from: statusAt(was, { request, cancelledAt: cancelledAt.from, isIdleOver: from?.isIdleOver }),
+      to: statusAt(is, { request, cancelledAt: cancelledAt.to, isIdleOver: to?.isIdleOver }),
+    };
   }
 
   /** The two moments of a change; undefined if the turn in which it happened no longer exists. */
@@ -77,7 +80,7 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
   }
 
   async function momentsAt(sessionId: string, place: LogPlace | null): Promise<Moment[]> {
-    return place ? read(sessionId, place.turnId, [place.ordinal]) : [{ last: undefined, at: undefined }];
+    return place ? read(sessionId, place.turnId, [place.ordinal]) : [{ last: undefined }];
   }
 
   async function read(sessionId: string, turnId: string, ordinals: number[]): Promise<Moment[]> {
@@ -95,16 +98,14 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
       sessionId,
     });
     const moments: Moment[] = [];
-    let at: string | undefined;
     const take = (until: number) => {
-      while ((ordinals[moments.length] ?? Infinity) < until) moments.push({ last: lastOf(events), at });
+      while ((ordinals[moments.length] ?? Infinity) < until) moments.push({ last: lastOf(events) });
     };
     for await (const entries of logs.read(turnId)) {
       for (const { ordinal, record } of entries) {
         take(ordinal);
         if (moments.length === ordinals.length) return moments;
         events.feed(record);
-        at = record.at;
       }
     }
     take(Infinity);
@@ -123,17 +124,18 @@ function lastOf({ startedAt, end, done, waiting, pauses }: TurnEvents): LastTurn
 
 function statusAt(
   { last }: Moment,
-  options: { request: SessionRequestRow | undefined; cancelledAt: string | null; now: number },
+  options: { request: SessionRequestRow | undefined; cancelledAt: string | null; isIdleOver: true | undefined },
 ) {
-  const { request, cancelledAt, now } = options;
+  const { request, cancelledAt, isIdleOver } = options;
   return stateOf({
     last,
     idleTimeout: idleTimeoutOf(request),
     isStarting: typeof request?.first_message === 'string',
     isQueued: false,
-    // No turn has begun: there is nothing to tell.
+    // Before the first turn, `unbegun` says it.
     rejected: undefined,
     cancelledAt: cancelledAt ?? undefined,
-    now,
+    // That the session has ended for want of a message is told by itself.
+    now: isIdleOver ? Infinity : -Infinity,
   }).status;
 }

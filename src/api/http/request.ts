@@ -76,7 +76,7 @@ function innermost(issue: z.core.$ZodIssue): z.core.$ZodIssue {
 }
 
 function codeOf({ code, input }: z.core.$ZodIssue): string {
-  return code === 'invalid_type' && input === undefined ? 'missing' : code;
+  return ['invalid_type', 'invalid_value'].includes(code) && input === undefined ? 'missing' : code;
 }
 
 function describe(issue: z.core.$ZodIssue): { message: string; param: string } {
@@ -85,14 +85,20 @@ function describe(issue: z.core.$ZodIssue): { message: string; param: string } {
   return { param, message: param ? `${param}: ${issue.message}` : issue.message };
 }
 
-/** The issues of the union member that matched the value most deeply. */
+/** The issues of the union member that matched the value most deeply; of several, the one with the fewest. */
 function closest(errors: z.core.$ZodIssue[][]): z.core.$ZodIssue[] {
-  return errors.toSorted((a, b) => matchedDepth(b) - matchedDepth(a))[0] ?? [];
+  return errors.toSorted((a, b) => matchedDepth(b) - matchedDepth(a) || a.length - b.length)[0] ?? [];
 }
 
-/** How deeply a schema matched before it failed. A value of another type does not count as matched itself. */
+/**
+ * How deeply a schema matched before it failed. A value of another type does not count as matched itself, nor does one
+ * that is not the literal by which a member of a union is known.
+ */
 function matchedDepth(issues: z.core.$ZodIssue[]): number {
   let deepest = 0;
-  for (const { code, path } of issues) deepest = Math.max(deepest, path.length + (code === 'invalid_type' ? 0 : 1));
+  for (const issue of issues) {
+    const isOther = issue.code === 'invalid_type' || (issue.code === 'invalid_value' && issue.values.length === 1);
+    deepest = Math.max(deepest, issue.path.length + (isOther ? 0 : 1));
+  }
   return deepest;
 }

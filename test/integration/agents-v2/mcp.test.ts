@@ -3,10 +3,11 @@ import { Client as OlderClient } from '@modelcontextprotocol/sdk/client/index.js
 import { StreamableHTTPClientTransport as OlderTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SessionResult } from '../../../src/api/agents-v2/mcp/session-result.ts';
+import { fromUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
 import { ApiClient } from '../../support/api-client.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
-import { startTestServer, type TestServer } from '../../support/test-server.ts';
+import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** The tools of `/mcp`, by clients of both revisions of the protocol. */
 
@@ -14,7 +15,10 @@ let server: TestServer;
 let ann: ApiClient;
 beforeAll(async () => {
   const keys = 'ann:admin=key-of-ann,bob:user=key-of-bob,eve:approver=key-of-eve';
-  server = await startTestServer({ env: { EVERTURN_API_KEYS: keys } });
+  server = await startTestServer({
+    env: { EVERTURN_API_KEYS: keys },
+    mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
+  });
   ann = new ApiClient(server.api.url, 'key-of-ann');
 }, 60_000);
 afterAll(() => server.stop());
@@ -241,6 +245,20 @@ test('a paused session is returned at once, with the reason', async () => {
   expect(sessionOf(await waiting)).toMatchObject({ status: 'paused', paused_for: ['requested'] });
   expect(Date.now() - released).toBeLessThan(15_000);
   await session.post('resume');
+});
+
+test('a session that waits for a person is returned at once, with the calls to decide', async () => {
+  await using client = await connect(REVISION);
+  const agent = await newAgent(use({ name: 'write', id: 'w1', args: { text: 'x' } }), say('Written.'));
+  await ann.putAgent(agent, { model: { name: agent }, ...onTestServer });
+  const result = sessionOf(await client.callTool({ name: 'run_agent', arguments: { agent, message: 'Write' } }));
+  const call = { tool_name: 'write', args: { text: 'x' }, id: 'w1', needs: 'approval' };
+  expect(result).toMatchObject({ status: 'paused', pending_tool_calls: [], pending_decisions: [call] });
+  const path = `/v1/agents/sessions/${fromUuid(result.session_id)}/actions`;
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
+  expect((await ann.send('POST', path, { input: [approval] })).status).toBe(200);
+  const wait = { name: 'wait_for_session', arguments: { session_id: result.session_id } };
+  expect(sessionOf(await client.callTool(wait))).toMatchObject({ status: 'completed', pending_decisions: [] });
 });
 
 test('a long answer is cut, and says where all of it is', async () => {

@@ -1,13 +1,15 @@
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { pino } from 'pino';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { fromUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { Catalog } from '../../../src/catalog/catalog.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { newId } from '../../../src/engine/new-id.ts';
-import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
+import { AgentSession, agentNamed, toldOf } from '../../support/agents-v2.ts';
 import { eventually } from '../../support/eventually.ts';
 import { held, say, textOf, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
+import { WebhookReceiver } from '../../support/webhook-receiver.ts';
 
 /** The queue of the Agents API v2: this server has two slots. */
 
@@ -15,7 +17,9 @@ const LIMIT = 2;
 
 let server: TestServer;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_AGENT_SESSIONS: String(LIMIT) } });
+  server = await startTestServer({
+    env: { EVERTURN_AGENT_SESSIONS: String(LIMIT), EVERTURN_ALLOW_PRIVATE_URLS: 'true' },
+  });
 });
 afterAll(() => server.stop());
 
@@ -146,11 +150,78 @@ test('a session in the queue keeps its messages, and its first turn has all of t
   const places = [`Hi ${waiting.name}`, 'second', 'third', 'fourth', PIXEL].map((text) => all.indexOf(text));
   expect(places.every((place) => place >= 0)).toBe(true);
   expect(places).toEqual(places.toSorted((a, b) => a - b));
-  expect(await server.database.rows.selectFrom('session_inputs').selectAll().execute()).toEqual([]);
+  expect(await inputsOf(waiting.session)).toEqual([{ input: null }, { input: null }]);
 });
+
+test('a message to a session in the queue is kept once per key of its call, however often that is repeated', async () => {
+  const [blocker, other] = [await openHeld(), await openHeld()];
+  const waiting = await openHeld();
+  const client = new Client({ name: 'test', version: '1' }, { versionNegotiation: { mode: { pin: '2026-07-28' } } });
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${server.api.url}/mcp`)));
+  const send = async (message: string, idempotency_key = 'k') => {
+    const call = { name: 'send_message', arguments: { session_id: waiting.session.id, message, idempotency_key } };
+    return (await client.callTool(call)) as { isError?: boolean; content: { text?: string }[] };
+  };
+  const results = await Promise.all([send('second'), send('second'), send('second'), send('third', 'k3')]);
+  expect(results.filter(({ isError }) => isError)).toEqual([]);
+  expect(await inputsOf(waiting.session)).toHaveLength(3);
+  expect((await send('another')).content[0]?.text).toMatch(/^idempotency_key_reused/);
+  // As after a crash between the claim of a key and the write.
+  const rows = server.database.rows.deleteFrom('session_inputs').where('session_id', '=', fromUuid(waiting.session.id));
+  await rows.where('number', '>', 1).execute();
+  await send('second');
+  await send('second');
+  expect(await inputsOf(waiting.session)).toHaveLength(2);
+  expect((await server.api.send('DELETE', waiting.session.path)).status).toBe(204);
+  await send('second');
+  expect(await statusOf(waiting.session)).toBe('interrupted');
+  blocker.release();
+  other.release();
+  await eventually(async () => expect(await quota()).toMatchObject({ active: 0 }));
+  await Promise.all([send('fourth', 'k4'), send('fourth', 'k4')]);
+  await waiting.reached;
+  await send('second');
+  await send('fourth', 'k4');
+  waiting.release();
+  await waiting.session.until('completed');
+  await send('fourth', 'k4');
+  await client.close();
+  const said = textsOf(waiting.name).map((texts) => texts.filter((text) => text !== ''));
+  expect(said).toEqual([[`Hi ${waiting.name}`, 'second', 'fourth']]);
+});
+
+const inputsOf = (session: AgentSession) =>
+  server.database.rows
+    .selectFrom('session_inputs')
+    .select('input')
+    .where('session_id', '=', fromUuid(session.id))
+    .execute();
 
 const PIXEL =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+test('webhooks are told of sessions in the queue: that they begin, fail to, or are cancelled', async () => {
+  const to = await WebhookReceiver.start();
+  const webhook = await server.api.send('POST', '/api/v2/webhooks', { url: to.url });
+  onTestFinished(async () => {
+    await server.api.send('DELETE', `/api/v2/webhooks/${webhook.body.id}`);
+    await to.stop();
+  });
+  const [blocker, other] = [await openHeld(), await openHeld()];
+  const [first, second, third] = [await openHeld(), await openHeld(), await openHeld()];
+  await server.api.send('DELETE', second.session.path);
+  await server.api.send('POST', `/v1/agents/sessions/${fromUuid(third.session.id)}/cancel`, { close: true });
+  blocker.release();
+  await first.reached;
+  other.release();
+  await eventually(async () => expect((await second.session.say('again')).status).toBe(202));
+  await second.reached;
+  await eventually(() => {
+    expect(toldOf(to, first.session.id)).toEqual(['queued', 'pending', 'running']);
+    expect(toldOf(to, second.session.id)).toEqual(['queued', 'interrupted', 'pending', 'running']);
+    expect(toldOf(to, third.session.id)).toEqual(['queued', 'pending', 'failed']);
+  });
+});
 
 test('one that is cancelled in the queue never begins; a message begins it, with those that it had', async () => {
   const [blocker, other] = [await openHeld(), await openHeld()];

@@ -8,6 +8,7 @@ import { Cipher } from '../../../src/encryption/cipher.ts';
 import { dataConverterFor } from '../../../src/temporal/data-converter.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { hashOfKey } from '../../../src/auth/api-keys.ts';
+import { agentNamed } from '../../support/agents-v2.ts';
 import { ApiClient, type Answer } from '../../support/api-client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { held, say, type Script } from '../../support/scripted-model.ts';
@@ -229,7 +230,7 @@ test('a schedule is paused once it has created as many sessions as it was to rep
   expect(await runsOf(id)).toHaveLength(3);
 });
 
-test('the request is resolved at each run, with the rights that the owner has then', async () => {
+test('the request is resolved at each run, with the rights that the key of its writer has then', async () => {
   const key = `key-of-${newId('key')}`;
   const row = { id: newId('key'), hash: hashOfKey(key), name: 'zoe', role: 'user' as const };
   const { rows } = server.database;
@@ -270,9 +271,20 @@ test('the request is resolved at each run, with the rights that the owner has th
   expect((await as('eve').send('DELETE', `/v1/agents/${name}`)).status).toBeLessThan(300);
   await runAt(minuteAgo(6), id);
   expect((await runs())[0]).toMatchObject({ status: 'error', error: expect.stringContaining('there is no agent') });
-  await rows.updateTable('api_keys').set({ revoked_at: new Date().toISOString() }).where('name', '=', 'zoe').execute();
+  const other = `key-of-${newId('key')}`;
+  await rows
+    .insertInto('api_keys')
+    .values({ ...insertion, id: newId('key'), hash: hashOfKey(other), role: 'admin' })
+    .execute();
+  await rows.updateTable('api_keys').set({ revoked_at: insertion.created_at }).where('id', '=', row.id).execute();
   await runAt(minuteAgo(5), id);
-  expect((await runs())[0]).toMatchObject({ status: 'error', error: expect.stringContaining('no valid API key') });
+  expect((await runs())[0]).toMatchObject({ status: 'error', error: expect.stringContaining('PATCH the schedule') });
+  const change = { session_request: { agent: agentNamed(name), messages: 'Hello' } };
+  expect((await new ApiClient(server.api.url, other).send('PATCH', `/api/v2/schedules/${id}`, change)).status).toBe(
+    200,
+  );
+  await runAt(minuteAgo(4), id);
+  expect((await runs())[0]).toMatchObject({ status: 'created' });
 });
 
 test('others see no schedule, and an admin cannot let one create sessions with the rights of its owner', async () => {

@@ -4,12 +4,15 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { pino } from 'pino';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
-import type { WebhookMessage, WebhookRecord } from '../../../src/api/agents-v2/wire/webhooks.ts';
-import { webhookMessage } from '../../../src/api/agents-v2/wire/webhooks.ts';
+import type { WebhookRecord } from '../../../src/api/agents-v2/wire/webhooks.ts';
 import { fromUuid, toUuid } from '../../../src/api/agents-v2/session-ids.ts';
+import { Catalog } from '../../../src/catalog/catalog.ts';
+import { loadConfig } from '../../../src/config.ts';
+import { Cipher } from '../../../src/encryption/cipher.ts';
 import { newId } from '../../../src/engine/new-id.ts';
-import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
+import { AgentSession, agentNamed, received, toldOf } from '../../support/agents-v2.ts';
 import { ApiClient } from '../../support/api-client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { pythonWith } from '../../support/python.ts';
@@ -52,22 +55,6 @@ async function receiver(): Promise<WebhookReceiver> {
   const one = await WebhookReceiver.start();
   onTestFinished(() => one.stop());
   return one;
-}
-
-function received(to: WebhookReceiver): WebhookMessage[] {
-  return to.requests.map(({ body }) => webhookMessage.parse(JSON.parse(body)));
-}
-
-/** What was told of a session: its first previous status, and then the statuses. Each continues the one before it. */
-function toldOf(to: WebhookReceiver, sessionId: string): string[] {
-  const statuses: string[] = [];
-  for (const { type, data } of received(to)) {
-    if (type !== 'session.status_updated' || data.session_id !== sessionId) continue;
-    if (statuses.length === 0) statuses.push(data.previous_status);
-    expect(data.previous_status).toBe(statuses.at(-1));
-    statuses.push(data.status);
-  }
-  return statuses;
 }
 
 const lookup = { name: 'lookup', description: 'looks it up' };
@@ -140,6 +127,47 @@ test('the statuses of a sub-agent are told, to its end', async () => {
   for (const id of [session.id, ...ids]) {
     await eventually(() => expect(toldOf(to, id)).toEqual(['pending', 'running', 'completed']));
   }
+});
+
+/** Until webhooks are told so, nothing else depends on it. */
+async function endIdleTimeout({ id }: AgentSession): Promise<void> {
+  const idle = server.database.rows
+    .updateTable('session_requests')
+    .set({ idle_ends_at: '2026-01-01T00:00:00.000Z' })
+    .where('session_id', '=', fromUuid(id))
+    .where('idle_ends_at', 'is not', null);
+  // It is written when the end of the turn is archived.
+  await eventually(async () => expect((await idle.executeTakeFirst()).numUpdatedRows).toBe(1n));
+}
+
+test('the end of an idle timeout is told once, unless a message has come before', async () => {
+  const to = await receiver();
+  await register(to.url);
+  const answer = gate('Two.');
+  server.model.script('resting', say('One.'), answer.script, say('Three.'));
+  const created = await AgentSession.create(ann, { agent: agentNamed('resting'), messages: 'Hi', idle_timeout_s: 60 });
+  await created.until('idle');
+  const told = (...statuses: string[]) => eventually(() => expect(toldOf(to, created.id)).toEqual(statuses));
+  await told('pending', 'running', 'idle');
+  const pass = () => endIdleTimeout(created);
+  const { database, encryptionKeys } = loadConfig({ ...process.env, DATABASE_URL: server.database.url });
+  const log = pino({ level: 'silent' });
+  const catalog = await Catalog.open(database, log, new Cipher(encryptionKeys));
+  onTestFinished(() => catalog.close());
+  const tell = () => catalog.idleTimeouts.tell(new Date().toISOString(), new AbortController().signal);
+  await tell();
+  await created.say('And?');
+  await answer.reached;
+  await pass();
+  await tell();
+  answer.release();
+  await created.until('idle');
+  await told('pending', 'running', 'idle', 'running', 'idle');
+  await pass();
+  await Promise.all([tell(), tell()]);
+  await created.say('More?');
+  await created.until('idle');
+  await told('pending', 'running', 'idle', 'running', 'idle', 'completed', 'running', 'idle');
 });
 
 test('a pause on request is told while the turn runs, and so is its end', async () => {
@@ -246,10 +274,14 @@ test('what was committed before a stop is delivered after it, each change once',
   await register(to.url);
   const session = await AgentSession.create(ann, { agent: agentNamed('stopped'), messages: 'Hi' });
   await session.settle();
+  const idle = await AgentSession.create(ann, { agent: agentNamed('idle'), messages: 'Hi', idle_timeout_s: 600 });
+  await idle.settle();
+  await endIdleTimeout(idle);
   await server.restart();
   connect();
   await to.start();
   await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'completed']));
+  await eventually(() => expect(toldOf(to, idle.id)).toEqual(['pending', 'running', 'idle', 'completed']));
 });
 
 test('a server that is killed after each message tells what follows, and repeats at most that message', async () => {

@@ -8,6 +8,10 @@ import { ERROR_CODES, SESSION_STATUSES, type SessionStatusName } from '../wire/s
 const MAX_ANSWER = 100_000;
 const MAX_CALLS = 20_000;
 
+const needs = z
+  .enum(['approval', 'answer', 'outcome'])
+  .describe('answer: to a question of its server; outcome: whether it has happened, since contact was lost');
+
 /** A session as the tools return it. */
 export const sessionResult = z.object({
   session_id: z.string(),
@@ -20,6 +24,9 @@ export const sessionResult = z.object({
   pending_tool_calls: z
     .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
     .describe('calls of tools that the client of the session runs, which wait for their results'),
+  pending_decisions: z
+    .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string(), needs }))
+    .describe('calls of tools that wait for a person, who decides in the inbox of the server'),
   session_path: z.string().describe('the path of the session in the Agents API v2 of this server'),
   next: z.string().describe('what can be done next'),
 });
@@ -32,7 +39,8 @@ export function toSessionResult(read: ReadSession): SessionResult {
   const path = `/api/v2/sessions/${toUuid(session.id)}`;
   const { answer, isCut } = boundedAnswer(view.answer?.value ?? null);
   const calls = boundedCalls([...(view.last?.waiting.values() ?? [])]);
-  const isTruncated = isCut || calls.isCut;
+  const undecided = boundedCalls(view.undecided);
+  const isTruncated = isCut || calls.isCut || undecided.isCut;
   return {
     session_id: toUuid(session.id),
     status,
@@ -42,6 +50,7 @@ export function toSessionResult(read: ReadSession): SessionResult {
     error_code: errorCode,
     paused_for: status === 'paused' ? [...(view.last?.pauses ?? [])] : [],
     pending_tool_calls: calls.calls,
+    pending_decisions: undecided.calls,
     session_path: path,
     next: nextStep(status, path) + (isTruncated ? ` Everything that was cut is in GET ${path}.` : ''),
   };
@@ -73,7 +82,7 @@ function boundedAnswer(answer: unknown): { answer: unknown; isCut: boolean } {
   return { answer: text.slice(0, MAX_ANSWER).toWellFormed(), isCut: true };
 }
 
-function boundedCalls(calls: ToolCallRequest[]): { calls: ToolCallRequest[]; isCut: boolean } {
+function boundedCalls<T extends ToolCallRequest>(calls: T[]): { calls: T[]; isCut: boolean } {
   let left = MAX_CALLS;
   const fitting = calls.filter((call) => (left -= JSON.stringify(call).length) >= 0);
   return { calls: fitting, isCut: fitting.length < calls.length };

@@ -6,8 +6,6 @@ import { SESSION_STATUSES } from './session.ts';
 
 /** Lists of sessions. */
 
-const label = z.string().min(1).max(256);
-
 export const sessionListQuery = z.object({
   owner: z
     .enum(['me', 'me-in-organization', 'organization', 'me-or-organization'])
@@ -15,9 +13,9 @@ export const sessionListQuery = z.object({
     .describe('whose sessions: your own, or all that you may read'),
   status: repeatedQuery(z.enum(SESSION_STATUSES)).optional().describe('in any of these states'),
   agent: repeatedQuery(identifier).optional().describe('created with one of these names of registered agents'),
-  group_id: label.optional(),
-  parent_session_id: label.optional().describe('the children of this session'),
-  schedule_id: label.optional().describe('the sessions that this schedule has created'),
+  group_id: identifier.optional(),
+  parent_session_id: identifier.optional().describe('the children of this session'),
+  schedule_id: identifier.optional().describe('the sessions that this schedule has created'),
   search: identifier
     .optional()
     .describe('a part of the beginning of the first message or of the last answer; upper and lower case are equal'),

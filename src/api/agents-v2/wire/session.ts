@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { bounded } from '../../../spec/bounds.ts';
+import { bounded, identifier } from '../../../spec/bounds.ts';
 import { agent } from './agent.ts';
 import { agentReference } from './names.ts';
 import { sessionEvent } from './events.ts';
@@ -32,8 +32,6 @@ function isTimeZone(text: string): boolean {
     return false;
   }
 }
-
-const label = z.string().min(1).max(256).nullish();
 
 /** The body that creates a session. */
 export const sessionRequest = z
@@ -73,7 +71,7 @@ export const sessionRequest = z
       .describe('minutes after its end until the session is deleted; null: never'),
     delete_screenshot_after_min: z.int().min(1).max(52_560_000).nullable().default(43_200),
     queue: z.boolean().default(true).describe('wait for a slot if all are taken; false: such a request gets 429'),
-    group_id: label,
+    group_id: identifier.nullish(),
     parent_session_id: z.string().max(64).nullish(),
     overrides: bounded(z.record(z.string().max(1_024), z.unknown()), 100)
       .default({})
