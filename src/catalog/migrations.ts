@@ -437,7 +437,7 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['sessions_by_slug', 'sessions', ['type', 'subject_slug', 'created_at', 'id']],
   ['sessions_by_subject_and_agent', 'sessions', ['type', 'subject_id', 'agent_name', 'created_at', 'id']],
   ['sessions_by_version', 'sessions', ['agent_name', 'agent_version', 'active_at']],
-  ['sessions_by_spec', 'sessions', ['spec_hash', 'agent_version', 'active_at']],
+  ['sessions_by_spec', 'sessions', ['spec_hash', 'type', 'active_at']],
   ['sessions_by_time', 'sessions', ['created_at', 'id']],
   ['sessions_by_owner', 'sessions', ['subject_id', 'created_at', 'id']],
   ['session_requests_by_group', 'session_requests', ['group_id', 'session_id']],

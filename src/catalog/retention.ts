@@ -37,7 +37,7 @@ export class Retention {
       .innerJoin('sessions', 'sessions.spec_hash', 'specs.hash')
       .selectAll('sessions')
       .where(isDue)
-      .where((eb) => eb.or([eb('sessions.agent_version', 'is', null), eb('sessions.type', '=', 'run')]))
+      .where('sessions.type', 'in', ['session/draft', 'run'])
       .limit(limit)
       .execute();
     // Cross joins, since SQLite keeps their order: it reads an agent's versions, then the due sessions of each.
