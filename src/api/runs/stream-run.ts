@@ -38,7 +38,7 @@ export async function streamRun(options: StreamRunOptions): Promise<void> {
 class RunReader extends TurnReader {
   readonly #events: RunEvents;
   readonly #loadFiles: (frame: NumberedFrame) => Promise<NumberedFrame>;
-  /** Frames whose files are to be loaded, and those after them. */
+  /** Frames that were pushed, and whose files are to be loaded. */
   #held: NumberedFrame[] = [];
   /** The connection has been sent all that is known, and is sent each change. */
   #isLive = false;
@@ -54,14 +54,14 @@ class RunReader extends TurnReader {
   }
 
   protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
-    for (const frame of frames) yield* this.#events.frame(frame).map(toServerSent);
+    yield* this.#events.events(frames).map(toServerSent);
   }
 
   override async writeEntries(entries: FollowedEntry[]): Promise<void> {
     for (const entry of entries) {
       if (this.stream.isClosed) return;
       const frames = await Promise.all(this.sequencer.durable(entry).map(this.#loadFiles));
-      await this.stream.write(this.#events.entry(frames).map(toServerSent));
+      await this.write(frames);
     }
   }
 
@@ -76,7 +76,7 @@ class RunReader extends TurnReader {
 
   override async flush(): Promise<void> {
     await super.flush();
-    for (const frame of this.#held.splice(0)) await this.write([await this.#loadFiles(frame)]);
+    await this.write(await Promise.all(this.#held.splice(0).map(this.#loadFiles)));
   }
 
   override caughtUp(): void {
