@@ -27,7 +27,7 @@ export class RunFold {
   #addPartial(event: RunStreamEvent & { event: 'partial' }): void {
     if (event.item_index !== this.items.length) throw new Error(`a partial of item ${event.item_index}`);
     if (event.reset) this.#reset();
-    this.partials.push(event);
+    if (event.delta || event.usage) this.partials.push(event);
     this.usage ??= event.usage;
     if (!event.delta) return;
     const { index, part } = event.delta;
@@ -35,8 +35,11 @@ export class RunFold {
     const known = (this.parts[index] ??= { type: part.type });
     if (known.type !== part.type) throw new Error(`part ${index} was ${String(known.type)}, and becomes ${part.type}`);
     for (const [name, value] of Object.entries(part)) {
-      const isAppended = name === 'text' || name === 'args';
-      if (name !== 'call') known[name] = isAppended ? String(known[name] ?? '') + String(value) : value;
+      if (name === 'call') continue;
+      const before = known[name];
+      const isAppended =
+        (name === 'text' || name === 'args') && typeof before === 'string' && typeof value === 'string';
+      known[name] = isAppended ? before + value : value;
     }
   }
 

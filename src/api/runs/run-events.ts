@@ -55,17 +55,20 @@ export class RunEvents {
   }
 
   /**
-   * The events of an entry that is read from the log: of a message that was complete before the connection has sent any
-   * of it, only the item.
+   * The events of frames that are sent together, each made when it is sent. Of a message that is complete before the
+   * connection has sent any of it, they are only the item.
    */
-  *entry(frames: NumberedFrame[]): Generator<RunStreamEvent> {
-    const last = frames.at(-1)?.frame;
-    const isShown = last?.kind === 'end' && last.message.id === this.#message?.id;
-    for (const frame of isShown ? frames : frames.slice(-1)) yield* this.frame(frame);
+  *events(frames: NumberedFrame[]): Generator<RunStreamEvent> {
+    const ended = new Set(frames.flatMap(({ frame }) => (frame.kind === 'end' ? [frame.message.id] : [])));
+    for (const numbered of frames) {
+      const { frame } = numbered;
+      const isText = frame.kind === 'begin' || frame.kind === 'delta';
+      if (!isText || !ended.has(frame.message.id) || this.#message?.id === frame.message.id)
+        yield* this.#frame(numbered);
+    }
   }
 
-  /** The events of a frame. */
-  frame({ sequenceNumber: number, frame }: NumberedFrame): RunStreamEvent[] {
+  #frame({ sequenceNumber: number, frame }: NumberedFrame): RunStreamEvent[] {
     const ordinal = Math.floor(number / FRAMES_PER_ORDINAL);
     switch (frame.kind) {
       case 'begin': {

@@ -1,0 +1,97 @@
+import { BEGINNING, type Cursor } from '../../core/cursor.ts';
+import type { TurnCreated } from '../../core/records.ts';
+import type { FollowedEntry, NumberedFrame } from '../../live/stream-sequencer.ts';
+import type { TailLease } from '../../live/turn-tail.ts';
+import type { ApiContext } from '../http/context.ts';
+import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
+import { streamTurn, TurnReader } from '../http/turn-stream.ts';
+import { loadFiles, mustLoadFiles } from './load-files.ts';
+import { RunEvents } from './run-events.ts';
+import type { RunLimits } from './run-output.ts';
+import type { RunHeader, RunStreamEvent } from './wire/run.ts';
+
+interface StreamRunOptions {
+  context: Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'blobs'>;
+  run: RunHeader;
+  limits: RunLimits;
+  turnId: string;
+  sessionId: string;
+  /** What the client has. */
+  cursor: Cursor;
+  stream: EventStream;
+  /** As `streamTurn` takes them. */
+  lease?: TailLease;
+  created?: TurnCreated | undefined;
+}
+
+/**
+ * Streams a run to one connection until it ends or waits for its client. A client that has been told already that the
+ * run waits is sent what comes after that. Answers with 204 if the run has ended and the client has all of it.
+ * @throws ApiError `invalid_cursor` and TurnNotFound, before anything is sent
+ */
+export async function streamRun(options: StreamRunOptions): Promise<void> {
+  const { context, turnId, lease, created } = options;
+  const reader = new RunReader(options);
+  await streamTurn({ context, turnId, reader, ...(lease && { lease }), created, endsWithNothing: true });
+}
+
+class RunReader extends TurnReader {
+  readonly #events: RunEvents;
+  readonly #loadFiles: (frame: NumberedFrame) => Promise<NumberedFrame>;
+  /** Frames that were pushed, and whose files are to be loaded. */
+  #held: NumberedFrame[] = [];
+  /** The connection has been sent all that is known, and is sent each change. */
+  #isLive = false;
+
+  constructor({ context: { blobs }, run, limits, sessionId, cursor, stream }: StreamRunOptions) {
+    super(stream, cursor, BEGINNING);
+    this.#events = new RunEvents({ run, limits, cursor });
+    this.#loadFiles = async (numbered) => {
+      const { frame } = numbered;
+      if (frame.kind !== 'record') return numbered;
+      return { ...numbered, frame: { ...frame, record: await loadFiles(frame.record, { blobs, sessionId }) } };
+    };
+  }
+
+  protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
+    yield* this.#events.events(frames).map(toServerSent);
+  }
+
+  override async writeEntries(entries: FollowedEntry[]): Promise<void> {
+    for (const entry of entries) {
+      if (this.stream.isClosed) return;
+      const frames = await Promise.all(this.sequencer.durable(entry).map(this.#loadFiles));
+      await this.write(frames);
+    }
+  }
+
+  override push(frames: NumberedFrame[]): boolean {
+    const mustLoad = frames.some(({ frame }) => frame.kind === 'record' && mustLoadFiles(frame.record));
+    if (mustLoad) this.#held = frames;
+    this.#isLive = !mustLoad && super.push(frames);
+    // The records that a command adds come one after the other, and the last one may end the pause.
+    if (this.#isLive && this.#events.isPaused) setImmediate(() => this.#endIfPaused());
+    return this.#isLive;
+  }
+
+  override async flush(): Promise<void> {
+    await super.flush();
+    await this.write(await Promise.all(this.#held.splice(0).map(this.#loadFiles)));
+  }
+
+  override caughtUp(): void {
+    this.#isLive = true;
+    this.#endIfPaused();
+  }
+
+  #endIfPaused(): void {
+    const event = this.#isLive ? this.#events.pause() : undefined;
+    if (!event || this.stream.isClosed) return;
+    this.stream.push([toServerSent(event)]);
+    this.stream.end();
+  }
+}
+
+function toServerSent(event: RunStreamEvent): ServerSentEvent {
+  return { id: event.sequence_number, data: event };
+}
