@@ -28,7 +28,7 @@ const base64 = z
 /** What a message of the model has from its provider; one that is not from this server is ignored. */
 const signature = z.string().nullish();
 
-const text = z.object({ type: z.literal('text'), text: z.string(), signature });
+const text = z.object({ type: z.literal('text'), text: z.string() });
 
 const image = z.object({
   type: z.literal('image'),
@@ -41,7 +41,7 @@ const image = z.object({
 
 const audio = z.object({ type: z.literal('audio'), data: base64, format: z.enum(AUDIO_FORMATS) });
 
-const medium = z.discriminatedUnion('type', [text, image, audio]);
+const medium = z.discriminatedUnion('type', [text, image, audio]).meta({ id: 'RunInputMedium' });
 
 const source = z.object({
   type: z.literal('source'),
@@ -53,7 +53,9 @@ const source = z.object({
 const reasoning = z.object({ type: z.literal('reasoning'), text: z.string(), signature });
 
 /** What a tool has returned. */
-export const resultContent = bounded(z.array(z.discriminatedUnion('type', [text, image, audio, source])), MAX_PARTS);
+const resultPart = z.discriminatedUnion('type', [text, image, audio, source]).meta({ id: 'RunInputResultPart' });
+
+export const resultContent = bounded(z.array(resultPart), MAX_PARTS);
 
 export type ResultContent = z.infer<typeof resultContent>;
 
@@ -140,7 +142,7 @@ function agreed<T>(
 }
 
 const part = z
-  .discriminatedUnion('type', [text, image, audio, source, reasoning, toolCall, toolResult])
+  .discriminatedUnion('type', [text.extend({ signature }), image, audio, source, reasoning, toolCall, toolResult])
   .meta({ id: 'RunInputPart' });
 
 export type InputPart = z.infer<typeof part>;
