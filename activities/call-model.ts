@@ -431,10 +431,14 @@ function givenLast(records: UnsequencedRecord[]): GivenMessage | undefined {
 }
 
 /** A given message as if a model had answered it. */
-async function* chunksOf({ toolCalls, ...text }: GivenMessage): AsyncGenerator<ModelChunk> {
+async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
+  const { toolCalls, provider: _, model: __, ...text } = message;
   yield {
     ...text,
-    toolCalls: toolCalls.map(({ id, name, arguments: args }, index) => ({ index, id, name, arguments: args })),
+    toolCalls: toolCalls.map((given, index) => {
+      const { result: ___, ...call } = given;
+      return { index, ...call };
+    }),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
   };
 }

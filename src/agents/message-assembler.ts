@@ -222,7 +222,7 @@ export class MessageAssembler {
         inputBreakdown: breakDown(usage.inputTokens, inputCharacters(prepared.request)),
       }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
-      ...(this.#options.given ? { isGiven: true } : { provider: this.target.providerName, model: this.target.model }),
+      ...this.#origin,
       ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
     const isAnswer = isWhole && calls.length === 0 && !this.#options.given;
@@ -241,6 +241,13 @@ export class MessageAssembler {
       started ? [{ kind: 'thread.created', at, ...started }] : [],
     );
     return [...this.#preceding(), message, ...answers, ...threads];
+  }
+
+  get #origin(): Pick<ModelMessage, 'isGiven' | 'provider' | 'model'> {
+    const { given } = this.#options;
+    if (!given) return { provider: this.target.providerName, model: this.target.model };
+    const { provider, model } = given;
+    return { isGiven: true, ...(provider !== undefined && { provider }), ...(model !== undefined && { model }) };
   }
 
   /** The record that enters the log before the message. */

@@ -8,7 +8,7 @@ import { ANONYMOUS, authenticate, LOCAL } from './http/authenticate.ts';
 import type { ApiContext } from './http/context.ts';
 import { docsRoutes } from './operations/docs.ts';
 import { draftSessionRoutes } from './sessions/draft-sessions.ts';
-import { ApiError, sessionErrors, toApiError } from './http/errors.ts';
+import { ApiError, sessionErrors, toApiError, type ErrorForm } from './http/errors.ts';
 import { eventRoutes } from './sessions/events.ts';
 import { fileRoutes } from './sessions/files.ts';
 import { healthRoutes } from './operations/health.ts';
@@ -25,6 +25,7 @@ import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
 import { mount, PRIVATE_PATHS, PUBLIC_PATHS, SHARED_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
+import { isRunPath, runErrors } from './runs/errors.ts';
 import { runRoutes } from './runs/routes.ts';
 import { queueRoutes } from './sessions/queue.ts';
 import { sessionListRoutes } from './sessions/session-lists.ts';
@@ -161,14 +162,18 @@ export function apiRoutes(context: ApiContext): Route[] {
 /** Answers every error in the form of its face. If the headers have been sent, the connection is closed instead. */
 function answerError(error: unknown, request: Request, response: Response): void {
   const apiError = toApiError(error);
-  const { errors } = isAgentsV2(request.originalUrl) ? AGENTS_V2 : SESSIONS_API;
-  const { status, headers, body } = errors.answer(apiError);
+  const { status, headers, body } = errorFormOf(request).answer(apiError);
   if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
   if (response.headersSent) {
     response.destroy();
     return;
   }
   response.status(status).set(headers).json(body);
+}
+
+function errorFormOf({ originalUrl, path }: Request): ErrorForm {
+  if (isAgentsV2(originalUrl)) return AGENTS_V2.errors;
+  return isRunPath(path) ? runErrors : SESSIONS_API.errors;
 }
 
 function isPublic({ baseUrl, path }: Request): boolean {

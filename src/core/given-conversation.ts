@@ -15,6 +15,9 @@ export interface GivenConversation {
 
 export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning'> {
   toolCalls: GivenCall[];
+  /** The provider and the model that have written the message, if it has fields of theirs. */
+  provider?: string;
+  model?: string;
   providerFields?: Record<string, unknown>;
 }
 
@@ -23,6 +26,7 @@ export interface GivenCall {
   name: string;
   /** JSON, as the model wrote it. */
   arguments: string;
+  providerFields?: Record<string, unknown>;
   /** The call has this result, and is not run. */
   result?: GivenResult;
 }

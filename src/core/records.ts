@@ -179,7 +179,7 @@ export interface ModelMessage extends Base {
   inputBreakdown?: InputBreakdown;
   /** Opaque fields of the provider, such as reasoning signatures. */
   providerFields?: Record<string, unknown>;
-  /** The provider whose model wrote the message, by its name on this server; absent if none was called. */
+  /** The provider whose model wrote the message, by its name on this server; absent if it is not known, or none was called. */
   provider?: string;
   /** The model's name at that provider. */
   model?: string;

@@ -109,7 +109,8 @@ function toolCallChunkOf(
   };
 }
 
-function returnedFields(value: object): { providerFields?: Record<string, unknown> } {
+/** Also applied to what is returned: a client that keeps a conversation may have changed it. */
+function returnedFields(value: object = {}): { providerFields?: Record<string, unknown> } {
   const fields = Object.entries(value).filter(([name, field]) => RETURNED_FIELDS.has(name) && field !== null);
   return fields.length > 0 ? { providerFields: Object.fromEntries(fields) } : {};
 }
@@ -166,7 +167,7 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
       id,
       type: 'function' as const,
       function: { name: acceptedName(name), arguments: isUsable ? args : '{}' },
-      ...fields,
+      ...returnedFields(fields).providerFields,
     };
   });
   return {
@@ -174,7 +175,7 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
     content: content || null,
     ...(refusal && { refusal }),
     ...(calls.length > 0 && { tool_calls: calls }),
-    ...providerFields,
+    ...returnedFields(providerFields).providerFields,
   };
 }
 

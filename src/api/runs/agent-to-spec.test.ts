@@ -285,7 +285,6 @@ test.each<[object, string]>([
   [{ timeout_seconds: 1 }, 'agent.timeout_seconds'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
-  [{ tools: [tool('a'), { type: 'web_search', max_uses: 1 }] }, 'agent.tools[1]'],
   [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],
   [{ toolkits: [{ ...lab, headers: { a: 'b' } }] }, 'agent.toolkits[0].headers'],
   [{ toolkits: [{ ...lab, context_keys: ['a'] }] }, 'agent.toolkits[0].context_keys'],
@@ -293,6 +292,11 @@ test.each<[object, string]>([
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);
+});
+
+test('a search of the provider is not supported yet', () => {
+  const tools = [tool('a'), { type: 'web_search', max_uses: 1 }];
+  expect(refusalOf(() => inline({ tools }))).toEqual([422, 'unsupported_part', 'agent.tools[1]']);
 });
 
 test.each<[object, string]>([

@@ -31,3 +31,8 @@ function withPlaces(error: ApiError): ApiError {
   const message = error.issues.map((issue) => `${placeText(issue.path)}: ${issue.message}`).join('; ');
   return new ApiError(error.code, message, { param: placeText(first.path), cause: error });
 }
+
+/** Whether a request is for runs, by its path. */
+export function isRunPath(path: string): boolean {
+  return /^\/v1\/(?:agents\/[^/]+\/)?runs(?:\/|$)/.test(path);
+}

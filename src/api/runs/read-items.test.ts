@@ -4,6 +4,7 @@ import type { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { runErrors } from './errors.ts';
 import { readItems } from './read-items.ts';
+import { encodeSignature } from './signature.ts';
 import { inputItems } from './wire/items.ts';
 
 const PNG = Buffer.from('picture').toString('base64');
@@ -42,6 +43,8 @@ const hostedResult = {
 };
 const image = { type: 'image', mime_type: 'image/png', data: PNG };
 const audio = { type: 'audio', format: 'wav', data: PNG };
+
+const hi = user(text('hi'));
 
 function read(...items: unknown[]) {
   return readItems(parsePart(z.object({ input: inputItems }), { input: items }, 'body').input);
@@ -227,6 +230,24 @@ test('arguments that are not a JSON object are those that the model wrote', () =
   ]);
 });
 
+test('what is signed goes back to the provider that wrote the message', () => {
+  const origin = { provider: 'acme', model: 'm-1' };
+  const foreign = encodeSignature({ provider: 'other', call: { x: 1 } });
+  const message = model(
+    { type: 'reasoning', text: 'hm', signature: encodeSignature({ ...origin, message: { blocks: [1] } }) },
+    { ...call('a'), signature: encodeSignature({ ...origin, call: { sig: 'x' } }) },
+    { ...call('b'), signature: foreign },
+    { ...call('c'), signature: 'of another library' },
+    { ...call('d'), signature: Buffer.from('['.repeat(100_000)).toString('base64url') },
+  );
+  const fields = { ...origin, providerFields: { blocks: [1] } };
+  const calls = [{ id: 'a', providerFields: { sig: 'x' } }, { id: 'b' }, { id: 'c' }, { id: 'd' }];
+  const { last } = read(message).conversation;
+  expect(last).toMatchObject({ ...fields, toolCalls: calls });
+  expect(last?.toolCalls.filter(({ providerFields }) => providerFields)).toHaveLength(1);
+  expect(read(message, hi).conversation.items[0]).toMatchObject({ message: { ...fields, toolCalls: calls } });
+});
+
 test('images of a user are files of the conversation', () => {
   expect(read(user(text('look'), { ...image, mime_type: 'image/PNG' })).conversation.items).toEqual([
     {
@@ -238,8 +259,6 @@ test('images of a user are files of the conversation', () => {
     },
   ]);
 });
-
-const hi = user(text('hi'));
 
 test.each<[string, unknown[], unknown[]]>([
   ['a result before any message', [tool('a')], [422, 'invalid_items', 'input[0].tool_call_id']],

@@ -7,6 +7,7 @@ import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
 import { placeText, refusal, type Place } from './errors.ts';
 import { readResultContent } from './result-content.ts';
+import { decodeSignature, type SignedFields } from './signature.ts';
 import { requireSupported } from './supported-parts.ts';
 import type { InputItem } from './wire/items.ts';
 import type { CallStatus, InputPart, ResultContent } from './wire/parts.ts';
@@ -104,16 +105,29 @@ function modelEntry(content: Content, place: Place): Entry {
   for (const [j, part] of content.entries()) {
     const partPlace = [...place, 'content', j];
     requireSupported(part, 'model', partPlace);
+    const signed = addSigned(message, part);
     if (part.type === 'text') message.content += part.text;
     if (part.type === 'reasoning') message.reasoning += part.text;
     if (part.type !== 'tool-call' || part.hosted) continue;
     const { id, name, arguments: args } = part;
     if (calls.has(id)) throw invalid([...partPlace, 'tool_call_id'], `another call of the message has the id ${id}`);
-    const call: GivenCall = { id, name, arguments: args };
+    const call: GivenCall = { id, name, arguments: args, ...(signed?.call && { providerFields: signed.call }) };
     calls.set(id, call);
     message.toolCalls.push(call);
   }
   return { role: 'model', message, calls, place };
+}
+
+/** Adds what a part has from the provider of its message. All parts of a message are from one model. */
+function addSigned(message: GivenMessage, part: InputPart): SignedFields | undefined {
+  const signed = 'signature' in part && part.signature ? decodeSignature(part.signature) : undefined;
+  if (!signed) return undefined;
+  const { provider, model, message: fields } = signed;
+  if (message.provider !== undefined && (message.provider !== provider || message.model !== model)) return undefined;
+  message.provider = provider;
+  if (model !== undefined) message.model = model;
+  if (fields) message.providerFields = fields;
+  return signed;
 }
 
 interface Result {
@@ -166,13 +180,10 @@ function modelMessage({ toolCalls, ...text }: GivenMessage): ModelMessage {
     at: '',
     threadId: ROOT_THREAD,
     ...text,
-    toolCalls: toolCalls.map(({ id, name, arguments: args }) => ({
-      id,
-      name,
-      arguments: args,
-      info: { type: 'system', name },
-      route: { to: 'answered' },
-    })),
+    toolCalls: toolCalls.map((given) => {
+      const { result: _, ...call } = given;
+      return { ...call, info: { type: 'system', name: call.name }, route: { to: 'answered' } };
+    }),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
   };
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { parseJson } from '../../tools/arguments.ts';
 
 /**
  * What only the provider of a message understands, such as signatures of its reasoning: a client keeps it with the part
@@ -19,11 +20,8 @@ export function encodeSignature(fields: SignedFields): string {
   return Buffer.from(JSON.stringify(fields)).toString('base64url');
 }
 
-/** Undefined for a signature that is not from this server. */
+/** Undefined for a signature that is not from this server, or exceeds the limits of what a model writes. */
 export function decodeSignature(signature: string): SignedFields | undefined {
-  try {
-    return signedFields.parse(JSON.parse(Buffer.from(signature, 'base64url').toString()));
-  } catch {
-    return undefined;
-  }
+  const parsed = parseJson(Buffer.from(signature, 'base64url').toString());
+  return 'value' in parsed ? signedFields.safeParse(parsed.value).data : undefined;
 }

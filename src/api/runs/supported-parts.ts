@@ -6,8 +6,8 @@ import type { InputPart } from './wire/parts.ts';
 type Author = 'user' | 'model' | 'result';
 
 /**
- * Checks that a model can be given a part. Parts that the allowed ones make superfluous (reasoning, citations,
- * signatures, the searches of a provider) are not given to it, and not refused.
+ * Checks that a model can be given a part. The searches of a provider and citations are not given to it, and not
+ * refused: the text of the answer has what was found.
  * @throws ApiError `unsupported_part`
  */
 export function requireSupported(part: InputPart, author: Author, place: Place): void {

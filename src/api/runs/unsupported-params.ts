@@ -28,13 +28,16 @@ const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
 
 const MODEL_FIELDS = { pricing: [{}], capabilities: [{}] };
 
-/** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` */
+/** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` or `unsupported_part` */
 export function requireSupportedParams(params: AgentChanges, root: Place): void {
   requireUnset(params, FIELDS, root);
   const { model, tools, toolkits } = params;
   if (typeof model === 'object') requireUnset(model?.metadata ?? {}, MODEL_FIELDS, [...root, 'model', 'metadata']);
   const search = (tools ?? []).findIndex(({ type }) => type === 'web_search');
-  if (search >= 0) throw refused([...root, 'tools', search], 'web_search');
+  if (search >= 0) {
+    const message = 'web_search is not supported by this server yet: leave it out';
+    throw refusal('unsupported_part', [...root, 'tools', search], message);
+  }
   toolkits?.forEach((toolkit: Toolkit, i) => requireUnset(toolkit, TOOLKIT_FIELDS, [...root, 'toolkits', i]));
 }
 

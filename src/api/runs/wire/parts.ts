@@ -25,6 +25,9 @@ const base64 = z
   .refine(isBase64, 'must be base64')
   .meta({ override: { pattern: `^${BASE64}$` } });
 
+/** What a message of the model has from its provider; one that is not from this server is ignored. */
+const signature = z.string().nullish();
+
 const text = z.object({ type: z.literal('text'), text: z.string() });
 
 const image = z.object({
@@ -38,7 +41,7 @@ const image = z.object({
 
 const audio = z.object({ type: z.literal('audio'), data: base64, format: z.enum(AUDIO_FORMATS) });
 
-const medium = z.discriminatedUnion('type', [text, image, audio]);
+const medium = z.discriminatedUnion('type', [text, image, audio]).meta({ id: 'RunInputMedium' });
 
 const source = z.object({
   type: z.literal('source'),
@@ -47,10 +50,12 @@ const source = z.object({
   content: bounded(z.array(medium), MAX_PARTS),
 });
 
-const reasoning = z.object({ type: z.literal('reasoning'), text: z.string() });
+const reasoning = z.object({ type: z.literal('reasoning'), text: z.string(), signature });
 
 /** What a tool has returned. */
-export const resultContent = bounded(z.array(z.discriminatedUnion('type', [text, image, audio, source])), MAX_PARTS);
+const resultPart = z.discriminatedUnion('type', [text, image, audio, source]).meta({ id: 'RunInputResultPart' });
+
+export const resultContent = bounded(z.array(resultPart), MAX_PARTS);
 
 export type ResultContent = z.infer<typeof resultContent>;
 
@@ -63,6 +68,7 @@ const toolCall = z
     tool_call_id: callId,
     tool_name: toolName.nullish(),
     args: jsonObject.nullish(),
+    signature,
     raw_args: z.string().nullish().describe('the arguments as the model wrote them, if they are not a JSON object'),
     call: z
       .discriminatedUnion('type', [z.object({ type: z.literal('function'), name: toolName, args: jsonObject }), hosted])
@@ -73,7 +79,7 @@ const toolCall = z
     if (call?.type === 'web_search') return { type, id, hosted: true as const };
     const name = agreed(context, { own: own.tool_name, other: call?.name, field: 'tool_name' });
     const args = agreed(context, { own: own.args, other: call?.args, field: 'args' });
-    return { type, id, name, arguments: own.raw_args ?? JSON.stringify(args) };
+    return { type, id, name, arguments: own.raw_args ?? JSON.stringify(args), signature: own.signature };
   });
 
 const status = z.enum(['completed', 'failed', 'cancelled']);
@@ -136,7 +142,7 @@ function agreed<T>(
 }
 
 const part = z
-  .discriminatedUnion('type', [text, image, audio, source, reasoning, toolCall, toolResult])
+  .discriminatedUnion('type', [text.extend({ signature }), image, audio, source, reasoning, toolCall, toolResult])
   .meta({ id: 'RunInputPart' });
 
 export type InputPart = z.infer<typeof part>;
