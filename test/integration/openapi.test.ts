@@ -55,6 +55,7 @@ const DOCUMENTS: [document: string, unreached: string[]][] = [
       'POST /v1/agents/sessions/{session_id}/force_answer',
       'POST /v1/agents/sessions/{session_id}/pause',
       'POST /v1/agents/sessions/{session_id}/resume',
+      'POST /v1/runs',
     ],
   ],
   [

@@ -37,6 +37,9 @@ const tool = z
 const item = z.discriminatedUnion('type', [message, model, tool]).meta({ id: 'RunInputItem' });
 
 /** A conversation; that there is at least one item is a rule of its own. */
-export const inputItems = bounded(z.array(item), MAX_ITEMS).describe('the whole conversation, 1 to 10,000 items');
+export const inputItems = bounded(z.array(item), MAX_ITEMS).meta({
+  description: 'the whole conversation, 1 to 10,000 items, each with at most 1,000 parts',
+  override: {},
+});
 
 export type InputItem = z.infer<typeof item>;

@@ -12,6 +12,12 @@ import { AUDIO_FORMATS } from './run.ts';
 
 const MAX_PARTS = 1_000;
 
+/**
+ * Parts of one message or result. The document does not have the limit: generated requests at the limits of lists in lists
+ * are larger than any body may be.
+ */
+const partsOf = <P extends z.ZodType>(part: P) => bounded(z.array(part), MAX_PARTS).meta({ override: {} });
+
 /** The name of a tool as a model wrote it, so it need not be that of a tool. */
 export const toolName = z.string().min(1).max(256);
 
@@ -47,7 +53,7 @@ const source = z.object({
   type: z.literal('source'),
   source: z.string(),
   title: z.string(),
-  content: bounded(z.array(medium), MAX_PARTS),
+  content: partsOf(medium),
 });
 
 const reasoning = z.object({ type: z.literal('reasoning'), text: z.string(), signature });
@@ -55,7 +61,7 @@ const reasoning = z.object({ type: z.literal('reasoning'), text: z.string(), sig
 /** What a tool has returned. */
 const resultPart = z.discriminatedUnion('type', [text, image, audio, source]).meta({ id: 'RunInputResultPart' });
 
-export const resultContent = bounded(z.array(resultPart), MAX_PARTS);
+export const resultContent = partsOf(resultPart);
 
 export type ResultContent = z.infer<typeof resultContent>;
 
@@ -150,5 +156,5 @@ export type InputPart = z.infer<typeof part>;
 /** The content of a message; a text is one part. */
 export const messageContent = z.union([
   z.string().transform((text) => [{ type: 'text' as const, text }]),
-  bounded(z.array(part), MAX_PARTS),
+  partsOf(part),
 ]);
