@@ -29,7 +29,7 @@ const ALLOWED: Record<'user' | 'assistant' | 'tool', readonly InputPart['type'][
 const OUTCOMES: Record<CallStatus, ToolOutcome> = { completed: 'succeeded', failed: 'failed', cancelled: 'cancelled' };
 
 /**
- * The conversation that a client gives as items: see `docs/runs.md`. `repaired` are the calls without a result that a
+ * The conversation that a client gives as items: see `docs/runs-api.md`. `repaired` are the calls without a result that a
  * later message makes impossible to run: the model is told that they were cancelled.
  * @throws ApiError `invalid_items` or `unsupported_part`
  */

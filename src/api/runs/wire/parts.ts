@@ -6,7 +6,7 @@ import { BASE64, isBase64 } from '../../http/sent-files.ts';
 import { AUDIO_FORMATS } from './run.ts';
 
 /**
- * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs.md`). Null means
+ * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs-api.md`). Null means
  * unset, and fields that are not read are ignored: stored items may carry those of any version.
  */
 
