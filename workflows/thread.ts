@@ -105,8 +105,8 @@ export class Thread {
   #refused = 0;
   /** The first step was the message with which the client's conversation ends: no model was called. */
   #isGiven: boolean;
-  /** A call has no result, and the turn is to end because of that. */
-  #hasFailed = false;
+  /** A call that the server has run has no result. */
+  #lacksResult = false;
   /** How many records the log had when the thread last called its model. */
   #known: number;
   /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
@@ -497,7 +497,7 @@ export class Thread {
         this.#turn.count(undefined, countFailureRecords('callTool'));
         this.#turn.actions.ended(call);
         // Its outcome is unknown.
-        if (!isCancellation(error)) this.#fail();
+        if (!isCancellation(error)) this.#lacksResult = true;
       }
     }
     if (asksIfUnknown) this.#turn.releaseQuestion(waiting?.unknownOutcome !== undefined);
@@ -505,11 +505,13 @@ export class Thread {
   }
 
   #noteFailures(records: NewRecord[]): void {
-    if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) this.#fail();
+    this.#lacksResult ||= records.some((record) => record.kind === 'tool.response' && hasNoResult(record));
   }
 
-  #fail(): void {
-    this.#hasFailed ||= !this.#agent && this.#turn.start.failsWithTools === true;
+  /** Whether a call has no result, and the turn is to end because of that. */
+  get #hasFailed(): boolean {
+    if (this.#agent || !this.#turn.start.failsWithTools) return false;
+    return this.#lacksResult || this.#turn.actions.lacksResult(this.#place.threadId);
   }
 
   async #connectTools(): Promise<void> {

@@ -88,7 +88,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     const thread = new Thread(scope);
     end = await steps.run(() => thread.run(scope.resumed(ROOT_THREAD)));
     await commands.settled();
-    if (actions.failure !== undefined && !reason) end = { status: 'error', message: actions.failure };
+    if (actions.failure !== undefined && !reason) end = { status: 'error', ...actions.failure };
     const message = actions.budget.failure;
     if (message !== undefined && !reason && end.status === 'stopped') {
       end = { status: 'error', message, code: 'budget_exceeded' };

@@ -147,6 +147,8 @@ export interface TurnLimits {
   answersAtIterations?: true;
   /** How long the turn works before it is asked for its answer. */
   answerAfterSeconds?: number;
+  /** How long one pause for answers may last; then the turn fails. */
+  actionSeconds?: number;
   /** The time-out of the turn. */
   seconds: number;
   /** The time-out of one tool call. */

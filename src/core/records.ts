@@ -277,6 +277,10 @@ export interface ToolResponse extends Base {
   isGiven?: true;
   /** Why the call has no result of its tool, unless its outcome says that. Absent: it has one, or was not to be run. */
   noResult?: NoResult;
+  /** The message of the error that the client's tool has thrown, which the model is not shown. */
+  error?: string;
+  /** The hash of the client's answer, by which a repetition of it is known. */
+  answerHash?: string;
 }
 
 /**
@@ -542,6 +546,7 @@ export interface TurnError {
  * - `model_failed`: the provider has failed, permanently or for too long.
  * - `tool_failed`: a call has no result, and the agent's turns end then.
  * - `repeated_call_id`: the model gave two calls of a message the same id, and the agent's turns end then.
+ * - `action_expired`: the turn has waited for answers for as long as it may.
  */
 export type TurnErrorCode =
   | 'budget_exceeded'
@@ -549,7 +554,8 @@ export type TurnErrorCode =
   | 'answer_misfit'
   | 'model_failed'
   | 'tool_failed'
-  | 'repeated_call_id';
+  | 'repeated_call_id'
+  | 'action_expired';
 
 /** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */
 export type OutcomeStatus = TurnOutcome['status'] | 'action_required';

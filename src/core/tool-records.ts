@@ -1,4 +1,5 @@
 import type { CallToolInput, CallToolResult } from './history.ts';
+import type { ClientResult } from './turn-command.ts';
 import {
   ROOT_THREAD,
   type ActionRequired,
@@ -76,6 +77,28 @@ export function denial(call: PendingCall, reason: string | undefined, at: string
   const { threadId, toolCallId, unknownOutcome } = call;
   if (unknownOutcome !== undefined) return toolResponse(call, 'unknown_outcome', at, unknownOutcome);
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
+}
+
+/** The result that a client has given, or that it has none: the tool threw an error. */
+export function clientResponse(
+  { threadId, toolCallId, edited }: CallKey & Pick<PendingCall, 'edited'>,
+  { content, files, fullText, isError, error, hash }: ClientResult,
+  { at, by }: Pick<ToolResponse, 'at' | 'by'>,
+): Omit<ToolResponse, 'id'> {
+  return {
+    kind: 'tool.response',
+    at,
+    threadId,
+    toolCallId,
+    outcome: isError || error !== undefined ? 'failed' : 'succeeded',
+    ...(edited && { arguments: edited.arguments }),
+    content,
+    ...(files && { files }),
+    ...(fullText && { fullText }),
+    ...(by && { by }),
+    ...(error !== undefined && { noResult: 'client', error }),
+    ...(hash !== undefined && { answerHash: hash }),
+  };
 }
 
 /** A call of a message that the server or the client runs; `pending` is set if it first waits for a person or the client. */

@@ -21,6 +21,8 @@ export interface TrackedCall {
   /** When the log asked for the answer: milliseconds since 1970. */
   askedAt?: number;
   isEscalated?: true;
+  /** Its client has no result of its tool. */
+  hasNoResult?: true;
   votes: Vote[];
 }
 

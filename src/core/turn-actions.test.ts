@@ -13,6 +13,8 @@ import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
+/** It waits for answers for at most 10 s. */
+const limited = turnStart({ pause: 'wait', limits: { ...start.limits, actionSeconds: 10 } });
 const isoTime = (time: number) => new Date(time).toISOString();
 
 const policyOf = (overrides: Partial<ApprovalPolicy> = {}): ApprovalPolicy => ({
@@ -263,9 +265,43 @@ test.each([
   // A vote in the task in which it expires still counts: commands come before time.
   expect(endTask(actions, [], 10_000)).toEqual(expected);
   expect(actions.allowed('main').length).toBe(onExpiry === 'allow' ? 1 : 0);
-  if (failure) expect(actions.failure).toMatch(failure);
+  if (failure) expect(actions.failure?.message).toMatch(failure);
   else expect(actions.failure).toBeUndefined();
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'already_decided' });
+});
+
+test('a turn that waits too long for answers fails; each pause has the whole time', () => {
+  const waiting = new TurnActions(limited);
+  waiting.add(messageOf([client('a'), client('b')]), 's');
+  expect(endTask(waiting, [])).toEqual(['tool.response_required', 'turn.paused']);
+  expect(waiting.nextDue).toBe(BEGIN + 10_000);
+  endTask(waiting, [command('ann', respond('a', 'x'))], 5_000);
+  expect(waiting.nextDue).toBe(BEGIN + 10_000);
+  const next = new TurnActions({ ...limited, carry: carryOf(waiting) });
+  expect([next.nextDue, next.isUnsettled(BEGIN + 10_000)]).toEqual([BEGIN + 10_000, true]);
+  expect([endTask(next, [], 10_000), next.failure?.code]).toEqual([[], 'action_expired']);
+  expect([next.isUnsettled(BEGIN + 20_000), next.nextDue]).toEqual([false, undefined]);
+  // An answer in the task in which the time is up still counts.
+  expect(endTask(waiting, [command('ann', respond('b', 'y'))], 10_000)).toEqual(['b succeeded', 'turn.resumed']);
+  expect([waiting.failure, waiting.nextDue]).toEqual([undefined, undefined]);
+  waiting.add(messageOf([client('c')]), 't');
+  endTask(waiting, [], 30_000);
+  expect(waiting.nextDue).toBe(BEGIN + 40_000);
+});
+
+test('a result is repeated if all of it is the same; without one its thread lacks it until the next message', () => {
+  const actions = waitingOn(client('a'), client('b'));
+  const given = (more: object): AnswerCommand => command('ann', { ...respond('a', 'x'), ...more });
+  expect(endTask(actions, [given({ isError: true, hash: '1' })])).toEqual(['a failed']);
+  expect(actions.refuse(given({ isError: true, hash: '1' }))).toBeUndefined();
+  expect(actions.refuse(given({ hash: '2' }))).toMatchObject({ code: 'already_decided' });
+  expect(actions.lacksResult('main')).toBe(false);
+  const thrown = { ...respond('b', 'It threw.'), error: 'secret' };
+  const { records } = actions.endTask([command('ann', thrown)], BEGIN);
+  expect(records[0]).toMatchObject({ outcome: 'failed', noResult: 'client', content: 'It threw.', error: 'secret' });
+  expect(new TurnActions({ ...start, carry: carryOf(actions) }).lacksResult('main')).toBe(true);
+  actions.add(messageOf([client('c')]), 't');
+  expect(actions.lacksResult('main')).toBe(false);
 });
 
 test('the time for which a turn is paused is counted, and a turn is paused only if no thread does anything', () => {
@@ -415,7 +451,7 @@ test('the workflow and the projection agree on the log, in any order of commands
       const feed = (event: HistoryEvent) => log.push(...projection.feed(event));
       const message = messageOf([asking('a', policy), asking('b', policy), asking('c')]);
       // What the workflow does: it counts results at once, and ends a task when no microtask is left.
-      let actions = new TurnActions(start);
+      let actions = new TurnActions(limited);
       let count = 1;
       let queue: TurnEvent[] = [];
       let isCancelled = false;
@@ -425,7 +461,7 @@ test('the workflow and the projection agree on the log, in any order of commands
       const [ran, lost] = [new Set<string>(), new Set<string>()];
       const at = () => isoTime(now);
       const input = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
-      feed({ type: 'started', at: at(), start });
+      feed({ type: 'started', at: at(), start: limited });
       feed({ type: 'scheduled', eventId: 5, at: at(), activity: { name: 'callModel', input } });
       feed({
         type: 'ended',
@@ -495,7 +531,7 @@ test('the workflow and the projection agree on the log, in any order of commands
           if (isCancelled) expect(waits, 'a turn that is being cancelled waits for nothing').toBe(false);
         } else if (!isCancelled && scheduled.length === 0 && queue.length === 0) {
           runs += 1;
-          const next = turnStart({ pause: 'wait', carry: carryOf(actions, count) });
+          const next = { ...limited, carry: carryOf(actions, count) };
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
           if (runs % 2 === 0) projection = new TurnProjection();

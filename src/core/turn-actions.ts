@@ -4,13 +4,23 @@ import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
-import type { AnswerLimit, AuthRequired, PauseReason, PendingCall, UnsequencedRecord, WithoutId } from './records.ts';
+import type {
+  AnswerLimit,
+  AuthRequired,
+  PauseReason,
+  PendingCall,
+  TurnError,
+  UnsequencedRecord,
+  WithoutId,
+} from './records.ts';
 import type { Subject } from './subject.ts';
 import {
   actionsRequired,
   callName,
+  clientResponse,
   denial,
   hasBegun,
+  hasNoResult,
   openCallsOf,
   toolResponse,
   type CallKey,
@@ -49,6 +59,7 @@ export interface TurnActionsState {
   steering: SteeringState;
   isForced?: true;
   limit?: AnswerLimit;
+  expiresAt?: number;
   signIns: TurnSignInsState;
   delegations?: TurnDelegationsState;
   budget?: TurnBudgetState;
@@ -97,7 +108,10 @@ export class TurnActions {
   readonly #delegations: TurnDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
-  #failure: string | undefined;
+  readonly #answerSeconds: number | undefined;
+  /** When the turn ends because of the answers that it waits for now: milliseconds since 1970. */
+  #expiresAt: number | undefined;
+  #failure: Pick<TurnError, 'message' | 'code'> | undefined;
 
   constructor(start: TurnStart) {
     const { turnId, pause, carry } = start;
@@ -112,6 +126,8 @@ export class TurnActions {
     this.#pauses = new Pauses(pauses);
     this.steering = new Steering(steering);
     this.#isForced = carry?.actions?.isForced === true;
+    this.#answerSeconds = start.limits.actionSeconds;
+    this.#expiresAt = carry?.actions?.expiresAt;
     this.#signIns = new TurnSignIns(signIns);
     this.#delegations = new TurnDelegations(delegations);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
@@ -128,6 +144,7 @@ export class TurnActions {
       steering: this.steering.state,
       ...(this.#isForced && { isForced: true }),
       ...(limit && { limit }),
+      ...(this.#expiresAt !== undefined && { expiresAt: this.#expiresAt }),
       signIns: this.#signIns.state,
       ...(delegations.length > 0 && { delegations }),
       ...(budget && { budget }),
@@ -167,9 +184,14 @@ export class TurnActions {
     return this.#pauses.waitedUntil(now);
   }
 
-  /** Why the turn must end: an approval has expired whose policy says so. */
-  get failure(): string | undefined {
+  /** Why the turn must end: an approval has expired whose policy says so, or the turn has waited for too long. */
+  get failure(): Pick<TurnError, 'message' | 'code'> | undefined {
     return this.#failure;
+  }
+
+  /** Whether a call of a thread's last message has no result, according to its client. */
+  lacksResult(threadId: string): boolean {
+    return [...(this.#threads.get(threadId)?.values() ?? [])].some(({ hasNoResult }) => hasNoResult);
   }
 
   /** Whether a thread cannot call its model before sign-ins to its servers have ended. */
@@ -328,11 +350,11 @@ export class TurnActions {
     return (due !== undefined && due <= now) || isOtherwisePaused || hasNews;
   }
 
-  /** When a call expires or is escalated next: milliseconds since 1970. */
+  /** When a call expires or is escalated next, or the turn ends because it waits: milliseconds since 1970. */
   get nextDue(): number | undefined {
     if (this.#isCancelled) return undefined;
     const times = this.#all('waiting').flatMap((call) => [expiresAt(call), escalatesAt(call)]);
-    const due = Math.min(...times.filter((time) => time !== undefined));
+    const due = Math.min(...[...times, this.#expiresAt].filter((time) => time !== undefined));
     return due === Infinity ? undefined : due;
   }
 
@@ -478,9 +500,9 @@ export class TurnActions {
     }
     if (answer.type === 'user.tool_response') {
       call.state = 'settled';
-      const { threadId, toolCallId, content } = answer;
-      const executed = pending.edited && { arguments: pending.edited.arguments };
-      return [{ kind: 'tool.response', at, threadId, toolCallId, outcome: 'succeeded', ...executed, content, by }];
+      const response = clientResponse(pending, answer, { at, by });
+      if (hasNoResult(response)) call.hasNoResult = true;
+      return [response];
     }
     const { approval } = answer;
     if (approval.status === 'deny') {
@@ -530,17 +552,34 @@ export class TurnActions {
       return [expired];
     }
     call.state = 'settled';
-    if (onExpiry === 'end') this.#failure ??= `The approval of tool call ${pending.toolCallId} expired.`;
+    if (onExpiry === 'end') {
+      this.#failure ??= { message: `The approval of tool call ${pending.toolCallId} expired.` };
+    }
     return [expired, toolResponse(pending, 'expired', at)];
   }
 
   /** Begins or ends the pauses of a turn that has nothing to do. `by`: whose command has given it something to do. */
   #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
     const waitsFor = this.#waitsFor;
+    this.#limitWait(waitsFor, now);
     return IDLE_REASONS.flatMap((reason) => {
       const isPaused = reason === waitsFor;
       return this.#pauses.set(reason, isPaused, now, isPaused ? undefined : by);
     });
+  }
+
+  /** Each pause for people has the same limit. An answer that arrives with its end still counts. */
+  #limitWait(waitsFor: (typeof IDLE_REASONS)[number] | undefined, now: number): void {
+    if (this.#answerSeconds === undefined) return;
+    if (waitsFor === undefined || waitsFor === 'delegation') {
+      this.#expiresAt = undefined;
+    } else if (!this.#pauses.has(waitsFor)) {
+      this.#expiresAt = now + this.#answerSeconds * 1000;
+    } else if (this.#expiresAt !== undefined && this.#expiresAt <= now) {
+      this.#expiresAt = undefined;
+      const message = `The turn has waited for answers for ${this.#answerSeconds} s, which is its limit.`;
+      this.#failure ??= { message, code: 'action_expired' };
+    }
   }
 
   /** What the turn waits for, if calls or threads wait and no thread does anything else. */

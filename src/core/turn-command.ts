@@ -1,7 +1,7 @@
 import type { BudgetAmounts, BudgetReport } from './budget.ts';
 import type { DelegationCommand } from './turn-delegations.ts';
 import type { Refusal } from './input-rules.ts';
-import type { InputItem } from './records.ts';
+import type { InputItem, ToolResponse } from './records.ts';
 import type { SteerCommand } from './steering.ts';
 import type { Caller, Subject } from './subject.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
@@ -57,7 +57,17 @@ export interface Answerer extends Caller {
 }
 
 /** An answer to a pending call. */
-export type Answer = Exclude<InputItem, { type: 'user.message' }>;
+export type Answer =
+  | Extract<InputItem, { type: 'user.tool_approval' }>
+  | (Extract<InputItem, { type: 'user.tool_response' }> & ClientResult);
+
+/** The result of a call as its client gives it. */
+export interface ClientResult extends Pick<ToolResponse, 'content' | 'files' | 'fullText' | 'error'> {
+  /** The tool reports an error. */
+  isError?: true;
+  /** Equal for equal results: long texts of a command may be references. */
+  hash?: string;
+}
 
 /** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
 export type TurnEvent = TurnCommand | { type: 'cancelled' };

@@ -2,10 +2,13 @@ import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Approval } from '../core/records.ts';
+
 import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
+import { answerText } from '../core/votes.ts';
+import { hashOf } from '../lib/hash.ts';
 import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
@@ -53,12 +56,9 @@ export async function answerCalls(
   const run = await logs.currentRun(last.id);
   const { actions, done, start, threads } = run;
   if (!actions || !start) throw nothingPending();
-  const stored = await offload(answers, {
-    blobs,
-    sessionId: session.id,
-    maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES,
-  });
-  const command: AnswerCommand = { ...sent, answers: stored };
+  const store = { blobs, sessionId: session.id, maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES };
+  const hashed = answers.map(withHash);
+  const command: AnswerCommand = { ...sent, answers: await offload(hashed, store) };
   if (done) {
     if (!(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw nothingPending();
     return { accepted, waiting: [] };
@@ -70,8 +70,8 @@ export async function answerCalls(
   await checkAnswersTo(pending, answers, engine, session.id);
   if (hasEdits(answers)) {
     const { owner, specHash } = start;
-    const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, answers);
-    command.answers = await storeEdits(checked, { blobs, sessionId: session.id });
+    const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, hashed);
+    command.answers = await offload(await storeEdits(checked, store), store);
   }
   const after = await commandTurn(engine, last.id, command);
   if (!after) throw nothingPending();
@@ -90,8 +90,9 @@ async function wasAccepted(
   const decided = new Set<string>();
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
-      if (record.kind !== 'tool.decided' || record.by?.subjectId !== subject.subjectId) continue;
-      decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
+      if (!('by' in record) || record.by?.subjectId !== subject.subjectId) continue;
+      if (record.kind === 'tool.decided') decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
+      if (record.kind === 'tool.response') decided.add(`respond ${callKey(record)} ${record.answerHash}`);
     }
   }
   // The log has what was decided, and not what servers were answered.
@@ -99,13 +100,19 @@ async function wasAccepted(
   return answers.every((answer) =>
     answer.type === 'user.tool_approval'
       ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)
-      : given.some((one) => isSameResponse(one, answer)),
+      : decided.has(`respond ${callKey(answer)} ${answer.hash}`) || given.some((one) => isSame(one, answer)),
   );
 }
 
-function isSameResponse(one: Answer, other: Answer): boolean {
-  if (one.type !== 'user.tool_response' || other.type !== 'user.tool_response') return false;
-  return callKey(one) === callKey(other) && one.content === other.content;
+function isSame(one: Answer, other: Answer): boolean {
+  return callKey(one) === callKey(other) && answerText(one) === answerText(other);
+}
+
+/** Before long texts are replaced by references. */
+function withHash(answer: Answer): Answer {
+  if (answer.type !== 'user.tool_response') return answer;
+  const { content, files, fullText, isError, error } = answer;
+  return { ...answer, hash: hashOf({ content, files, fullText, isError, error }) };
 }
 
 function editedHash(approval: Approval): string | undefined {

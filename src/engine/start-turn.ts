@@ -234,6 +234,7 @@ async function commandOf(
       iterations: iterationLimit(spec),
       ...(answersAtLimit(spec) && { answersAtIterations: true }),
       ...(answerAfterSeconds !== undefined && { answerAfterSeconds }),
+      ...(spec.actionSeconds !== undefined && { actionSeconds: spec.actionSeconds }),
       seconds: config.turnSeconds,
       toolSeconds: config.tool.timeoutSeconds,
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,

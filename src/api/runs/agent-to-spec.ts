@@ -3,6 +3,7 @@ import type { AgentSpec, McpServer } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { placeText, refusal, type Place } from './errors.ts';
 import { fillInstructions } from './instructions.ts';
+import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { requireSupportedParams } from './unsupported-params.ts';
 import type { AgentChanges, AgentParams, FunctionTool, Toolkit } from './wire/agent-params.ts';
 
@@ -60,6 +61,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...(format && { response_format: format }),
     config: configOf(base, params),
     ...(params.on_tool_failure !== 'tell' && { failsWithTools: true }),
+    actionSeconds: params.action_timeout_seconds ?? ACTION_TIMEOUT_SECONDS,
   };
   spec.client_tools = withTools(spec, tools, root);
   return {

@@ -1,4 +1,5 @@
 import type { RunRequest } from './wire/request.ts';
+import type { ResumeRequest } from './wire/resume.ts';
 import type { Run, RunStreamEvent, RunSummary } from './wire/run.ts';
 
 /** The examples of the documentation: one run. */
@@ -6,6 +7,10 @@ import type { Run, RunStreamEvent, RunSummary } from './wire/run.ts';
 export const exampleRunRequest: RunRequest = {
   agent: { model: 'gpt-5-mini', instructions: ['Be brief.'], toolkits: [{ type: 'mcp', server: 'crm' }] },
   input: [{ type: 'message', role: 'user', content: [{ type: 'text', text: 'Which orders are late?' }] }],
+};
+
+export const exampleResumeRequest: ResumeRequest = {
+  tool_results: [{ tool_call_id: 'call_1', content: [{ type: 'text', text: '21 degrees' }] }],
 };
 
 export const exampleRunSummary: RunSummary = {

@@ -1,3 +1,4 @@
+import type { Cursor } from '../../core/cursor.ts';
 import type { LogEntry, TurnCreated } from '../../core/records.ts';
 import type { Run } from '../../engine/runs.ts';
 import { NEVER } from '../../lib/abort.ts';
@@ -11,10 +12,18 @@ export type FollowServices = Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'bl
 export interface FollowOptions {
   /** How long to wait for the end of the run, or for its next pause. */
   waitMs: number;
+  /** Waits for the end only. */
+  ignoresPauses?: boolean;
   /** Ends the waiting. */
   signal?: AbortSignal;
   /** The first record of the turn, if this process has just started it. */
   created?: TurnCreated | undefined;
+}
+
+export interface FollowedRun {
+  output: RunOutput;
+  /** What a client has of the stream that has all of the output. */
+  place: Cursor;
 }
 
 /**
@@ -24,14 +33,14 @@ export interface FollowOptions {
 export async function followRun(
   { catalog, logs, tails, blobs }: FollowServices,
   { session, turnId }: Pick<Run, 'session' | 'turnId'>,
-  { waitMs, signal = NEVER, created }: FollowOptions,
-): Promise<RunOutput> {
+  { waitMs, ignoresPauses = false, signal = NEVER, created }: FollowOptions,
+): Promise<FollowedRun> {
   const output = new RunOutput(limitsOf(await catalog.agents.spec(session.spec_hash)));
   const deadline = Date.now() + waitMs;
-  let ordinal = 0;
+  let [ordinal, completed] = [0, 0];
   const add = async (entries: readonly LogEntry[]): Promise<void> => {
     for (const entry of entries) {
-      output.feed(await loadFiles(entry.record, { blobs, sessionId: session.id }));
+      completed = output.feed(await loadFiles(entry.record, { blobs, sessionId: session.id })).length;
       ordinal = entry.ordinal;
     }
   };
@@ -39,8 +48,10 @@ export async function followRun(
     for await (const entries of logs.read(turnId, { from: ordinal + 1 })) await add(entries);
   };
   if (!created) await readLog();
-  const isOver = () => output.status !== 'running' || Date.now() >= deadline || signal.aborted;
-  if (isOver()) return output;
+  const isSettled = () => !output.isOpen || (!ignoresPauses && output.status === 'requires_action');
+  const isOver = () => isSettled() || Date.now() >= deadline || signal.aborted;
+  const followed = () => ({ output, place: { ordinal, frame: completed } });
+  if (isOver()) return followed();
   const lease = tails.lease(turnId);
   try {
     lease.run(created);
@@ -52,7 +63,7 @@ export async function followRun(
       else await add(tail.feed.entries(ordinal + 1));
       if (!isOver()) await tail.reaches(ordinal + 1, deadline - Date.now(), signal);
     }
-    return output;
+    return followed();
   } finally {
     lease.release();
   }

@@ -90,9 +90,9 @@ export function listRoutes(context: ApiContext): Route[] {
   /** Undefined if the run has never begun: its request was interrupted. */
   async function summaryOf(session: SessionRow): Promise<RunSummary | undefined> {
     const { turnId } = runIdsOf(session.id);
-    const output = await unlessNotFound(followRun(context, { session, turnId }, { waitMs: 0 }));
-    if (!output) return undefined;
-    const { content: _, output: __, ...summary } = output.run(runHeader(session));
+    const found = await unlessNotFound(followRun(context, { session, turnId }, { waitMs: 0 }));
+    if (!found) return undefined;
+    const { content: _, output: __, ...summary } = found.output.run(runHeader(session));
     return summary;
   }
 }

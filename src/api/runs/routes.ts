@@ -3,36 +3,29 @@ import { z } from 'zod';
 import { BEGINNING } from '../../core/cursor.ts';
 import type { Caller } from '../../core/subject.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
-import { authorizeRun, runNotFound, type Run } from '../../engine/runs.ts';
-import { unlessNotFound } from '../../engine/turn-log-reader.ts';
+import { authorizeRun } from '../../engine/runs.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
-import { EventStream } from '../http/event-stream.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { cursorOf } from '../http/turn-stream.ts';
 import { describedAgent, registeredAgent } from './agent-of-run.ts';
-import { answerWhenSettled } from './answer-when-settled.ts';
 import { claimRun, startRun, type NewRun } from './create-run.ts';
-import { exampleRun, exampleRunEvent, exampleRunRequest } from './examples.ts';
-import { followRun, type FollowOptions } from './follow-run.ts';
+import { exampleResumeRequest, exampleRun, exampleRunEvent, exampleRunRequest } from './examples.ts';
 import { listRoutes } from './list-runs.ts';
 import { readItems } from './read-items.ts';
-import { runHeader } from './run-header.ts';
-import { limitsOf } from './run-limits.ts';
-import { streamRun } from './stream-run.ts';
-import {
-  agentRunRequest,
-  DEFAULT_WAIT_SECONDS,
-  runRequest,
-  type AgentRunRequest,
-  type RunRequest,
-} from './wire/request.ts';
-import { run as runResource, runStreamEvent, type Run as RunResource } from './wire/run.ts';
+import { resumeRun } from './resume-run.ts';
+import { RunResponder } from './run-responder.ts';
+import { agentRunRequest, runRequest, type AgentRunRequest, type RunRequest } from './wire/request.ts';
+import { resumeRequest } from './wire/resume.ts';
+import { run as runResource, runStreamEvent } from './wire/run.ts';
 
 /** How long `GET` may wait for the end of a run. */
 const MAX_WAIT_SECONDS = 60;
+
+/** A run that does not wait for a model or a tool ends within this time. */
+const CANCEL_WAIT_MS = 1_000;
 
 const seconds = `must be a number from 0 to ${MAX_WAIT_SECONDS}`;
 
@@ -83,7 +76,8 @@ interface RunCall {
 
 /** `/v1/runs`: runs of an agent, each with a conversation that the client keeps. */
 export function runRoutes(context: ApiContext): Route[] {
-  const { catalog, metrics, streamLimits } = context;
+  const { catalog, streamLimits } = context;
+  const responder = new RunResponder(context);
   return [
     ...listRoutes(context),
     route(
@@ -157,7 +151,7 @@ export function runRoutes(context: ApiContext): Route[] {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
         const gone = new AbortController();
         response.once('close', () => gone.abort());
-        return follow(found, { waitMs: query.wait_seconds * 1000, signal: gone.signal });
+        return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: gone.signal });
       },
     ),
     route(
@@ -178,8 +172,45 @@ export function runRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after_sequence_number);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        nameRun(response, found);
-        await stream(found, { cursor, stream: new EventStream(response, metrics) });
+        await responder.stream(found, response, { cursor });
+      },
+    ),
+    route(
+      'post',
+      '/v1/runs/:run_id/resume',
+      {
+        id: 'resumeRun',
+        largeBody: true,
+        tag: 'Runs',
+        summary: 'Answer tool calls that a run waits for',
+        description:
+          'Takes any part of what the run waits for: all answers of the request are accepted, or none. The run continues ' +
+          'when nothing is left. The response is that of `POST /v1/runs`, from this point on. An equal answer that is ' +
+          'repeated changes nothing.',
+        headers: z.object(idempotencyKey),
+        body: json(resumeRequest, exampleResumeRequest),
+        answer,
+        errors: [
+          'not_an_approver',
+          'run_not_found',
+          'run_ended',
+          'call_not_pending',
+          'call_already_answered',
+          'call_answered_twice',
+          'unsupported_part',
+          'invalid_arguments',
+          'edit_not_allowed',
+          'feature_not_available',
+          'content_too_large',
+          'idempotency_key_reused',
+          'too_many_streams',
+        ],
+      },
+      async ({ params, headers, body, caller, response }) => {
+        const found = await authorizeRun(catalog, params.run_id, caller, 'read');
+        if (body.stream) streamLimits.admit(caller, response);
+        const cursor = await resumeRun(context, { run: found, body, key: headers['Idempotency-Key'], caller });
+        await responder.respond(found, body, response, { cursor });
       },
     ),
     route(
@@ -197,7 +228,8 @@ export function runRoutes(context: ApiContext): Route[] {
       async ({ params, caller }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'cancel');
         await cancelTurns(context, found.session, { turnId: found.turnId });
-        return follow(found, { waitMs: 0 });
+        // A run that was paused does not say any more that it waits for its client.
+        return responder.follow(found, { waitMs: CANCEL_WAIT_MS, ignoresPauses: true });
       },
     ),
     route(
@@ -218,8 +250,7 @@ export function runRoutes(context: ApiContext): Route[] {
   ];
 
   async function create({ body, identity, readAgent, key, caller, rateLimitError, response }: RunCall): Promise<void> {
-    const isStream = body.stream === true;
-    if (isStream) streamLimits.admit(caller, response);
+    if (body.stream) streamLimits.admit(caller, response);
     const claimed = await claimRun(context, { caller, key, bodyHash: hashOf(identity) });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
@@ -233,35 +264,9 @@ export function runRoutes(context: ApiContext): Route[] {
       await started?.indexed;
       const found = await authorizeRun(catalog, claimed.runId, caller, 'read');
       const created = started?.created;
-      nameRun(response, found);
-      if (isStream) {
-        await stream(found, { cursor: BEGINNING, stream: new EventStream(response, metrics), lease, created });
-      } else {
-        const waitMs = (body.wait_seconds ?? DEFAULT_WAIT_SECONDS) * 1000;
-        await answerWhenSettled(response, (signal) => follow(found, { waitMs, signal, created }));
-      }
+      await responder.respond(found, body, response, { cursor: BEGINNING, lease, created });
     } finally {
       lease.release();
     }
   }
-
-  /** @throws ApiError or EngineError, before anything is sent */
-  async function stream(
-    { runId, session, turnId, sessionId }: Run,
-    options: Pick<Parameters<typeof streamRun>[0], 'cursor' | 'stream' | 'lease' | 'created'>,
-  ): Promise<void> {
-    const limits = limitsOf(await catalog.agents.spec(session.spec_hash));
-    const streaming = streamRun({ context, run: runHeader(session), limits, turnId, sessionId, ...options });
-    if ((await unlessNotFound(streaming.then(() => true))) === undefined) throw runNotFound(runId);
-  }
-
-  async function follow(found: Run, options: FollowOptions): Promise<RunResource> {
-    const output = await unlessNotFound(followRun(context, found, options));
-    if (!output) throw runNotFound(found.runId);
-    return output.run(runHeader(found.session));
-  }
-}
-
-function nameRun(response: Response, { runId }: Run): void {
-  response.set({ 'x-run-id': runId, 'content-location': `/v1/runs/${runId}` });
 }

@@ -61,17 +61,19 @@ function turnError(
       return failure('language_model_error', message, { ...modelCause(message, last), ...(last && providerOf(last)) });
     case 'tool_failed':
       return failed ? toolError(failed) : failure('tool_execution_error', message);
+    case 'action_expired':
+      return failure('action_expired', message);
     case 'budget_exceeded':
       return failure('internal_error', message);
   }
 }
 
 function toolError({ call: { id, name }, response }: NonNullable<RunEnd['failed']>): RunError {
-  const { content, outcome, noResult } = response;
+  const { content, error, outcome, noResult } = response;
   if (noResult === 'unknown_tool') return failure('invariant_error', `Tool ${name} not found in agent`);
   return failure('tool_execution_error', `The tool ${name} has given no result.`, {
     type: noResult ?? (outcome === 'unknown_outcome' ? 'unknown_outcome' : 'protocol'),
-    message: content,
+    message: error ?? content,
     tool_call_id: id,
     tool_name: name,
   });

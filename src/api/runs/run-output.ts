@@ -83,6 +83,8 @@ export class RunOutput {
   /** The calls of all threads that have no result. */
   readonly #calls = new Map<string, ToolCall>();
   readonly #waiting = new Map<string, WaitingCall>();
+  /** The keys of the calls that waited, or do. */
+  readonly #asked = new Set<string>();
   readonly #pauses = new Set<PauseReason>();
   #pausedAt = '';
   #failed: { call: ToolCall; response: ToolResponse } | undefined;
@@ -108,6 +110,21 @@ export class RunOutput {
   /** Set if the run has failed. */
   get error(): RunError | undefined {
     return this.#error;
+  }
+
+  /** Whether the run has not ended. */
+  get isOpen(): boolean {
+    return this.#done === undefined;
+  }
+
+  /** The calls that the client or a person is to answer now. */
+  get waiting(): AnswerableCall[] {
+    return [...this.#waiting.values()].map(({ pending }) => pending);
+  }
+
+  /** Whether the client or a person was asked about a call, which may have a result since. */
+  wasAsked(key: CallKey): boolean {
+    return this.#asked.has(callKey(key));
   }
 
   /** Adds the next record of the log. Returns the items that it completes. */
@@ -220,8 +237,8 @@ export class RunOutput {
     this.#calls.delete(key);
     this.#waiting.delete(key);
     if (response.outcome === 'expired') this.#hasExpired = true;
-    if (call && hasNoResult(response)) this.#failed ??= { call, response };
     if (response.threadId !== ROOT_THREAD) return;
+    if (call && hasNoResult(response)) this.#failed ??= { call, response };
     const open = this.#open.find((one) => one.call.id === response.toolCallId && !one.response);
     if (open) open.response = response;
     this.#complete();
@@ -262,6 +279,7 @@ export class RunOutput {
       const call = this.#calls.get(callKey({ threadId, toolCallId: pending.toolCallId }));
       // The question of a server, or of an unknown outcome, is not for the client that runs tools.
       if (!call || pending.elicitation || pending.unknownOutcome !== undefined) continue;
+      this.#asked.add(callKey(pending));
       this.#waiting.set(callKey(pending), { call, pending, at, remaining: pending.policy?.quorum ?? 1 });
     }
   }

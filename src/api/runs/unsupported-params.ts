@@ -13,7 +13,6 @@ const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
   metadata: [{}],
   tool_choice: [{ type: 'auto' }],
   tool_execution: ['parallel'],
-  action_timeout_seconds: [],
   timeout_seconds: [],
 };
 

@@ -29,6 +29,8 @@ export const answering = {
     ),
 };
 
+export type Answering = z.infer<z.ZodObject<typeof answering>>;
+
 const MAX_METADATA_LENGTH = 512;
 
 const fields = {

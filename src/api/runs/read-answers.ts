@@ -1,0 +1,73 @@
+import { ROOT_THREAD, type AnswerableCall, type Approval, type StoredFile } from '../../core/records.ts';
+import { callKey, outcomeText, type CallKey } from '../../core/tool-records.ts';
+import { editedArguments } from '../../engine/edited-arguments.ts';
+import { refusal, type Place } from './errors.ts';
+import { readResultContent } from './result-content.ts';
+import type { RunOutput } from './run-output.ts';
+import type { ResumeRequest } from './wire/resume.ts';
+
+/** An answer of a request. */
+export interface SentAnswer {
+  place: Place;
+  toolCallId: string;
+  threadId: string | null | undefined;
+  needs: AnswerableCall['needs'];
+  given: { approval: Approval } | SentResult;
+}
+
+/** A result of a client, with its files inline. */
+export interface SentResult {
+  content: string;
+  files?: StoredFile[];
+  isError?: true;
+  /** The message of the error that the tool threw: the content is what the model is told instead. */
+  error?: string;
+}
+
+/** The answers of a request. @throws ApiError if this server does not support one of them */
+export function readAnswers({ tool_results: results, approvals, refresh }: ResumeRequest): SentAnswer[] {
+  if (refresh && refresh.length > 0) {
+    throw refusal('feature_not_available', ['refresh'], 'this server has no dynamic toolkits yet: leave it out');
+  }
+  const responses = (results ?? []).map((result, i): SentAnswer => {
+    const { tool_call_id: toolCallId, thread_id: threadId, content, is_error: isError, error } = result;
+    const place = ['tool_results', i];
+    const given = error
+      ? { content: outcomeText('failed'), error: error.message }
+      : { ...readResultContent(content ?? [], [...place, 'content']), ...(isError && { isError }) };
+    return { place, toolCallId, threadId, needs: 'response', given };
+  });
+  const decisions = (approvals ?? []).map(({ remember, ...decision }, i): SentAnswer => {
+    const { tool_call_id: toolCallId, thread_id: threadId } = decision;
+    const place = ['approvals', i];
+    if (remember !== undefined && remember !== null && remember !== false) {
+      throw refusal(
+        'feature_not_available',
+        [...place, 'remember'],
+        'this server remembers no approvals: leave it out',
+      );
+    }
+    return { place, toolCallId, threadId, needs: 'approval', given: { approval: approvalOf(decision) } };
+  });
+  return [...responses, ...decisions];
+}
+
+type Decision = Pick<NonNullable<ResumeRequest['approvals']>[number], 'status' | 'reason' | 'arguments'>;
+
+function approvalOf({ status, reason, arguments: edited }: Decision): Approval {
+  return status === 'allow'
+    ? { status, ...(edited && { edited: editedArguments(edited) }) }
+    : { status, ...(reason && { reason }) };
+}
+
+/** The call that an answer is for. @throws ApiError `call_not_pending` if the run has never waited for that answer */
+export function callOf({ place, toolCallId, threadId, needs }: SentAnswer, output: RunOutput): CallKey {
+  const named = output.waiting.filter((call) => call.toolCallId === toolCallId);
+  const ownThread = named.length === 1 ? named[0]?.threadId : undefined;
+  const key = { threadId: threadId ?? ownThread ?? ROOT_THREAD, toolCallId };
+  const waiting = named.find((call) => callKey(call) === callKey(key));
+  if (waiting ? waiting.needs === needs : output.wasAsked(key)) return key;
+  const what = needs === 'approval' ? 'an approval' : 'a result';
+  const message = `the run does not wait for ${what} of tool call ${toolCallId}`;
+  throw refusal('call_not_pending', [...place, 'tool_call_id'], message);
+}

@@ -1,0 +1,131 @@
+import { BEGINNING, FIRST_PIECE, parseCursor, sequenceNumber, type Cursor } from '../../core/cursor.ts';
+import type { Caller } from '../../core/subject.ts';
+import type { Answer, ClientResult } from '../../core/turn-command.ts';
+import { answerCalls } from '../../engine/answer-calls.ts';
+import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
+import { newId } from '../../engine/new-id.ts';
+import { claimRequest, type RequestClaim } from '../../engine/request-claims.ts';
+import { runNotFound, type Run } from '../../engine/runs.ts';
+import { unlessNotFound } from '../../engine/turn-log-reader.ts';
+import { hashOf } from '../../lib/hash.ts';
+import { storeToolResult } from '../../tools/results.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError, isRefusal } from '../http/errors.ts';
+import { placeText } from './errors.ts';
+import { followRun, type FollowedRun } from './follow-run.ts';
+import { callOf, readAnswers, type SentAnswer, type SentResult } from './read-answers.ts';
+import type { RunOutput } from './run-output.ts';
+import type { ResumeRequest } from './wire/resume.ts';
+
+interface ResumeCall {
+  run: Run;
+  body: ResumeRequest;
+  /** `Idempotency-Key`. */
+  key: string | undefined;
+  caller: Caller;
+}
+
+/** What the engine refuses because a call of the run waits no more. */
+const ANSWERED: ReadonlySet<EngineErrorCode> = new Set(['nothing_pending', 'call_not_pending', 'already_decided']);
+
+/**
+ * Answers calls that a run waits for: all of the answers are accepted, or none. Returns what the client has of the
+ * stream that follows; a repetition with the same key gets the stream of the first request.
+ * @throws ApiError or EngineError
+ */
+export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<Cursor> {
+  const sent = readAnswers(call.body);
+  const known = await read(context, call.run);
+  const { place, claim } = await claimResume(context, call, known.place);
+  try {
+    if (sent.length > 0) await answer(context, call, { sent, output: known.output });
+  } catch (error) {
+    if (claim.isNew && isRefusal(error)) await claim.release();
+    // The answers of the first request were in time, or no repetition is.
+    const isTooLate = !claim.isNew && error instanceof ApiError && error.code === 'run_ended';
+    if (!isTooLate) throw error;
+  }
+  const { output, place: now } = await read(context, call.run);
+  const isUnchanged = sequenceNumber(now) === sequenceNumber(place);
+  // The client is told once more what the run waits for.
+  return isUnchanged && output.status === 'requires_action' ? justBefore(place) : place;
+}
+
+function justBefore({ ordinal, frame }: Cursor): Cursor {
+  return frame > 0 ? { ordinal, frame: frame - 1 } : { ordinal: ordinal - 1, frame: FIRST_PIECE };
+}
+
+async function read(context: ApiContext, run: Run): Promise<FollowedRun> {
+  const found = await unlessNotFound(followRun(context, run, { waitMs: 0 }));
+  if (!found) throw runNotFound(run.runId);
+  return found;
+}
+
+/** The resource of the claim is the place in the stream from which the first request has its own. */
+async function claimResume(
+  { catalog }: Pick<ApiContext, 'catalog'>,
+  { run: { runId, sessionId }, body, key, caller }: ResumeCall,
+  place: Cursor,
+): Promise<{ place: Cursor; claim: Pick<RequestClaim, 'isNew' | 'release'> }> {
+  if (key === undefined) return { place, claim: { isNew: true, release: () => Promise.resolve() } };
+  const claim = await claimRequest({
+    catalog,
+    scope: `${caller.subject.subjectId}/${runId}`,
+    key,
+    bodyHash: hashOf(body),
+    resourceId: `${newId('req')}@${sequenceNumber(place)}`,
+    sessionId,
+  });
+  const [, number] = claim.resourceId.split('@');
+  return { place: parseCursor(Number(number)) ?? BEGINNING, claim };
+}
+
+/** @throws ApiError or EngineError */
+async function answer(
+  context: ApiContext,
+  { run, caller }: ResumeCall,
+  { sent, output }: { sent: SentAnswer[]; output: RunOutput },
+): Promise<void> {
+  if (!output.isOpen) throw hasEnded(run);
+  const answered = sent.map((one) => ({ ...one, call: callOf(one, output) }));
+  const answers: Answer[] = [];
+  // One after the other: each may have megabytes.
+  for (const { call, given } of answered) {
+    answers.push(
+      'approval' in given
+        ? { type: 'user.tool_approval', ...call, ...given }
+        : { type: 'user.tool_response', ...call, ...(await store(given, context, run)) },
+    );
+  }
+  try {
+    await answerCalls(context, { session: run.session, caller, answers });
+  } catch (error) {
+    if (!(error instanceof EngineError)) throw error;
+    const param = paramOf(error, sent);
+    if (!ANSWERED.has(error.code)) throw new EngineError(error.code, error.message, { param, cause: error });
+    if (!(await read(context, run)).output.isOpen) throw hasEnded(run);
+    const message = 'a tool call was answered before, and differently: required_action has the calls that wait';
+    throw new ApiError('call_already_answered', message, { param, cause: error });
+  }
+}
+
+/** The content as the log keeps that of any tool. */
+async function store(
+  { content: text, files = [], ...end }: SentResult,
+  { blobs }: Pick<ApiContext, 'blobs'>,
+  { sessionId }: Run,
+): Promise<ClientResult> {
+  const inline = files.flatMap((file) => ('base64' in file ? [file] : []));
+  return { ...(await storeToolResult({ text, files: inline }, { blobs, sessionId })), ...end };
+}
+
+/** The place in the request of what the engine refuses, which counts the answers. */
+function paramOf({ param = '' }: EngineError, sent: SentAnswer[]): string | undefined {
+  const [, index, pointer = ''] = /^input\.(\d+)(?:\.approval\.(.*))?$/s.exec(param) ?? [];
+  const answer = sent[Number(index)];
+  return answer && placeText([...answer.place, pointer || 'tool_call_id']);
+}
+
+function hasEnded({ runId }: Run): ApiError {
+  return new ApiError('run_ended', `the run ${runId} has ended: start another one with its output as input`);
+}

@@ -1,0 +1,249 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Run } from '../../../src/api/runs/wire/run.ts';
+import { inShort, RunAgent, RunStream, textOfRun } from '../../support/runs.ts';
+import { held, say, use } from '../../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../../support/test-server.ts';
+
+/** Pauses of runs: section 6 of the contract, and its acceptance cases by their numbers. */
+
+let server: TestServer;
+const ran: unknown[] = [];
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: [
+        { name: 'note', annotations: { readOnlyHint: true }, handler: ({ text }) => `noted ${String(text)}` },
+        {
+          name: 'wipe',
+          annotations: { destructiveHint: true },
+          handler: ({ what }) => {
+            ran.push(what);
+            return 'wiped';
+          },
+        },
+      ],
+    },
+  });
+}, 60_000);
+afterAll(() => server.stop());
+
+const lookup = { name: 'lookup', description: 'looks up', parameters: { type: 'object' } };
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: object = {}): RunAgent =>
+  new RunAgent(server, scripts, { tools: [lookup], ...params });
+const look = (id: string, q = 'x') => ({ name: 'lookup', id, args: { q } });
+const result = (id: string, content: unknown, more: object = {}) => ({ tool_call_id: id, content, ...more });
+
+async function resume(run: Run, body: object, headers = {}): Promise<Run> {
+  const answer = await server.api.send<Run>('POST', `/v1/runs/${run.id}/resume`, body, headers);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+  return answer.body;
+}
+
+async function refusal(run: Run, body: object): Promise<[number, string, string | undefined]> {
+  const answer = await server.api.send('POST', `/v1/runs/${run.id}/resume`, body);
+  return [answer.status, answer.body.error?.code, answer.body.error?.param];
+}
+
+test('26: a run waits for a tool of its client, and continues with the result', async () => {
+  const one = agent([use(look('c1', 'milk')), say('Found it.')]);
+  const paused = await one.run('Find milk');
+  expect(inShort(paused.output)).toEqual(['model c1']);
+  expect(paused).toMatchObject({
+    status: 'requires_action',
+    required_action: {
+      turn: 1,
+      approvals: [],
+      tool_calls: [
+        {
+          tool_call_id: 'c1',
+          tool_name: 'lookup',
+          args: { q: 'milk' },
+          operation_id: `${paused.id.replace('run', 'turn')}/c1`,
+          thread_id: 'main',
+        },
+      ],
+    },
+  });
+  expect(await server.api.list('/v1/runs?status=requires_action')).toMatchObject([{ id: paused.id }]);
+  expect(await resume(paused, {})).toEqual(paused);
+  const parts = [
+    { type: 'text', text: 'two bottles' },
+    { type: 'image', mime_type: 'image/png', data: PIXEL },
+  ];
+  const run = await resume(paused, { tool_results: [result('c1', parts)] });
+  expect([run.status, textOfRun(run)]).toEqual(['completed', 'Found it.']);
+  expect(inShort(run.output)).toEqual(['model c1', 'c1 completed', 'model']);
+  expect(run.output[1]).toMatchObject({ output: [{ text: expect.stringContaining('two bottles') }, parts[1]] });
+  expect(JSON.stringify(one.requests[1])).toContain('two bottles');
+});
+
+test('27: tools of the server run before the pause, and answers may come one by one', async () => {
+  const one = agent([use(look('c1'), { name: 'note', id: 'c2', args: { text: 'y' } }, look('c3')), say('Done.')], {
+    toolkits: [{ type: 'mcp', server: 'test' }],
+  });
+  const stream = one.stream('Go');
+  const paused = await stream.end();
+  if (paused.event !== 'response') throw new Error('not paused');
+  expect(paused.required_action?.tool_calls.map(({ tool_call_id: id }) => id)).toEqual(['c1', 'c3']);
+  const body = { tool_results: [result('c1', 'one')], stream: true };
+  const path = `/v1/runs/${paused.id}`;
+  const first = RunStream.open(server.api, `${path}/resume`, { body });
+  expect(await first.end()).toMatchObject({
+    status: 'requires_action',
+    required_action: { tool_calls: [{ tool_call_id: 'c3' }] },
+  });
+  expect(inShort(first.items)).toEqual(['c1 completed', 'c2 completed']);
+  const headers = { 'idempotency-key': 'k27' };
+  const last = { tool_results: [result('c3', '')], stream: true };
+  const second = RunStream.open(server.api, `${path}/resume`, { body: last, headers });
+  const end = await second.end();
+  expect([end, ...inShort(second.items)]).toMatchObject([{ status: 'completed' }, 'c3 completed', 'model']);
+  const again = RunStream.open(server.api, `${path}/resume`, { body: last, headers });
+  expect([await again.end(), again.items]).toEqual([end, second.items]);
+  const whole = RunStream.open(server.api, `${path}/stream`);
+  expect([await whole.end(), [...stream.items, ...first.items, ...second.items]]).toEqual([end, whole.items]);
+  expect(one.requests[1]?.messages.slice(-3).map(({ content }) => content)).toEqual(['one', 'noted y', '']);
+});
+
+test('28: an answer is given once', async () => {
+  const one = agent([use(look('c1'), look('c2'))]);
+  const paused = await one.run('Go');
+  const large = 'large '.repeat(30_000);
+  const given = { tool_results: [result('c1', large)] };
+  const both = { tool_results: [result('c2', 'two'), result('c9', 'nine')] };
+  expect(await refusal(paused, both)).toEqual([422, 'call_not_pending', 'tool_results[1].tool_call_id']);
+  expect((await resume(paused, given)).required_action?.tool_calls).toMatchObject([{ tool_call_id: 'c2' }]);
+  const before = await resume(paused, {});
+  expect(await resume(paused, given)).toEqual(before);
+  for (const other of [result('c1', 'other'), result('c1', large, { is_error: true })]) {
+    expect(await refusal(paused, { tool_results: [other] })).toEqual([
+      409,
+      'call_already_answered',
+      'tool_results[0].tool_call_id',
+    ]);
+  }
+  const approval = { tool_call_id: 'c2', status: 'allow' };
+  expect((await refusal(paused, { approvals: [approval] }))[1]).toBe('call_not_pending');
+  expect(await refusal(paused, { tool_results: [{ tool_call_id: 'c2' }] })).toEqual([
+    400,
+    'invalid_request',
+    'tool_results[0].content',
+  ]);
+  const source = { type: 'source', source: 's', title: 't', content: [] };
+  expect((await refusal(paused, { tool_results: [result('c2', [source])] }))[1]).toBe('unsupported_part');
+  const gate = held(
+    () => undefined,
+    (call) => call.text('Done.').finish(),
+  );
+  one.script(gate.script);
+  expect((await resume(paused, { tool_results: [result('c2', 'two')], wait_seconds: 0 })).status).toBe('running');
+  await gate.reached;
+  expect((await resume(paused, { ...given, wait_seconds: 0 })).status).toBe('running');
+  expect((await refusal(paused, { tool_results: [result('c2', 'three')] }))[1]).toBe('call_already_answered');
+  gate.release();
+  expect((await resume(paused, {})).status).toBe('completed');
+  expect((await refusal(paused, { tool_results: [result('c2', 'two')] })).slice(0, 2)).toEqual([409, 'run_ended']);
+});
+
+test('29: a tool that reports an error does not end the run; one that threw does, unless the model is to be told', async () => {
+  const script = () => [use(look('c1'), look('c2')), say('Never mind.')];
+  const answers = (c2: object) => ({ tool_results: [result('c1', 'it broke', { is_error: true }), c2] });
+  const threw = answers({ tool_call_id: 'c2', error: { message: 'secret' } });
+  const reported = await agent(script()).run('Go');
+  const run = await resume(reported, answers(result('c2', 'fine')));
+  expect([run.status, ...inShort(run.output)]).toEqual([
+    'completed',
+    'model c1 c2',
+    'c1 failed',
+    'c2 completed',
+    'model',
+  ]);
+  const failing = agent(script());
+  const failed = await resume(await failing.run('Go'), threw);
+  expect(failed).toMatchObject({
+    status: 'failed',
+    error: {
+      type: 'tool_execution_error',
+      cause: { type: 'client', message: 'secret', tool_call_id: 'c2', tool_name: 'lookup' },
+    },
+  });
+  expect(inShort(failed.output)).toEqual(['model c1 c2', 'c1 failed', 'c2 failed']);
+  expect([failing.requests.length, JSON.stringify(failed.output).includes('secret')]).toEqual([1, false]);
+  const telling = agent(script(), { on_tool_failure: 'tell' });
+  const told = await resume(await telling.run('Go'), threw);
+  expect([told.status, textOfRun(told)]).toEqual(['completed', 'Never mind.']);
+  expect(JSON.stringify(telling.requests)).not.toContain('secret');
+});
+
+test('29: an error ends the run although other calls wait, which are cancelled', async () => {
+  const paused = await agent([use(look('c1'), look('c2'))]).run('Go');
+  const failed = await resume(paused, { tool_results: [{ tool_call_id: 'c2', error: { message: 'no' } }] });
+  expect([failed.status, ...inShort(failed.output)]).toEqual(['failed', 'model c1 c2', 'c1 cancelled', 'c2 failed']);
+});
+
+test('31: a call that needs an approval runs once it is allowed, also with other arguments', async () => {
+  const wipe = (id: string) => ({ name: 'wipe', id, args: { what: id } });
+  const one = agent([use(wipe('no'), wipe('yes'), wipe('edited')), say('Done.')]);
+  await server.api.putAgent(one.name, {
+    model: { name: one.name },
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['@destructive'] }],
+  });
+  const { body: paused } = await server.api.send<Run>('POST', `/v1/agents/${one.name}/runs`, {
+    input: [{ type: 'message', role: 'user', content: 'Go' }],
+  });
+  expect(paused.required_action?.approvals).toMatchObject([
+    { tool_call_id: 'no', tool_name: 'wipe', args: { what: 'no' }, thread_id: 'main', action: { kind: 'approval' } },
+    { tool_call_id: 'yes' },
+    { tool_call_id: 'edited' },
+  ]);
+  const allow = (id: string, more = {}) => ({ tool_call_id: id, status: 'allow', ...more });
+  expect(await refusal(paused, { approvals: [allow('yes', { remember: true })] })).toEqual([
+    422,
+    'feature_not_available',
+    'approvals[0].remember',
+  ]);
+  const body = {
+    approvals: [
+      { tool_call_id: 'no', status: 'deny', reason: 'too risky' },
+      allow('yes'),
+      allow('edited', { arguments: { what: 'less' } }),
+    ],
+  };
+  const run = await resume(paused, body);
+  expect([run.status, ...inShort(run.output)]).toEqual([
+    'completed',
+    'model no yes edited',
+    'no failed',
+    'yes completed',
+    'edited completed',
+    'model',
+  ]);
+  expect(run.output.slice(1, 4)).toMatchObject([{ outcome: 'denied' }, {}, { input: { what: 'less' } }]);
+  expect(JSON.stringify(one.requests[1])).toContain('too risky');
+  expect(ran.map(String).toSorted((a, b) => a.localeCompare(b))).toEqual(['less', 'yes']);
+});
+
+test('32: a run that is not answered in time fails', async () => {
+  const paused = await agent([use(look('c1'))], { action_timeout_seconds: 1 })
+    .stream('Go')
+    .end();
+  if (paused.event !== 'response') throw new Error('not paused');
+  const asked = Date.parse(paused.output[0]?.created_at ?? '');
+  expect(Date.parse(paused.required_action?.expires_at ?? '') - asked).toBeLessThan(1_500);
+  const path = `/v1/runs/${paused.id}`;
+  const stream = RunStream.open(server.api, `${path}/stream?after_sequence_number=${paused.sequence_number}`);
+  expect(await stream.end()).toMatchObject({ error: { type: 'action_expired', name: 'AgentTimeoutError' } });
+  const run = await server.api.get<Run>(path);
+  expect([run.status, ...inShort(run.output)]).toEqual(['failed', 'model c1', 'c1 cancelled']);
+});
+
+test('40: a run that is cancelled while it waits', async () => {
+  const one = agent([use(look('c1')), say('Fine.')]);
+  const paused = await one.run('Go');
+  const { body: run } = await server.api.send<Run>('POST', `/v1/runs/${paused.id}/cancel`, {});
+  expect([run.status, ...inShort(run.output)]).toEqual(['cancelled', 'model c1', 'c1 cancelled']);
+  expect(run.output[1]).toMatchObject({ output: [], outcome: 'cancelled' });
+  expect((await refusal(paused, { tool_results: [result('c1', 'late')] }))[1]).toBe('run_ended');
+});
