@@ -35,4 +35,6 @@ export interface GivenResult {
   outcome: ToolOutcome;
   content: string;
   files?: StoredFile[];
+  /** It is the result that another run has: the client has not given it. */
+  isReused?: true;
 }

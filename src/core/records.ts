@@ -273,8 +273,10 @@ export interface ToolResponse extends Base {
   by?: Subject;
   /** The thread of the sub-agent that has answered. Only the model reads its answer here. */
   fromThread?: string;
-  /** The result was given by the client, with the conversation before the turn. */
+  /** The result was given with the conversation before the turn. */
   isGiven?: true;
+  /** A given result that the client has not sent: another run has it. */
+  isReused?: true;
   /** Why the call has no result of its tool, unless its outcome says that. Absent: it has one, or was not to be run. */
   noResult?: NoResult;
   /** The message of the error that the client's tool has thrown, which the model is not shown. */

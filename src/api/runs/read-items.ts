@@ -17,7 +17,13 @@ type Content = InputPart[];
 /** A message with its place; the results of a model's message belong to its calls. */
 type Entry =
   | { role: 'user'; content: UserContentPart[] }
-  | { role: 'model'; message: GivenMessage; calls: ReadonlyMap<string, GivenCall>; place: Place };
+  | {
+      role: 'model';
+      message: GivenMessage;
+      calls: ReadonlyMap<string, GivenCall>;
+      id?: string | null | undefined;
+      place: Place;
+    };
 
 /** The parts that a message may have, by its role. */
 const ALLOWED: Record<'user' | 'assistant' | 'tool', readonly InputPart['type'][]> = {
@@ -30,10 +36,15 @@ const OUTCOMES: Record<CallStatus, ToolOutcome> = { completed: 'succeeded', fail
 
 /**
  * The conversation that a client gives as items: see `docs/runs-api.md`. `repaired` are the calls without a result that a
- * later message makes impossible to run: the model is told that they were cancelled.
+ * later message makes impossible to run: the model is told that they were cancelled. `lastItemId` is the id of the item
+ * with which the conversation ends, if that is a model's.
  * @throws ApiError `invalid_items` or `unsupported_part`
  */
-export function readItems(input: InputItem[]): { conversation: GivenConversation; repaired: string[] } {
+export function readItems(input: InputItem[]): {
+  conversation: GivenConversation;
+  repaired: string[];
+  lastItemId: string | undefined;
+} {
   const entries: Entry[] = [];
   for (const [i, item] of input.entries()) addItem(entries, item, ['input', i]);
   const last = entries.at(-1);
@@ -46,6 +57,7 @@ export function readItems(input: InputItem[]): { conversation: GivenConversation
   return {
     conversation: { items: earlier.flatMap(toItems), ...(last.role === 'model' && { last: last.message }) },
     repaired,
+    lastItemId: last.role === 'model' ? (last.id ?? undefined) : undefined,
   };
 }
 
@@ -64,7 +76,7 @@ function addItem(entries: Entry[], item: InputItem, place: Place): void {
       entries.push({ role: 'user', content: userContent(content, contentPlace) });
       return;
     case 'assistant':
-      entries.push(modelEntry(content, place));
+      entries.push({ ...modelEntry(content, place), ...(item.type === 'model' && { id: item.id }) });
       return;
     case 'tool':
       for (const [j, part] of content.entries()) {

@@ -15,6 +15,7 @@ import { claimRun, startRun, type NewRun } from './create-run.ts';
 import { exampleResumeRequest, exampleRun, exampleRunEvent, exampleRunRequest } from './examples.ts';
 import { listRoutes } from './list-runs.ts';
 import { readItems } from './read-items.ts';
+import { withKnownResults } from './known-results.ts';
 import { resumeRun } from './resume-run.ts';
 import { RunResponder } from './run-responder.ts';
 import { agentRunRequest, runRequest, type AgentRunRequest, type RunRequest } from './wire/request.ts';
@@ -54,6 +55,7 @@ const ERRORS_OF_REQUESTS = [
   'invalid_items',
   'unsupported_part',
   'invalid_context',
+  'run_in_progress',
   'duplicate_tool_name',
   'invalid_agent',
   'feature_not_available',
@@ -255,11 +257,15 @@ export function runRoutes(context: ApiContext): Route[] {
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
     try {
-      const read = async (): Promise<NewRun> => ({
-        ...readItems(body.input),
-        agent: await readAgent(),
-        metadata: body.metadata ?? {},
-      });
+      const read = async (): Promise<NewRun> => {
+        const { conversation, repaired, lastItemId: itemId } = readItems(body.input);
+        return {
+          agent: await readAgent(),
+          conversation: await withKnownResults(context, { caller, conversation, itemId }),
+          repaired,
+          metadata: body.metadata ?? {},
+        };
+      };
       const started = await startRun(context, claimed, { read, rateLimitError });
       await started?.indexed;
       const found = await authorizeRun(catalog, claimed.runId, caller, 'read');

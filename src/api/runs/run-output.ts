@@ -248,15 +248,15 @@ export class RunOutput {
   #complete(): void {
     for (let [next] = this.#open; next?.response; [next] = this.#open) {
       this.#open.shift();
-      if (!next.response.isGiven) this.#items.push(this.#toolItem(next.call, next.response));
+      if (isNew(next.response)) this.#items.push(this.#toolItem(next.call, next.response));
     }
   }
 
   #toolItem(
     call: ToolCall,
-    response: Pick<ToolResponse, 'at' | 'outcome' | 'arguments' | 'content' | 'files'>,
+    response: Pick<ToolResponse, 'at' | 'outcome' | 'arguments' | 'content' | 'files' | 'isReused'>,
   ): RunItem {
-    const { at, outcome, arguments: executed, content, files } = response;
+    const { at, outcome, arguments: executed, content, files, isReused } = response;
     const status = STATUSES[outcome];
     const text = executedWith(executed, responseText({ outcome, content }));
     return {
@@ -270,6 +270,7 @@ export class RunOutput {
       is_error: status !== 'completed',
       status,
       outcome,
+      ...(isReused && { reused: true as const }),
       ...(call.route.to !== 'answered' && { operation_id: this.#operationId(ROOT_THREAD, call) }),
     };
   }
@@ -295,7 +296,7 @@ export class RunOutput {
     this.#done = record;
     // A log has a result of each call at its end; a run that ended otherwise did not run the call.
     for (const { call, response } of this.#open.splice(0)) {
-      if (response?.isGiven) continue;
+      if (response && !isNew(response)) continue;
       this.#items.push(this.#toolItem(call, response ?? { at: record.at, outcome: 'cancelled', content: '' }));
     }
     const { maxTurns } = this.#limits;
@@ -332,6 +333,11 @@ export class RunOutput {
   #itemId(): string {
     return `item_${this.#turnId.slice(this.#turnId.indexOf('_') + 1)}_${this.#items.length}`;
   }
+}
+
+/** Whether the client has not given the result itself. */
+function isNew({ isGiven, isReused }: ToolResponse): boolean {
+  return !isGiven || isReused === true;
 }
 
 function pendingCall({ id, name, arguments: text }: ToolCall, { threadId }: CallKey) {

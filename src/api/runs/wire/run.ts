@@ -74,10 +74,16 @@ const toolItem = z.object({
   is_error: z.boolean().describe('true unless the status is completed'),
   status: z.enum(['completed', 'failed', 'cancelled']),
   outcome: z.enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome']),
+  reused: z
+    .literal(true)
+    .optional()
+    .describe(
+      'the call was begun in the run whose item the input has, and was not run again: this is its result there',
+    ),
   operation_id: z
     .string()
     .optional()
-    .describe('what the server of the tool receives; absent if the call was not to run'),
+    .describe('what the server of the tool receives; absent if the call was not to run here'),
 });
 
 export const runItem = z.discriminatedUnion('type', [modelItem, toolItem]).meta({ id: 'RunItem' });
