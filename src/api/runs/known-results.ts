@@ -51,7 +51,8 @@ async function ownRun(
 ): Promise<RunOutput | undefined> {
   try {
     const run = await authorizeRun(services.catalog, runId, caller, 'read');
-    return isOwn(caller, run.session) ? await unlessNotFound(followRun(services, run, { waitMs: 0 })) : undefined;
+    if (!isOwn(caller, run.session)) return undefined;
+    return (await unlessNotFound(followRun(services, run, { waitMs: 0 })))?.output;
   } catch (error) {
     if (error instanceof EngineError && (error.code === 'run_not_found' || error.code === 'forbidden'))
       return undefined;
