@@ -249,9 +249,9 @@ checks.use_after_free.enabled = false
 include-path-regex = "^/(api/v2|share)/"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "302", "400", "401", "402", "403", "404", "409", "422"]
 
-# Unknown fields of an agent are rejected, as are parts whose two shapes differ.
+# Unknown fields of an agent are rejected, as are parts whose two shapes differ, and results that are errors, too.
 [[operations]]
-include-operation-id = ["createRun", "createRunOfAgent"]
+include-operation-id = ["createRun", "createRunOfAgent", "resumeRun"]
 checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403", "404", "409", "422"]
 
 # Of all numbers few are cursors of a stream.
