@@ -5,6 +5,7 @@ import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { inputRequired, type InputRequiredResult } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import type { Run } from '../../src/api/runs/wire/run.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { byThread, folded } from '../support/api-client.ts';
@@ -12,6 +13,7 @@ import { findDevServers } from '../../src/temporal-server/dev-server.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { TestMcpServer, type RunningCall, type TestTool } from '../support/mcp-server.ts';
+import { inShort, RunAgent } from '../support/runs.ts';
 import { held, say, ScriptedModel, textOf, use, type Script } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
@@ -267,6 +269,27 @@ test.concurrent('a crash while an approval is pending: it stays pending, and the
   expect(effectsOf(await reader.turnId())).toEqual({ [`${await reader.turnId()}/r1`]: 1 });
   const refunds = mcp.calls.filter(({ tool }) => tool === 'refund');
   expect(refunds.map(({ arguments: args }) => args)).toEqual([{ amount: 5 }]);
+});
+
+test.concurrent('a crash while a run waits for its client: it keeps waiting, and continues with the result', async () => {
+  const tools = [{ name: 'lookup', description: 'looks up', parameters: { type: 'object' } }];
+  const scripts = [use({ name: 'lookup', id: 'c1' }, { name: 'pay', id: 'p1' }), say('Found it.')];
+  const one = new RunAgent({ api: server.api, model }, scripts, { tools, toolkits: [{ type: 'mcp', server: 'test' }] });
+  const paused = await one.run('go');
+  expect([paused.status, ...inShort(paused.output)]).toEqual(['requires_action', 'model c1 p1']);
+  await crash();
+  expect(await server.api.get(`/v1/runs/${paused.id}`)).toEqual(paused);
+  const body = { tool_results: [{ tool_call_id: 'c1', content: 'two' }] };
+  const { body: run } = await server.api.send<Run>('POST', `/v1/runs/${paused.id}/resume`, body);
+  expect([run.status, ...inShort(run.output)]).toEqual([
+    'completed',
+    'model c1 p1',
+    'c1 completed',
+    'p1 completed',
+    'model',
+  ]);
+  expect(Object.values(effectsOf(paused.id.replace('run', 'turn')))).toEqual([1]);
+  expect(one.requests).toHaveLength(2);
 });
 
 test.concurrent.each([

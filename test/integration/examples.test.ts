@@ -62,6 +62,10 @@ test.each([
     'compact-a-conversation',
     /Let me look\. \n\[compacted\] 1\d{3} tokens, now: You said: "<conversation>[^]*The tool answered: [^]*\[turn\] done\n$/,
   ],
+  [
+    'run-a-client-tool',
+    /^\[run\] paused for search_notes\({}\)\nThe tool answered: water the plants, buy milk [^]*\n\[run\] completed, items: message, model, tool, model\n$/,
+  ],
   ['read-a-skill', /\[read\] # Release notes\n[^]*- template\.md\n[^]*\[turn\] done\n$/],
   ['resume-a-stream', /I am the demo model: a script[^]*a question to you\.\n\[turn\] done, after \d+ connections\n$/],
 ])('examples/%s.ts does what its description says', async (name, output) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { promptOf } from '../../agents/prompt.ts';
-import { agentSpec, type AgentSpec } from '../../spec/agent-spec.ts';
+import { agentSpec, inFormat, type AgentSpec } from '../../spec/agent-spec.ts';
 import type { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { toSpec, withParams } from './agent-to-spec.ts';
@@ -53,16 +53,19 @@ describe('an agent of a request', () => {
         generative_ui: off,
       },
       failsWithTools: true,
+      actionSeconds: 86_400,
     });
     expect(inline({ on_tool_failure: 'tell' }).spec).not.toHaveProperty('failsWithTools');
+    expect(inline({ action_timeout_seconds: 5 }).spec.actionSeconds).toBe(5);
   });
 
   test('is in the agent format', () => {
-    const { failsWithTools: _, ...format } = inline({
+    const { spec } = inline({
       tools: [tool('a')],
       toolkits: [{ type: 'mcp', url: 'http://lab.example/mcp' }],
       response_format: { type: 'json', name: 'x', schema: {} },
-    }).spec;
+    });
+    const format = inFormat(spec);
     expect(agentSpec.parse(format)).toEqual(format);
   });
 
@@ -193,7 +196,7 @@ describe('a registered agent', () => {
   test('keeps all that the request does not change', () => {
     const { config, ...kept } = registered(spec, {}).spec;
     const { config: own, ...rest } = spec;
-    expect(kept).toEqual({ ...rest, failsWithTools: true });
+    expect(kept).toEqual({ ...rest, failsWithTools: true, actionSeconds: 86_400 });
     expect(config).toEqual({
       ...own,
       pause: 'wait',
@@ -281,7 +284,6 @@ test.each<[object, string]>([
   [{ metadata: { a: 'b' } }, 'agent.metadata'],
   [{ tool_choice: { type: 'tool', tool_name: 'a' } }, 'agent.tool_choice'],
   [{ tool_execution: 'sequential' }, 'agent.tool_execution'],
-  [{ action_timeout_seconds: 1 }, 'agent.action_timeout_seconds'],
   [{ timeout_seconds: 1 }, 'agent.timeout_seconds'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],

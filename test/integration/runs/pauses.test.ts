@@ -95,6 +95,8 @@ test('27: tools of the server run before the pause, and answers may come one by 
     required_action: { tool_calls: [{ tool_call_id: 'c3' }] },
   });
   expect(inShort(first.items)).toEqual(['c1 completed', 'c2 completed']);
+  const idle = RunStream.open(server.api, `${path}/resume`, { body: { stream: true } });
+  expect([await idle.end(), idle.items]).toEqual([await first.end(), []]);
   const headers = { 'idempotency-key': 'k27' };
   const last = { tool_results: [result('c3', '')], stream: true };
   const second = RunStream.open(server.api, `${path}/resume`, { body: last, headers });

@@ -143,7 +143,12 @@ const fields = {
     .enum(['fail', 'tell'])
     .nullish()
     .describe('what a call without a result does: fail, it ends the run (default); tell, the model is told'),
-  action_timeout_seconds: z.int().min(1).max(2_592_000).nullish(),
+  action_timeout_seconds: z
+    .int()
+    .min(1)
+    .max(2_592_000)
+    .nullish()
+    .describe('how long the run waits for the answers to one pause before it fails; default 86400'),
   timeout_seconds: z.int().min(1).max(86_400).nullish(),
 };
 
