@@ -93,13 +93,18 @@ export class RunStream {
   /** Resolves at the end of the stream; rejects with the error body if there is none. */
   readonly done: Promise<RunStreamEvent[]>;
   readonly #abort: AbortController;
+  readonly #onEvent: (event: RunStreamEvent) => void;
   readonly #waiting = new Set<() => void>();
   #hasEnded = false;
 
   static open(
     api: ApiClient,
     path: string,
-    { body, headers = {} }: { body?: object; headers?: Record<string, string> } = {},
+    {
+      body,
+      headers = {},
+      onEvent,
+    }: { body?: object; headers?: Record<string, string>; onEvent?: (event: RunStreamEvent) => void } = {},
   ): RunStream {
     const abort = new AbortController();
     const response = fetch(api.url + path, {
@@ -108,11 +113,16 @@ export class RunStream {
       ...(body && { body: JSON.stringify(body) }),
       signal: abort.signal,
     });
-    return new RunStream(response, abort);
+    return new RunStream(response, abort, onEvent);
   }
 
-  private constructor(response: Promise<Response>, abort: AbortController) {
+  private constructor(
+    response: Promise<Response>,
+    abort: AbortController,
+    onEvent: (event: RunStreamEvent) => void = () => undefined,
+  ) {
     this.#abort = abort;
+    this.#onEvent = onEvent;
     this.headers = response.then(({ headers }) => headers);
     this.done = this.#read(response).finally(() => {
       this.#hasEnded = true;
@@ -159,6 +169,7 @@ export class RunStream {
         const parsed = runStreamEvent.parse(JSON.parse(data));
         expect([id, event]).toEqual([String(parsed.sequence_number), undefined]);
         this.events.push(parsed);
+        this.#onEvent(parsed);
         for (const wake of this.#waiting) wake();
       },
     });

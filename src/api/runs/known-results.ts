@@ -32,7 +32,7 @@ export async function withKnownResults(
   const output = await ownRun(services, { runId, caller });
   const [item, ...following] = output?.items.slice(Number(index)) ?? [];
   if (!output || item?.type !== 'model' || item.id !== itemId) return conversation;
-  if (output.status === 'running' || output.status === 'requires_action') {
+  if (output.isOpen) {
     const message = `the input contains calls of ${runId}, which has not ended: wait for it, resume it, or cancel it`;
     throw new ApiError('run_in_progress', message);
   }

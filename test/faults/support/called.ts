@@ -1,4 +1,4 @@
-import type { Stored } from './check.ts';
+import type { Log } from './check.ts';
 
 /** A tool call of a message. */
 export interface Called {
@@ -11,7 +11,7 @@ export interface Called {
 }
 
 /** The tool calls of turns in the log. */
-export function callsOf(turns: Stored[]): Called[] {
+export function callsOf(turns: Log[]): Called[] {
   return turns.flatMap(({ turn, events }) =>
     events
       .flatMap((event) =>

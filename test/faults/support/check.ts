@@ -23,6 +23,11 @@ export interface Stored {
   events: SessionEvent[];
 }
 
+/** A turn, or a run, with the events of its log. */
+export interface Log extends Pick<Stored, 'events'> {
+  turn: Pick<TurnResource, 'id'>;
+}
+
 type Message = Extract<SessionEvent, { type: 'model.message' }>;
 
 /** How long the last turn may take to end after the last fault. */
@@ -64,14 +69,16 @@ export async function checkInvariants(world: World): Promise<number> {
     missingAttempts += checkUsage(planned, its);
   }
   expect(missingAttempts, 'attempts that no turn accounts for').toBeLessThanOrEqual(MAX_MISSING_ATTEMPTS);
-  checkEffects(ledger.effects, turns);
+  for (const run of recorder.runs) await run.check(END_MS);
+  const logs = await Promise.all(recorder.runs.map((run) => run.log()));
+  checkEffects(ledger.effects, [...turns, ...logs]);
   await checkSubjects(world, sessions);
   const told = { api: recorder.api, sessions, unbegun: [...unbegun], timeoutMs: END_MS };
   if (world.webhook) await checkWebhooks(world.webhook, told);
 
   await expectReplays(config); // 8
   if (world.isEncrypted) await checkSecrecy(world.folder);
-  return turns.length;
+  return turns.length + logs.length;
 }
 
 /** 9: whatever failed, the stored data contains no plain text. */
@@ -264,7 +271,7 @@ function openThreads(turns: Stored[]): Extract<SessionEvent, { type: 'thread.cre
  * most one effect of calls that must not be repeated; exactly one of those that may. A speculative
  * call has no effects: it may run for a message that the history did not accept, or for a turn that was cancelled.
  */
-function checkEffects(effects: Effect[], turns: Stored[]): void {
+function checkEffects(effects: Effect[], turns: Log[]): void {
   const calls = new Map(callsOf(turns).map((call) => [call.operation, call]));
   const responses = new Map(
     turns.flatMap(({ events }) =>

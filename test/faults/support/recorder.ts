@@ -1,6 +1,7 @@
 import { appendFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
+import type { Run } from '../../../src/api/runs/wire/run.ts';
 import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
 import type { OnRunning } from '../../../src/core/session.ts';
 import {
@@ -15,6 +16,7 @@ import { newId } from '../../../src/engine/new-id.ts';
 import { approval } from './plan.ts';
 import { isFinding, PAUSE_MS } from './persistence.ts';
 import { RecordedEvents } from './recorded-events.ts';
+import { RecordedRun } from './recorded-run.ts';
 import type { SentControl, SentDecision, SentInput, SentMessage, SentResponse } from './sent.ts';
 import { OPERATOR, type Subject } from './subjects.ts';
 
@@ -34,6 +36,7 @@ export class Recorder {
   readonly responses: SentResponse[] = [];
   readonly messages: SentMessage[] = [];
   readonly controls: SentControl[] = [];
+  readonly runs: RecordedRun[] = [];
   /** The subject of each session. */
   readonly owners = new Map<string, Subject>();
   readonly #urls: () => string[];
@@ -166,6 +169,23 @@ export class Recorder {
     const sent = await this.send(sessionId, input);
     if (sent.turnId === undefined) throw new Error(`the turn was rejected: ${sent.status} ${sent.code}`);
     return this.follow(sessionId, sent.turnId);
+  }
+
+  /** Starts a run of a registered agent under a key, repeats the request until there is a response, and follows the run. */
+  async run(
+    agent: string,
+    body: object,
+    { by, key = newId('req') }: { by: Subject; key?: string },
+  ): Promise<RecordedRun> {
+    const path = `/v1/agents/${agent}/runs`;
+    const send = (api: ApiClient) =>
+      api.send<Run>('POST', path, { ...body, wait_seconds: 0 }, { 'idempotency-key': key });
+    const { status, body: started } = await this.persist(send, { as: by });
+    if (status !== 200) throw new Error(`${status} ${JSON.stringify(started)}`);
+    const known = this.runs.find(({ id }) => id === started.id);
+    const run = known ?? new RecordedRun(started.id, { recorder: this, owner: by });
+    if (!known) this.runs.push(run);
+    return run;
   }
 
   /** Follows a turn to its end, across all faults. */
