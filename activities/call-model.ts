@@ -192,7 +192,8 @@ class ModelCallAttempt {
     const call = { ...input, fallback: this.details.fallback, isRetry: this.#isRetry };
     const prepared =
       ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
-    const given = isFirst ? givenLast(await conversation) : undefined;
+    // Not only in the first step, which may have asked for a sign-in instead. What was begun ahead follows a message.
+    const given = ahead || input.threadId !== ROOT_THREAD ? undefined : givenLast(await conversation);
     const message = new MessageAssembler({
       turnId: input.turnId,
       plan: input,

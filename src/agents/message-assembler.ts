@@ -147,8 +147,9 @@ export class MessageAssembler {
     return { status: 'error', message, code: 'repeated_call_id' };
   }
 
-  /** Whether the message is complete but has no content; it may have reasoning. */
+  /** Whether the model has written a complete message without content; it may have reasoning. */
   get isEmpty(): boolean {
+    if (this.#options.given) return false;
     const { content, refusal, toolCalls } = this.#text;
     return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0;
   }

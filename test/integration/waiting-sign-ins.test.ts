@@ -1,8 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import type { Run } from '../../src/api/runs/wire/run.ts';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { byThread, folded, type EventReader } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
+import { eventually } from '../support/eventually.ts';
+import { calls, inShort, RunAgent, user } from '../support/runs.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -73,6 +76,21 @@ test('a turn whose model needs a sign-in waits for it, and goes on by itself', a
   expect(await chat.turn('hello').end()).toMatchObject({ output: { content: 'Hello.' } });
   const listed = await server.api.list(`${chat.path}/turns/${await reader.turnId()}/events`);
   expect(listed).toEqual(folded(reader.frames).slice(1, -1));
+});
+
+test('a run that begins with calls waits for a sign-in, and then runs them', async () => {
+  const run = new RunAgent(server, [say('Milk.')], { toolkits: [{ type: 'mcp', server: 'notes' }] });
+  const { id } = await run.run([user('list'), calls({ id: 'c1', name: 'list' })], { wait_seconds: 0 });
+  let url: string | undefined;
+  await eventually(async () => {
+    const { data } = await server.api.get<{ data: ActionResource[] }>('/v1/agents/actions');
+    url = data.flatMap((action) => (action.kind === 'sign_in' ? action.auth_url : []))[0];
+    expect(url).toBeDefined();
+  });
+  await signIn(url);
+  const { status, output } = await server.api.get<Run>(`/v1/runs/${id}?wait_seconds=30`);
+  expect([status, ...inShort(output)]).toEqual(['completed', 'c1 completed', 'model']);
+  expect(run.requests).toHaveLength(1);
 });
 
 test('the limit of model calls does not count the one that had to wait', async () => {

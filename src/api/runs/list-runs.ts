@@ -36,8 +36,8 @@ const position = z.object({
 const ENDS_OF: Record<RunStatus, readonly TurnEnd[] | 'open'> = {
   running: 'open',
   requires_action: 'open',
-  // A refusal is the end of its turn, and a failure of its run.
-  completed: ['answered'],
+  // A message with reasoning alone answers a run, but no turn; a refusal answers a turn, but no run.
+  completed: ['answered', 'unanswered'],
   cancelled: ['client-cancelled'],
   failed: ['answered', 'unanswered', 'out_of_time', 'waiting', 'error', 'server-execution-timeout', 'abandoned'],
 };

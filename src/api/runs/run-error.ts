@@ -30,6 +30,8 @@ export function runError(run: RunEnd): RunError | undefined {
   const { end, last } = run;
   switch (end.status) {
     case 'done':
+      // The last message of the input is the answer, whatever it has.
+      if (last?.isGiven) return undefined;
       if (last?.refusal && !last.content) {
         const cause = { type: 'refusal' as const, message: last.refusal, ...providerOf(last) };
         return failure('language_model_error', 'The model refused to answer.', cause);

@@ -3,6 +3,7 @@ import { decodeSignature, encodeSignature } from '../../../src/api/runs/signatur
 import type { Run } from '../../../src/api/runs/wire/run.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { runIdsOf } from '../../../src/engine/runs.ts';
+import { eventually } from '../../support/eventually.ts';
 import { calls, inShort, RunAgent, RunStream, textOfRun, user } from '../../support/runs.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
@@ -125,6 +126,20 @@ test('7, 8: an input that ends with an answer is complete, as are the input and 
   const answered = await one.run([user('Hi'), { type: 'model', content: [{ type: 'text', text: 'Ready.' }] }]);
   expect(answered).toMatchObject({ status: 'completed', output: [], turns: 0 });
   expect(textOfRun(answered)).toBe('Ready.');
+  const hosted = { type: 'tool-call', tool_call_id: 'h1', call: { type: 'web_search' } };
+  const ids: string[] = [];
+  for (const part of [{ type: 'reasoning', text: 'Hm.' }, hosted]) {
+    const given = await one.run([user('Hi'), { type: 'model', content: [part] }]);
+    expect(given).toMatchObject({ status: 'completed', output: [], turns: 0 });
+    const { attempts } = (await server.api.get(`/v1/runs/${given.id}/events`)).data[0];
+    expect(attempts).toBeUndefined();
+    ids.push(given.id);
+  }
+  // A list finds them once their logs are archived.
+  await eventually(async () => {
+    const listed = await server.api.list<Run>('/v1/runs?status=completed');
+    expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
+  });
   expect(one.requests).toEqual([]);
   const run = await one.run('Go');
   const again = await one.run([user('Go'), ...run.output]);
