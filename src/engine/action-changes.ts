@@ -42,8 +42,7 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
   let subjectId: string | undefined;
   for (const { ordinal, record } of entries) {
     if (isRequest(record)) {
-      subjectId ??= (await sources.catalog.sessions.get(sources.sessionId))?.subject_id;
-      // The session was deleted: nothing of it is indexed.
+      subjectId ??= await ownerOf(sources);
       if (subjectId === undefined) return [];
       for (const action of await actionsOf(record, subjectId, sources)) {
         changes.push({ ordinal, type: 'requested', action });
@@ -76,6 +75,12 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
     }
   }
   return changes;
+}
+
+/** Undefined if nothing of the session is in the index: it was deleted, or has a run, whose own API shows what waits. */
+async function ownerOf({ catalog, sessionId }: ActionSources): Promise<string | undefined> {
+  const session = await catalog.sessions.get(sessionId);
+  return session?.type === 'run' ? undefined : session?.subject_id;
 }
 
 /** How a turn's input answers the pending calls of the previous turn. */
