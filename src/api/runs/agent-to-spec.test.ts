@@ -46,6 +46,7 @@ describe('an agent of a request', () => {
       config: {
         pause: 'wait',
         on_limit: 'fail',
+        on_unknown: 'tell',
         iteration_limit: 10,
         ask_user_questions: off,
         dynamic_sub_agents: off,
@@ -201,6 +202,7 @@ describe('a registered agent', () => {
       ...own,
       pause: 'wait',
       on_limit: 'fail',
+      on_unknown: 'tell',
       dynamic_sub_agents: off,
       sandbox: off,
       generative_ui: off,

@@ -88,7 +88,10 @@ function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['mo
   };
 }
 
-/** A run waits for its client, and ends with an error at its limit. It has no tools that its agent does not ask for. */
+/**
+ * A run waits for its client, and ends with an error at its limit. Nobody is asked about unknown outcomes: they end the
+ * run, or the model is told. It has no tools that its agent does not ask for.
+ */
 function configOf({ config }: AgentSpec, { max_turns: maxTurns }: AgentChanges): AgentSpec['config'] {
   const asked = (toggle: { enabled?: boolean | null | undefined } | null | undefined) =>
     toggle?.enabled === true ? toggle : { enabled: false };
@@ -96,6 +99,7 @@ function configOf({ config }: AgentSpec, { max_turns: maxTurns }: AgentChanges):
     ...config,
     pause: 'wait',
     on_limit: 'fail',
+    on_unknown: 'tell',
     iteration_limit: maxTurns ?? config?.iteration_limit ?? MAX_TURNS,
     ask_user_questions: asked(config?.ask_user_questions),
     dynamic_sub_agents: asked(config?.dynamic_sub_agents),
