@@ -116,6 +116,8 @@ export interface TurnStart extends ToolScope {
   onUnknown?: 'ask';
   /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
   failsWithTools?: true;
+  /** Servers that ask the user are told that there is no answer, in a turn that waits. */
+  declinesQuestions?: true;
   limits: TurnLimits;
   budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */

@@ -229,6 +229,7 @@ async function commandOf(
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
     ...(spec.failsWithTools && { failsWithTools: true }),
+    ...(spec.declinesQuestions && { declinesQuestions: true }),
     ...(budget && { budget }),
     limits: {
       iterations: iterationLimit(spec),

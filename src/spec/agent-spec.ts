@@ -219,6 +219,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   delegates?: Delegate[];
   /** A turn ends with an error if a call has no result of its tool, or shares its id with another one of its message. */
   failsWithTools?: true;
+  /** MCP servers that ask the user are told that there is no answer. Requires `pause: "wait"`. */
+  declinesQuestions?: true;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;
 };
@@ -253,7 +255,7 @@ export function cutsResults({ config }: AgentSpec): boolean {
 
 /** What the format has of an agent. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
-  const { delegates: _, failsWithTools: __, actionSeconds: ___, ...format } = spec;
+  const { delegates: _, failsWithTools: __, declinesQuestions: ___, actionSeconds: ____, ...format } = spec;
   return format;
 }
 

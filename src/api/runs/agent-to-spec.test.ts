@@ -54,6 +54,7 @@ describe('an agent of a request', () => {
         generative_ui: off,
       },
       failsWithTools: true,
+      declinesQuestions: true,
       actionSeconds: 86_400,
     });
     expect(inline({ on_tool_failure: 'tell' }).spec).not.toHaveProperty('failsWithTools');
@@ -197,7 +198,7 @@ describe('a registered agent', () => {
   test('keeps all that the request does not change', () => {
     const { config, ...kept } = registered(spec, {}).spec;
     const { config: own, ...rest } = spec;
-    expect(kept).toEqual({ ...rest, failsWithTools: true, actionSeconds: 86_400 });
+    expect(kept).toEqual({ ...rest, failsWithTools: true, declinesQuestions: true, actionSeconds: 86_400 });
     expect(config).toEqual({
       ...own,
       pause: 'wait',

@@ -1,3 +1,4 @@
+import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
 import { inShort, RunAgent, RunStream, textOfRun } from '../../support/runs.ts';
@@ -13,6 +14,16 @@ beforeAll(async () => {
     mcp: {
       tools: [
         { name: 'note', annotations: { readOnlyHint: true }, handler: ({ text }) => `noted ${String(text)}` },
+        {
+          name: 'ask',
+          handler: (_, { inputResponses }) => {
+            const question = { message: 'Sure?', requestedSchema: { type: 'object' as const, properties: {} } };
+            const answer = inputResponses?.['sure'];
+            return answer
+              ? JSON.stringify(answer)
+              : inputRequired({ inputRequests: { sure: inputRequired.elicit(question) } });
+          },
+        },
         {
           name: 'wipe',
           annotations: { destructiveHint: true },
@@ -250,4 +261,11 @@ test('40: a run that is cancelled while it waits', async () => {
   expect([run.status, ...inShort(run.output)]).toEqual(['cancelled', 'model c1', 'c1 cancelled']);
   expect(run.output[1]).toMatchObject({ output: [], outcome: 'cancelled' });
   expect((await refusal(paused, { tool_results: [result('c1', 'late')] }))[1]).toBe('run_ended');
+});
+
+test('a server that asks the user is told that there is no answer: a run has nobody to ask', async () => {
+  const one = agent([use({ name: 'ask', id: 'c1' }), say('Fine.')], { toolkits: [{ type: 'mcp', server: 'test' }] });
+  const run = await one.run('Go');
+  expect([run.status, ...inShort(run.output)]).toEqual(['completed', 'model c1', 'c1 completed', 'model']);
+  expect(run.output[1]).toMatchObject({ output: [{ text: '{"action":"cancel"}' }] });
 });
