@@ -7,6 +7,7 @@ import { authorizeRun } from '../../engine/runs.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
+import { disconnection } from '../http/disconnection.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { cursorOf } from '../http/turn-stream.ts';
@@ -151,9 +152,7 @@ export function runRoutes(context: ApiContext): Route[] {
       },
       async ({ params, query, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
-        const gone = new AbortController();
-        response.once('close', () => gone.abort());
-        return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: gone.signal });
+        return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: disconnection(response) });
       },
     ),
     route(
