@@ -192,6 +192,7 @@ export function runRoutes(context: ApiContext): Route[] {
         body: json(resumeRequest, exampleResumeRequest),
         answer,
         errors: [
+          'forbidden',
           'not_an_approver',
           'run_not_found',
           'run_ended',
