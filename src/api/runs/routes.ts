@@ -4,7 +4,6 @@ import { BEGINNING } from '../../core/cursor.ts';
 import type { Caller } from '../../core/subject.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
 import { authorizeRun } from '../../engine/runs.ts';
-import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
 import { disconnection } from '../http/disconnection.ts';
@@ -253,7 +252,7 @@ export function runRoutes(context: ApiContext): Route[] {
 
   async function create({ body, identity, readAgent, key, caller, rateLimitError, response }: RunCall): Promise<void> {
     if (body.stream) streamLimits.admit(caller, response);
-    const claimed = await claimRun(context, { caller, key, bodyHash: hashOf(identity) });
+    const claimed = await claimRun(context, { caller, key, identity });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
     try {
