@@ -71,7 +71,7 @@ export function listRoutes(context: ApiContext): Route[] {
         if (after && after.list !== fingerprint) throw invalidPageToken();
         const { agent_name: agentName, start_timestamp: from, end_timestamp: to } = filters;
         const found = await catalog.sessions.list(
-          { type: 'run', agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
+          { type: 'run', isTopLevel: true, agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
           { order, after: after && { createdAt: after.created_at, id: after.id }, limit: limit + 1 },
         );
         const shown = found.slice(0, limit);

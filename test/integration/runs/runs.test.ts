@@ -409,6 +409,17 @@ test('60: a run that is not waited for is running, and is gone once it is delete
   expect((await server.api.send('GET', path)).status).toBe(404);
 });
 
+test('the sessions of sub-agents are not runs', async () => {
+  server.model.script('boss', use({ name: 'delegate', args: { agent: 'helper', task: 'Help.' } }), say('Helped.'));
+  server.model.script('helper', say('Yes.'));
+  const helper = { name: 'helper', description: 'helps', environments: [], model: 'helper' };
+  const boss = { name: 'boss', description: 'asks', environments: [], model: 'boss', subagents: [helper] };
+  expect((await server.api.send('POST', '/api/v2/agents', boss)).status).toBe(201);
+  const { body } = await server.api.send<Run>('POST', '/v1/agents/boss/runs', { input: [user('Go')] });
+  expect(textOfRun(body)).toBe('Helped.');
+  expect((await server.api.get('/v1/runs?limit=1')).data).toMatchObject([{ id: body.id }]);
+});
+
 test('runs are not sessions', async () => {
   const { id } = await agent([say('Hi.')], {}).run('Go');
   const session = id.replace('run_', 'ses_');
