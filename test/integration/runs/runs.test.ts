@@ -1,3 +1,5 @@
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { decodeSignature, encodeSignature } from '../../../src/api/runs/signature.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
@@ -36,6 +38,10 @@ beforeAll(async () => {
           }),
         },
         {
+          name: 'photo',
+          handler: () => ({ content: [{ type: 'image', mimeType: 'image/png', data: PHOTO }] }),
+        },
+        {
           name: 'hang_up',
           handler: (_args, call) => {
             call.cut();
@@ -49,6 +55,9 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+/** Too large for a record. */
+const PHOTO = 'AAAA'.repeat(10_000);
 
 const LAB = { toolkits: [{ type: 'mcp', server: 'test' }] };
 const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: object = LAB): RunAgent =>
@@ -365,6 +374,15 @@ test('55: the picture of a tool is a part of its item', async () => {
   expect(run.output[1]).toMatchObject({
     output: [{ type: 'text' }, { type: 'image', mime_type: 'image/png', data: PIXEL }],
   });
+});
+
+test('a list of runs reads none of their files', async () => {
+  const run = await agent([use({ name: 'photo', id: 'c1' }), say('A large cat.')]).run('Go');
+  expect(run.output[1]).toMatchObject({ output: [{ type: 'text' }, { data: PHOTO }] });
+  const blobs = join(server.dataDir, 'blobs');
+  const folder = (await readdir(blobs, { recursive: true })).find((one) => one.endsWith(run.id.replace('run', 'ses')));
+  await rm(join(blobs, folder ?? ''), { recursive: true });
+  expect((await server.api.list<Run>('/v1/runs')).map(({ id }) => id)).toContain(run.id);
 });
 
 test('57: the history of a run does not grow with the items that it was given', async () => {
