@@ -36,6 +36,8 @@ export interface SessionFilter {
   subjectSlug?: string | undefined;
   /** How the last turn has ended; `open`: it has not. */
   lastEnds?: readonly TurnEnd[] | 'open' | undefined;
+  /** Without the sessions in which sub-agents work. */
+  isTopLevel?: true;
   from?: string | undefined;
   to?: string | undefined;
 }
@@ -96,6 +98,18 @@ export class Sessions {
     const { lastEnds } = filter;
     if (lastEnds === 'open') query = query.where('last_end', 'is', null);
     else if (lastEnds) query = query.where('last_end', 'in', lastEnds);
+    if (filter.isTopLevel) {
+      query = query.where((eb) =>
+        eb.not(
+          eb.exists(
+            eb
+              .selectFrom('delegations')
+              .select('child_session_id')
+              .whereRef('delegations.child_session_id', '=', 'sessions.id'),
+          ),
+        ),
+      );
+    }
     // A position lies within the bounds and replaces the bound on its side.
     const [from, to] = [
       after && order === 'asc' ? undefined : filter.from,

@@ -72,6 +72,24 @@ test('admins and approvers read sessions of others, which users cannot find', as
   });
 });
 
+test('admins and approvers read runs of others, whose client tools they do not answer', async () => {
+  server.model.script('caller', use({ name: 'lookup', id: 'l1' }));
+  const { status, body } = await clients.ann.send('POST', '/v1/runs', {
+    agent: { model: 'caller', tools: [{ name: 'lookup', description: '', parameters: {} }] },
+    input: [{ type: 'message', role: 'user', content: 'hi' }],
+  });
+  expect([status, body.status]).toEqual([200, 'requires_action']);
+  const path = `/v1/runs/${body.id}`;
+  expect(await answers('GET', path)).toEqual([200, 200, 404]);
+  const result = { tool_results: [{ tool_call_id: 'l1', content: 'found' }] };
+  expect(await answers('POST', `${path}/resume`, result)).toEqual([403, 403, 404]);
+  // Before the result, which may have megabytes, is stored with the run.
+  const refused = await clients.approver.send('POST', `${path}/resume`, result);
+  expect(refused.body.error).toMatchObject({ code: 'forbidden', message: expect.stringContaining('send messages') });
+  expect(await answers('POST', `${path}/cancel`, {})).toEqual([200, 403, 404]);
+  expect((await clients.approver.send('DELETE', path)).status).toBe(403);
+});
+
 test('a conversation is sent to no model for a user who may not read it', async () => {
   const { admin, ann, bob } = clients;
   await admin.putAgent('confidant', { model: { name: 'confidant' } });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
+import { disconnection } from '../http/disconnection.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { authorizeRead } from './access.ts';
 import { exampleChanges } from './examples.ts';
@@ -42,10 +43,9 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
         const { include_events: withEvents, limit, wait_for_seconds: seconds } = query;
         let read = await reader.read(session);
         if (read.view.count <= from && seconds > 0) {
-          const gone = new AbortController();
-          response.once('close', () => gone.abort());
-          await read.view.untilGrown(from, { timeoutMs: seconds * 1000, signal: gone.signal });
-          if (gone.signal.aborted) return;
+          const gone = disconnection(response);
+          await read.view.untilGrown(from, { timeoutMs: seconds * 1000, signal: gone });
+          if (gone.aborted) return;
           // It may have been deleted, or is no longer shared; it may have left the queue.
           read = await reader.read((await authorizeRead(catalog, params.id, caller)).session);
         }

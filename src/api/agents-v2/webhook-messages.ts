@@ -50,7 +50,10 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
 
   async function messageOf(delivery: DeliveryRow): Promise<WebhookMessage | 'nothing' | undefined> {
     const { session_id: sessionId, change, created_at } = delivery;
-    if (change === null || !(await catalog.sessions.get(sessionId))) return undefined;
+    const session = await catalog.sessions.get(sessionId);
+    if (change === null || !session) return undefined;
+    // This API does not have the sessions of runs.
+    if (session.type === 'run') return 'nothing';
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the outbox
     const told = JSON.parse(change) as StateChange;
     const statuses = 'unbegun' in told ? told.unbegun : await statusesOf(sessionId, told);

@@ -326,6 +326,7 @@ test.each<[object, string]>([
     },
     'agent.tools',
   ],
+  [{ instructions: ['x'.repeat(600_000), 'x'.repeat(600_000)] }, 'agent.instructions'],
 ])('%# does not fit the schema', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([400, 'invalid_request', param]);
 });

@@ -1,5 +1,5 @@
 import { withoutVariables } from '../../agents/prompt.ts';
-import type { AgentSpec, McpServer } from '../../spec/agent-spec.ts';
+import { MAX_PROMPT_LENGTH, type AgentSpec, type McpServer } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { placeText, refusal, type Place } from './errors.ts';
 import { fillInstructions } from './instructions.ts';
@@ -50,12 +50,17 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     }),
     ...prompts,
   ];
+  const prompt = instructions.filter((text) => text !== '').join('\n');
+  if (prompt.length > MAX_PROMPT_LENGTH) {
+    const message = `has more than ${MAX_PROMPT_LENGTH} characters, with the prompts of toolkits`;
+    throw refusal('invalid_request', [...root, 'instructions'], message);
+  }
   const format = formatOf(params.response_format);
   const { failsWithTools: _, ...rest } = base;
   const spec: AgentSpec = {
     ...rest,
     model: modelOf(base, params),
-    instructions: instructions.filter((text) => text !== '').join('\n') || null,
+    instructions: prompt || null,
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: base.client_tools ?? [],
     ...(format && { response_format: format }),

@@ -1,4 +1,5 @@
 import type { Response } from 'express';
+import { disconnection } from '../http/disconnection.ts';
 import type { Run } from './wire/run.ts';
 
 /** Proxies and clients give up on a connection that is silent for longer. */
@@ -12,12 +13,10 @@ export async function answerWhenSettled(
   response: Response,
   follow: (signal: AbortSignal) => Promise<Run>,
 ): Promise<void> {
-  const gone = new AbortController();
-  response.once('close', () => gone.abort());
   response.type('application/json').flushHeaders();
   const heartbeat = setInterval(() => response.write(' '), HEARTBEAT_MS);
   try {
-    response.end(JSON.stringify(await follow(gone.signal)));
+    response.end(JSON.stringify(await follow(disconnection(response))));
   } finally {
     clearInterval(heartbeat);
   }

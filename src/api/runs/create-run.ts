@@ -5,6 +5,7 @@ import { claimRequest, type RequestClaim } from '../../engine/request-claims.ts'
 import { hasTurn } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { ownerOf, runnableAgent, startTurn, type StartedTurn } from '../../engine/start-turn.ts';
+import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -35,7 +36,7 @@ interface RunCall {
   /** `Idempotency-Key`. */
   key: string | undefined;
   /** Equal for equal requests. */
-  bodyHash: string;
+  identity: unknown;
 }
 
 /** The run that a request is for: a new one, or that of an equal request before. */
@@ -47,7 +48,7 @@ export interface ClaimedRun extends RunIds {
 /** Without a key two requests are two runs, however equal they are. @throws EngineError `idempotency_key_reused` */
 export async function claimRun(
   { catalog }: Pick<ApiContext, 'catalog'>,
-  { caller, key, bodyHash }: RunCall,
+  { caller, key, identity }: RunCall,
 ): Promise<ClaimedRun> {
   const resourceId = newId('turn');
   const nothing = () => Promise.resolve();
@@ -58,7 +59,8 @@ export async function claimRun(
       catalog,
       scope,
       key,
-      bodyHash,
+      // Of a body of 30 MB this takes a while.
+      bodyHash: hashOf(identity),
       resourceId,
       sessionId: runIdsOf(resourceId).sessionId,
     });

@@ -7,7 +7,9 @@ import { loadFiles } from './load-files.ts';
 import { limitsOf } from './run-limits.ts';
 import { RunOutput } from './run-output.ts';
 
-export type FollowServices = Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'blobs'>;
+export type FollowServices = Pick<ApiContext, 'catalog' | 'logs' | 'tails'> & {
+  blobs: Pick<ApiContext['blobs'], 'get'>;
+};
 
 export interface FollowOptions {
   /** How long to wait for the end of the run, or for its next pause. */

@@ -42,6 +42,9 @@ const ENDS_OF: Record<RunStatus, readonly TurnEnd[] | 'open'> = {
   failed: ['answered', 'unanswered', 'out_of_time', 'waiting', 'error', 'server-execution-timeout', 'abandoned'],
 };
 
+/** A list has no items, so the files of results are not read for it. */
+const NO_FILES = { get: () => Promise.resolve(Buffer.alloc(0)) };
+
 /** How many logs are read at once. */
 const READ_AT_ONCE = 10;
 
@@ -71,7 +74,7 @@ export function listRoutes(context: ApiContext): Route[] {
         if (after && after.list !== fingerprint) throw invalidPageToken();
         const { agent_name: agentName, start_timestamp: from, end_timestamp: to } = filters;
         const found = await catalog.sessions.list(
-          { type: 'run', agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
+          { type: 'run', isTopLevel: true, agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
           { order, after: after && { createdAt: after.created_at, id: after.id }, limit: limit + 1 },
         );
         const shown = found.slice(0, limit);
@@ -90,7 +93,7 @@ export function listRoutes(context: ApiContext): Route[] {
   /** Undefined if the run has never begun: its request was interrupted. */
   async function summaryOf(session: SessionRow): Promise<RunSummary | undefined> {
     const { turnId } = runIdsOf(session.id);
-    const found = await unlessNotFound(followRun(context, { session, turnId }, { waitMs: 0 }));
+    const found = await unlessNotFound(followRun({ ...context, blobs: NO_FILES }, { session, turnId }, { waitMs: 0 }));
     if (!found) return undefined;
     const { content: _, output: __, ...summary } = found.output.run(runHeader(session));
     return summary;

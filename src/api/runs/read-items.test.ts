@@ -343,6 +343,12 @@ test.each<[string, unknown[], unknown[]]>([
   expect(refused(...items)).toEqual(expected);
 });
 
+test('the calls without a result are limited, since the history of the run names them', () => {
+  const calls = Array.from({ length: 1_000 }, (_, i) => call(`c${i}`));
+  expect(read(model(...calls), hi).repaired).toHaveLength(1_000);
+  expect(refused(model(...calls), model(call('one-more')), hi)).toEqual([422, 'invalid_items', 'input']);
+});
+
 test('a long conversation is read within its items', () => {
   const calls = Array.from({ length: 500 }, (_, i) => `c${i}`);
   const round = [hi, model(...calls.map((id) => call(id))), ...calls.map((id) => tool(id))];

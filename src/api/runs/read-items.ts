@@ -34,6 +34,9 @@ const ALLOWED: Record<'user' | 'assistant' | 'tool', readonly InputPart['type'][
 
 const OUTCOMES: Record<CallStatus, ToolOutcome> = { completed: 'succeeded', failed: 'failed', cancelled: 'cancelled' };
 
+/** Calls without a result, before the last message. Their ids stand in the history of the run, each in up to 67 bytes. */
+const MAX_REPAIRED = 1_000;
+
 /**
  * The conversation that a client gives as items: see `docs/runs-api.md`. `repaired` are the calls without a result that a
  * later message makes impossible to run: the model is told that they were cancelled. `lastItemId` is the id of the item
@@ -54,6 +57,9 @@ export function readItems(input: InputItem[]): {
     throw invalid(last.place, `has more than ${MAX_CALLS} tool calls`);
   }
   const repaired = earlier.flatMap((entry) => (entry.role === 'model' ? danglingCalls(entry.message) : []));
+  if (repaired.length > MAX_REPAIRED) {
+    throw invalid(['input'], `has more than ${MAX_REPAIRED} tool calls without a result: add their results`);
+  }
   return {
     conversation: { items: earlier.flatMap(toItems), ...(last.role === 'model' && { last: last.message }) },
     repaired,

@@ -1,6 +1,7 @@
 import { BEGINNING, FIRST_PIECE, parseCursor, sequenceNumber, type Cursor } from '../../core/cursor.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { Answer, ClientResult } from '../../core/turn-command.ts';
+import { requireRight } from '../../engine/access.ts';
 import { answerCalls } from '../../engine/answer-calls.ts';
 import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
 import { newId } from '../../engine/new-id.ts';
@@ -86,6 +87,8 @@ async function answer(
   { run, caller }: ResumeCall,
   { sent, output }: { sent: SentAnswer[]; output: RunOutput },
 ): Promise<void> {
+  // Before anything is stored with the run.
+  if (sent.some(({ needs }) => needs === 'response')) requireRight(run.session, caller, 'send');
   if (!output.isOpen) throw hasEnded(run);
   const answered = sent.map((one) => ({ ...one, call: callOf(one, output) }));
   const answers: Answer[] = [];

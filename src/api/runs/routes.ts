@@ -4,9 +4,9 @@ import { BEGINNING } from '../../core/cursor.ts';
 import type { Caller } from '../../core/subject.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
 import { authorizeRun } from '../../engine/runs.ts';
-import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
+import { disconnection } from '../http/disconnection.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { cursorOf } from '../http/turn-stream.ts';
@@ -151,9 +151,7 @@ export function runRoutes(context: ApiContext): Route[] {
       },
       async ({ params, query, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
-        const gone = new AbortController();
-        response.once('close', () => gone.abort());
-        return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: gone.signal });
+        return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: disconnection(response) });
       },
     ),
     route(
@@ -193,6 +191,7 @@ export function runRoutes(context: ApiContext): Route[] {
         body: json(resumeRequest, exampleResumeRequest),
         answer,
         errors: [
+          'forbidden',
           'not_an_approver',
           'run_not_found',
           'run_ended',
@@ -253,7 +252,7 @@ export function runRoutes(context: ApiContext): Route[] {
 
   async function create({ body, identity, readAgent, key, caller, rateLimitError, response }: RunCall): Promise<void> {
     if (body.stream) streamLimits.admit(caller, response);
-    const claimed = await claimRun(context, { caller, key, bodyHash: hashOf(identity) });
+    const claimed = await claimRun(context, { caller, key, identity });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
     try {

@@ -115,6 +115,19 @@ test('each change of the status is told once, in order, with the status before i
   });
 });
 
+test('webhooks are not told of runs', async () => {
+  const to = await receiver();
+  await register(to.url);
+  server.model.script('of-a-run', say('Done.'), say('Done.'));
+  const body = { agent: { model: 'of-a-run' }, input: [{ type: 'message', role: 'user', content: 'Go' }] };
+  const { body: done } = await ann.send('POST', '/v1/runs', body);
+  expect(done).toMatchObject({ status: 'completed' });
+  const session = await AgentSession.create(ann, { agent: agentNamed('of-a-run'), messages: 'Go' });
+  await session.settle();
+  await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'completed']));
+  expect(new Set(received(to).map(({ data }) => data.session_id))).toEqual(new Set([session.id]));
+});
+
 test('the statuses of a sub-agent are told, to its end', async () => {
   const to = await receiver();
   await register(to.url);

@@ -1,3 +1,5 @@
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { decodeSignature, encodeSignature } from '../../../src/api/runs/signature.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
@@ -36,6 +38,10 @@ beforeAll(async () => {
           }),
         },
         {
+          name: 'photo',
+          handler: () => ({ content: [{ type: 'image', mimeType: 'image/png', data: PHOTO }] }),
+        },
+        {
           name: 'hang_up',
           handler: (_args, call) => {
             call.cut();
@@ -49,6 +55,9 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+
+/** Too large for a record. */
+const PHOTO = 'AAAA'.repeat(10_000);
 
 const LAB = { toolkits: [{ type: 'mcp', server: 'test' }] };
 const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: object = LAB): RunAgent =>
@@ -367,6 +376,15 @@ test('55: the picture of a tool is a part of its item', async () => {
   });
 });
 
+test('a list of runs reads none of their files', async () => {
+  const run = await agent([use({ name: 'photo', id: 'c1' }), say('A large cat.')]).run('Go');
+  expect(run.output[1]).toMatchObject({ output: [{ type: 'text' }, { data: PHOTO }] });
+  const blobs = join(server.dataDir, 'blobs');
+  const folder = (await readdir(blobs, { recursive: true })).find((one) => one.endsWith(run.id.replace('run', 'ses')));
+  await rm(join(blobs, folder ?? ''), { recursive: true });
+  expect((await server.api.list<Run>('/v1/runs')).map(({ id }) => id)).toContain(run.id);
+});
+
 test('57: the history of a run does not grow with the items that it was given', async () => {
   const temporal = await TemporalClient.connect({
     address: inject('temporalAddress'),
@@ -407,6 +425,17 @@ test('60: a run that is not waited for is running, and is gone once it is delete
   expect((await server.api.list<Run>('/v1/runs?status=failed')).map(({ id }) => id)).not.toContain(started.id);
   expect((await server.api.send('DELETE', path)).status).toBe(204);
   expect((await server.api.send('GET', path)).status).toBe(404);
+});
+
+test('the sessions of sub-agents are not runs', async () => {
+  server.model.script('boss', use({ name: 'delegate', args: { agent: 'helper', task: 'Help.' } }), say('Helped.'));
+  server.model.script('helper', say('Yes.'));
+  const helper = { name: 'helper', description: 'helps', environments: [], model: 'helper' };
+  const boss = { name: 'boss', description: 'asks', environments: [], model: 'boss', subagents: [helper] };
+  expect((await server.api.send('POST', '/api/v2/agents', boss)).status).toBe(201);
+  const { body } = await server.api.send<Run>('POST', '/v1/agents/boss/runs', { input: [user('Go')] });
+  expect(textOfRun(body)).toBe('Helped.');
+  expect((await server.api.get('/v1/runs?limit=1')).data).toMatchObject([{ id: body.id }]);
 });
 
 test('runs are not sessions', async () => {
