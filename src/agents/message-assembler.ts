@@ -121,6 +121,11 @@ export class MessageAssembler {
     return this.#options.prepared.toolset;
   }
 
+  /** Whether its calls run one after the other. */
+  get inSequence(): boolean {
+    return this.#options.prepared.spec.callsInSequence === true;
+  }
+
   /** The text so far. */
   get content(): string {
     return this.#text.content;

@@ -116,6 +116,8 @@ export interface TurnStart extends ToolScope {
   onUnknown?: 'ask';
   /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
   failsWithTools?: true;
+  /** The calls of a message of the root thread run one after the other. */
+  callsInSequence?: true;
   limits: TurnLimits;
   budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */

@@ -79,6 +79,7 @@ export interface CreateTurnCommand extends Pick<
   | 'pause'
   | 'indexesPauses'
   | 'failsWithTools'
+  | 'callsInSequence'
   | 'limits'
   | 'budget'
 > {

@@ -221,6 +221,10 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   failsWithTools?: true;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;
+  /** The limit of a turn, if it is lower than that of the server. */
+  turnSeconds?: number;
+  /** The calls of a message run one after the other. */
+  callsInSequence?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
@@ -253,7 +257,14 @@ export function cutsResults({ config }: AgentSpec): boolean {
 
 /** What the format has of an agent. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
-  const { delegates: _, failsWithTools: __, actionSeconds: ___, ...format } = spec;
+  const {
+    delegates: _,
+    failsWithTools: __,
+    actionSeconds: ___,
+    turnSeconds: ____,
+    callsInSequence: _____,
+    ...format
+  } = spec;
   return format;
 }
 

@@ -283,8 +283,6 @@ test.each<[object, string]>([
   [{ seed: 0 }, 'agent.seed'],
   [{ metadata: { a: 'b' } }, 'agent.metadata'],
   [{ tool_choice: { type: 'tool', tool_name: 'a' } }, 'agent.tool_choice'],
-  [{ tool_execution: 'sequential' }, 'agent.tool_execution'],
-  [{ timeout_seconds: 1 }, 'agent.timeout_seconds'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
   [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],

@@ -61,6 +61,8 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...(format && { response_format: format }),
     config: configOf(base, params),
     ...(params.on_tool_failure !== 'tell' && { failsWithTools: true }),
+    ...(params.timeout_seconds && { turnSeconds: params.timeout_seconds }),
+    ...(params.tool_execution === 'sequential' && { callsInSequence: true }),
     actionSeconds: params.action_timeout_seconds ?? ACTION_TIMEOUT_SECONDS,
   };
   spec.client_tools = withTools(spec, tools, root);
