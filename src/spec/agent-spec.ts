@@ -225,6 +225,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   turnSeconds?: number;
   /** The calls of a message run one after the other. */
   callsInSequence?: true;
+  /** A message that is cut off keeps the calls whose arguments are complete, as cancelled ones. */
+  keepsCutOffCalls?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
@@ -263,6 +265,7 @@ export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
     actionSeconds: ___,
     turnSeconds: ____,
     callsInSequence: _____,
+    keepsCutOffCalls: ______,
     ...format
   } = spec;
   return format;

@@ -53,6 +53,7 @@ describe('an agent of a request', () => {
         generative_ui: off,
       },
       failsWithTools: true,
+      keepsCutOffCalls: true,
       actionSeconds: 86_400,
     });
     expect(inline({ on_tool_failure: 'tell' }).spec).not.toHaveProperty('failsWithTools');
@@ -196,7 +197,7 @@ describe('a registered agent', () => {
   test('keeps all that the request does not change', () => {
     const { config, ...kept } = registered(spec, {}).spec;
     const { config: own, ...rest } = spec;
-    expect(kept).toEqual({ ...rest, failsWithTools: true, actionSeconds: 86_400 });
+    expect(kept).toEqual({ ...rest, failsWithTools: true, keepsCutOffCalls: true, actionSeconds: 86_400 });
     expect(config).toEqual({
       ...own,
       pause: 'wait',

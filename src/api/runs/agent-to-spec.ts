@@ -60,6 +60,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     client_tools: base.client_tools ?? [],
     ...(format && { response_format: format }),
     config: configOf(base, params),
+    keepsCutOffCalls: true,
     ...(params.on_tool_failure !== 'tell' && { failsWithTools: true }),
     ...(params.timeout_seconds && { turnSeconds: params.timeout_seconds }),
     ...(params.tool_execution === 'sequential' && { callsInSequence: true }),

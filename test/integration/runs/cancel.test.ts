@@ -75,6 +75,28 @@ async function speaking(
   return { stream, call, id: (await stream.headers).get('x-run-id') ?? '' };
 }
 
+test('38: cancelled during a model call, a run keeps the text, and its complete calls are cancelled', async () => {
+  const { stream, call, id } = await speaking((one) =>
+    one
+      .text('I look')
+      .text(' it up')
+      .toolCall('read', { id: 'c1', ms: 0 }, 'c1')
+      .delta({ tool_calls: [{ index: 1, id: 'c2', function: { name: 'read', arguments: '{"id": "c' } }] }),
+  );
+  await stream.next((event) => event.event === 'partial' && event.delta?.index === 2);
+  const begun = performance.now();
+  await cancel(id);
+  await call.closed;
+  expect(performance.now() - begun).toBeLessThan(10_000);
+  const last = await stream.end();
+  expect(last).toMatchObject({ event: 'response', status: 'cancelled', output: stream.items });
+  expect(stream.items).toMatchObject([
+    { type: 'model', content: [{ text: 'I look it up' }, { tool_call_id: 'c1' }], finish_reason: 'cancelled' },
+    { type: 'tool', tool_call_id: 'c1', status: 'cancelled', output: [] },
+  ]);
+  expect(await server.api.get(`/v1/runs/${id}`)).toMatchObject({ status: 'cancelled', output: stream.items });
+});
+
 test('39: cancelled during the first of two tools in sequence, a run has the result of that one', async () => {
   tools();
   const one = agent([use(act('a1'), act('a2')), say('Both known.')], { tool_execution: 'sequential' });
