@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { decodeSignature, encodeSignature } from '../../../src/api/runs/signature.ts';
+import { newId } from '../../../src/engine/new-id.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { runIdsOf } from '../../../src/engine/runs.ts';
@@ -407,6 +408,35 @@ test('60: a run that is not waited for is running, and is gone once it is delete
   expect((await server.api.list<Run>('/v1/runs?status=failed')).map(({ id }) => id)).not.toContain(started.id);
   expect((await server.api.send('DELETE', path)).status).toBe(204);
   expect((await server.api.send('GET', path)).status).toBe(404);
+});
+
+test('a run that was interrupted before it began does not exist', async () => {
+  const { id } = await agent([say('Hi.')], {}).run('Go');
+  const { rows } = server.database;
+  const known = await rows
+    .selectFrom('sessions')
+    .selectAll()
+    .where('id', '=', id.replace('run_', 'ses_'))
+    .executeTakeFirstOrThrow();
+  const interrupted = newId('run');
+  await rows
+    .insertInto('sessions')
+    .values({ ...known, id: interrupted.replace('run_', 'ses_') })
+    .execute();
+  const path = `/v1/runs/${interrupted}`;
+  const answers = await Promise.all([
+    server.api.send('GET', path),
+    server.api.send('GET', `${path}?wait_seconds=1`),
+    server.api.send('GET', `${path}/stream`),
+    server.api.send('GET', `${path}/events`),
+    server.api.send('POST', `${path}/cancel`),
+    server.api.send('POST', `${path}/resume`, {}),
+  ]);
+  expect(answers.map(({ status, body }) => `${status} ${body?.error?.code}`)).toEqual(
+    answers.map(() => '404 run_not_found'),
+  );
+  expect((await server.api.list<Run>('/v1/runs')).map((run) => run.id)).not.toContain(interrupted);
+  expect((await server.api.send('DELETE', path)).status).toBe(204);
 });
 
 test('runs are not sessions', async () => {
