@@ -318,7 +318,10 @@ class ModelCallAttempt {
     const until = isStopped ? NEVER : this.#signal;
     const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
     conversations.remember(stamp, records);
-    if (this.#message) stepsAhead.messageEnded(this.#input, stamp, records, this.#message.toolset);
+    if (this.#message) {
+      const { toolset, inSequence } = this.#message;
+      stepsAhead.messageEnded(this.#input, stamp, records, { tools: toolset.tools, inSequence });
+    }
     return { records: stored, stamp, outcome };
   }
 

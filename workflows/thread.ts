@@ -387,7 +387,7 @@ export class Thread {
         await this.#callTool(call);
       }
     };
-    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : MAX_CONCURRENT_TOOLS;
+    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : this.#concurrentTools;
     await Promise.all(calls.slice(0, lanes).map(lane));
   }
 
@@ -421,7 +421,11 @@ export class Thread {
         }
       }
     };
-    await Promise.all(Array.from({ length: MAX_CONCURRENT_TOOLS }, lane));
+    await Promise.all(Array.from({ length: this.#concurrentTools }, lane));
+  }
+
+  get #concurrentTools(): number {
+    return this.#turn.start.callsInSequence && !this.#agent ? 1 : MAX_CONCURRENT_TOOLS;
   }
 
   /**

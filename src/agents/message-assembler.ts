@@ -19,6 +19,7 @@ import {
   type NewRecord,
   type NoResult,
   type SubAgent,
+  type ToolOutcome,
   type ToolRoute,
   type TurnError,
   type TurnErrorCode,
@@ -30,7 +31,8 @@ import { callHash } from '../engine/call-hash.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
-import { parseArguments } from '../tools/arguments.ts';
+import { outcomeText } from '../core/tool-records.ts';
+import { parseArguments, parseJson } from '../tools/arguments.ts';
 import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
 import { decideCall } from '../tools/decision-policy.ts';
 import type { DelegationRoute } from './route-delegation.ts';
@@ -64,6 +66,8 @@ interface RoutedCall {
   problem?: string;
   /** The result of a call that the conversation answers. */
   content?: string;
+  /** Default: succeeded, or failed if there is a problem. */
+  outcome?: ToolOutcome;
   noResult?: NoResult;
   /** The result that the client has given with its conversation. */
   given?: GivenResult;
@@ -119,6 +123,11 @@ export class MessageAssembler {
   /** The tools that the model may call. */
   get toolset(): Toolset {
     return this.#options.prepared.toolset;
+  }
+
+  /** Whether its calls run one after the other. */
+  get inSequence(): boolean {
+    return this.#options.prepared.spec.callsInSequence === true;
   }
 
   /** The text so far. */
@@ -200,14 +209,15 @@ export class MessageAssembler {
   /**
    * The message as it enters the log, after the record of the connected servers if it is the first of its turn, and
    * before the results of the calls that do not run, and the sub-agents that it starts. An incomplete message keeps its
-   * text but not its calls, because they may be incomplete too.
+   * text but not its calls, because they may be incomplete too; for some agents it keeps those that are complete.
    * @param usage the usage of all attempts at the message
    */
   async records(end: 'answered' | 'cancelled' | 'error', usage: Usage, handling: CallHandling): Promise<NewRecord[]> {
     const { plan, prepared } = this.#options;
     const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && this.#finishReason !== 'length';
-    const calls = isWhole ? await this.#routeAll(handling) : [];
+    const isCutOff = end !== 'answered' && prepared.spec.keepsCutOffCalls === true;
+    const calls = isWhole ? await this.#routeAll(handling) : isCutOff ? this.#completeCalls() : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -231,10 +241,13 @@ export class MessageAssembler {
     if (structured) message.structured = structured;
     const at = new Date().toISOString();
     const answers = calls.flatMap(
-      ({ call: { id: toolCallId }, routed: { problem, content = problem, noResult, given } }): NewRecord[] => {
+      ({
+        call: { id: toolCallId },
+        routed: { problem, content = problem, noResult, given, ...routed },
+      }): NewRecord[] => {
         const base = { kind: 'tool.response', at, threadId, toolCallId } as const;
         if (given) return [{ ...base, ...given, isGiven: true }];
-        const outcome = problem === undefined ? 'succeeded' : 'failed';
+        const { outcome = problem === undefined ? 'succeeded' : 'failed' } = routed;
         return content === undefined ? [] : [{ ...base, outcome, content, ...(noResult && { noResult }) }];
       },
     );
@@ -255,6 +268,16 @@ export class MessageAssembler {
   #preceding(): Omit<McpInitialized, 'id'>[] {
     const { plan, prepared } = this.#options;
     return plan.connectsServers ? [serversConnected(plan, prepared.toolset.servers)] : [];
+  }
+
+  /** The calls whose arguments are complete, as cancelled ones. */
+  #completeCalls(): { call: ToolCallText; routed: RoutedCall }[] {
+    const cancelled = { route: { to: 'answered' }, content: outcomeText('cancelled'), outcome: 'cancelled' } as const;
+    return this.#text.toolCalls.flatMap((call) => {
+      const parsed = parseJson(call.arguments);
+      const isComplete = 'value' in parsed && typeof parsed.value === 'object';
+      return isComplete ? [{ call, routed: cancelled }] : [];
+    });
   }
 
   /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */

@@ -118,6 +118,8 @@ export interface TurnStart extends ToolScope {
   failsWithTools?: true;
   /** Servers that ask the user are told that there is no answer, in a turn that waits. */
   declinesQuestions?: true;
+  /** The calls of a message of the root thread run one after the other. */
+  callsInSequence?: true;
   limits: TurnLimits;
   budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */

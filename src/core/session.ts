@@ -80,6 +80,7 @@ export interface CreateTurnCommand extends Pick<
   | 'indexesPauses'
   | 'failsWithTools'
   | 'declinesQuestions'
+  | 'callsInSequence'
   | 'limits'
   | 'budget'
 > {

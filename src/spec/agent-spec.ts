@@ -223,6 +223,12 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   declinesQuestions?: true;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;
+  /** The limit of a turn, if it is lower than that of the server. */
+  turnSeconds?: number;
+  /** The calls of a message run one after the other. */
+  callsInSequence?: true;
+  /** A message that is cut off keeps the calls whose arguments are complete, as cancelled ones. */
+  keepsCutOffCalls?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
 export type McpServer = z.infer<typeof mcpServer>;
@@ -255,7 +261,16 @@ export function cutsResults({ config }: AgentSpec): boolean {
 
 /** What the format has of an agent. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
-  const { delegates: _, failsWithTools: __, declinesQuestions: ___, actionSeconds: ____, ...format } = spec;
+  const {
+    delegates: _,
+    failsWithTools: __,
+    declinesQuestions: _______,
+    actionSeconds: ___,
+    turnSeconds: ____,
+    callsInSequence: _____,
+    keepsCutOffCalls: ______,
+    ...format
+  } = spec;
   return format;
 }
 

@@ -98,14 +98,19 @@ export class StepsAhead {
   }
 
   /** A model call is about to return `records` under `stamp`. */
-  messageEnded(input: CallModelInput, stamp: string, records: NewRecord[], { tools }: Pick<Toolset, 'tools'>): void {
+  messageEnded(
+    input: CallModelInput,
+    stamp: string,
+    records: NewRecord[],
+    { tools, inSequence }: Pick<Toolset, 'tools'> & { inSequence?: boolean },
+  ): void {
     const message = records.find((record) => record.kind === 'model.message');
     if (!message || input.isReset || this.#held.has(input.turnId) || usesUp(input, records)) return;
     // The turn may end because of it.
     if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;
     const { turnId, threadId, sessionId, owner, specHash } = input;
-    for (const [index, call] of toolCalls.slice(0, MAX_TOOL_CALLS).entries()) {
+    for (const [index, call] of toolCalls.slice(0, inSequence ? 1 : MAX_TOOL_CALLS).entries()) {
       if (!runsAtOnce(call) || tools.get(call.name)?.annotation !== '@read-only') continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
       const operationId = `${operationIdOf(turnId, { threadId, toolCallId: call.id })}/${stamp}`;

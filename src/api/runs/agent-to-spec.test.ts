@@ -55,6 +55,7 @@ describe('an agent of a request', () => {
       },
       failsWithTools: true,
       declinesQuestions: true,
+      keepsCutOffCalls: true,
       actionSeconds: 86_400,
     });
     expect(inline({ on_tool_failure: 'tell' }).spec).not.toHaveProperty('failsWithTools');
@@ -198,7 +199,13 @@ describe('a registered agent', () => {
   test('keeps all that the request does not change', () => {
     const { config, ...kept } = registered(spec, {}).spec;
     const { config: own, ...rest } = spec;
-    expect(kept).toEqual({ ...rest, failsWithTools: true, declinesQuestions: true, actionSeconds: 86_400 });
+    expect(kept).toEqual({
+      ...rest,
+      failsWithTools: true,
+      declinesQuestions: true,
+      keepsCutOffCalls: true,
+      actionSeconds: 86_400,
+    });
     expect(config).toEqual({
       ...own,
       pause: 'wait',
@@ -286,8 +293,6 @@ test.each<[object, string]>([
   [{ seed: 0 }, 'agent.seed'],
   [{ metadata: { a: 'b' } }, 'agent.metadata'],
   [{ tool_choice: { type: 'tool', tool_name: 'a' } }, 'agent.tool_choice'],
-  [{ tool_execution: 'sequential' }, 'agent.tool_execution'],
-  [{ timeout_seconds: 1 }, 'agent.timeout_seconds'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
   [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],

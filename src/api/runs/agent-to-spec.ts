@@ -65,8 +65,11 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     client_tools: base.client_tools ?? [],
     ...(format && { response_format: format }),
     config: configOf(base, params),
+    keepsCutOffCalls: true,
     ...(params.on_tool_failure !== 'tell' && { failsWithTools: true }),
     declinesQuestions: true,
+    ...(params.timeout_seconds && { turnSeconds: params.timeout_seconds }),
+    ...(params.tool_execution === 'sequential' && { callsInSequence: true }),
     actionSeconds: params.action_timeout_seconds ?? ACTION_TIMEOUT_SECONDS,
   };
   spec.client_tools = withTools(spec, tools, root);

@@ -1,4 +1,5 @@
 import type { Response } from 'express';
+import { hasTurn } from '../../engine/access.ts';
 import { runNotFound, type Run } from '../../engine/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -34,6 +35,8 @@ export class RunResponder {
   async stream(found: Run, response: Response, options: StreamOptions): Promise<void> {
     const { runId, session, turnId, sessionId } = found;
     const { catalog, metrics } = this.#context;
+    // Of a run that was interrupted before it began, following the log would give an empty stream.
+    if (!options.created && !(await hasTurn(this.#context, session, turnId))) throw runNotFound(runId);
     const limits = limitsOf(await catalog.agents.spec(session.spec_hash));
     nameRun(response, found);
     const stream = new EventStream(response, metrics);

@@ -12,8 +12,6 @@ const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
   seed: [],
   metadata: [{}],
   tool_choice: [{ type: 'auto' }],
-  tool_execution: ['parallel'],
-  timeout_seconds: [],
 };
 
 const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {

@@ -2,6 +2,7 @@ import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { decodeSignature, encodeSignature } from '../../../src/api/runs/signature.ts';
+import { newId } from '../../../src/engine/new-id.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { runIdsOf } from '../../../src/engine/runs.ts';
@@ -436,6 +437,35 @@ test('the sessions of sub-agents are not runs', async () => {
   const { body } = await server.api.send<Run>('POST', '/v1/agents/boss/runs', { input: [user('Go')] });
   expect(textOfRun(body)).toBe('Helped.');
   expect((await server.api.get('/v1/runs?limit=1')).data).toMatchObject([{ id: body.id }]);
+});
+
+test('a run that was interrupted before it began does not exist', async () => {
+  const { id } = await agent([say('Hi.')], {}).run('Go');
+  const { rows } = server.database;
+  const known = await rows
+    .selectFrom('sessions')
+    .selectAll()
+    .where('id', '=', id.replace('run_', 'ses_'))
+    .executeTakeFirstOrThrow();
+  const interrupted = newId('run');
+  await rows
+    .insertInto('sessions')
+    .values({ ...known, id: interrupted.replace('run_', 'ses_') })
+    .execute();
+  const path = `/v1/runs/${interrupted}`;
+  const answers = await Promise.all([
+    server.api.send('GET', path),
+    server.api.send('GET', `${path}?wait_seconds=1`),
+    server.api.send('GET', `${path}/stream`),
+    server.api.send('GET', `${path}/events`),
+    server.api.send('POST', `${path}/cancel`),
+    server.api.send('POST', `${path}/resume`, {}),
+  ]);
+  expect(answers.map(({ status, body }) => `${status} ${body?.error?.code}`)).toEqual(
+    answers.map(() => '404 run_not_found'),
+  );
+  expect((await server.api.list<Run>('/v1/runs')).map((run) => run.id)).not.toContain(interrupted);
+  expect((await server.api.send('DELETE', path)).status).toBe(204);
 });
 
 test('runs are not sessions', async () => {
