@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import type { Run } from '../../src/api/runs/wire/run.ts';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import { ActionReader } from '../support/action-reader.ts';
-import { byThread, folded, type EventReader } from '../support/api-client.ts';
+import { byThread, folded, type EventReader, type Frame } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { calls, inShort, RunAgent, user } from '../support/runs.ts';
@@ -83,8 +83,8 @@ test('a run that begins with calls waits for a sign-in, and then runs them', asy
   const { id } = await run.run([user('list'), calls({ id: 'c1', name: 'list' })], { wait_seconds: 0 });
   let url: string | undefined;
   await eventually(async () => {
-    const { data } = await server.api.get<{ data: ActionResource[] }>('/v1/agents/actions');
-    url = data.flatMap((action) => (action.kind === 'sign_in' ? action.auth_url : []))[0];
+    const { data } = await server.api.get<{ data: Frame[] }>(`/v1/runs/${id}/events`);
+    url = data.flatMap((event) => (event.type === 'mcp.auth_required' ? event.mcp_servers : []))[0]?.auth_url;
     expect(url).toBeDefined();
   });
   await signIn(url);

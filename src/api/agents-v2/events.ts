@@ -25,7 +25,7 @@ const SLICE = 20;
 
 /**
  * All events of a session by pages. Clients compute the next page from the number of events that they asked for, so that
- * a page can not be cut where it gets large: it is written as it is read.
+ * a page cannot be cut where it gets large: it is written as it is read.
  */
 export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
