@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
-import { inShort, RunAgent, user, type RunStream } from '../../support/runs.ts';
+import { inShort, RunAgent, RunStream, user } from '../../support/runs.ts';
 import { held, say, use, type ModelCall, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -133,6 +133,28 @@ test('40: cancelled before the first part, while paused, and after the end', asy
   expect([ended.status, inShort(ended.output)]).toEqual(['cancelled', ['model d1', 'd1 cancelled']]);
   const done = await agent([say('Done.')]).run('Go');
   expect(await cancel(done.id)).toEqual(done);
+});
+
+test('41: a run completes after its client has closed the connection, of a stream and of a plain request', async () => {
+  for (const isStream of [true, false]) {
+    const model = held(
+      (call) => call.text('Still'),
+      (call) => call.text(' here.').finish(),
+    );
+    const one = agent([model.script]);
+    const connection = RunStream.open(server.api, '/v1/runs', { body: one.body('Go', { stream: isStream }) });
+    const id = (await connection.headers).get('x-run-id') ?? '';
+    await model.reached;
+    connection.close();
+    await expect(connection.done).rejects.toThrow(/abort/i);
+    // The server hears of it before it has run another one.
+    await agent([say('Hi.')]).run('Go');
+    model.release();
+    expect(await server.api.get(`/v1/runs/${id}?wait_seconds=30`)).toMatchObject({
+      status: 'completed',
+      content: [{ text: 'Still here.' }],
+    });
+  }
 });
 
 test('49: reads of one message run at once, or one after the other in their order', async () => {
