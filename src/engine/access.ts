@@ -17,9 +17,19 @@ export async function authorizeSession(
   caller: Caller,
   action: SessionAction,
 ): Promise<SessionRow> {
-  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
-  if (!session || session.type === 'run' || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
+  const session = await readableSession(catalog, id, caller);
+  if (session.type === 'run') throw sessionNotFound(id);
   return requireRight(session, caller, action);
+}
+
+/**
+ * The session that the caller may read, also if it is that of a run: its log names it.
+ * @throws EngineError `session_not_found`
+ */
+export async function readableSession(catalog: Catalog, id: string, caller: Caller): Promise<SessionRow> {
+  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
+  if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
+  return session;
 }
 
 /** @throws EngineError `forbidden` */

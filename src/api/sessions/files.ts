@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { authorizeSession } from '../../engine/access.ts';
+import { readableSession } from '../../engine/access.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { route, type Route } from '../http/route.ts';
@@ -30,7 +30,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         errors: ['session_not_found', 'file_not_found'],
       },
       async ({ params, query: { name, type }, caller, response }) => {
-        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        const session = await readableSession(catalog, params.session_id, caller);
         const bytes = await blobs.get(session.id, params.file_id);
         sendFile(response, { name, type, bytes });
       },

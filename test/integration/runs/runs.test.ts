@@ -28,6 +28,7 @@ beforeAll(async () => {
             return 'added';
           },
         },
+        { name: 'long', annotations: { readOnlyHint: true }, handler: () => 'long '.repeat(80_000) },
         { name: 'boom', handler: () => ({ isError: true, content: [{ type: 'text', text: 'it broke' }] }) },
         {
           name: 'picture',
@@ -466,6 +467,16 @@ test('a run that was interrupted before it began does not exist', async () => {
   );
   expect((await server.api.list<Run>('/v1/runs')).map((run) => run.id)).not.toContain(interrupted);
   expect((await server.api.send('DELETE', path)).status).toBe(204);
+});
+
+test('the log of a run links to what is too long for its items', async () => {
+  const { id, output } = await agent([use({ name: 'long', id: 'c1' }), say('That was long.')]).run('Go');
+  expect(JSON.stringify(output).length).toBeLessThan(300_000);
+  const { data } = await server.api.get<{ data: { type: string; content?: string }[] }>(`/v1/runs/${id}/events`);
+  const { content = '' } = data.find(({ type }) => type === 'tool.response') ?? {};
+  const [link] = /\/v1\/agents\/sessions\/\S+\/files\/\w+/.exec(content) ?? [];
+  const file = await fetch(server.api.url + link);
+  expect(await file.text()).toBe('long '.repeat(80_000));
 });
 
 test('runs are not sessions', async () => {
