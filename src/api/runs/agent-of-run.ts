@@ -4,8 +4,11 @@ import { toSpec, withParams } from './agent-to-spec.ts';
 import type { NewRun } from './create-run.ts';
 import type { AgentRunRequest, RunRequest } from './wire/request.ts';
 
+const MAX_CONTEXT_BYTES = 256 * 1024;
+
 /** The agent that a request describes. @throws ApiError */
 export function describedAgent({ agent, context }: RunRequest): NewRun['agent'] {
+  checkContext(context);
   return { name: agent.name ?? 'agent', version: null, isRegistered: false, ...toSpec(agent, context ?? {}) };
 }
 
@@ -18,9 +21,15 @@ export async function registeredAgent(
   name: string,
   { params, context }: AgentRunRequest,
 ): Promise<NewRun['agent']> {
+  checkContext(context);
   const agent = await agents.get(name);
   if (!agent) throw new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
   const isChanged = Object.values(params ?? {}).some((value) => value !== undefined && value !== null);
   const changed = withParams(agent.spec, params ?? {}, context ?? {});
   return { name, version: agent.version, isRegistered: !isChanged, ...changed };
+}
+
+function checkContext(context: unknown): void {
+  if (Buffer.byteLength(JSON.stringify(context ?? {})) <= MAX_CONTEXT_BYTES) return;
+  throw new ApiError('body_too_large', 'context must have at most 256 KiB', { param: 'context' });
 }

@@ -353,7 +353,6 @@ describe('the bodies', () => {
     ['an agent beside its name', () => namedBody({ agent }), 'agent'],
     ['an unknown param', () => namedBody({ params: { turns: 1 } }), 'params'],
     ['no input', () => inlineBody({ input: undefined }), 'input'],
-    ['a large context', () => inlineBody({ context: 'x'.repeat(256 * 1024) }), 'context'],
     ['a long wait', () => inlineBody({ wait_seconds: 3_601 }), 'wait_seconds'],
     [
       'much metadata',

@@ -97,6 +97,8 @@ test('2: a registered agent runs with a bare input and context', async () => {
 test('3: an input without items is rejected, and leaves no run', async () => {
   const before = (await server.api.get('/v1/runs')).data.length;
   expect((await agent([]).refusal([]))[0]).toBe(422);
+  const context = 'x'.repeat(256 * 1024);
+  expect(await agent([]).refusal('Go', { context })).toEqual([413, 'body_too_large', 'context']);
   expect((await server.api.get('/v1/runs')).data).toHaveLength(before);
 });
 

