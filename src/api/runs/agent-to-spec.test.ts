@@ -259,6 +259,7 @@ describe('a registered agent', () => {
       'agent.response_format',
     ]);
     expect(registered(spec, {}).placeOf('model.name')).toBeUndefined();
+    expect(inline({ seed: 1 }).placeOf('modelOptions.seed')).toBe('agent.seed');
   });
 
   test('a tool of the request must not have the name of one of the agent', () => {
@@ -285,14 +286,9 @@ test.each<[object, string]>([
 const lab = { type: 'mcp', server: 'lab' };
 
 test.each<[object, string]>([
-  [{ presence_penalty: 1 }, 'agent.presence_penalty'],
-  [{ frequency_penalty: 1 }, 'agent.frequency_penalty'],
   [{ modalities: ['text', 'audio'] }, 'agent.modalities'],
   [{ audio: { voice: 'x' } }, 'agent.audio'],
   [{ reasoning: { enabled: true } }, 'agent.reasoning'],
-  [{ seed: 0 }, 'agent.seed'],
-  [{ metadata: { a: 'b' } }, 'agent.metadata'],
-  [{ tool_choice: { type: 'tool', tool_name: 'a' } }, 'agent.tool_choice'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
   [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],

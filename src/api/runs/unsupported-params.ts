@@ -4,14 +4,9 @@ import type { AgentChanges, Toolkit } from './wire/agent-params.ts';
 
 /** What this server does not support yet, with the values that ask for nothing. Unset fields never do. */
 const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
-  presence_penalty: [0],
-  frequency_penalty: [0],
   modalities: [['text']],
   audio: [],
   reasoning: [],
-  seed: [],
-  metadata: [{}],
-  tool_choice: [{ type: 'auto' }],
 };
 
 const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
