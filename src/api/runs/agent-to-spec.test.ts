@@ -294,7 +294,6 @@ test.each<[object, string]>([
   [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],
   [{ toolkits: [{ ...lab, headers: { a: 'b' } }] }, 'agent.toolkits[0].headers'],
   [{ toolkits: [{ ...lab, context_keys: ['a'] }] }, 'agent.toolkits[0].context_keys'],
-  [{ toolkits: [{ ...lab, required: true }] }, 'agent.toolkits[0].required'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);

@@ -55,6 +55,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     const message = `has more than ${MAX_PROMPT_LENGTH} characters, with the prompts of toolkits`;
     throw refusal('invalid_request', [...root, 'instructions'], message);
   }
+  const required = servers.filter(({ isRequired }) => isRequired).map(({ server }) => server.name);
   const options = optionsOf(params);
   const format = formatOf(params.response_format);
   const { failsWithTools: _, ...rest } = base;
@@ -62,6 +63,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...rest,
     model: modelOf(base, params),
     instructions: prompt || null,
+    ...(required.length > 0 && { requiredServers: required }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: base.client_tools ?? [],
@@ -141,6 +143,7 @@ interface PlacedServer {
   server: McpServer;
   /** The index of its toolkit. */
   toolkit: number;
+  isRequired: boolean;
 }
 
 /** The tools and toolkits of a request; the prompts and the tools are those that the client has. */
@@ -160,7 +163,7 @@ function readToolkits(
     if (toolkit.type === 'mcp') {
       const server = toServer(toolkit, taken);
       taken.add(server.name);
-      servers.push({ server, toolkit: i });
+      servers.push({ server, toolkit: i, isRequired: toolkit.required !== false });
       continue;
     }
     if (toolkit.system_prompt) prompts.push(toolkit.system_prompt);

@@ -13,8 +13,6 @@ const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
   authorization: [],
   headers: [{}],
   context_keys: [[]],
-  // A server that cannot be reached does not end the run.
-  required: [false],
   dynamic: [false],
 };
 

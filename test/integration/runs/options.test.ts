@@ -1,18 +1,30 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { RunAgent, user } from '../../support/runs.ts';
+import { calls, RunAgent, user } from '../../support/runs.ts';
 import { say } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** The acceptance cases of the run API that are about what an agent may say of itself, by their numbers in the contract. */
 
 let server: TestServer;
+const noted: unknown[] = [];
 beforeAll(async () => {
   server = await startTestServer({
-    mcp: { tools: [{ name: 'note', handler: ({ text }) => `noted ${String(text)}` }] },
+    mcp: {
+      tools: [
+        {
+          name: 'note',
+          handler: ({ text }) => {
+            noted.push(text);
+            return `noted ${String(text)}`;
+          },
+        },
+      ],
+    },
   });
 }, 60_000);
 afterAll(() => server.stop());
 
+const LAB = { type: 'mcp', server: 'test' };
 const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: object = {}): RunAgent =>
   new RunAgent(server, scripts, params);
 const lookup = { name: 'lookup', description: 'looks up', parameters: { type: 'object' } };
@@ -37,4 +49,23 @@ test('21: the options of an agent are in the requests to its model if they are s
   const none = agent([say('ok')], { seed: null });
   await none.run([user('Go')]);
   expect(Object.keys(none.requests[0] ?? {}).toSorted()).toEqual(['messages', 'model', 'stream', 'stream_options']);
+});
+
+test('25: a toolkit that cannot be opened ends the run before its first model call, unless it is not required', async () => {
+  const closed = { type: 'mcp', name: 'closed', url: 'http://127.0.0.1:9/mcp' };
+  const tools = { type: 'client', name: 'kit', tools: [lookup] };
+  const one = agent([], { toolkits: [LAB, tools, closed] });
+  const failed = await one.run('Go');
+  expect(failed).toMatchObject({ status: 'failed', output: [], content: [], turns: 0, unreported_attempts: 0 });
+  expect(failed.error).toMatchObject({ type: 'init_error', name: 'AgentInitError' });
+  expect(failed.error?.message).toMatch(/"closed" are unavailable: it /);
+  // The calls that the input ends with do not run either.
+  const input = [user('Go'), calls({ id: 'c1', name: 'note', args: { text: 'x' } })];
+  expect(await one.run(input)).toMatchObject({ status: 'failed', output: [], error: { type: 'init_error' } });
+  const { done } = one.stream('Go');
+  expect(await done).toMatchObject([{ event: 'error', error: { type: 'init_error' }, output: [] }]);
+  expect([one.requests, noted]).toEqual([[], []]);
+  const other = agent([say('ok')], { toolkits: [LAB, { ...closed, required: false }] });
+  expect(await other.run('Go')).toMatchObject({ status: 'completed' });
+  expect(other.requests[0]?.tools?.map(({ function: { name } }) => name)).toEqual(['test__note']);
 });
