@@ -1,6 +1,9 @@
+import { Agent, type AgentItem } from '@hoangvvo/llm-agent';
+import { StreamAccumulator, type Message, type PartialModelResponse } from '@hoangvvo/llm-sdk';
+import { MockLanguageModel } from '@hoangvvo/llm-sdk/test';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { calls, RunAgent, user } from '../../support/runs.ts';
-import { say } from '../../support/scripted-model.ts';
+import { say, use, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** The acceptance cases of the run API that are about what an agent may say of itself, by their numbers in the contract. */
@@ -68,4 +71,91 @@ test('25: a toolkit that cannot be opened ends the run before its first model ca
   const other = agent([say('ok')], { toolkits: [LAB, { ...closed, required: false }] });
   expect(await other.run('Go')).toMatchObject({ status: 'completed' });
   expect(other.requests[0]?.tools?.map(({ function: { name } }) => name)).toEqual(['test__note']);
+});
+
+test('35: the parts of a message are in the order in which they began; folding the partials gives its item', async () => {
+  const message: Script = (call) => {
+    call.delta({ reasoning_content: 'two ' }).delta({ reasoning_content: 'notes' }).text('On ').text('it.');
+    call.toolCall('note', { text: 'a' }, 'c1').toolCall('note', { text: 'b' }, 'c2').finish();
+  };
+  const events = await agent([message, say('Done.')], { toolkits: [LAB] }).stream('Go').done;
+  const accumulator = new StreamAccumulator();
+  const first = events.findIndex(({ event }) => event === 'item');
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- llm-sdk reads the fields that it knows
+  for (const partial of events.slice(0, first)) accumulator.addPartial(partial as PartialModelResponse);
+  const [item] = events.flatMap((event) => (event.event === 'item' ? [event.item] : []));
+  if (item?.type !== 'model') throw new Error('the message is not an item');
+  expect(item.content.map(({ type }) => type)).toEqual(['reasoning', 'text', 'tool-call', 'tool-call']);
+  const { content, usage } = accumulator.computeResponse();
+  expect(item).toMatchObject({
+    content,
+    usage: { input_tokens: usage?.input_tokens, output_tokens: usage?.output_tokens },
+  });
+  expect(events.at(-1)).toMatchObject({ event: 'response', status: 'completed' });
+});
+
+test("51: llm-sdk's agent makes the same request from the output of a run", async () => {
+  const one = agent([use({ name: 'note', id: 'c1', args: { text: 'milk' } }), say('Noted.'), say('Yes.')], {
+    toolkits: [LAB],
+  });
+  const { status, output } = await one.run('Note milk');
+  expect(status).toBe('completed');
+  const input = [user('Note milk'), ...output, user('Is it?')];
+  await one.run(input);
+  const model = new MockLanguageModel();
+  model.enqueueGenerateResult({ response: { content: [{ type: 'text', text: 'Yes.' }] } });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the items of the run have more fields
+  await new Agent({ name: 'other', model }).run({ input: input as AgentItem[], context: {} });
+  const [theirs] = model.trackedGenerateInputs;
+  expect(theirs?.messages.flatMap(inChat)).toEqual(one.requests.at(-1)?.messages);
+});
+
+/** A message of llm-sdk in the protocol of chat completions. */
+function inChat({ role, content }: Message): object[] {
+  const text = (parts: Message['content']) => parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
+  if (role === 'tool') {
+    return content.flatMap((part) =>
+      part.type === 'tool-result' ? [{ role, tool_call_id: part.tool_call_id, content: text(part.content) }] : [],
+    );
+  }
+  const made = content.flatMap((part) =>
+    part.type === 'tool-call'
+      ? [
+          {
+            id: part.tool_call_id,
+            type: 'function',
+            function: { name: part.tool_name, arguments: JSON.stringify(part.args) },
+          },
+        ]
+      : [],
+  );
+  return [
+    {
+      role,
+      content: role === 'user' ? text(content) : text(content) || null,
+      ...(made.length > 0 && { tool_calls: made }),
+    },
+  ];
+}
+
+test('53: an answer that does not fit the schema is repaired at most twice', async () => {
+  const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+  const params = { response_format: { type: 'json', name: 'count', schema } };
+  const one = agent([say('{"n": "one"}'), say('{"n": 1}')], params);
+  const run = await one.run('Count');
+  expect(run).toMatchObject({ status: 'completed', turns: 2, output_json: { n: 1 } });
+  expect(run.content).toEqual([{ type: 'text', text: '{"n": 1}' }]);
+  const never = agent([say('one'), say('two'), say('three')], params);
+  const failed = await never.run('Count');
+  expect(failed).toMatchObject({ status: 'failed', turns: 3, error: { type: 'invariant_error' } });
+  expect(failed).not.toHaveProperty('output_json');
+  expect(never.requests).toHaveLength(3);
+});
+
+test('58: fields that the input has in addition are ignored', async () => {
+  const one = agent([say('ok')]);
+  const text = { type: 'text', text: 'Hi', annotations: [], note: { a: 1 } };
+  const run = await one.run([{ type: 'message', role: 'user', content: [text], from: 'a store', at: 7 }]);
+  expect(run).toMatchObject({ status: 'completed', output: [{ type: 'model' }] });
+  expect(one.requests[0]?.messages).toEqual([{ role: 'user', content: 'Hi' }]);
 });
