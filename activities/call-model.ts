@@ -12,6 +12,7 @@ import {
   type FailedAttempt,
   type NewRecord,
   type ServerSignIn,
+  type TurnError,
   type UnsequencedRecord,
   type Usage,
 } from '../src/core/records.ts';
@@ -27,6 +28,7 @@ import { compactConversation } from '../src/agents/compact-conversation.ts';
 import { prepareModelCall, type Compaction, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { routeDelegation } from '../src/agents/route-delegation.ts';
+import { missingServer } from '../src/agents/missing-server.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
 import { outcomeOf } from '../src/agents/structured-answer.ts';
 import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
@@ -64,8 +66,8 @@ type Outcome = CallModelResult['outcome'];
 
 type MessageOutcome = Outcome & { status: 'answered' | 'cancelled' | 'sign_in_required' | 'error' };
 
-/** What comes before the model is called: a compaction, or sign-ins. */
-type Instead = NewRecord | ServerSignIn[];
+/** What comes before the model is called: a compaction, sign-ins, or an error. */
+type Instead = NewRecord | ServerSignIn[] | TurnError;
 
 /**
  * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
@@ -80,6 +82,7 @@ type Instead = NewRecord | ServerSignIn[];
  * - If a budget that the turn shares with others was reached, the result says so, and the workflow calls again.
  * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
  *   and the provider's error.
+ * - If a server that the agent requires is unavailable, the result of the first call is an empty message and an error.
  * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
  * - If too many attempts were lost, the result is an empty message and an error that says so.
  */
@@ -140,6 +143,7 @@ class ModelCallAttempt {
       const instead = await this.#answerOrCompact();
       if (this.#signal.aborted) return await this.#stopped();
       if (instead && 'kind' in instead) return await this.#append([instead], { status: 'compacted' });
+      if (instead && 'status' in instead) return await this.#result(instead);
       if (instead) return await this.#result({ status: 'sign_in_required' }, instead);
       // Providers return an empty message occasionally, and a retry mends it. A second one is the model's answer.
       if (this.#message?.isEmpty && this.details.failures === 0) {
@@ -193,6 +197,8 @@ class ModelCallAttempt {
     const prepared =
       ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
     // Not only in the first step, which may have asked for a sign-in instead. What was begun ahead follows a message.
+    const failure = isFirst ? missingServer(prepared) : undefined;
+    if (failure) return failure;
     const given = ahead || input.threadId !== ROOT_THREAD ? undefined : givenLast(await conversation);
     const message = new MessageAssembler({
       turnId: input.turnId,

@@ -24,8 +24,9 @@ interface PromptParts {
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf(parts: PromptParts): ModelRequest {
-  const { spec, taskName, model, transcript, tools, toolChoice, unavailable, skills, fileContent } = parts;
+  const { spec, taskName, model, transcript, tools, unavailable, skills, fileContent } = parts;
   const isRoot = taskName === undefined;
+  const { tool_choice: ownChoice, ...options } = spec.modelOptions ?? {};
   const { instructions, prepended } = filledTexts(spec);
   const notes = [
     ...(isRoot ? [] : [taskNote(taskName)]),
@@ -37,9 +38,12 @@ export function promptOf(parts: PromptParts): ModelRequest {
     ),
   ];
   const skillList = skillsNote(skills.skills);
+  // A sub-agent has tools of its own.
+  const toolChoice = parts.toolChoice ?? (isRoot ? ownChoice : undefined);
   return {
     model,
     params: spec.model.params ?? {},
+    options,
     system: [instructions, skillList, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
     skillsLength: skillList.length,

@@ -3,7 +3,7 @@ import { NO_USAGE } from '../core/records.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
-import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
+import { modelNames, type AgentSpec, type ModelOptions } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { isSchema } from '../tools/arguments.ts';
 import { answerSchema, isAnswerSchema } from './structured-answer.ts';
@@ -138,6 +138,7 @@ export class AgentValidator {
       skillProblem(spec) ??
       (await this.#unknownSkill(spec)) ??
       (await this.#unknownModel(spec)) ??
+      this.#unknownOption(spec) ??
       this.#unknownPrice(spec)
     );
   }
@@ -148,6 +149,18 @@ export class AgentValidator {
     if (!first) return undefined;
     const i = (spec.skills ?? []).findIndex((skill) => skillNameOf(skill) === first.skill);
     return { code: 'invalid_agent', message: `the skill ${first.skill}: ${first.reason}`, param: `skills.${i}` };
+  }
+
+  #unknownOption({ modelOptions = {}, ...spec }: AgentSpec): AgentProblem | undefined {
+    for (const name of modelNames(spec)) {
+      const { options, providerName } = this.#models.resolve(name);
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its type
+      const option = (Object.keys(modelOptions) as (keyof ModelOptions)[]).find((one) => !options.has(one));
+      if (option === undefined) continue;
+      const message = `the protocol of the model provider ${providerName} has no ${option}: leave it out, or use another model`;
+      return { code: 'feature_not_available', message, param: `modelOptions.${option}` };
+    }
+    return undefined;
   }
 
   #unknownPrice(spec: AgentSpec): AgentProblem | undefined {

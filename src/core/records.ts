@@ -548,6 +548,7 @@ export interface TurnError {
  * - `model_failed`: the provider has failed, permanently or for too long.
  * - `tool_failed`: a call has no result, and the agent's turns end then.
  * - `repeated_call_id`: the model gave two calls of a message the same id, and the agent's turns end then.
+ * - `server_unavailable`: an MCP server without which the agent does not begin is unavailable.
  * - `action_expired`: the turn has waited for answers for as long as it may.
  */
 export type TurnErrorCode =
@@ -557,6 +558,7 @@ export type TurnErrorCode =
   | 'model_failed'
   | 'tool_failed'
   | 'repeated_call_id'
+  | 'server_unavailable'
   | 'action_expired';
 
 /** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */

@@ -249,8 +249,9 @@ function effortOf({ params }: ModelRequest): (typeof EFFORTS)[number] | undefine
 }
 
 async function callOptions(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4CallOptions> {
-  const { params, tools, toolChoice, responseFormat } = request;
+  const { params, options = {}, tools, toolChoice, responseFormat } = request;
   const { max_tokens: maxOutputTokens, temperature, top_p: topP, top_k: topK } = params;
+  const { presence_penalty: presencePenalty, frequency_penalty: frequencyPenalty, seed } = options;
   const effort = effortOf(request);
   return {
     prompt: await promptOf(request, dialect),
@@ -258,6 +259,9 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
     ...(typeof temperature === 'number' && { temperature }),
     ...(typeof topP === 'number' && { topP }),
     ...(typeof topK === 'number' && { topK }),
+    ...(presencePenalty !== undefined && { presencePenalty }),
+    ...(frequencyPenalty !== undefined && { frequencyPenalty }),
+    ...(seed !== undefined && { seed }),
     ...(effort && { reasoning: effort }),
     ...(tools.length > 0 && {
       tools: tools.map(({ name, description, parameters }) => ({
@@ -266,7 +270,9 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
         description,
         inputSchema: parameters,
       })),
-      ...(toolChoice && { toolChoice: { type: toolChoice } }),
+      ...(toolChoice && {
+        toolChoice: typeof toolChoice === 'string' ? { type: toolChoice } : { type: 'tool', toolName: toolChoice.tool },
+      }),
     }),
     ...responseFormatOf(responseFormat),
     providerOptions: { [dialect.key]: dialect.options(request) },

@@ -9,6 +9,7 @@ import { AiSdkProvider } from './ai-sdk.ts';
 import { anthropic } from './anthropic.ts';
 import { google } from './google.ts';
 import { InstrumentedModel } from './instrumented-model.ts';
+import { OPTIONS_OF } from './model-options.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
 import { OpenAIProvider } from './openai.ts';
 import { NO_KEY, readProviderFile, type ProviderConfig, type ProviderLimits } from './provider-file.ts';
@@ -82,10 +83,12 @@ interface OpenOptions {
 export function openProviders({ defaultName, providers }: ModelAccess, options: OpenOptions): ModelProviders {
   const opened = [...providers].map(([name, config]) => {
     const provider = new InstrumentedModel(adapterFor(config, options), name, options.metrics);
-    return [
-      name,
-      { provider: limited(provider, { name, limits: config.limits }, options), models: config.models },
-    ] as const;
+    const registered = {
+      provider: limited(provider, { name, limits: config.limits }, options),
+      options: OPTIONS_OF[config.kind],
+      models: config.models,
+    };
+    return [name, registered] as const;
   });
   return new ModelProviders(defaultName, new Map(opened));
 }

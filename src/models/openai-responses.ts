@@ -135,7 +135,7 @@ function failed({ error }: ModelResponse): ModelError {
 }
 
 async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStreaming> {
-  const { model, system, tools, toolChoice, params } = request;
+  const { model, system, tools, toolChoice, params, options } = request;
   const { max_tokens: maxTokens, temperature, top_p: topP, reasoning_effort: effort } = params;
   const body = {
     model,
@@ -147,6 +147,7 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
     ...(typeof temperature === 'number' && { temperature }),
     ...(typeof topP === 'number' && { top_p: topP }),
     ...(typeof params.parallel_tool_calls === 'boolean' && { parallel_tool_calls: params.parallel_tool_calls }),
+    ...(options?.metadata && { metadata: options.metadata }),
     // Without the encrypted content, the reasoning of a step is lost to the next one, since nothing is stored.
     ...(effort && { reasoning: { effort, summary: 'auto' }, include: ['reasoning.encrypted_content'] }),
     ...(tools.length > 0 && {
@@ -157,7 +158,9 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
         parameters,
         strict: false,
       })),
-      ...(toolChoice && { tool_choice: toolChoice }),
+      ...(toolChoice && {
+        tool_choice: typeof toolChoice === 'string' ? toolChoice : { type: 'function', name: toolChoice.tool },
+      }),
     }),
     ...textFormatOf(request.responseFormat),
   };

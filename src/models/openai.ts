@@ -8,6 +8,7 @@ import type {
 import { Stream } from 'openai/streaming';
 import { describeFile, isImage } from '../core/files.ts';
 import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import type { ToolChoice } from '../spec/agent-spec.ts';
 import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
@@ -44,7 +45,7 @@ export class OpenAIProvider implements ModelProvider {
   }
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
-    const { model, system, tools, toolChoice } = request;
+    const { model, system, tools, toolChoice, options } = request;
     const { max_tokens: maxTokens, ...params } = request.params;
     const body = {
       model,
@@ -52,14 +53,22 @@ export class OpenAIProvider implements ModelProvider {
       stream: true,
       stream_options: { include_usage: true },
       ...withoutNulls(params),
+      ...options,
       // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
-      ...(tools.length > 0 && { tools: tools.map(functionOf), ...(toolChoice && { tool_choice: toolChoice }) }),
+      ...(tools.length > 0 && {
+        tools: tools.map(functionOf),
+        ...(toolChoice && { tool_choice: choiceOf(toolChoice) }),
+      }),
       ...responseFormatOf(request.responseFormat),
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)
     return body as unknown as ChatCompletionCreateParamsStreaming;
   }
+}
+
+function choiceOf(choice: ToolChoice): unknown {
+  return typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.tool } };
 }
 
 /** Only the fields of a tool that the protocol defines: some providers reject others, and none needs them. */

@@ -16,6 +16,7 @@ import { Metrics } from '../telemetry/metrics.ts';
 import type { ModelError } from './model-error.ts';
 import { openProviders } from './open-providers.ts';
 import type { ModelProvider, ModelRequest } from './provider.ts';
+import type { ModelTarget } from './providers.ts';
 
 const log = pino({ level: 'silent' });
 const USER: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
@@ -86,18 +87,19 @@ function resultOf(toolCallId: string, content: string): TranscriptItem {
 describe.each(PROTOCOLS)('$kind', (protocol) => {
   const { kind, events } = protocol;
   let endpoint: Endpoint;
+  let target: ModelTarget;
   let provider: ModelProvider;
   beforeEach(async () => {
     endpoint = await startEndpoint();
-    provider = open(1);
+    target = open(1);
+    ({ provider } = target);
   });
   afterEach(() => endpoint.stop());
 
-  function open(idleSeconds: number): ModelProvider {
+  function open(idleSeconds: number): ModelTarget {
     const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
     const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, models: new Map() }]]) };
-    return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1')
-      .provider;
+    return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1');
   }
 
   test('a text arrives word by word, with its usage', async () => {
@@ -292,6 +294,29 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
   });
 
+  test('the options that the protocol has are sent', async () => {
+    const given = { presence_penalty: 0.1, frequency_penalty: 0.2, seed: 7, metadata: { team: 'a' } };
+    const options = Object.fromEntries(Object.entries(given).filter(([name]) => target.options.has(name as never)));
+    for (const toolChoice of ['required', { tool: 'look' }] as const) {
+      endpoint.script(sending(...events({ text: 'ok' })));
+      await read(provider, requestOf({ options, tools: [LOOK], toolChoice }));
+    }
+    const google = { presencePenalty: 0.1, frequencyPenalty: 0.2, seed: 7 };
+    const functionCallingConfig = { mode: 'ANY', allowedFunctionNames: ['look'] };
+    const sent = {
+      anthropic: [{ tool_choice: { type: 'any' } }, { tool_choice: { type: 'tool', name: 'look' } }],
+      google: [
+        { generationConfig: google, toolConfig: { functionCallingConfig: { mode: 'ANY' } } },
+        { generationConfig: google, toolConfig: { functionCallingConfig } },
+      ],
+      'openai-responses': [
+        { metadata: { team: 'a' }, tool_choice: 'required' },
+        { metadata: { team: 'a' }, tool_choice: { type: 'function', name: 'look' } },
+      ],
+    };
+    expect(endpoint.requests.map(({ body }) => body)).toMatchObject(sent[kind]);
+  });
+
   test('parameters are passed on', async () => {
     endpoint.script(sending(...events({ text: 'ok' })));
     const params = { max_tokens: 321, temperature: 0.25, top_p: 0.75 };
@@ -358,7 +383,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       response.on('close', () => closed.resolve());
       response.writeHead(200, EVENTS).write(events({ text: 'that is all' }).join(''));
     });
-    const answer = await read(open(3600));
+    const answer = await read(open(3600).provider);
     expect(answer).toMatchObject({ content: 'that is all', finishReason: 'stop', usage: { outputTokens: 5 } });
     await closed.promise;
   });
@@ -384,7 +409,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       response.on('close', () => closed.resolve());
       response.writeHead(200, EVENTS).write(events({ text: 'I was saying' }).slice(0, 4).join(''));
     });
-    const chunks = open(3600).stream(requestOf(), controller.signal);
+    const chunks = open(3600).provider.stream(requestOf(), controller.signal);
     for await (const { content } of chunks) if (content) controller.abort();
     await closed.promise;
   });

@@ -1,6 +1,6 @@
 import type { FinishReason, StoredFile, Usage } from '../core/records.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
-import type { AgentSpec, ModelParams } from '../spec/agent-spec.ts';
+import type { AgentSpec, ModelOptions, ModelParams, ToolChoice } from '../spec/agent-spec.ts';
 
 /** A tool as it is offered to a model. */
 export interface OfferedTool {
@@ -14,6 +14,7 @@ export interface OfferedTool {
 export interface ModelRequest {
   model: string;
   params: ModelParams;
+  options?: Omit<ModelOptions, 'tool_choice'>;
   system: string;
   /** How much of `system` the agent's author wrote; the server added the rest. */
   instructionsLength: number;
@@ -21,8 +22,8 @@ export interface ModelRequest {
   skillsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
-  /** The model must answer. The tools are sent nevertheless: providers require those of earlier calls. */
-  toolChoice?: 'none';
+  /** With `none` the tools are sent nevertheless: providers require those of earlier calls. */
+  toolChoice?: ToolChoice;
   responseFormat: AgentSpec['response_format'];
   /** Bytes of the files in the transcript, in base64. */
   fileContent: (file: StoredFile) => Promise<string>;

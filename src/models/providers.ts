@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Usage } from '../core/records.ts';
+import type { ModelOptions } from '../spec/agent-spec.ts';
 import type { ModelProvider } from './provider.ts';
 import { costOf } from './price.ts';
 import type { ModelFacts } from './provider-file.ts';
@@ -8,9 +9,10 @@ import type { ModelFacts } from './provider-file.ts';
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
-/** A provider, and the models that certainly exist, with what is known of them. */
+/** A provider, the options of its protocol, and the models that certainly exist, with what is known of them. */
 export interface RegisteredProvider {
   provider: ModelProvider;
+  options: ReadonlySet<keyof ModelOptions>;
   models: ReadonlyMap<string, ModelFacts>;
 }
 
@@ -20,6 +22,8 @@ export interface ModelTarget {
   providerName: string;
   /** The model's name at that provider. */
   model: string;
+  /** The options that the provider's protocol has. */
+  options: ReadonlySet<keyof ModelOptions>;
   /** What a call costs in USD; undefined if the model's price is unknown. */
   cost: (usage: Usage) => number | undefined;
   /** The size of the model's context; undefined if it is unknown. */
@@ -52,6 +56,7 @@ export class ModelProviders {
       provider: registered.provider,
       providerName,
       model,
+      options: registered.options,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
       contextTokens,
     };

@@ -205,6 +205,19 @@ export const agentSpec = z
   })
   .meta({ id: 'AgentSpec' });
 
+/** Options of a model call that not every provider has: see `OPTIONS_OF` in `src/models/model-options.ts`. */
+export interface ModelOptions {
+  presence_penalty?: number;
+  frequency_penalty?: number;
+  seed?: number;
+  /** For the provider's own records. */
+  metadata?: Record<string, string>;
+  tool_choice?: ToolChoice;
+}
+
+/** Whether the model may call tools, must, or must call a particular one. */
+export type ToolChoice = 'auto' | 'none' | 'required' | { tool: string };
+
 /** An agent to which another one delegates tasks: see `delegations` in `src/catalog/schema.ts`. */
 export interface Delegate {
   name: string;
@@ -221,6 +234,9 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   failsWithTools?: true;
   /** MCP servers that ask the user are told that there is no answer. Requires `pause: "wait"`. */
   declinesQuestions?: true;
+  /** Names of MCP servers: a turn ends with an error, before its first model call, if one of them is unavailable. */
+  requiredServers?: string[];
+  modelOptions?: ModelOptions;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;
   /** The limit of a turn, if it is lower than that of the server. */
@@ -261,17 +277,8 @@ export function cutsResults({ config }: AgentSpec): boolean {
 
 /** What the format has of an agent. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
-  const {
-    delegates: _,
-    failsWithTools: __,
-    declinesQuestions: _______,
-    actionSeconds: ___,
-    turnSeconds: ____,
-    callsInSequence: _____,
-    keepsCutOffCalls: ______,
-    ...format
-  } = spec;
-  return format;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its shape are those of the format
+  return Object.fromEntries(Object.entries(spec).filter(([field]) => field in agentSpec.shape)) as never;
 }
 
 /** The agents to which an agent delegates. Only a turn that waits can wait for them. */

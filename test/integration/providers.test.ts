@@ -13,6 +13,7 @@ import {
   type EndpointScript,
   type Protocol,
 } from '../support/model-protocols.ts';
+import { user } from '../support/runs.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 /** Turns with the models of each kind of provider. */
@@ -118,6 +119,13 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       expect(sent).not.toContain('I was');
     }
     expect(JSON.stringify(next)).toContain('All is blue.');
+  });
+
+  test('a run is rejected with the option that the protocol does not have', async () => {
+    const agent = { model: `${kind}/m-1`, tool_choice: { type: 'auto' }, seed: 1, metadata: { team: 'a' } };
+    const { status, body } = await server.api.send('POST', '/v1/runs', { agent, input: [user('Hi')] });
+    const param = kind === 'google' ? 'agent.metadata' : 'agent.seed';
+    expect([status, body.error]).toMatchObject([422, { code: 'feature_not_available', param }]);
   });
 
   test('an image is sent, and a refusal ends the turn', async () => {

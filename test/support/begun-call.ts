@@ -4,6 +4,7 @@ import type { McpInitialized } from '../../src/core/records.ts';
 import type { SpeculativeCall } from '../../src/engine/speculation.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import { OPTIONS_OF } from '../../src/models/model-options.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
 import type { BegunCall } from '../../src/speculation/speculative-calls.ts';
 
@@ -31,7 +32,13 @@ export function begunCall(
     fileContent: () => Promise.resolve(''),
   };
   const provider = { stream: () => chunks, has: () => Promise.resolve(true) };
-  const target = { provider, providerName: 'openai', model: 'm', cost: () => undefined };
+  const target = {
+    provider,
+    providerName: 'openai',
+    model: 'm',
+    options: OPTIONS_OF['openai-chat'],
+    cost: () => undefined,
+  };
   const message = new MessageAssembler({
     turnId,
     plan: firstCallOf({ turnId, createdAt, hasServers: servers.length > 0 }),

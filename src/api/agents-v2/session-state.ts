@@ -52,6 +52,7 @@ const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
   model_failed: 'internal',
   tool_failed: 'internal',
   repeated_call_id: 'internal',
+  server_unavailable: 'internal',
   action_expired: 'internal',
 };
 

@@ -259,6 +259,7 @@ describe('a registered agent', () => {
       'agent.response_format',
     ]);
     expect(registered(spec, {}).placeOf('model.name')).toBeUndefined();
+    expect(inline({ seed: 1 }).placeOf('modelOptions.seed')).toBe('agent.seed');
   });
 
   test('a tool of the request must not have the name of one of the agent', () => {
@@ -285,20 +286,14 @@ test.each<[object, string]>([
 const lab = { type: 'mcp', server: 'lab' };
 
 test.each<[object, string]>([
-  [{ presence_penalty: 1 }, 'agent.presence_penalty'],
-  [{ frequency_penalty: 1 }, 'agent.frequency_penalty'],
   [{ modalities: ['text', 'audio'] }, 'agent.modalities'],
   [{ audio: { voice: 'x' } }, 'agent.audio'],
   [{ reasoning: { enabled: true } }, 'agent.reasoning'],
-  [{ seed: 0 }, 'agent.seed'],
-  [{ metadata: { a: 'b' } }, 'agent.metadata'],
-  [{ tool_choice: { type: 'tool', tool_name: 'a' } }, 'agent.tool_choice'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
   [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],
   [{ toolkits: [{ ...lab, headers: { a: 'b' } }] }, 'agent.toolkits[0].headers'],
   [{ toolkits: [{ ...lab, context_keys: ['a'] }] }, 'agent.toolkits[0].context_keys'],
-  [{ toolkits: [{ ...lab, required: true }] }, 'agent.toolkits[0].required'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);

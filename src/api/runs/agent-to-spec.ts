@@ -1,5 +1,5 @@
 import { withoutVariables } from '../../agents/prompt.ts';
-import { MAX_PROMPT_LENGTH, type AgentSpec, type McpServer } from '../../spec/agent-spec.ts';
+import { MAX_PROMPT_LENGTH, type AgentSpec, type McpServer, type ModelOptions } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { placeText, refusal, type Place } from './errors.ts';
 import { fillInstructions } from './instructions.ts';
@@ -55,12 +55,16 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     const message = `has more than ${MAX_PROMPT_LENGTH} characters, with the prompts of toolkits`;
     throw refusal('invalid_request', [...root, 'instructions'], message);
   }
+  const required = servers.filter(({ isRequired }) => isRequired).map(({ server }) => server.name);
+  const options = optionsOf(params);
   const format = formatOf(params.response_format);
   const { failsWithTools: _, ...rest } = base;
   const spec: AgentSpec = {
     ...rest,
     model: modelOf(base, params),
     instructions: prompt || null,
+    ...(required.length > 0 && { requiredServers: required }),
+    ...(Object.keys(options).length > 0 && { modelOptions: options }),
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: base.client_tools ?? [],
     ...(format && { response_format: format }),
@@ -77,7 +81,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     spec,
     placeOf: (param) => {
       const [field, index, inner] = param.split('.');
-      const place = placeIn(params, { field, server: servers[Number(index) - ownServers.length], inner });
+      const place = placeIn(params, { field, index, server: servers[Number(index) - ownServers.length], inner });
       return place && placeText([...root, ...place]);
     },
   };
@@ -95,6 +99,12 @@ function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['mo
       ...withoutNulls({ temperature, top_p: topP, top_k: topK, max_tokens: maxTokens }),
     },
   };
+}
+
+function optionsOf(params: AgentChanges): ModelOptions {
+  const { presence_penalty, frequency_penalty, seed, metadata, tool_choice: choice } = params;
+  const tool_choice = choice?.type === 'tool' ? { tool: choice.tool_name } : choice?.type;
+  return withoutNulls({ presence_penalty, frequency_penalty, seed, metadata, tool_choice });
 }
 
 /**
@@ -133,6 +143,7 @@ interface PlacedServer {
   server: McpServer;
   /** The index of its toolkit. */
   toolkit: number;
+  isRequired: boolean;
 }
 
 /** The tools and toolkits of a request; the prompts and the tools are those that the client has. */
@@ -152,7 +163,7 @@ function readToolkits(
     if (toolkit.type === 'mcp') {
       const server = toServer(toolkit, taken);
       taken.add(server.name);
-      servers.push({ server, toolkit: i });
+      servers.push({ server, toolkit: i, isRequired: toolkit.required !== false });
       continue;
     }
     if (toolkit.system_prompt) prompts.push(toolkit.system_prompt);
@@ -199,15 +210,23 @@ function withTools(spec: AgentSpec, tools: PlacedTool[], root: Place): ClientToo
   return [...own, ...tools.map(({ tool }) => tool)];
 }
 
+interface SpecPlace {
+  field: string | undefined;
+  /** The index or the name of what is at fault in the field. */
+  index: string | undefined;
+  /** Set if the request has the server at that index. */
+  server: PlacedServer | undefined;
+  inner: string | undefined;
+}
+
 /** The place in the params of a part of the spec. */
-function placeIn(
-  params: AgentChanges,
-  { field, server, inner }: { field: string | undefined; server: PlacedServer | undefined; inner: string | undefined },
-): Place | undefined {
+function placeIn(params: AgentChanges, { field, index = '', server, inner }: SpecPlace): Place | undefined {
   switch (field) {
     case 'model':
     case 'response_format':
       return params[field] ? [field] : undefined;
+    case 'modelOptions':
+      return [index];
     case 'client_tools':
       return ['tools'];
     case 'mcp_servers': {

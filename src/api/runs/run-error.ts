@@ -63,6 +63,8 @@ function turnError(
       return failure('language_model_error', message, { ...modelCause(message, last), ...(last && providerOf(last)) });
     case 'tool_failed':
       return failed ? toolError(failed) : failure('tool_execution_error', message);
+    case 'server_unavailable':
+      return failure('init_error', message);
     case 'action_expired':
       return failure('action_expired', message);
     case 'budget_exceeded':

@@ -4,22 +4,15 @@ import type { AgentChanges, Toolkit } from './wire/agent-params.ts';
 
 /** What this server does not support yet, with the values that ask for nothing. Unset fields never do. */
 const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
-  presence_penalty: [0],
-  frequency_penalty: [0],
   modalities: [['text']],
   audio: [],
   reasoning: [],
-  seed: [],
-  metadata: [{}],
-  tool_choice: [{ type: 'auto' }],
 };
 
 const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
   authorization: [],
   headers: [{}],
   context_keys: [[]],
-  // A server that cannot be reached does not end the run.
-  required: [false],
   dynamic: [false],
 };
 

@@ -1,0 +1,161 @@
+import { Agent, type AgentItem } from '@hoangvvo/llm-agent';
+import { StreamAccumulator, type Message, type PartialModelResponse } from '@hoangvvo/llm-sdk';
+import { MockLanguageModel } from '@hoangvvo/llm-sdk/test';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { calls, RunAgent, user } from '../../support/runs.ts';
+import { say, use, type Script } from '../../support/scripted-model.ts';
+import { startTestServer, type TestServer } from '../../support/test-server.ts';
+
+/** The acceptance cases of the run API that are about what an agent may say of itself, by their numbers in the contract. */
+
+let server: TestServer;
+const noted: unknown[] = [];
+beforeAll(async () => {
+  server = await startTestServer({
+    mcp: {
+      tools: [
+        {
+          name: 'note',
+          handler: ({ text }) => {
+            noted.push(text);
+            return `noted ${String(text)}`;
+          },
+        },
+      ],
+    },
+  });
+}, 60_000);
+afterAll(() => server.stop());
+
+const LAB = { type: 'mcp', server: 'test' };
+const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: object = {}): RunAgent =>
+  new RunAgent(server, scripts, params);
+const lookup = { name: 'lookup', description: 'looks up', parameters: { type: 'object' } };
+
+test('21: the options of an agent are in the requests to its model if they are set', async () => {
+  const options = {
+    temperature: 0.25,
+    top_p: 0.5,
+    top_k: 7,
+    presence_penalty: 0.125,
+    frequency_penalty: -0.5,
+    seed: 11,
+    max_tokens: 99,
+    metadata: { team: 'a' },
+  };
+  const one = agent([say('ok'), say('ok'), say('ok')], { ...options, tools: [lookup], tool_choice: { type: 'none' } });
+  expect(await one.run('Go')).toMatchObject({ status: 'completed' });
+  expect(one.requests[0]).toMatchObject({ ...options, tool_choice: 'none' });
+  const chosen = agent([say('ok')], { tools: [lookup], tool_choice: { type: 'tool', tool_name: 'lookup' } });
+  await chosen.run('Go');
+  expect(chosen.requests[0]).toMatchObject({ tool_choice: { type: 'function', function: { name: 'lookup' } } });
+  const none = agent([say('ok')], { seed: null });
+  await none.run([user('Go')]);
+  expect(Object.keys(none.requests[0] ?? {}).toSorted()).toEqual(['messages', 'model', 'stream', 'stream_options']);
+});
+
+test('25: a toolkit that cannot be opened ends the run before its first model call, unless it is not required', async () => {
+  const closed = { type: 'mcp', name: 'closed', url: 'http://127.0.0.1:9/mcp' };
+  const tools = { type: 'client', name: 'kit', tools: [lookup] };
+  const one = agent([], { toolkits: [LAB, tools, closed] });
+  const failed = await one.run('Go');
+  expect(failed).toMatchObject({ status: 'failed', output: [], content: [], turns: 0, unreported_attempts: 0 });
+  expect(failed.error).toMatchObject({ type: 'init_error', name: 'AgentInitError' });
+  expect(failed.error?.message).toMatch(/"closed" are unavailable: it /);
+  // The calls that the input ends with do not run either.
+  const input = [user('Go'), calls({ id: 'c1', name: 'note', args: { text: 'x' } })];
+  expect(await one.run(input)).toMatchObject({ status: 'failed', output: [], error: { type: 'init_error' } });
+  const { done } = one.stream('Go');
+  expect(await done).toMatchObject([{ event: 'error', error: { type: 'init_error' }, output: [] }]);
+  expect([one.requests, noted]).toEqual([[], []]);
+  const other = agent([say('ok')], { toolkits: [LAB, { ...closed, required: false }] });
+  expect(await other.run('Go')).toMatchObject({ status: 'completed' });
+  expect(other.requests[0]?.tools?.map(({ function: { name } }) => name)).toEqual(['test__note']);
+});
+
+test('35: the parts of a message are in the order in which they began; folding the partials gives its item', async () => {
+  const message: Script = (call) => {
+    call.delta({ reasoning_content: 'two ' }).delta({ reasoning_content: 'notes' }).text('On ').text('it.');
+    call.toolCall('note', { text: 'a' }, 'c1').toolCall('note', { text: 'b' }, 'c2').finish();
+  };
+  const events = await agent([message, say('Done.')], { toolkits: [LAB] }).stream('Go').done;
+  const accumulator = new StreamAccumulator();
+  const first = events.findIndex(({ event }) => event === 'item');
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- llm-sdk reads the fields that it knows
+  for (const partial of events.slice(0, first)) accumulator.addPartial(partial as PartialModelResponse);
+  const [item] = events.flatMap((event) => (event.event === 'item' ? [event.item] : []));
+  if (item?.type !== 'model') throw new Error('the message is not an item');
+  expect(item.content.map(({ type }) => type)).toEqual(['reasoning', 'text', 'tool-call', 'tool-call']);
+  const { content, usage } = accumulator.computeResponse();
+  expect(item).toMatchObject({
+    content,
+    usage: { input_tokens: usage?.input_tokens, output_tokens: usage?.output_tokens },
+  });
+  expect(events.at(-1)).toMatchObject({ event: 'response', status: 'completed' });
+});
+
+test("51: llm-sdk's agent makes the same request from the output of a run", async () => {
+  const one = agent([use({ name: 'note', id: 'c1', args: { text: 'milk' } }), say('Noted.'), say('Yes.')], {
+    toolkits: [LAB],
+  });
+  const { status, output } = await one.run('Note milk');
+  expect(status).toBe('completed');
+  const input = [user('Note milk'), ...output, user('Is it?')];
+  await one.run(input);
+  const model = new MockLanguageModel();
+  model.enqueueGenerateResult({ response: { content: [{ type: 'text', text: 'Yes.' }] } });
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the items of the run have more fields
+  await new Agent({ name: 'other', model }).run({ input: input as AgentItem[], context: {} });
+  const [theirs] = model.trackedGenerateInputs;
+  expect(theirs?.messages.flatMap(inChat)).toEqual(one.requests.at(-1)?.messages);
+});
+
+/** A message of llm-sdk in the protocol of chat completions. */
+function inChat({ role, content }: Message): object[] {
+  const text = (parts: Message['content']) => parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
+  if (role === 'tool') {
+    return content.flatMap((part) =>
+      part.type === 'tool-result' ? [{ role, tool_call_id: part.tool_call_id, content: text(part.content) }] : [],
+    );
+  }
+  const made = content.flatMap((part) =>
+    part.type === 'tool-call'
+      ? [
+          {
+            id: part.tool_call_id,
+            type: 'function',
+            function: { name: part.tool_name, arguments: JSON.stringify(part.args) },
+          },
+        ]
+      : [],
+  );
+  return [
+    {
+      role,
+      content: role === 'user' ? text(content) : text(content) || null,
+      ...(made.length > 0 && { tool_calls: made }),
+    },
+  ];
+}
+
+test('53: an answer that does not fit the schema is repaired at most twice', async () => {
+  const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
+  const params = { response_format: { type: 'json', name: 'count', schema } };
+  const one = agent([say('{"n": "one"}'), say('{"n": 1}')], params);
+  const run = await one.run('Count');
+  expect(run).toMatchObject({ status: 'completed', turns: 2, output_json: { n: 1 } });
+  expect(run.content).toEqual([{ type: 'text', text: '{"n": 1}' }]);
+  const never = agent([say('one'), say('two'), say('three')], params);
+  const failed = await never.run('Count');
+  expect(failed).toMatchObject({ status: 'failed', turns: 3, error: { type: 'invariant_error' } });
+  expect(failed).not.toHaveProperty('output_json');
+  expect(never.requests).toHaveLength(3);
+});
+
+test('58: fields that the input has in addition are ignored', async () => {
+  const one = agent([say('ok')]);
+  const text = { type: 'text', text: 'Hi', annotations: [], note: { a: 1 } };
+  const run = await one.run([{ type: 'message', role: 'user', content: [text], from: 'a store', at: 7 }]);
+  expect(run).toMatchObject({ status: 'completed', output: [{ type: 'model' }] });
+  expect(one.requests[0]?.messages).toEqual([{ role: 'user', content: 'Hi' }]);
+});
