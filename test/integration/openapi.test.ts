@@ -132,13 +132,14 @@ interface Names {
   turn: string;
   file: string;
   draft: string;
+  run: string;
   /** For requests that leave their resource unusable for others. */
   spare: string;
   /** For requests that delete their resource. */
-  doomed: { agent: string; session: string; draft: string };
+  doomed: { agent: string; session: string; draft: string; run: string };
 }
 
-/** A resource for every path: a session with an ended turn and a file, one with a waiting turn, a draft. */
+/** A resource for every path: a session with an ended turn and a file, one with a waiting turn, a draft, a run. */
 async function conversation(): Promise<Names> {
   const ann = new ApiClient(server.api.url, 'key-of-ann');
   await ann.putAgent('helper', { model: { name: 'm' }, ...onTestServer });
@@ -154,6 +155,12 @@ async function conversation(): Promise<Names> {
     const { body } = await ann.send('POST', '/v1/agents/draft-sessions', { agent_spec: { model: { name: 'm' } } });
     return body.data.id;
   };
+  const createRun = async (): Promise<string> => {
+    const input = [{ type: 'message', role: 'user', content: 'Hi' }];
+    const { body } = await ann.send('POST', '/v1/runs', { agent: { model: 'm' }, input });
+    expect(body.status).toBe('completed');
+    return body.id;
+  };
   await ann.putAgent('doomed', { model: { name: 'm' } });
   const spare = await ann.createSession('helper');
   return {
@@ -164,13 +171,19 @@ async function conversation(): Promise<Names> {
     turn: await reader.turnId(),
     file,
     draft: await createDraft(),
+    run: await createRun(),
     spare,
-    doomed: { agent: 'doomed', session: await ann.createSession('helper'), draft: await createDraft() },
+    doomed: {
+      agent: 'doomed',
+      session: await ann.createSession('helper'),
+      draft: await createDraft(),
+      run: await createRun(),
+    },
   };
 }
 
 /** Most requests get existing names, so that they reach the resources. */
-function settings({ session, uuid, spareUuid, waiting, turn, file, draft, spare, doomed }: Names): string {
+function settings({ session, uuid, spareUuid, waiting, turn, file, draft, run, spare, doomed }: Names): string {
   return `
 hooks = ${JSON.stringify(HOOKS)}
 continue-on-failure = true
@@ -186,10 +199,12 @@ spare_uuid = { values = ["${spareUuid}"] }
 turn = { values = ["${turn}"] }
 file = { values = ["${file}"] }
 draft = { values = ["${draft}"] }
+run = { values = ["${run}"] }
 spare = { values = ["${spare}"] }
 doomed_agent = { values = ["${doomed.agent}"] }
 doomed_session = { values = ["${doomed.session}"] }
 doomed_draft = { values = ["${doomed.draft}"] }
+doomed_run = { values = ["${doomed.run}"] }
 version = { values = ["1"] }
 call = { values = ["pending"] }
 thread = { values = ["main"] }
@@ -200,6 +215,7 @@ thread = { values = ["main"] }
 "path.id" = { dictionary = "uuid", probability = 0.9 }
 "path.agent_version" = { dictionary = "version", probability = 0.9 }
 "query.agent_name" = { dictionary = "agent", probability = 0.8 }
+"path.run_id" = { dictionary = "run", probability = 0.9 }
 "path.turn_id" = { dictionary = "turn", probability = 0.9 }
 "path.file_id" = { dictionary = "file", probability = 0.9 }
 "query.last_turn_id" = { dictionary = "turn", probability = 0.5 }
@@ -234,6 +250,10 @@ parameters = { "path.session_id" = { dictionary = "doomed_session" } }
 [[operations]]
 include-operation-id = "deleteDraftSession"
 parameters = { "path.session_id" = { dictionary = "doomed_draft" } }
+
+[[operations]]
+include-operation-id = "deleteRun"
+parameters = { "path.run_id" = { dictionary = "doomed_run" } }
 
 [[operations]]
 include-operation-id = ["getDraftSession", "updateDraftSession"]

@@ -79,7 +79,7 @@ test('a turn whose model needs a sign-in waits for it, and goes on by itself', a
 });
 
 test('a run that begins with calls waits for a sign-in, and then runs them', async () => {
-  const run = new RunAgent(server, [say('Milk.')], { toolkits: [{ type: 'mcp', server: 'notes' }] });
+  const run = new RunAgent(server, [say('Milk.')], { toolkits: [{ type: 'mcp', server: 'notes', required: false }] });
   const { id } = await run.run([user('list'), calls({ id: 'c1', name: 'list' })], { wait_seconds: 0 });
   let url: string | undefined;
   await eventually(async () => {

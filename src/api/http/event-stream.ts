@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Response } from 'express';
+import { z } from 'zod';
 import type { Metrics } from '../../telemetry/metrics.ts';
 
 /** Keeps idle connections open through proxies and clients; both SDKs give up after 60 s of silence. */
@@ -18,6 +19,17 @@ const MAX_BUFFERED_BYTES = 256 * 1024;
 export interface ServerSentEvent {
   id: number;
   data: object;
+}
+
+/** One event of a stream as it is sent, for OpenAPI: its data is JSON of the schema with this name. */
+export function sentAs(schema: string) {
+  return z.object({
+    id: z.string().regex(/^\d+$/).describe('the sequence number'),
+    data: z.string().meta({
+      contentMediaType: 'application/json',
+      contentSchema: { $ref: `#/components/schemas/${schema}` },
+    }),
+  });
 }
 
 type StreamMetrics = Pick<Metrics, 'readers' | 'readersDisconnected'>;

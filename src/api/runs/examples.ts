@@ -45,9 +45,11 @@ export const exampleRun: Run = {
   ],
 };
 
-export const exampleRunEvent: RunStreamEvent = {
+const exampleRunEvent: RunStreamEvent = {
   event: 'partial',
   item_index: 0,
   delta: { index: 0, part: { type: 'text', text: 'Orders ' } },
   sequence_number: 1_000_002,
 };
+
+export const exampleSentRunEvent = { id: '1000002', data: JSON.stringify(exampleRunEvent) };

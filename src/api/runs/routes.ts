@@ -12,7 +12,7 @@ import { json, route, type Route } from '../http/route.ts';
 import { cursorOf } from '../http/turn-stream.ts';
 import { describedAgent, registeredAgent } from './agent-of-run.ts';
 import { claimRun, startRun, type NewRun } from './create-run.ts';
-import { exampleResumeRequest, exampleRun, exampleRunEvent, exampleRunRequest } from './examples.ts';
+import { exampleResumeRequest, exampleRun, exampleSentRunEvent, exampleRunRequest } from './examples.ts';
 import { listRoutes } from './list-runs.ts';
 import { readItems } from './read-items.ts';
 import { withKnownResults } from './known-results.ts';
@@ -20,7 +20,7 @@ import { resumeRun } from './resume-run.ts';
 import { RunResponder } from './run-responder.ts';
 import { agentRunRequest, runRequest, type AgentRunRequest, type RunRequest } from './wire/request.ts';
 import { resumeRequest } from './wire/resume.ts';
-import { run as runResource, runStreamEvent } from './wire/run.ts';
+import { run as runResource, runStreamEvent, sentRunEvent } from './wire/run.ts';
 
 /** How long `GET` may wait for the end of a run. */
 const MAX_WAIT_SECONDS = 60;
@@ -47,7 +47,8 @@ const waitQuery = z.object({
 });
 
 const run = json(runResource, exampleRun);
-const events = json(runStreamEvent, exampleRunEvent);
+const events = json(sentRunEvent, exampleSentRunEvent);
+const schemas = { RunStreamEvent: runStreamEvent };
 const answer = { written: { 'application/json': run, 'text/event-stream': events } };
 
 const ERRORS_OF_REQUESTS = [
@@ -97,6 +98,7 @@ export function runRoutes(context: ApiContext): Route[] {
           'the run ends or pauses, or after `wait_seconds`; its headers, with the id of the run, are sent at once.',
         headers: z.object(idempotencyKey),
         body: json(runRequest, exampleRunRequest),
+        schemas,
         answer,
         errors: [...ERRORS_OF_REQUESTS],
       },
@@ -124,6 +126,7 @@ export function runRoutes(context: ApiContext): Route[] {
         description: 'Like `POST /v1/runs`. `params` replace those of the agent, for this run.',
         headers: z.object(idempotencyKey),
         body: json(agentRunRequest, { input: exampleRunRequest.input }),
+        schemas,
         answer,
         errors: [...ERRORS_OF_REQUESTS, 'agent_not_found'],
       },
@@ -163,6 +166,7 @@ export function runRoutes(context: ApiContext): Route[] {
         summary: 'The stream of a run from a cursor on',
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
+        schemas,
         answer: { written: { 'text/event-stream': events } },
         noContent: 'the run has ended, and the cursor is at its end',
         errors: ['invalid_cursor', 'run_not_found', 'too_many_streams'],
@@ -189,6 +193,7 @@ export function runRoutes(context: ApiContext): Route[] {
           'repeated changes nothing.',
         headers: z.object(idempotencyKey),
         body: json(resumeRequest, exampleResumeRequest),
+        schemas,
         answer,
         errors: [
           'forbidden',

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { sentAs } from '../../http/event-stream.ts';
 
 /**
  * What a run gives: items, the run and the events of its stream. The fields of llm-sdk 0.3 and those of 0.4 stand side by
@@ -228,6 +229,12 @@ const errorEvent = z.object({
 export const runStreamEvent = z
   .discriminatedUnion('event', [partialEvent, itemEvent, responseEvent, errorEvent])
   .meta({ id: 'RunStreamEvent' });
+
+/** A `RunStreamEvent` as it is sent. */
+export const sentRunEvent = sentAs('RunStreamEvent').meta({
+  id: 'RunServerSentEvent',
+  description: 'one event of the stream of a run',
+});
 
 export type ModelPart = z.infer<typeof modelPart>;
 export type ResultPart = z.infer<typeof resultPart>;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { sentAs } from '../../http/event-stream.ts';
 import { ROLES } from '../../../core/subject.ts';
 import { budgetReport } from './budget.ts';
 import { inputItem, messageContent } from './input.ts';
@@ -452,16 +453,6 @@ export const sessionServerSentEvent = sentAs('SessionStreamEvent').meta({
   id: 'SessionServerSentEvent',
   description: 'one event of the stream of a session',
 });
-
-function sentAs(schema: string) {
-  return z.object({
-    id: z.string().regex(/^\d+$/).describe('the sequence number'),
-    data: z.string().meta({
-      contentMediaType: 'application/json',
-      contentSchema: { $ref: `#/components/schemas/${schema}` },
-    }),
-  });
-}
 
 export type WireSubject = z.infer<typeof subject>;
 export type WireToolInfo = z.infer<typeof toolInfo>;
