@@ -72,7 +72,8 @@ export default defineConfig({
         },
       },
       { test: { ...unit, name: 'unit-mocked', include: REPLACING_MODULES } },
-      { test: { ...onServers, isolate, name: 'core', globalSetup: [GLOBAL_SETUP], include: [CORE] } },
+      // With modules of their own: some crash together, for which all of their tests must run at once (`maxConcurrency`).
+      { test: { ...onServers, name: 'core', globalSetup: [GLOBAL_SETUP], include: [CORE] } },
       {
         test: {
           ...onServers,
