@@ -320,6 +320,16 @@ test('a turn that is lost after it was read leaves no gap in the positions of th
   expect(await drain(session, 3)).toEqual(await drain(view('s')));
 });
 
+test('a list of one type reads the logs of those turns only that have events of it', async () => {
+  const { add, asked, view } = setUp();
+  for (const text of ['one', 'two', 'three']) add('s', new FakeTurn(text).add(message(text), done(text)));
+  const session = view('s');
+  await session.refresh();
+  const before = asked.reads;
+  const events = await Array.fromAsync(session.range(0, 10, 'RequestStartEvent'));
+  expect([events.length, session.countOf('RequestStartEvent'), asked.reads - before]).toEqual([1, 1, 1]);
+});
+
 test('a turn that is indexed before the one before it has closed comes after all of its events', async () => {
   const { add, view } = setUp();
   const first = add('s', new FakeTurn('one').add(message('one')));

@@ -196,21 +196,21 @@ export class SessionView {
   /** The events from `first` to before `end`, in the list of all events or in that of one type. */
   async *range(first: number, end: number, type?: string): AsyncGenerator<SessionEvent> {
     const turns = this.#turns;
-    let position = 0;
-    for (let i = type === undefined ? this.#turnAt(first) : 0; i < turns.length && !this.#isStale; i++) {
+    const begin = type === undefined ? this.#turnAt(first) : 0;
+    let position = turns[begin]?.first ?? 0;
+    for (let i = begin; position < end && !this.#isStale; i++) {
       const turn = turns[i];
-      if (!turn || position >= end) break;
-      // It may be lost.
-      if (turn.events === 0) continue;
-      const count = turn.types.get(type ?? '') ?? 0;
-      // The log of a turn without such events before the end is not read.
-      if (type !== undefined && position + count <= first) {
+      if (!turn) return;
+      const count = type === undefined ? turn.events : (turn.types.get(type) ?? 0);
+      // The log of a turn without events of the range is not read: it may be lost.
+      if (count === 0 || position + count <= first) {
         position += count;
         continue;
       }
-      const start = type === undefined ? Math.max(first, turn.first) : turn.first;
-      if (type === undefined) position = start;
-      for await (const event of this.#keptOf(turn, start) ?? this.#reread(turn, i, start)) {
+      const skipped = type === undefined ? Math.max(0, first - position) : 0;
+      const from = turn.first + skipped;
+      position += skipped;
+      for await (const event of this.#keptOf(turn, from) ?? this.#reread(turn, i, from)) {
         if (type !== undefined && event.type !== type) continue;
         if (position >= end) return;
         if (position++ >= first) yield event;
