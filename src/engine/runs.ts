@@ -1,4 +1,4 @@
-import { mayOnSession, type SessionAction } from '../auth/rights.ts';
+import { isOwn, mayOnSession, type SessionAction } from '../auth/rights.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isId } from '../core/ids.ts';
@@ -37,13 +37,23 @@ export async function authorizeRun(
   caller: Caller,
   action: SessionAction,
 ): Promise<Run> {
+  const run = await findRun(catalog, runId);
+  if (!run || !mayOnSession(caller, run.session, 'read')) throw runNotFound(runId);
+  requireRight(run.session, caller, action);
+  addLogContext({ sessionId: run.sessionId, turnId: run.turnId });
+  return run;
+}
+
+/** A run of the caller itself; undefined if it has none with this id. */
+export async function ownRun(catalog: Catalog, runId: string, caller: Caller): Promise<Run | undefined> {
+  const run = await findRun(catalog, runId);
+  return run && isOwn(caller, run.session) ? run : undefined;
+}
+
+async function findRun(catalog: Catalog, runId: string): Promise<Run | undefined> {
   const ids = runIdsOf(runId);
   const session = runId.startsWith(PREFIX) && isId(runId) ? await catalog.sessions.get(ids.sessionId) : undefined;
-  if (session?.type !== 'run' || !mayOnSession(caller, session, 'read')) {
-    throw runNotFound(runId);
-  }
-  addLogContext({ sessionId: ids.sessionId, turnId: ids.turnId });
-  return { ...ids, session: requireRight(session, caller, action) };
+  return session?.type === 'run' ? { ...ids, session } : undefined;
 }
 
 export function runNotFound(runId: string): EngineError {

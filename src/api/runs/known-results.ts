@@ -1,15 +1,12 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isOwn } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { GivenCall, GivenConversation, GivenResult } from '../../core/given-conversation.ts';
-import { EngineError } from '../../engine/errors.ts';
-import { authorizeRun } from '../../engine/runs.ts';
+import { ownRun } from '../../engine/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { ApiError } from '../http/errors.ts';
 import { followRun, type FollowServices } from './follow-run.ts';
 import { argumentsOf } from './output-parts.ts';
 import { readResultContent } from './result-content.ts';
-import type { RunOutput } from './run-output.ts';
 import type { ModelPart, RunItem, ToolItem } from './wire/run.ts';
 
 /** `item_<ULID of the run>_<index of the item>`. */
@@ -29,7 +26,8 @@ export async function withKnownResults(
   const [, ulid, index] = ITEM_ID.exec(itemId ?? '') ?? [];
   if (!last || ulid === undefined || last.toolCalls.every(({ result }) => result)) return conversation;
   const runId = `run_${ulid}`;
-  const output = await ownRun(services, { runId, caller });
+  const run = await ownRun(services.catalog, runId, caller);
+  const output = run && (await unlessNotFound(followRun(services, run, { waitMs: 0 })))?.output;
   const [item, ...following] = output?.items.slice(Number(index)) ?? [];
   if (!output || item?.type !== 'model' || item.id !== itemId) return conversation;
   if (output.isOpen) {
@@ -42,22 +40,6 @@ export async function withKnownResults(
     return known && !call.result ? { ...call, result: reused(known) } : call;
   });
   return { ...conversation, last: { ...last, toolCalls } };
-}
-
-/** Undefined if the caller has no such run. */
-async function ownRun(
-  services: FollowServices,
-  { runId, caller }: { runId: string; caller: Caller },
-): Promise<RunOutput | undefined> {
-  try {
-    const run = await authorizeRun(services.catalog, runId, caller, 'read');
-    if (!isOwn(caller, run.session)) return undefined;
-    return (await unlessNotFound(followRun(services, run, { waitMs: 0 })))?.output;
-  } catch (error) {
-    if (error instanceof EngineError && (error.code === 'run_not_found' || error.code === 'forbidden'))
-      return undefined;
-    throw error;
-  }
 }
 
 /** The results of the calls of a message, by their ids; `following` are the items after it. */
