@@ -2,8 +2,9 @@ import type { MessageText } from '../../core/message.ts';
 import type { ModelMessage, StoredFile, ToolCall, Usage } from '../../core/records.ts';
 import { dollars } from '../../lib/dollars.ts';
 import { parseJson } from '../../tools/arguments.ts';
+import { audioFormat } from './audio-formats.ts';
 import { encodeSignature } from './signature.ts';
-import { AUDIO_FORMATS, type ModelItem, type ModelPart, type ModelUsage, type ResultPart } from './wire/run.ts';
+import type { ModelItem, ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
 /**
  * The parts of a message: its reasoning, its text, and each call. The log does not keep in which order they began. A
@@ -114,21 +115,4 @@ function filePart(file: StoredFile): ResultPart[] {
 /** Whether a file of a result becomes a part of it. */
 export function isMedia({ mimeType }: StoredFile): boolean {
   return mimeType.startsWith('image/') || audioFormat(mimeType) !== undefined;
-}
-
-type AudioFormat = (typeof AUDIO_FORMATS)[number];
-
-const FORMATS: Record<string, AudioFormat> = {
-  'x-wav': 'wav',
-  mpeg: 'mp3',
-  l16: 'linear16',
-  basic: 'mulaw',
-  pcmu: 'mulaw',
-  pcma: 'alaw',
-  ogg: 'opus',
-};
-
-function audioFormat(mimeType: string): AudioFormat | undefined {
-  const [, subtype = ''] = /^audio\/([\w.-]+)/.exec(mimeType.toLowerCase()) ?? [];
-  return FORMATS[subtype] ?? AUDIO_FORMATS.find((format) => format === subtype);
 }

@@ -1,23 +1,10 @@
 import { inlineFile } from '../../blobs/store-files.ts';
 import type { GivenResult } from '../../core/given-conversation.ts';
 import { readResult } from '../../tools/results.ts';
+import { audioType } from './audio-formats.ts';
 import type { Place } from './errors.ts';
 import { requireSupported } from './supported-parts.ts';
 import type { ResultContent } from './wire/parts.ts';
-
-type Medium = Exclude<ResultContent[number], { type: 'source' }>;
-type AudioFormat = Extract<Medium, { type: 'audio' }>['format'];
-
-const AUDIO_TYPES: Record<AudioFormat, string> = {
-  wav: 'audio/wav',
-  mp3: 'audio/mpeg',
-  linear16: 'audio/l16',
-  flac: 'audio/flac',
-  mulaw: 'audio/basic',
-  alaw: 'audio/x-alaw',
-  aac: 'audio/aac',
-  opus: 'audio/opus',
-};
 
 /**
  * The result of a call as the transcript has it, like that of an MCP tool: a text that names the files, and the files.
@@ -32,7 +19,7 @@ export function readResultContent(content: ResultContent, place: Place): Pick<Gi
     requireSupported(part, 'result', [...place, i]);
     if (part.type === 'text') texts.push(part.text);
     if (part.type === 'image') media.push({ type: 'image', mimeType: part.mime_type, data: part.data });
-    if (part.type === 'audio') media.push({ type: 'audio', mimeType: AUDIO_TYPES[part.format], data: part.data });
+    if (part.type === 'audio') media.push({ type: 'audio', mimeType: audioType(part.format), data: part.data });
   }
   const text = texts.join('\n');
   const { text: names, files } = readResult({ content: media });

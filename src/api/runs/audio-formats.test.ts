@@ -1,0 +1,16 @@
+import { expect, test } from 'vitest';
+import { audioFormat, audioType } from './audio-formats.ts';
+import { AUDIO_FORMATS } from './wire/run.ts';
+
+test.each(AUDIO_FORMATS)('audio in the format %s keeps it, as a file and back', (format) => {
+  expect(audioFormat(audioType(format))).toBe(format);
+});
+
+test('other names of a format, and media that are no audio', () => {
+  expect(['audio/X-WAV; rate=8000', 'audio/pcmu', 'audio/midi', 'image/png'].map(audioFormat)).toEqual([
+    'wav',
+    'mulaw',
+    undefined,
+    undefined,
+  ]);
+});
