@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { isId } from '../../core/ids.ts';
+import { timeBound } from '../../spec/bounds.ts';
 import { ApiError } from './errors.ts';
 
 /** The position of a page in a listing. */
@@ -46,6 +48,32 @@ export function invalidPageToken(): ApiError {
   );
 }
 
+/** The position after an item with this time and id, in the list with this fingerprint. */
+const createdPlace = z.object({
+  list: z.string(),
+  created_at: z.iso.datetime({ precision: 3 }),
+  id: z.string().refine(isId),
+});
+
+/**
+ * The position that a token names in a list by creation; undefined without one. `list` is a fingerprint of the list.
+ * @throws ApiError `invalid_page_token` for the token of another list
+ */
+export function createdAfter(token: string | undefined, list: string): { createdAt: string; id: string } | undefined {
+  if (token === undefined) return undefined;
+  const { list: other, created_at: createdAt, id } = decodePageToken(createdPlace, token);
+  if (other !== list) throw invalidPageToken();
+  return { createdAt, id };
+}
+
+/** The position after an item, which is the last one of a page; undefined without one. */
+export function placeAfter(
+  item: { created_at: string; id: string } | undefined,
+  list: string,
+): z.infer<typeof createdPlace> | undefined {
+  return item && { list, created_at: item.created_at, id: item.id };
+}
+
 /** Query parameters of a listing. */
 export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; maxLimit: number }) {
   const error = `must be a number from 1 to ${maxLimit}`;
@@ -72,6 +100,15 @@ export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; ma
 
 /** The sort order of a listing. */
 export const order = z.enum(['asc', 'desc'], { error: 'must be asc or desc' });
+
+/** Query parameters of a listing by creation. */
+export function createdQuery(defaultLimit: number) {
+  return pageQuery({ defaultLimit, maxLimit: 100 }).extend({
+    order: order.default('desc').describe('by created_at'),
+    start_timestamp: timeBound('start').describe('the first created_at of the list'),
+    end_timestamp: timeBound('end').describe('the last created_at of the list'),
+  });
+}
 
 export function pagination(limit: number, next: Record<string, unknown> | undefined): Pagination {
   return { limit, next_page_token: next ? encodePageToken(next) : null, previous_page_token: null };

@@ -2,13 +2,12 @@ import { z } from 'zod';
 import { mayReadAll } from '../../auth/rights.ts';
 import type { TurnEnd } from '../../catalog/session-ends.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import { isId } from '../../core/ids.ts';
 import { runIdsOf } from '../../engine/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { hashOf } from '../../lib/hash.ts';
-import { identifier, timeBound } from '../../spec/bounds.ts';
+import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
-import { decodePageToken, invalidPageToken, order, pageOf, pageQuery, pagination } from '../http/pagination.ts';
+import { createdAfter, createdQuery, pageOf, pagination, placeAfter } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleRunSummary } from './examples.ts';
 import { followRun } from './follow-run.ts';
@@ -17,19 +16,9 @@ import { RUN_STATUSES, runSummary, type RunStatus, type RunSummary } from './wir
 
 const LIMIT = 10;
 
-const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
+const listQuery = createdQuery(LIMIT).extend({
   agent_name: identifier.optional(),
   status: z.enum(RUN_STATUSES).optional(),
-  order: order.default('desc').describe('by created_at'),
-  start_timestamp: timeBound('start').describe('the first created_at of the list'),
-  end_timestamp: timeBound('end').describe('the last created_at of the list'),
-});
-
-/** The position after a run in the list with this fingerprint. */
-const position = z.object({
-  list: z.string(),
-  created_at: z.iso.datetime({ precision: 3 }),
-  id: z.string().refine(isId),
 });
 
 /** How the turns of runs with a status have ended. Those that are `open` are told apart by their logs. */
@@ -70,12 +59,10 @@ export function listRoutes(context: ApiContext): Route[] {
       async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
         const subjectId = mayReadAll(caller) ? undefined : caller.subject.subjectId;
         const fingerprint = hashOf({ subjectId: subjectId ?? null, order, status: status ?? null, filters });
-        const after = token === undefined ? undefined : decodePageToken(position, token);
-        if (after && after.list !== fingerprint) throw invalidPageToken();
         const { agent_name: agentName, start_timestamp: from, end_timestamp: to } = filters;
         const found = await catalog.sessions.list(
           { type: 'run', isTopLevel: true, agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
-          { order, after: after && { createdAt: after.created_at, id: after.id }, limit: limit + 1 },
+          { order, after: createdAfter(token, fingerprint), limit: limit + 1 },
         );
         const shown = found.slice(0, limit);
         const data: RunSummary[] = [];
@@ -84,8 +71,7 @@ export function listRoutes(context: ApiContext): Route[] {
           for (const one of read) if (one && (status === undefined || one.status === status)) data.push(one);
         }
         const last = found.length > limit ? shown.at(-1) : undefined;
-        const next = last && { list: fingerprint, created_at: last.created_at, id: last.id };
-        return { data, pagination: pagination(limit, next) };
+        return { data, pagination: pagination(limit, placeAfter(last, fingerprint)) };
       },
     ),
   ];

@@ -4,24 +4,18 @@ import type { Caller } from '../../core/subject.ts';
 import type { SessionFilter, SessionPage } from '../../catalog/sessions.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
-import { identifier, timeBound } from '../../spec/bounds.ts';
+import { identifier } from '../../spec/bounds.ts';
 import { anySessionResource, draftResource, sessionResource, type AnySessionResource } from './wire/resources.ts';
 import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
-import { isId } from '../../core/ids.ts';
-import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination, pageOf } from '../http/pagination.ts';
+import { createdAfter, createdQuery, Page, pageOf, pagination, placeAfter } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { toSessionOrDraft, toDraft, toSession } from './wire/resources-to-wire.ts';
 
 const LIMIT = 10;
 
-const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
-  agent_name: identifier.optional(),
-  order: order.default('desc').describe('by created_at'),
-  start_timestamp: timeBound('start').describe('the first created_at of the list'),
-  end_timestamp: timeBound('end').describe('the last created_at of the list'),
-});
+const listQuery = createdQuery(LIMIT).extend({ agent_name: identifier.optional() });
 
 const slugFilter = { created_by_subject_slug: identifier.optional() };
 
@@ -31,13 +25,6 @@ const searchQuery = listQuery.extend({
   session_id: identifier.optional(),
   created_by_subject_id: identifier.optional(),
   created_by_subject_type: identifier.optional(),
-});
-
-/** The position after the session with this time and id, in the list with this fingerprint. */
-const position = z.object({
-  list: z.string(),
-  created_at: z.iso.datetime({ precision: 3 }),
-  id: z.string().refine(isId),
 });
 
 const BOTH = ['session', 'session/draft'] as const;
@@ -135,21 +122,13 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const { limit, page_token: token, order, ...filters } = query;
     const owner = whose === 'own' || !mayReadAll(caller) ? caller.subject.subjectId : undefined;
     const fingerprint = hashOf({ types, owner: owner ?? null, order, filters });
-    const after = token === undefined ? undefined : decodePageToken(position, token);
-    if (after && after.list !== fingerprint) throw invalidPageToken();
-
-    const page: SessionPage = {
-      order,
-      after: after && { createdAt: after.created_at, id: after.id },
-      limit: limit + 1,
-    };
+    const page: SessionPage = { order, after: createdAfter(token, fingerprint), limit: limit + 1 };
     const found = await readable(types, owner, filters, page);
     const items = new Page<T>(limit);
     let last: SessionRow | undefined;
     for (const session of found) {
       if (!items.add(await toItem(session))) {
-        const next = last && { list: fingerprint, created_at: last.created_at, id: last.id };
-        return { data: items.items, pagination: pagination(limit, next) };
+        return { data: items.items, pagination: pagination(limit, placeAfter(last, fingerprint)) };
       }
       last = session;
     }
