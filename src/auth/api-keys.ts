@@ -81,10 +81,10 @@ export class Keyring {
   }
 
   /**
-   * The roles that an earlier caller has now, by what it was authenticated with, whatever else its subject has; none if
-   * that no longer works. A configured key is known by its name and role, so that it can be replaced by another one. The
-   * earlier roles still count where no key says anything: for bearers of the issuer's tokens, whose roles only their next
-   * token tells, and on a server without keys.
+   * The current roles of an earlier caller, by the credential that authenticated it, not by other credentials of its
+   * subject; none if that credential is no longer valid. A configured key is known by its name and role, so that it can
+   * be replaced by another one. The earlier roles still count where no key says anything: for bearers of the issuer's
+   * tokens, whose roles only their next token tells, and on a server without keys.
    */
   async rolesNow({ subject: { subjectId }, roles, keyId }: Caller): Promise<readonly Role[]> {
     if (keyId !== undefined) {

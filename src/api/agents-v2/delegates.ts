@@ -16,7 +16,7 @@ export interface DelegateTree {
 
 interface TreeOptions extends SpecOptions {
   timezone?: SessionRequest['timezone'];
-  /** Of sub-agents whose definitions only show them: see `AgentExpansion`. */
+  /** The specs of sub-agents whose definitions only show them: see `AgentExpansion`. */
   specs: AgentExpansion['specs'];
   /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
   check: (agent: FullAgent, spec: AgentSpec, placeOf: SpecOptions['placeOf']) => Promise<void>;

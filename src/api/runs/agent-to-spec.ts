@@ -108,8 +108,8 @@ function optionsOf(params: AgentChanges): ModelOptions {
 }
 
 /**
- * A run waits for its client, and ends with an error at its limit. Nobody is asked about unknown outcomes: they end the
- * run, or the model is told. It has no tools that its agent does not ask for.
+ * A run waits for its client, and ends with an error at its limit. An unknown outcome ends the run,
+ * or is reported to the model; no person is asked. It has no tools that its agent does not ask for.
  */
 function configOf({ config }: AgentSpec, { max_turns: maxTurns }: AgentChanges): AgentSpec['config'] {
   const asked = (toggle: { enabled?: boolean | null | undefined } | null | undefined) =>

@@ -123,7 +123,7 @@ describe('the end of the input decides', () => {
 });
 
 describe('earlier messages', () => {
-  test('results follow their calls in call order, whatever order the items have', () => {
+  test('results follow their calls in call order, in any order of the items', () => {
     const items = [
       user(text('hi')),
       model(call('a'), call('b')),

@@ -94,7 +94,7 @@ export function runRoutes(context: ApiContext): Route[] {
         tag: 'Runs',
         summary: 'Run an agent that the request describes',
         description:
-          'The response is 200 whatever becomes of the run, which continues if the connection breaks. It is sent when ' +
+          'The response is 200 even if the run fails; the run continues if the connection breaks. It is sent when ' +
           'the run ends or pauses, or after `wait_seconds`; its headers, with the id of the run, are sent at once.',
         headers: z.object(idempotencyKey),
         body: json(runRequest, exampleRunRequest),

@@ -30,7 +30,7 @@ export function runError(run: RunEnd): RunError | undefined {
   const { end, last } = run;
   switch (end.status) {
     case 'done':
-      // The last message of the input is the answer, whatever it has.
+      // The last message of the input is the answer, also if it has only reasoning.
       if (last?.isGiven) return undefined;
       if (last?.refusal && !last.content) {
         const cause = { type: 'refusal' as const, message: last.refusal, ...providerOf(last) };

@@ -35,7 +35,7 @@ export class RunResponder {
   async stream(found: Run, response: Response, options: StreamOptions): Promise<void> {
     const { runId, session, turnId, sessionId } = found;
     const { catalog, metrics } = this.#context;
-    // Of a run that was interrupted before it began, following the log would give an empty stream.
+    // Following the log of a run that was interrupted before it began would give an empty stream.
     if (!options.created && !(await hasTurn(this.#context, session, turnId))) throw runNotFound(runId);
     const limits = limitsOf(await catalog.agents.spec(session.spec_hash));
     nameRun(response, found);

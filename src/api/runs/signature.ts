@@ -8,9 +8,9 @@ import { parseJson } from '../../tools/arguments.ts';
 const signedFields = z.object({
   provider: z.string(),
   model: z.string().optional(),
-  /** Of the whole message. */
+  /** The fields of the whole message. */
   message: z.record(z.string(), z.unknown()).optional(),
-  /** Of the call that the part is. */
+  /** The fields of the call that the part is. */
   call: z.record(z.string(), z.unknown()).optional(),
 });
 

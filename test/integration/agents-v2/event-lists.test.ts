@@ -23,8 +23,16 @@ beforeAll(async () => {
   server = await startTestServer();
   api = server.api;
   server.model.script('desk', say('One.'), say('Two.'), say('Three.'));
+  const session = await talkThrice('desk');
+  ({ path } = session);
+  all = (await api.get<Page>(`${path}/events?size=200`)).items;
+}, 60_000);
+afterAll(() => server.stop());
+
+/** A session of three turns. */
+async function talkThrice(agent: string): Promise<AgentSession> {
   const session = await AgentSession.create(api, {
-    agent: agentNamed('desk'),
+    agent: agentNamed(agent),
     messages: 'Hi',
     idle_timeout_s: 3_600,
   });
@@ -33,10 +41,8 @@ beforeAll(async () => {
     await session.say(message);
     await session.settle();
   }
-  ({ path } = session);
-  all = (await api.get<Page>(`${path}/events?size=200`)).items;
-}, 60_000);
-afterAll(() => server.stop());
+  return session;
+}
 
 /** All pages of a list. */
 async function pages(query: string): Promise<Event[]> {
@@ -75,16 +81,7 @@ test('another order is rejected', async () => {
 
 test('a page is not cut, however large its events are', async () => {
   server.model.script('talker', ...['a', 'b', 'c'].map((letter) => say(letter.repeat(2 * 1024 * 1024))));
-  const session = await AgentSession.create(api, {
-    agent: agentNamed('talker'),
-    messages: 'Hi',
-    idle_timeout_s: 3_600,
-  });
-  await session.settle();
-  for (const message of ['Again', 'And again']) {
-    await session.say(message);
-    await session.settle();
-  }
+  const session = await talkThrice('talker');
   const { items, total } = await api.get<Page>(`${session.path}/events?size=200`);
   expect(items).toHaveLength(total);
   expect(items.map(({ data }) => data.kind).filter((kind) => kind === 'answer_event')).toHaveLength(3);
