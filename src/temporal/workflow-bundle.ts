@@ -9,7 +9,10 @@ import { FAILURE_CONVERTER_PATH } from './data-converter.ts';
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const WORKFLOWS = path.join(ROOT, 'workflows');
 
-/** All folders with source files of workflows; the import rules keep them there. */
+/**
+ * All folders with source files of workflows; the import rules keep them there. Their modules have no state: workflows
+ * share them.
+ */
 const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'core')];
 
 /**
@@ -27,11 +30,16 @@ export async function workflowBundle(
   const file = path.join(folder, `${await sourceHash()}${variant}.js`);
   const cached = await readFile(file, 'utf8').catch(() => undefined);
   if (cached !== undefined) return { code: cached };
+  const workflowsPath = path.join(WORKFLOWS, isVersioned ? 'versioned.ts' : 'index.ts');
+  const workflowInterceptorModules = ['refused-payloads.ts', 'context-propagation.ts'].map((name) =>
+    path.join(WORKFLOWS, name),
+  );
   const { code } = await bundleWorkflowCode({
-    workflowsPath: path.join(WORKFLOWS, isVersioned ? 'versioned.ts' : 'index.ts'),
-    workflowInterceptorModules: ['refused-payloads.ts', 'context-propagation.ts'].map((name) =>
-      path.join(WORKFLOWS, name),
-    ),
+    workflowsPath,
+    workflowInterceptorModules,
+    // All modules are evaluated once and shared, frozen, by all workflows of a worker. Evaluating them for each workflow
+    // takes 1.3 ms, a quarter of the time that a turn spends in the thread of its workflows.
+    preloadModules: [workflowsPath, ...workflowInterceptorModules],
     ...(encodesFailures && { failureConverterPath: FAILURE_CONVERTER_PATH }),
     logger: new DefaultLogger('ERROR'),
   });
@@ -46,6 +54,7 @@ async function sourceHash(): Promise<string> {
   const hash = createHash('sha256');
   const require = createRequire(import.meta.url);
   hash.update(await readFile(require.resolve('@temporalio/worker/package.json')));
+  hash.update(await readFile(fileURLToPath(import.meta.url)));
   for (const folder of SOURCES) {
     for (const name of (await readdir(folder)).toSorted()) {
       if (!name.endsWith('.ts') || name.endsWith('.test.ts')) continue;
