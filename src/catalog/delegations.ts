@@ -34,9 +34,11 @@ export class Delegations {
     await this.#db.updateTable('delegations').set({ told: 1 }).where('child_session_id', '=', childSessionId).execute();
   }
 
-  /** The delegation of which a turn is the child's, unless the parent's turn has its result. */
-  async untoldOf(childTurnId: string): Promise<DelegationRow | undefined> {
-    return this.#untold().where('child_turn_id', '=', childTurnId).executeTakeFirst();
+  /** The delegations of which a turn is the child's or the parent's, and whose results the parent's turn does not have. */
+  async untoldOf(turnId: string): Promise<DelegationRow[]> {
+    return this.#untold()
+      .where((eb) => eb.or({ child_turn_id: turnId, parent_turn_id: turnId }))
+      .execute();
   }
 
   /** The children of a turn whose results the turn does not have. */

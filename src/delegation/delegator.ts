@@ -69,8 +69,8 @@ export class Delegator {
 
   /** A turn has ended: its parent is told, and its children are stopped. */
   async turnEnded(turnId: string): Promise<void> {
-    const own = await this.#engine.catalog.delegations.untoldOf(turnId);
-    await Promise.all([own && this.#settle(own), this.stopChildren(turnId)]);
+    const delegations = await this.#engine.catalog.delegations.untoldOf(turnId);
+    await Promise.all(delegations.map((one) => (one.child_turn_id === turnId ? this.#settle(one) : this.#stop(one))));
   }
 
   /** A session was deleted, and its turns have ended: its parent is told, and its children are deleted, too. */

@@ -197,5 +197,5 @@ test('a delegation is to be settled once the child or the parent has ended, unti
   for (const child of ['ses_ended', 'ses_deleted', 'ses_unstarted']) await catalog.delegations.told(child);
   expect(await due()).toEqual(['ses_orphan']);
   expect((await catalog.delegations.untoldBy('turn_of_ses_p')).length).toBe(1);
-  expect(await catalog.delegations.untoldOf('turn_of_ses_ended')).toBeUndefined();
+  expect(await catalog.delegations.untoldOf('turn_of_ses_ended')).toEqual([]);
 });
