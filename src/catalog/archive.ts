@@ -4,6 +4,7 @@ import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
+import { removeRunSecrets } from './run-secrets.ts';
 import type { Tables } from './schema.ts';
 import { recordEnd } from './session-ends.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
@@ -77,6 +78,7 @@ export class Archive {
       if (last.record.kind === 'turn.done' && last.ordinal > before) {
         const { session_id: sessionId } = turn;
         const session = await addSessionTotals(db, sessionId, last.record);
+        if (session.type === 'run') await removeRunSecrets(db, sessionId);
         await recordEnd(db, turn, last.record);
         const { agent_name: agentName, subject_id: subjectId } = session;
         const { at, workedMs } = last.record;

@@ -22,6 +22,7 @@ import { McpSignIns } from './mcp-sign-ins.ts';
 import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
+import { RunSecrets } from './run-secrets.ts';
 import type { Tables } from './schema.ts';
 import { SessionFeedback } from './session-feedback.ts';
 import { ScheduleRuns } from './schedule-runs.ts';
@@ -68,6 +69,7 @@ export class Catalog {
   readonly sessionSlots: SessionSlots;
   readonly sessionList: SessionList;
   readonly idleTimeouts: IdleTimeouts;
+  readonly runSecrets: RunSecrets;
   readonly #db: Kysely<Tables>;
 
   private constructor(db: Kysely<Tables>, cipher: Cipher) {
@@ -103,6 +105,7 @@ export class Catalog {
     this.sessionSlots = new SessionSlots(db, index);
     this.sessionList = new SessionList(db, cipher);
     this.idleTimeouts = new IdleTimeouts(db, this.outbox);
+    this.runSecrets = new RunSecrets(db, cipher);
   }
 
   /**

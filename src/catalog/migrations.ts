@@ -268,6 +268,11 @@ async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> 
     .addUniqueConstraint('session_inputs_requests', ['session_id', 'request_id'])
     .execute();
   await schema
+    .createTable('run_secrets')
+    .addColumn('session_id', 'text', (c) => c.primaryKey())
+    .addColumn('secrets', 'text', (c) => c.notNull())
+    .execute();
+  await schema
     .createTable('shared_sessions')
     .addColumn('session_id', 'text', (c) => c.primaryKey())
     .addColumn('shared_at', 'text', (c) => c.notNull())

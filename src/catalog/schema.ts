@@ -40,6 +40,7 @@ export interface Tables {
   agent_definitions: AgentDefinitionsTable;
   agent_parts: AgentPartsTable;
   session_inputs: SessionInputsTable;
+  run_secrets: RunSecretsTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -614,6 +615,13 @@ interface SessionInputsTable {
   request_id: string | null;
   /** JSON, encrypted: a list of `InputItem`, with their files. Null once the first turn has them. */
   input: string | null;
+}
+
+/** What runs need to use their MCP servers, until they end: see `RunSecrets`. */
+interface RunSecretsTable {
+  session_id: string;
+  /** JSON, encrypted: a `ServerSecrets`. */
+  secrets: string;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -4,6 +4,7 @@ import type { Subject } from '../core/subject.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import { ActionIndex } from './action-index.ts';
 import { Outbox } from './outbox.ts';
+import { removeRunSecrets } from './run-secrets.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 import { forgetSpending } from './spending.ts';
 import type { TurnEnd } from './session-ends.ts';
@@ -18,6 +19,7 @@ const TABLES_OF_SESSIONS = [
   'session_inputs',
   'shared_sessions',
   'session_feedback',
+  'run_secrets',
 ] as const;
 
 /** A position in a listing: after the session with this time and id. */
@@ -171,6 +173,7 @@ export class Sessions {
       if (numUpdatedRows === 0n) return false;
       // A repetition of the request that created it must create a new session.
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
+      await removeRunSecrets(db, id);
       emit(...(await this.#actions.sessionEnded(db, id, { erase: true })));
       return true;
     });
@@ -291,7 +294,7 @@ export async function addSessionTotals(
   db: Transaction<Tables>,
   id: string,
   { usage, modelCalls, toolCalls, waitedMs }: TurnDone,
-): Promise<Pick<SessionRow, 'agent_name' | 'subject_id'>> {
+): Promise<Pick<SessionRow, 'agent_name' | 'subject_id' | 'type'>> {
   const { inputTokens, outputTokens, costInUsd } = usage;
   const cost = inputTokens + outputTokens === 0 ? 0 : costInUsd;
   return db
@@ -305,7 +308,7 @@ export async function addSessionTotals(
       waited_ms: eb('waited_ms', '+', waitedMs),
     }))
     .where('id', '=', id)
-    .returning(['agent_name', 'subject_id'])
+    .returning(['agent_name', 'subject_id', 'type'])
     .executeTakeFirstOrThrow();
 }
 

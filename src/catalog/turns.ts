@@ -2,6 +2,7 @@ import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { ActionIndex, Answers } from './action-index.ts';
 import type { Outbox } from './outbox.ts';
+import { removeRunSecrets, storeRunSecrets } from './run-secrets.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { touchSession, aadForTitle } from './sessions.ts';
 import { turnStarted } from './state-changes.ts';
@@ -233,8 +234,10 @@ export class Turns {
       .execute();
   }
 
-  /** Records a request for a turn. False if the session does not exist or was deleted. */
-  async request(turn: { id: string; session_id: string; created_at: string }): Promise<boolean> {
+  /**
+   * Records a request for a turn; for one of a run, with its secrets. False if the session does not exist or was deleted.
+   */
+  async request(turn: { id: string; session_id: string; created_at: string }, secrets?: string): Promise<boolean> {
     return this.#db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
       await db
@@ -242,6 +245,9 @@ export class Turns {
         .values(turn)
         .onConflict((conflict) => conflict.column('id').doNothing())
         .execute();
+      if (secrets !== undefined) {
+        await storeRunSecrets(db, this.#cipher, { sessionId: turn.session_id, turnId: turn.id, secrets });
+      }
       return true;
     });
   }
@@ -305,7 +311,11 @@ export class Turns {
 
   /** Deletes a request. An accepted turn stays. */
   async withdraw(turnId: string): Promise<void> {
-    await this.#db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null).execute();
+    await this.#db.transaction().execute(async (db) => {
+      const withdrawn = db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null);
+      const turn = await withdrawn.returning('session_id').executeTakeFirst();
+      if (turn) await removeRunSecrets(db, turn.session_id);
+    });
   }
 
   /** Records that a request waits in the queue of its session. Idempotent. False if the session was deleted. */
@@ -408,7 +418,8 @@ export class Turns {
   async remove(turnId: string): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       // First, since a process that adds to the archive holds a lock on this row.
-      await db.deleteFrom('turns').where('id', '=', turnId).execute();
+      const turn = await db.deleteFrom('turns').where('id', '=', turnId).returning('session_id').executeTakeFirst();
+      if (turn) await removeRunSecrets(db, turn.session_id);
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
       for (const table of ['actions', 'kept_answers'] as const) {
         await db.deleteFrom(table).where('turn_id', '=', turnId).execute();

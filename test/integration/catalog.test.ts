@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -6,10 +7,12 @@ import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import type { SessionRow } from '../../src/catalog/schema.ts';
 import { subjectAccount } from '../../src/catalog/spending.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { turnCreated } from '../../src/core/projection.ts';
+import { Cipher } from '../../src/encryption/cipher.ts';
 import { NO_USAGE, type LogEntry, type TurnDone } from '../../src/core/records.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
@@ -40,8 +43,8 @@ afterEach(async () => {
 });
 
 /** Opens a catalog as each process does. */
-async function open(): Promise<Catalog> {
-  const catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log);
+async function open(cipher?: Cipher): Promise<Catalog> {
+  const catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log, cipher);
   catalogs.push(catalog);
   return catalog;
 }
@@ -80,10 +83,10 @@ const claimOf = (resourceId: string, now = NOW) => ({
   now,
 });
 
-async function insertSession(catalog: Catalog, id: string): Promise<void> {
+async function insertSession(catalog: Catalog, id: string, type: SessionRow['type'] = 'session/draft'): Promise<void> {
   await catalog.sessions.insert({
     id,
-    type: 'session/draft',
+    type,
     agent_name: null,
     agent_version: null,
     spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }, NOW),
@@ -98,7 +101,7 @@ async function insertSession(catalog: Catalog, id: string): Promise<void> {
 }
 
 test('several processes open a new catalog concurrently', async () => {
-  const opened = await Promise.all(Array.from({ length: 5 }, open));
+  const opened = await Promise.all(Array.from({ length: 5 }, () => open()));
   for (const catalog of opened) await catalog.check(NOW);
 });
 
@@ -440,6 +443,36 @@ test('nothing can be added to a deleted session', async () => {
   for (const table of ['turns', 'archive', 'sessions', 'idempotency'] as const) {
     expect(await database.rows.selectFrom(table).selectAll().execute(), table).toEqual([]);
   }
+});
+
+test('the secrets of a run exist from the request for its turn until it is archived, lost, withdrawn or deleted', async () => {
+  const catalog = await open();
+  const request = async (id: string) => {
+    await insertSession(catalog, id, 'run');
+    await catalog.turns.request({ id: `turn_${id}`, session_id: id, created_at: NOW }, `{"of":"${id}"}`);
+    expect(await catalog.runSecrets.get(id)).toBe(`{"of":"${id}"}`);
+  };
+  const accept = (id: string) => catalog.turns.accept({ ...turnOf(`turn_${id}`), sessionId: id });
+  for (const id of ['withdrawn', 'archived', 'lost', 'deleted']) await request(id);
+  await accept('archived');
+  await catalog.turns.withdraw('turn_archived');
+  expect(await catalog.runSecrets.get('archived')).toBeDefined();
+  await catalog.archive.add('turn_archived', ended, { complete: true });
+  await catalog.turns.withdraw('turn_withdrawn');
+  await accept('lost');
+  await catalog.turns.remove('turn_lost');
+  await catalog.sessions.delete('deleted', LATER);
+  const rows = () => database.rows.selectFrom('run_secrets').select('secrets').execute();
+  expect(await rows()).toEqual([]);
+  // Repetitions of the requests that arrive late.
+  await catalog.turns.request({ id: 'turn_archived', session_id: 'archived', created_at: NOW }, '{}');
+  await catalog.turns.request({ id: 'turn_deleted', session_id: 'deleted', created_at: NOW }, '{}');
+  expect(await rows()).toEqual([]);
+  const encrypted = await open(new Cipher([{ id: 'k1', key: randomBytes(32) }]));
+  await insertSession(encrypted, 'encrypted', 'run');
+  await encrypted.turns.request({ id: 'turn_encrypted', session_id: 'encrypted', created_at: NOW }, '{}');
+  expect(await rows()).toEqual([{ secrets: expect.stringMatching(/^sealed:k1:/) }]);
+  expect(await encrypted.runSecrets.get('encrypted')).toBe('{}');
 });
 
 test('a spec is deleted some time after its last user has changed or is deleted', async () => {
