@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { credentialsIn, registerSecrets, redact } from './redact.ts';
+import { credentialsIn, hiding, registerSecrets, redact } from './redact.ts';
 
 const KEY = `everturn_${'0a'.repeat(32)}`;
 const TOKEN = `eyJ${'a'.repeat(20)}.${'b'.repeat(20)}.${'c'.repeat(20)}`;
@@ -54,6 +54,13 @@ test('a registered secret is hidden in every encoding', () => {
 test('a credential registered with its scheme is also hidden without it', () => {
   registerSecrets(['Token 0f1e2d3c4b5a']);
   expect(redact('the token 0f1e2d3c4b5a is no good')).toBe('the token [hidden] is no good');
+});
+
+test('a text is searched for the secrets that are given, in all forms', () => {
+  const hide = hiding(['Bearer of-the-run', 'short', 'with "quotes"']);
+  expect(hide('Bearer of-the-run, of-the-run, short')).toBe('[hidden], [hidden], short');
+  expect(hide(JSON.stringify({ a: 'with "quotes"' }))).toBe('{"a":"[hidden]"}');
+  expect(hiding([])('anything')).toBe('anything');
 });
 
 test('credentials are recognized by their names', () => {

@@ -33,16 +33,31 @@ let known: RegExp | undefined;
 
 /** Adds keys, passwords or values of headers that `redact` hides from now on. */
 export function registerSecrets(values: (string | undefined)[]): void {
+  for (const form of values.flatMap(formsOf)) secrets.add(form);
+  known = anyOf(secrets);
+}
+
+/** A function that hides secrets in a text. */
+export function hiding(values: string[]): (text: string) => string {
+  const pattern = anyOf(new Set(values.flatMap(formsOf)));
+  return (text) => (pattern ? text.replace(pattern, HIDDEN) : text);
+}
+
+/** A secret as it may occur in a text; none if it is too short. */
+function formsOf(secret: string | undefined): string[] {
   // In `Bearer …` the second word alone is a secret, too.
-  for (const value of values.flatMap((given) => (given === undefined ? [] : [given, given.replace(/^\w+ +/, '')]))) {
-    if (value.length < MIN_SECRET_LENGTH) continue;
+  const values = secret === undefined ? [] : [secret, secret.replace(/^\w+ +/, '')];
+  return values.flatMap((value) => {
+    if (value.length < MIN_SECRET_LENGTH) return [];
     // Also as escaped in JSON, and in JSON that is a string in JSON.
     const inJson = JSON.stringify(value).slice(1, -1);
-    for (const form of [value, inJson, JSON.stringify(inJson).slice(1, -1), encodeURIComponent(value)])
-      secrets.add(form);
-  }
-  const longestFirst = [...secrets].sort((a, b) => b.length - a.length);
-  known = longestFirst.length > 0 ? new RegExp(longestFirst.map(escaped).join('|'), 'g') : undefined;
+    return [value, inJson, JSON.stringify(inJson).slice(1, -1), encodeURIComponent(value)];
+  });
+}
+
+function anyOf(forms: ReadonlySet<string>): RegExp | undefined {
+  const longestFirst = [...forms].sort((a, b) => b.length - a.length);
+  return longestFirst.length > 0 ? new RegExp(longestFirst.map(escaped).join('|'), 'g') : undefined;
 }
 
 /** The values of the variables that have the name of a credential. */

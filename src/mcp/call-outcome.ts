@@ -30,8 +30,8 @@ export type CallOutcome =
 export type CallAnswer = CallOutcome | { status: 'input_required'; request: InputRequest };
 
 /** Classifies a call that failed with `error` once nothing more of its request is sent. `sent`: part of it was sent. */
-export function classifyFailure(error: unknown, sent: boolean): CallOutcome {
-  const message = failureReason(error);
+export function classifyFailure(error: unknown, sent: boolean, hide?: (text: string) => string): CallOutcome {
+  const message = failureReason(error, hide);
   if (!sent) return { status: 'not_sent', message };
   return { status: isRefusal(error) ? 'rejected' : 'unknown', message };
 }

@@ -18,6 +18,7 @@ import { connectStrategies, openAny, type OpenedClient, type TransportOptions } 
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
+import { hidingOf, type Hide } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError } from './message-bounds.ts';
@@ -35,6 +36,8 @@ export interface CallOptions {
   onProgress?: () => void;
   /** Called for each question to the user on the open connection; the time-out does not count the wait. */
   onQuestion?: (question: Elicitation) => Promise<ElicitationAnswer>;
+  /** The parts of the context of a run that the server is to have. */
+  context?: Record<string, unknown> | undefined;
   /** The answers that the server has asked for in its last response, and its state. */
   input?: { answers: Record<string, ElicitationAnswer>; requestState?: string };
 }
@@ -47,6 +50,7 @@ export interface ConnectionOptions extends ToolListOptions, TransportOptions {
 }
 
 const OPERATION_ID = 'io.everturn/operation-id';
+const RUN_CONTEXT = 'io.everturn/context';
 /** Node fires a timer with a longer delay at once. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const CLOSE_TIMEOUT_MS = 1_000;
@@ -125,9 +129,11 @@ export class McpConnection {
   /** Questions that do not say which call has asked them. */
   #unassigned: { question: Elicitation; resolve: (answer: Promise<ElicitationAnswer>) => void }[] = [];
   readonly #isShared: boolean;
+  readonly #hide: Hide | undefined;
 
   private constructor({ client, transport }: OpenedClient, endpoint: McpEndpoint, options: ConnectionOptions) {
     this.#isShared = endpoint.isolation === 'shared';
+    this.#hide = hidingOf(endpoint);
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, options);
@@ -254,7 +260,7 @@ export class McpConnection {
       if (code === INVALID_PARAMS || code === HEADER_MISMATCH) this.#tools.invalidate();
       const isRetryable = code === HEADER_MISMATCH && !isLastTry;
       if (isRetryable && (await this.#requiresNewHeaders(name, options))) return this.#call(name, args, options, true);
-      return classifyFailure(error, exchange.sent);
+      return classifyFailure(error, exchange.sent, this.#hide);
     } finally {
       timer.stop();
       this.#calls.delete(exchange);
@@ -316,7 +322,7 @@ export class McpConnection {
     args: Record<string, unknown>,
     options: CallOptions & { timer: PausableTimer },
   ): Promise<CallToolResult> {
-    const { operationId, signal, timer, onProgress, input } = options;
+    const { operationId, signal, timer, onProgress, context, input } = options;
     // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
     // a result that does not fit the schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
@@ -326,7 +332,7 @@ export class McpConnection {
     const params = {
       name,
       arguments: args,
-      _meta: { ...trace, [OPERATION_ID]: operationId },
+      _meta: { ...trace, [OPERATION_ID]: operationId, ...(context && { [RUN_CONTEXT]: context }) },
       ...(input && Object.keys(input.answers).length > 0 && { inputResponses: input.answers }),
       ...(input?.requestState !== undefined && { requestState: input.requestState }),
     };

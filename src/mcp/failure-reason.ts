@@ -9,10 +9,13 @@ const MAX_READ_LENGTH = 10_000;
 
 /**
  * Why a server could not be used: one line without secrets, for a model or a person. It is a predicate that continues
- * after the server's name.
+ * after the server's name. `hide` hides more secrets, before the line is cut.
  */
-export function failureReason(error: unknown): string {
-  const line = redact(reason(error).slice(0, MAX_READ_LENGTH)).replaceAll(/\s+/g, ' ').trim().toWellFormed();
+export function failureReason(error: unknown, hide: (text: string) => string = (text) => text): string {
+  const line = redact(hide(reason(error).slice(0, MAX_READ_LENGTH)))
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+    .toWellFormed();
   return line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH).toWellFormed()}…` : line;
 }
 
@@ -60,7 +63,7 @@ function httpReason(error: SdkHttpError): string {
   const detail = status < 400 ? error.message : errorText(error.data.text);
   const hint =
     status === 401 || status === 403
-      ? '; register the server with headers or credentials that authorize the client'
+      ? '; register the server with headers or credentials, or give the toolkit of a run an authorization, that authorize the client'
       : '';
   return `answered with HTTP ${status}${hint}${detail && `: ${detail}`}`;
 }

@@ -41,6 +41,27 @@ test('callers of a session with the same URL and headers share a connection, und
   expect(server.calls[0]?.headers.authorization).toBe('Bearer secret');
 });
 
+test('what a server says does not repeat the credentials of a run, which have connections of their own', async () => {
+  const { server, pool, endpoint } = await start({
+    tools: [{ name: 'act', handler: (_, { headers }) => `${headers['x-api-key']}, ${headers['x-team']}` }],
+  });
+  const ofRun = (credentialsOf: string) => {
+    return { ...endpoint, headers: { 'x-api-key': 'secret-of-ann', 'x-team': 'team-of-ann' }, credentialsOf };
+  };
+  for (const session of ['ses_1', 'ses_1', 'ses_2']) await pool.tools(ofRun(session), SCOPE, unaborted);
+  expect(server.count('server/discover')).toBe(2);
+  const call = () => pool.call(ofRun('ses_1'), SCOPE, 'act', {}, calling);
+  expect(await call()).toMatchObject({ content: [{ text: '[hidden], team-of-ann' }] });
+  // The reason is cut in the middle of the credential.
+  const body = JSON.stringify({ error: { message: `${'x'.repeat(270)} secret-of-ann` } });
+  server.faults.set('tools/call', { status: 400, body });
+  const failed = await call();
+  expect(failed).toMatchObject({ status: 'rejected', message: expect.stringContaining('x [hid') });
+  server.faults.set('server/discover', { status: 400, body });
+  const error: unknown = await pool.tools(ofRun('ses_3'), SCOPE, unaborted).catch((reason: unknown) => reason);
+  expect(JSON.stringify([failed, (error as Error).message])).not.toContain('secret');
+});
+
 test('an inline server may not use the connection of a registered one at a private address', async () => {
   const { pool, endpoint } = await start();
   await pool.tools(endpoint, SCOPE, unaborted);

@@ -6,6 +6,7 @@ import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
 import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
+import { hidingOf, withHidden } from './hidden-credentials.ts';
 import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
@@ -67,8 +68,10 @@ export class McpUnavailableError extends Error {
   /** Set if the user has to sign in to the server first. */
   readonly signIn: SignInNeed | undefined;
 
-  constructor(server: string, cause: unknown, signIn?: SignInNeed) {
-    const reason = failureReason(cause);
+  constructor(
+    server: string,
+    { reason, cause, signIn }: { reason: string; cause: unknown; signIn?: SignInNeed | undefined },
+  ) {
     super(named(server, reason), { cause });
     this.reason = reason;
     this.signIn = signIn;
@@ -79,7 +82,7 @@ export class McpUnavailableError extends Error {
  * Connections to MCP servers (protocol 2026-07-28, or 2025-11-25 and older), over HTTP or to programs that are started
  * on first use. All callers with the same access (URL and headers, or command) share a connection; if it has state at
  * the server, only those of one scope do: see `Isolation`. A server to which users sign in has separate connections, and
- * so separate lists of tools, for each grant.
+ * so separate lists of tools, for each grant; one with credentials of a run has them for each run.
  */
 export class McpPool {
   readonly #options: Required<Omit<McpPoolOptions, 'grants'>> & Pick<McpPoolOptions, 'grants'>;
@@ -128,7 +131,8 @@ export class McpPool {
       });
     } catch (error) {
       signal.throwIfAborted();
-      throw new McpUnavailableError(name, error, needOf(endpoint, error));
+      const reason = failureReason(error, hidingOf(endpoint));
+      throw new McpUnavailableError(name, { reason, cause: error, signIn: needOf(endpoint, error) });
     }
   }
 
@@ -141,18 +145,22 @@ export class McpPool {
     options: CallOptions,
   ): Promise<CallAnswer> {
     const { name } = endpoint;
+    const hide = hidingOf(endpoint);
     try {
       const { signal } = options;
-      const outcome = await this.#asSubject(endpoint, scope, signal, (connection) =>
+      const answer = await this.#asSubject(endpoint, scope, signal, (connection) =>
         connection.call(tool, args, options),
       );
+      const outcome = hide ? withHidden(answer, hide) : answer;
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {
       const signIn = needOf(endpoint, error);
       if (signIn && !options.signal.aborted) {
         return { status: 'sign_in_required', message: named(name, failureReason(error)), signIn };
       }
-      const reason = options.signal.aborted ? 'had not received the call when it was cancelled' : failureReason(error);
+      const reason = options.signal.aborted
+        ? 'had not received the call when it was cancelled'
+        : failureReason(error, hide);
       return { status: 'not_sent', message: named(name, reason) };
     }
   }
@@ -269,6 +277,6 @@ function accessTo(endpoint: McpEndpoint): unknown {
     const { id, command, args, env, cwd, isolation } = endpoint;
     return { id, command, args, env, cwd, isolation };
   }
-  const { url, headers, auth, isolation } = endpoint;
-  return { url, headers, auth, isolation };
+  const { url, headers, auth, isolation, credentialsOf } = endpoint;
+  return { url, headers, auth, isolation, credentialsOf };
 }

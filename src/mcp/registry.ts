@@ -34,6 +34,11 @@ export interface HttpEndpoint extends Endpoint {
   auth?: ClientCredentialsConfig | AuthorizationCodeConfig | undefined;
   /** Registered by the operator, so it may be at a private address. */
   trusted: boolean;
+  /**
+   * The session whose client has given some of the headers. Nothing that the server answers is used for another session,
+   * and nobody signs in to it.
+   */
+  credentialsOf?: string | undefined;
 }
 
 /** A program that the operator registered, run on this machine. */

@@ -44,11 +44,11 @@ export function signInRequired(error: unknown): SignInRequiredError | undefined 
   return inner instanceof SignInRequiredError ? inner : undefined;
 }
 
-/** Whether users sign in to a server by themselves: the operator has not given it credentials. */
+/** Whether users sign in to a server by themselves: neither the operator nor the client of a run has given it credentials. */
 export function takesSignIn(endpoint: McpEndpoint): endpoint is HttpEndpoint {
   if ('command' in endpoint) return false;
   const hasHeader = Object.keys(endpoint.headers).some((name) => name.toLowerCase() === 'authorization');
-  return endpoint.auth?.type !== 'client_credentials' && !hasHeader;
+  return endpoint.auth?.type !== 'client_credentials' && !hasHeader && endpoint.credentialsOf === undefined;
 }
 
 /** Names a server, in the tables of sign-ins and grants. A token for one URL is never sent to another. */

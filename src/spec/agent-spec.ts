@@ -227,6 +227,16 @@ export interface Delegate {
   spec: string;
 }
 
+/** What an MCP server is given of a run; `run_secrets` in the catalog has the values. */
+export interface GivenToServer {
+  /** The name of the server. */
+  server: string;
+  /** Its requests have headers of the run's client. */
+  hasHeaders?: true;
+  /** Its calls have these parts of the run's context. */
+  contextKeys?: string[];
+}
+
 export type AgentSpec = z.infer<typeof agentSpec> & {
   /** Requires `pause: "wait"`, of the delegates too. Not a part of the format: faces resolve names to specs. */
   delegates?: Delegate[];
@@ -236,6 +246,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   declinesQuestions?: true;
   /** Names of MCP servers: a turn ends with an error, before its first model call, if one of them is unavailable. */
   requiredServers?: string[];
+  /** For agents of runs. */
+  givenToServers?: GivenToServer[];
   modelOptions?: ModelOptions;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;

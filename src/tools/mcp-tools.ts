@@ -1,3 +1,4 @@
+import type { RunSecrets } from '../catalog/run-secrets.ts';
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
@@ -5,9 +6,11 @@ import { callInRounds, type AskingCall } from '../mcp/call-rounds.ts';
 import { instrumentCall } from '../mcp/instrument-call.ts';
 import { OpenCalls } from '../mcp/open-calls.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
-import type { McpEndpoint, McpRegistry } from '../mcp/registry.ts';
+import type { McpRegistry } from '../mcp/registry.ts';
+import { withSecrets, type GivenServer, type ServerSecrets } from '../mcp/server-secrets.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
-import { approvalFloor, mayUse } from '../mcp/server-policy.ts';
+import { retryWhileUnavailable } from '../engine/retry.ts';
+import { approvalFloor, mayUse, type ServerPolicy } from '../mcp/server-policy.ts';
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
@@ -19,10 +22,19 @@ import type { AgentTool, Toolset } from './toolset.ts';
 type McpToolInfo = Extract<ToolInfo, { type: 'mcp' }>;
 type McpTool = AgentTool & { info: McpToolInfo };
 
+/** Finds an agent's server, with its policy; `refusal` is why the session may not use it. */
+type LookUp = (server: McpServer) => Partial<Omit<GivenServer, 'endpoint'>> & {
+  /** Undefined if no server is registered under its name. */
+  endpoint: GivenServer['endpoint'] | undefined;
+  policy: ServerPolicy;
+  refusal?: string;
+};
+
 export interface McpToolsOptions {
   registry: McpRegistry;
   pool: McpPool;
   metrics: Metrics;
+  runSecrets: Pick<RunSecrets, 'get'>;
 }
 
 /** The tools of an agent's MCP servers. */
@@ -31,16 +43,21 @@ export class McpTools implements ToolKind {
   readonly #registry: McpRegistry;
   readonly #pool: McpPool;
   readonly #metrics: Metrics;
+  readonly #runSecrets: Pick<RunSecrets, 'get'>;
   readonly #openCalls = new OpenCalls();
 
-  constructor({ registry, pool, metrics }: McpToolsOptions) {
+  constructor({ registry, pool, metrics, runSecrets }: McpToolsOptions) {
     this.#registry = registry;
     this.#pool = pool;
     this.#metrics = metrics;
+    this.#runSecrets = runSecrets;
   }
 
   async tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools> {
-    const servers = await Promise.all((spec.mcp_servers ?? []).map((server) => this.#server(server, scope, signal)));
+    const lookUp = await this.#lookUp(spec, scope);
+    const servers = await Promise.all(
+      (spec.mcp_servers ?? []).map((server) => this.#server(server, { lookUp, scope, signal })),
+    );
     signal.throwIfAborted();
     const tools = servers.flatMap(({ tools }) => tools);
     return {
@@ -57,9 +74,9 @@ export class McpTools implements ToolKind {
     const { spec, scope, operationId, timeoutMs, signal, mayRepeat, resumed } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
-    let endpoint: McpEndpoint;
+    let server: GivenServer;
     try {
-      endpoint = await this.#endpoint(spec, scope, info, signal);
+      server = await this.#endpoint(spec, scope, info, signal);
     } catch (error) {
       if (!(error instanceof McpUnavailableError) || !error.signIn) throw error;
       return { status: 'sign_in_required', message: error.message, signIn: error.signIn };
@@ -67,9 +84,11 @@ export class McpTools implements ToolKind {
     const parsed = parseArguments({}, call.arguments);
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
     const { name: tool } = info;
+    const { endpoint, context } = server;
     return callInRounds({
       openCalls: this.#openCalls,
-      send: (more) => this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, ...more }),
+      send: (more) =>
+        this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, context, ...more }),
       measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),
       signal,
       mayRepeat,
@@ -81,11 +100,15 @@ export class McpTools implements ToolKind {
   async #endpoint(
     spec: AgentSpec,
     scope: ToolScope,
-    { serverId, name }: McpToolInfo,
+    { serverId, serverName, name }: McpToolInfo,
     signal: AbortSignal,
-  ): Promise<McpEndpoint> {
-    for (const server of spec.mcp_servers ?? []) {
-      const { endpoint, policy, refusal } = this.#lookUp(server, scope);
+  ): Promise<GivenServer> {
+    const lookUp = await retryWhileUnavailable(() => this.#lookUp(spec, scope), signal);
+    const servers = spec.mcp_servers ?? [];
+    // An agent may have a server twice, with other credentials; and it may have been renamed since the call.
+    const namesake = servers.filter((one) => one.name === serverName);
+    for (const server of [...namesake, ...servers]) {
+      const { endpoint, context, policy, refusal } = lookUp(server);
       if (endpoint?.id !== serverId) continue;
       if (refusal) throw new Error(`its server ${refusal}`);
       // Only a selector such as @read-only depends on the annotations, which must be requested from the server.
@@ -94,17 +117,16 @@ export class McpTools implements ToolKind {
         const isAllowed = tools.some((tool) => tool.name === name && isListed(tool, policy.tools));
         if (!isAllowed) throw new Error('the operator of this server does not allow this tool.');
       }
-      return endpoint;
+      return { endpoint, ...(context && { context }) };
     }
     throw new Error('its server is not configured on this worker.');
   }
 
   async #server(
     spec: McpServer,
-    scope: ToolScope,
-    signal: AbortSignal,
+    { lookUp, scope, signal }: { lookUp: LookUp; scope: ToolScope; signal: AbortSignal },
   ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: McpTool[] }> {
-    const { endpoint, policy, refusal } = this.#lookUp(spec, scope);
+    const { endpoint, policy, refusal } = lookUp(spec);
     const unavailable = (reason: string, signIn?: SignInNeed) => ({
       connected: [],
       tools: [],
@@ -135,10 +157,18 @@ export class McpTools implements ToolKind {
     return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
   }
 
-  /** An agent's server, with its policy; `refusal` is why the session may not use it. */
-  #lookUp(server: McpServer, { owner }: ToolScope) {
-    const policy = this.#registry.policy(server);
-    const refusal = mayUse(policy, owner) ? undefined : 'is not open to the drafts of this user';
-    return { endpoint: this.#registry.resolve(server), policy, refusal };
+  /** Looks up the servers of an agent in a session, with what its run gives to them. */
+  async #lookUp({ givenToServers }: AgentSpec, { sessionId, owner }: ToolScope): Promise<LookUp> {
+    const stored = givenToServers && (await this.#runSecrets.get(sessionId));
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the run API
+    const secrets = stored === undefined ? undefined : (JSON.parse(stored) as ServerSecrets);
+    return (server) => {
+      const policy = this.#registry.policy(server);
+      const endpoint = this.#registry.resolve(server);
+      if (!mayUse(policy, owner)) return { endpoint, policy, refusal: 'is not open to the drafts of this user' };
+      const given = givenToServers?.find((one) => one.server === server.name);
+      if (!endpoint || !given) return { endpoint, policy };
+      return { endpoint, policy, ...withSecrets(endpoint, given, { secrets, sessionId }) };
+    };
   }
 }

@@ -12,6 +12,8 @@ import { ToolsetLoader } from './toolset-loader.ts';
 
 const unaborted = new AbortController().signal;
 
+const runSecrets = { get: () => Promise.resolve(undefined) };
+
 /** An agent that enables all tools and requires no approvals. */
 const SPEC: AgentSpec = {
   model: { name: 'm' },
@@ -40,7 +42,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const kinds = createToolKinds({ registry, pool, metrics: new Metrics(), skills: await Skills.open([]) });
+  const kinds = createToolKinds({ registry, pool, runSecrets, metrics: new Metrics(), skills: await Skills.open([]) });
   const toolsets = new ToolsetLoader(kinds);
   /** The names of the tools, in capitals if they need approval; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
@@ -94,7 +96,13 @@ test('an inline server is open to its agent, regardless of the author', async ()
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
   const toolsets = new ToolsetLoader(
-    createToolKinds({ registry: new McpRegistry(), pool, metrics: new Metrics(), skills: await Skills.open([]) }),
+    createToolKinds({
+      registry: new McpRegistry(),
+      pool,
+      runSecrets,
+      metrics: new Metrics(),
+      skills: await Skills.open([]),
+    }),
   );
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
   const { tools } = await toolsets.load(spec, BY_USER, unaborted);

@@ -1,0 +1,47 @@
+import type { GivenToServer } from '../spec/agent-spec.ts';
+import type { McpEndpoint } from './registry.ts';
+import { takesSignIn } from './sign-in-required.ts';
+
+/** What the client of a run gives to its MCP servers: the JSON in `run_secrets`. */
+export interface ServerSecrets {
+  /** The headers of all requests to a server, by its name. */
+  servers: { name: string; headers: Record<string, string> }[];
+  /** The parts of the run's context that servers are sent. */
+  context: Record<string, unknown>;
+}
+
+/** A server as a run uses it. */
+export interface GivenServer {
+  endpoint: McpEndpoint;
+  /** What its calls have of the context. */
+  context?: Record<string, unknown>;
+}
+
+/**
+ * A server with what a run gives to it; otherwise why the run cannot use it, as a predicate that continues after its name.
+ * `secrets` are undefined once the run has ended.
+ */
+export function withSecrets(
+  endpoint: McpEndpoint,
+  { server, hasHeaders, contextKeys }: GivenToServer,
+  { secrets, sessionId }: { secrets: ServerSecrets | undefined; sessionId: string },
+): GivenServer | { refusal: string } {
+  if (!secrets) return { refusal: 'was given credentials or a context by a run that has ended' };
+  const context = contextKeys && partsOf(secrets.context, contextKeys);
+  if (!hasHeaders) return { endpoint, ...(context && { context }) };
+  // The registration may have changed since the request.
+  if (!takesSignIn(endpoint)) return { refusal: NO_CREDENTIALS };
+  const headers = secrets.servers.find(({ name }) => name === server)?.headers;
+  return {
+    endpoint: { ...endpoint, headers: { ...endpoint.headers, ...headers }, credentialsOf: sessionId },
+    ...(context && { context }),
+  };
+}
+
+/** Why a server to which users do not sign in by themselves takes no credentials of a run, either. */
+export const NO_CREDENTIALS = 'is a program, or has credentials of the operator: it takes none of a run';
+
+/** The parts of a context that it has. */
+export function partsOf(context: Record<string, unknown>, keys: string[]): Record<string, unknown> {
+  return Object.fromEntries(keys.filter((key) => Object.hasOwn(context, key)).map((key) => [key, context[key]]));
+}
