@@ -3,6 +3,8 @@ import { NO_USAGE } from '../core/records.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
+import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
+import { takesSignIn } from '../mcp/sign-in-required.ts';
 import { modelNames, type AgentSpec, type ModelOptions } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { isSchema } from '../tools/arguments.ts';
@@ -111,9 +113,15 @@ export class AgentValidator {
     if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
-      if (!this.#registry.resolve(server)) {
+      const endpoint = this.#registry.resolve(server);
+      if (!endpoint) {
         const message = `no MCP server is registered under the name ${server.name}`;
         return { code: 'invalid_agent', message, param };
+      }
+      const given = spec.givenToServers?.find((one) => one.server === server.name);
+      if (given?.hasHeaders && !takesSignIn(endpoint)) {
+        const message = `the MCP server ${server.name} ${NO_CREDENTIALS}`;
+        return { code: 'invalid_agent', message, param: `mcp_servers.${i}.authorization` };
       }
       if (owner === null || mayUse(this.#registry.policy(server), owner)) continue;
       const message =

@@ -69,6 +69,8 @@ export interface TurnToStart {
   loadInput: () => Promise<InputItem[]>;
   /** The conversation before the turn, a `GivenConversation` as JSON, if its client keeps it. */
   conversation?: GivenText | undefined;
+  /** What the servers of a run are given: see `RunSecrets`. */
+  secrets?: string | undefined;
   speculation: Speculation | undefined;
   /** Called before the turn is requested, which it may do itself. @throws EngineError that rejects the turn */
   admit?: ((turn: RequestedTurn) => Promise<void>) | undefined;
@@ -110,7 +112,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     // the input is stored, because the blobs of a request are not collected, and a deleted session accepts none.
     const requested = { id: turnId, session_id: sessionId, created_at: createdAt };
     await turn.admit?.(requested);
-    const isRequested = await catalog.turns.request(requested);
+    const isRequested = await catalog.turns.request(requested, turn.secrets);
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
     const input = await storeInput(loaded, { blobs, sessionId });

@@ -66,10 +66,13 @@ interface TemporalAddress {
   namespace: string;
 }
 
-/** Every event of every history, as Temporal returns it, and its description of running workflows. */
-export async function readTemporal(temporal: TemporalAddress): Promise<RawStore> {
+/**
+ * Every event of every history, as Temporal returns it, and its description of running workflows; or of those that
+ * `query` finds.
+ */
+export async function readTemporal(temporal: TemporalAddress, query?: string): Promise<RawStore> {
   const store: RawStore = new Map();
-  for await (const { workflowId, events, description } of executions(temporal)) {
+  for await (const { workflowId, events, description } of executions(temporal, query)) {
     for (const event of events) {
       store.set(`${workflowId} ${String(event.eventId)}`, Buffer.from(HistoryEvent.encode(event).finish()));
     }
@@ -94,11 +97,13 @@ export async function plainPayloads(temporal: TemporalAddress, workflowIds: stri
   return found;
 }
 
-async function* executions({ address, namespace }: TemporalAddress) {
+async function* executions({ address, namespace }: TemporalAddress, query?: string) {
   const connection = await Connection.connect({ address });
   const { workflowService: service } = connection;
   try {
-    for await (const { workflowId, runId } of new Client({ connection, namespace }).workflow.list()) {
+    for await (const { workflowId, runId } of new Client({ connection, namespace }).workflow.list({
+      ...(query && { query }),
+    })) {
       const execution = { workflowId, runId };
       const { history } = await service.getWorkflowExecutionHistory({ namespace, execution });
       const description = await service.describeWorkflowExecution({ namespace, execution });

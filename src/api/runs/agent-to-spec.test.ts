@@ -291,9 +291,6 @@ test.each<[object, string]>([
   [{ reasoning: { enabled: true } }, 'agent.reasoning'],
   [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
-  [{ toolkits: [lab, { ...lab, authorization: 'x' }] }, 'agent.toolkits[1].authorization'],
-  [{ toolkits: [{ ...lab, headers: { a: 'b' } }] }, 'agent.toolkits[0].headers'],
-  [{ toolkits: [{ ...lab, context_keys: ['a'] }] }, 'agent.toolkits[0].context_keys'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);

@@ -1,9 +1,11 @@
 import { withoutVariables } from '../../agents/prompt.ts';
+import type { ServerSecrets } from '../../mcp/server-secrets.ts';
 import { MAX_PROMPT_LENGTH, type AgentSpec, type McpServer, type ModelOptions } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { placeText, refusal, type Place } from './errors.ts';
-import { fillInstructions } from './instructions.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
+import { fillTemplates } from './templates.ts';
+import { secretsOf } from './toolkit-secrets.ts';
 import { requireSupportedParams } from './unsupported-params.ts';
 import type { AgentChanges, AgentParams, FunctionTool, Toolkit } from './wire/agent-params.ts';
 
@@ -13,6 +15,8 @@ type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
 /** The agent of a run as the engine runs it. */
 export interface RunAgent {
   spec: AgentSpec;
+  /** What its servers are given, which the spec does not have. */
+  secrets?: ServerSecrets;
   /** The place in the request of a part of the spec that is at fault; undefined if the request does not have it. */
   placeOf: (param: string) => string | undefined;
 }
@@ -45,8 +49,10 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   const { tools, servers, prompts } = readToolkits(params, ownServers, root);
   const instructions = [
     base.instructions ?? '',
-    ...fillInstructions(listOf(params.instructions), context, (i) => {
-      return [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])];
+    ...fillTemplates(listOf(params.instructions), {
+      context,
+      maxAdded: MAX_PROMPT_LENGTH,
+      placeOf: (i) => [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])],
     }),
     ...prompts,
   ];
@@ -55,7 +61,11 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     const message = `has more than ${MAX_PROMPT_LENGTH} characters, with the prompts of toolkits`;
     throw refusal('invalid_request', [...root, 'instructions'], message);
   }
-  const required = servers.filter(({ isRequired }) => isRequired).map(({ server }) => server.name);
+  const { given, secrets } = secretsOf(
+    servers.map(({ server: { name }, toolkit, index }) => ({ name, toolkit, place: [...root, 'toolkits', index] })),
+    context,
+  );
+  const required = servers.filter(({ toolkit }) => toolkit.required !== false).map(({ server }) => server.name);
   const options = optionsOf(params);
   const format = formatOf(params.response_format);
   const { failsWithTools: _, ...rest } = base;
@@ -64,6 +74,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     model: modelOf(base, params),
     instructions: prompt || null,
     ...(required.length > 0 && { requiredServers: required }),
+    ...(given.length > 0 && { givenToServers: given }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: base.client_tools ?? [],
@@ -79,6 +90,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   spec.client_tools = withTools(spec, tools, root);
   return {
     spec,
+    ...(secrets && { secrets }),
     placeOf: (param) => {
       const [field, index, inner] = param.split('.');
       const place = placeIn(params, { field, index, server: servers[Number(index) - ownServers.length], inner });
@@ -141,9 +153,9 @@ interface PlacedTool {
 
 interface PlacedServer {
   server: McpServer;
-  /** The index of its toolkit. */
-  toolkit: number;
-  isRequired: boolean;
+  /** Its toolkit, and the index of it. */
+  toolkit: McpToolkit;
+  index: number;
 }
 
 /** The tools and toolkits of a request; the prompts and the tools are those that the client has. */
@@ -163,7 +175,7 @@ function readToolkits(
     if (toolkit.type === 'mcp') {
       const server = toServer(toolkit, taken);
       taken.add(server.name);
-      servers.push({ server, toolkit: i, isRequired: toolkit.required !== false });
+      servers.push({ server, toolkit, index: i });
       continue;
     }
     if (toolkit.system_prompt) prompts.push(toolkit.system_prompt);
@@ -232,7 +244,7 @@ function placeIn(params: AgentChanges, { field, index = '', server, inner }: Spe
     case 'mcp_servers': {
       if (!server) return undefined;
       const named = inner === 'name' && server.server.type !== 'inline' ? 'server' : inner;
-      return ['toolkits', server.toolkit, ...(named === undefined ? [] : [named])];
+      return ['toolkits', server.index, ...(named === undefined ? [] : [named])];
     }
     default:
       return undefined;

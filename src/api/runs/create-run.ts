@@ -7,6 +7,7 @@ import { EngineError } from '../../engine/errors.ts';
 import { ownerOf, runnableAgent, startTurn, type StartedTurn } from '../../engine/start-turn.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
+import type { RunAgent } from './agent-to-spec.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
 import { isRefusal, type ApiError } from '../http/errors.ts';
@@ -15,13 +16,10 @@ import { runIdsOf, type RunIds } from '../../engine/runs.ts';
 
 /** A validated request for a run. */
 export interface NewRun {
-  agent: {
+  agent: RunAgent & {
     name: string;
     /** The version of a registered agent; null for another one. */
     version: number | null;
-    spec: AgentSpec;
-    /** The place in the request of a part of the spec that is at fault. */
-    placeOf: (param: string) => string | undefined;
     /** It runs with the rights of a registered agent; otherwise with those of the caller. */
     isRegistered: boolean;
   };
@@ -91,7 +89,7 @@ export async function startRun(
     await insert(context, { sessionId, caller, run });
     const session = await catalog.sessions.get(sessionId);
     if (!session) throw new EngineError('session_not_found', 'the run was deleted');
-    const { conversation, repaired } = run;
+    const { agent, conversation, repaired } = run;
     return await startTurn(context, {
       session,
       caller,
@@ -101,6 +99,7 @@ export async function startRun(
       agent: runnableAgent(context, session, caller),
       loadInput: () => Promise.resolve([]),
       conversation: { json: JSON.stringify(conversation), ...(repaired.length > 0 && { repaired }) },
+      secrets: agent.secrets && JSON.stringify(agent.secrets),
       speculation: undefined,
       onIndexed: endAdmission,
     });

@@ -10,9 +10,6 @@ const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
 };
 
 const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
-  authorization: [],
-  headers: [{}],
-  context_keys: [[]],
   dynamic: [false],
 };
 

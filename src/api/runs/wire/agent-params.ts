@@ -31,25 +31,38 @@ const webSearch = z.strictObject({
     .nullish(),
 });
 
+const credential = z.string().min(1).max(16_384);
+
 const mcpToolkit = z
   .strictObject({
     type: z.literal('mcp'),
     server: serverName.nullish().describe('the name of a server that the operator has registered'),
     url: serverUrl.nullish().describe('instead of server'),
     name: serverName.nullish().describe('of a server with a url: precedes the names of its tools'),
-    authorization: z.string().max(16_384).nullish(),
-    headers: bounded(z.record(z.string().min(1).max(256), z.string().max(16_384)), 50).nullish(),
+    authorization: credential
+      .nullish()
+      .describe(
+        'of all requests to the server; a bare token is prefixed with "Bearer ", and {{context.a.b}} is replaced by this part of the context',
+      ),
+    headers: bounded(z.record(z.string().min(1).max(256), credential), 50)
+      .nullish()
+      .describe('of all requests to a server with a url; {{context.a.b}} is replaced by this part of the context'),
     enable_tools: selector,
     disable_tools: selector,
     require_approval_for_tools: selector.describe('"@all", "@write", "@destructive" or tool names; default none'),
     required: z.boolean().nullish(),
-    context_keys: bounded(z.array(name), 100).nullish(),
+    context_keys: bounded(z.array(name), 100)
+      .nullish()
+      .describe('the keys of the context that calls of its tools have, in `_meta["io.everturn/context"]`'),
   })
-  .superRefine(({ server, url, name }, context) => {
+  .superRefine(({ server, url, name, headers }, context) => {
     if (isGiven(server) === isGiven(url)) {
       context.addIssue({ code: 'custom', path: ['server'], message: 'give either server or url' });
     } else if (isGiven(server) && isGiven(name)) {
       context.addIssue({ code: 'custom', path: ['name'], message: 'a registered server has its own name' });
+    } else if (isGiven(server) && Object.keys(headers ?? {}).length > 0) {
+      const message = 'the headers of a registered server are those that the operator has set: give it a url instead';
+      context.addIssue({ code: 'custom', path: ['headers'], message });
     }
   })
   .meta({ id: 'McpToolkit' });

@@ -1,27 +1,29 @@
-import { MAX_PROMPT_LENGTH } from '../../spec/agent-spec.ts';
 import { refusal, type Place } from './errors.ts';
 
+interface FillOptions {
+  context: unknown;
+  /** How many characters the context may add to all of them. */
+  maxAdded: number;
+  placeOf: (index: number) => Place;
+}
+
 /**
- * Instructions with the parts of the context that they name as `{{context.a.b}}`: texts as they are, everything else as
- * JSON. What is filled in is not searched again.
+ * Texts with the parts of the context that they name as `{{context.a.b}}`: texts as they are, everything else as JSON.
+ * What is filled in is not searched again.
  * @throws ApiError `invalid_context` if the context has no such part
  */
-export function fillInstructions(
-  instructions: string[],
-  context: unknown,
-  placeOf: (index: number) => Place,
-): string[] {
-  // A short instruction may name a large part of the context often.
-  let free = MAX_PROMPT_LENGTH;
-  return instructions.map((instruction, i) =>
-    instruction.replaceAll(/\{\{\s*context\.([^{}]+)\}\}/g, (_, rest: string) => {
+export function fillTemplates(templates: string[], { context, maxAdded, placeOf }: FillOptions): string[] {
+  // A short template may name a large part of the context often.
+  let free = maxAdded;
+  return templates.map((template, i) =>
+    template.replaceAll(/\{\{\s*context\.([^{}]+)\}\}/g, (_, rest: string) => {
       const path = rest.trim();
       const value = partOf(context, path.split('.'));
       if (value === undefined) throw refusal('invalid_context', placeOf(i), `the context has no ${path.slice(0, 256)}`);
       const text = typeof value === 'string' ? value : JSON.stringify(value);
       free -= text.length;
       if (free >= 0) return text;
-      throw refusal('invalid_context', placeOf(i), `the context adds more than ${MAX_PROMPT_LENGTH} characters`);
+      throw refusal('invalid_context', placeOf(i), `the context adds more than ${maxAdded} characters`);
     }),
   );
 }

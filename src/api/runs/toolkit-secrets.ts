@@ -1,0 +1,91 @@
+import { partsOf, type ServerSecrets } from '../../mcp/server-secrets.ts';
+import type { GivenToServer } from '../../spec/agent-spec.ts';
+import { refusal, type Place } from './errors.ts';
+import { fillTemplates } from './templates.ts';
+import type { Toolkit } from './wire/agent-params.ts';
+
+type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
+
+/** What an agent says of what its servers are given, and what that is. */
+interface ToolkitSecrets {
+  given: GivenToServer[];
+  /** Undefined if nothing is given. */
+  secrets: ServerSecrets | undefined;
+}
+
+interface ToolkitServer {
+  /** The name of its server. */
+  name: string;
+  toolkit: McpToolkit;
+  place: Place;
+}
+
+/** The headers of one server, in characters: most servers accept no more than 8 or 16 thousand. */
+const MAX_HEADERS_LENGTH = 32_768;
+
+/** Headers of HTTP, of MCP and of this server, which no client sets. */
+const RESERVED =
+  /^(?:accept|accept-encoding|baggage|connection|content-.*|expect|host|idempotency-key|keep-alive|last-event-id|mcp-.*|proxy-.*|te|traceparent|tracestate|trailer|transfer-encoding|upgrade)$/;
+
+/** The rules of the operator's headers: see `src/mcp/registry-file.ts`. */
+const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
+const VALUE = /^[\t\x20-\x7e\x80-\xff]+$/;
+
+/** Reads what the toolkits of a request give to their servers. @throws ApiError */
+export function secretsOf(toolkits: ToolkitServer[], context: unknown): ToolkitSecrets {
+  const given: GivenToServer[] = [];
+  const servers: ServerSecrets['servers'] = [];
+  for (const { name, toolkit, place } of toolkits) {
+    const headers = headersOf(toolkit, context, place);
+    const { context_keys: contextKeys } = toolkit;
+    const hasHeaders = Object.keys(headers).length > 0;
+    const hasContext = contextKeys !== undefined && contextKeys !== null && contextKeys.length > 0;
+    if (hasHeaders) servers.push({ name, headers });
+    if (!hasHeaders && !hasContext) continue;
+    given.push({ server: name, ...(hasHeaders && { hasHeaders }), ...(hasContext && { contextKeys }) });
+  }
+  if (given.length === 0) return { given, secrets: undefined };
+  const keys = new Set(given.flatMap(({ contextKeys = [] }) => contextKeys));
+  return { given, secrets: { servers, context: partsOf(isObject(context) ? context : {}, [...keys]) } };
+}
+
+/** The headers of a server, with names in lower case. @throws ApiError */
+function headersOf({ authorization, headers }: McpToolkit, context: unknown, place: Place): Record<string, string> {
+  const templates = [
+    ...(typeof authorization === 'string'
+      ? [{ name: 'authorization', template: authorization, at: [...place, 'authorization'], scheme: 'Bearer ' }]
+      : []),
+    ...Object.entries(headers ?? {}).map(([name, template]) => ({
+      name: name.toLowerCase(),
+      template,
+      at: [...place, 'headers', name],
+      scheme: '',
+    })),
+  ];
+  const filled = fillTemplates(
+    templates.map(({ template }) => template),
+    { context, maxAdded: MAX_HEADERS_LENGTH, placeOf: (i) => templates[i]?.at ?? place },
+  );
+  const read = new Map<string, string>();
+  for (const [i, { name, at, scheme }] of templates.entries()) {
+    const value = filled[i]?.trim() ?? '';
+    if (!NAME.test(name)) throw refusal('invalid_request', at, 'is not the name of an HTTP header');
+    if (RESERVED.test(name)) throw refusal('invalid_request', at, 'this server sets the header itself: leave it out');
+    if (read.has(name)) throw refusal('invalid_request', at, 'the header is given twice');
+    // The value is a secret, so the message does not show it.
+    if (!VALUE.test(value)) {
+      throw refusal('invalid_request', at, 'must be the value of an HTTP header: one line of Latin-1, and not empty');
+    }
+    read.set(name, /\s/.test(value) ? value : scheme + value);
+  }
+  const length = [...read].reduce((sum, [name, value]) => sum + name.length + value.length, 0);
+  if (length > MAX_HEADERS_LENGTH) {
+    const message = `the headers of a server may have at most ${MAX_HEADERS_LENGTH} characters`;
+    throw refusal('invalid_request', [...place, 'headers'], message);
+  }
+  return Object.fromEntries(read);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
