@@ -129,6 +129,11 @@ export interface Usage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
+  /** The tokens of audio and images among those of input and output, as far as the provider tells them apart. */
+  audioInputTokens?: number;
+  imageInputTokens?: number;
+  audioOutputTokens?: number;
+  imageOutputTokens?: number;
   /** What the tokens cost; absent if a model's price is unknown. */
   costInUsd?: number;
   /** Attempts that ended before the provider reported their usage; the token counts do not include them. */
@@ -637,9 +642,17 @@ export function addUsage(a: Usage, b: Usage | undefined): Usage {
     cacheReadTokens: a.cacheReadTokens + b.cacheReadTokens,
     cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
+    ...addMedia(a, b),
     ...addCost(a, b),
     ...(unreportedAttempts > 0 && { unreportedAttempts }),
   };
+}
+
+const MEDIA = ['audioInputTokens', 'imageInputTokens', 'audioOutputTokens', 'imageOutputTokens'] as const;
+
+function addMedia(a: Usage, b: Usage): Pick<Usage, (typeof MEDIA)[number]> {
+  const sums = MEDIA.map((kind) => [kind, (a[kind] ?? 0) + (b[kind] ?? 0)] as const);
+  return Object.fromEntries(sums.filter(([, sum]) => sum > 0));
 }
 
 /** A sum with an unknown part is unknown. A usage without tokens costs nothing, and has no cost of its own. */

@@ -124,13 +124,22 @@ function returnedFields(value: object = {}): { providerFields?: Record<string, u
   return fields.length > 0 ? { providerFields: Object.fromEntries(fields) } : {};
 }
 
+/** Some servers tell the tokens of images apart, too. */
+type MediaTokens = { audio_tokens?: number | null; image_tokens?: number | null } | undefined;
+
 function usageOf(usage: OpenAI.CompletionUsage): Usage {
+  const { prompt_tokens_details: input, completion_tokens_details: output } = usage;
+  const [inputMedia, outputMedia]: MediaTokens[] = [input, output];
   return {
     inputTokens: usage.prompt_tokens ?? 0,
     outputTokens: usage.completion_tokens ?? 0,
-    cacheReadTokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
+    cacheReadTokens: input?.cached_tokens ?? 0,
     cacheWriteTokens: 0,
-    reasoningTokens: usage.completion_tokens_details?.reasoning_tokens ?? 0,
+    reasoningTokens: output?.reasoning_tokens ?? 0,
+    ...(inputMedia?.audio_tokens && { audioInputTokens: inputMedia.audio_tokens }),
+    ...(inputMedia?.image_tokens && { imageInputTokens: inputMedia.image_tokens }),
+    ...(outputMedia?.audio_tokens && { audioOutputTokens: outputMedia.audio_tokens }),
+    ...(outputMedia?.image_tokens && { imageOutputTokens: outputMedia.image_tokens }),
   };
 }
 

@@ -227,6 +227,22 @@ export interface Delegate {
   spec: string;
 }
 
+/** The kinds of tokens that have prices, as llm-sdk names them. */
+export const PRICES = [
+  'input_cost_per_text_token',
+  'input_cost_per_cached_text_token',
+  'output_cost_per_text_token',
+  'input_cost_per_audio_token',
+  'input_cost_per_cached_audio_token',
+  'output_cost_per_audio_token',
+  'input_cost_per_image_token',
+  'input_cost_per_cached_image_token',
+  'output_cost_per_image_token',
+] as const;
+
+/** USD per token. */
+export type Pricing = { [Price in (typeof PRICES)[number]]?: number };
+
 /** What an MCP server is given of a run; `run_secrets` in the catalog has the values. */
 export interface GivenToServer {
   /** The name of the server. */
@@ -248,6 +264,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   requiredServers?: string[];
   /** For agents of runs. */
   givenToServers?: GivenToServer[];
+  /** What a run says that its model costs. Budgets have the price that the operator has set. */
+  pricing?: Pricing;
   modelOptions?: ModelOptions;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;

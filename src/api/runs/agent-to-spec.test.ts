@@ -289,7 +289,6 @@ test.each<[object, string]>([
   [{ modalities: ['text', 'audio'] }, 'agent.modalities'],
   [{ audio: { voice: 'x' } }, 'agent.audio'],
   [{ reasoning: { enabled: true } }, 'agent.reasoning'],
-  [{ model: { name: 'm', metadata: { pricing: { input_cost_per_text_token: 1 } } } }, 'agent.model.metadata.pricing'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
@@ -306,6 +305,10 @@ test.each<[object, string]>([
   [{ max_turn: 3 }, 'agent'],
   [{ model: null }, 'agent.model'],
   [{ model: { name: 'm', params: { heat: 1 } } }, 'agent.model.params'],
+  [
+    { model: { name: 'm', metadata: { pricing: { output_cost_per_text_token: -1 } } } },
+    'agent.model.metadata.pricing.output_cost_per_text_token',
+  ],
   [{ tools: [{ ...tool('a'), execute: 1 }] }, 'agent.tools[0]'],
   [{ tools: [tool('a b')] }, 'agent.tools[0].name'],
   [{ toolkits: [{ type: 'mcp' }] }, 'agent.toolkits[0].server'],

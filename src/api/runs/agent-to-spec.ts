@@ -67,6 +67,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   );
   const required = servers.filter(({ toolkit }) => toolkit.required !== false).map(({ server }) => server.name);
   const options = optionsOf(params);
+  const pricing = (typeof params.model === 'object' && params.model?.metadata?.pricing) || {};
   const format = formatOf(params.response_format);
   const { failsWithTools: _, ...rest } = base;
   const spec: AgentSpec = {
@@ -75,6 +76,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     instructions: prompt || null,
     ...(required.length > 0 && { requiredServers: required }),
     ...(given.length > 0 && { givenToServers: given }),
+    ...(Object.keys(pricing).length > 0 && { pricing }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: base.client_tools ?? [],

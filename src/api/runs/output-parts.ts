@@ -1,10 +1,9 @@
 import type { MessageText } from '../../core/message.ts';
 import type { ModelMessage, StoredFile, ToolCall, Usage } from '../../core/records.ts';
-import { dollars } from '../../lib/dollars.ts';
 import { parseJson } from '../../tools/arguments.ts';
 import { audioFormat } from './audio-formats.ts';
 import { encodeSignature } from './signature.ts';
-import type { ModelItem, ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
+import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
 /**
  * The parts of a message: its reasoning, its text, and each call. The log does not keep in which order they began. A
@@ -70,31 +69,32 @@ export function argumentsOf(text: string): { args: Record<string, unknown>; raw?
   return { args: value as Record<string, unknown> };
 }
 
-/** The usage of a message, and what it cost; nothing if its provider has not reported it. */
-export function usageOf(usage: Usage | undefined): Pick<ModelItem, 'usage' | 'cost'> {
-  if (!usage || usage.inputTokens + usage.outputTokens === 0) return {};
-  const { inputTokens, outputTokens, cacheReadTokens, costInUsd } = usage;
+/** Token counts as llm-sdk has them; undefined if the provider has not reported any. */
+export function usageToWire(usage: Usage): ModelUsage | undefined {
+  const { inputTokens, outputTokens, cacheReadTokens } = usage;
+  if (inputTokens + outputTokens === 0) return undefined;
+  const input = detailsOf(inputTokens, { audio: usage.audioInputTokens, image: usage.imageInputTokens });
+  const output = detailsOf(outputTokens, { audio: usage.audioOutputTokens, image: usage.imageOutputTokens });
+  const cached = cacheReadTokens > 0 && { cached_text_tokens: cacheReadTokens };
   return {
-    usage: {
-      input_tokens: inputTokens,
-      output_tokens: outputTokens,
-      ...(cacheReadTokens > 0 && { input_tokens_details: { cached_text_tokens: cacheReadTokens } }),
-    },
-    ...(costInUsd !== undefined && { cost: dollars(costInUsd) }),
+    input_tokens: inputTokens,
+    output_tokens: outputTokens,
+    ...((input || cached) && { input_tokens_details: { ...input, ...cached } }),
+    ...(output && { output_tokens_details: output }),
   };
 }
 
-export function addUsage(a: ModelUsage | null, b: ModelUsage): ModelUsage {
-  const cached = cachedOf(a) + cachedOf(b);
+/** The kinds of tokens, unless all are text. */
+function detailsOf(
+  total: number,
+  { audio = 0, image = 0 }: { audio: number | undefined; image: number | undefined },
+): ModelUsage['input_tokens_details'] {
+  if (audio + image === 0) return undefined;
   return {
-    input_tokens: (a?.input_tokens ?? 0) + b.input_tokens,
-    output_tokens: (a?.output_tokens ?? 0) + b.output_tokens,
-    ...(cached > 0 && { input_tokens_details: { cached_text_tokens: cached } }),
+    text_tokens: Math.max(0, total - audio - image),
+    ...(audio > 0 && { audio_tokens: audio }),
+    ...(image > 0 && { image_tokens: image }),
   };
-}
-
-function cachedOf(usage: ModelUsage | null): number {
-  return usage?.input_tokens_details?.cached_text_tokens ?? 0;
 }
 
 /** The parts of a tool's result: its text, and the images and audio among its files. */

@@ -4,7 +4,12 @@ import type { RunLimits } from './run-output.ts';
 /** How long a run waits for the answers to one pause, unless its request says otherwise. */
 export const ACTION_TIMEOUT_SECONDS = 86_400;
 
-/** The limits that a run tells its clients. */
+/** What the output of a run depends on beside its log. */
 export function limitsOf(spec: AgentSpec): RunLimits {
-  return { maxTurns: iterationLimit(spec), actionTimeoutSeconds: spec.actionSeconds ?? ACTION_TIMEOUT_SECONDS };
+  const { model, pricing, actionSeconds } = spec;
+  return {
+    maxTurns: iterationLimit(spec),
+    actionTimeoutSeconds: actionSeconds ?? ACTION_TIMEOUT_SECONDS,
+    ...(pricing && { pricing: { model: model.name, prices: pricing } }),
+  };
 }

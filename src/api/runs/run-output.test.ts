@@ -198,6 +198,21 @@ test('a sum with an unknown price is unknown, and the attempts without usage are
   expect(runOf(priced(0), lost)).toMatchObject({ cost: 0, turns: 2, unreported_attempts: 2, output: [{ cost: 0 }] });
 });
 
+test('the prices of the request are those of its model, and precede the cost that the server knows', () => {
+  const pricing = { model: 'acme/gpt', prices: { input_cost_per_text_token: 1, output_cost_per_text_token: 2 } };
+  const costOf = (fields: Partial<ModelMessage>) => {
+    const output = new RunOutput({ maxTurns: 3, actionTimeoutSeconds: 60, pricing });
+    output.feed(
+      message({ content: 'a', provider: 'acme', model: 'gpt', usage: { ...USAGE, costInUsd: 0.5 }, ...fields }),
+    );
+    return output.run(HEADER).cost;
+  };
+  expect(costOf({})).toBe(25);
+  expect(costOf({ provider: 'other' })).toBe(0.5);
+  expect(costOf({ model: 'gpt-2', usage: USAGE })).toBeNull();
+  expect(costOf({ provider: 'default', model: 'acme/gpt', usage: USAGE })).toBe(25);
+});
+
 test('a message of which nothing arrived is no item, and no model call if none was made', () => {
   const { usage: _, ...nothing } = message({ finishReason: 'cancelled' });
   const run = runOf(nothing, done({ status: 'cancelled', reason: 'client-cancelled' }));

@@ -1,4 +1,6 @@
 import {
+  addUsage,
+  NO_USAGE,
   ROOT_THREAD,
   type ActionRequired,
   type AnswerableCall,
@@ -11,26 +13,22 @@ import {
   type ToolResponse,
   type TurnCreated,
   type TurnDone,
+  type Usage,
 } from '../../core/records.ts';
 import { callKey, hasNoResult, operationIdOf, responseText, type CallKey } from '../../core/tool-records.ts';
 import { executedWith } from '../../core/transcript.ts';
 import { dollars } from '../../lib/dollars.ts';
-import { addUsage, argumentsOf, contentOf, resultParts, usageOf } from './output-parts.ts';
+import type { Pricing } from '../../spec/agent-spec.ts';
+import { argumentsOf, contentOf, resultParts, usageToWire } from './output-parts.ts';
+import { costBy } from './pricing.ts';
 import { runError } from './run-error.ts';
-import type {
-  ModelPart,
-  ModelUsage,
-  RequiredAction,
-  Run,
-  RunError,
-  RunHeader,
-  RunItem,
-  RunStatus,
-} from './wire/run.ts';
+import type { ModelPart, RequiredAction, Run, RunError, RunHeader, RunItem, RunStatus } from './wire/run.ts';
 
 export interface RunLimits {
   maxTurns: number;
   actionTimeoutSeconds: number;
+  /** What the request says that the calls of its model cost. */
+  pricing?: { model: string; prices: Pricing };
 }
 
 /** A call of the root thread, until its item is complete. */
@@ -73,7 +71,7 @@ export class RunOutput {
   readonly #items: RunItem[] = [];
   #content: ModelPart[] = [];
   #turns = 0;
-  #usage: ModelUsage | null = null;
+  #usage: Usage | undefined;
   #cost: number | null = null;
   #unreported = 0;
   /** The last message of the root thread. */
@@ -145,7 +143,7 @@ export class RunOutput {
       output: [...this.#items],
       completed_at: this.#done?.at ?? null,
       turns: this.#turns,
-      usage: this.#usage,
+      usage: this.#usage ? (usageToWire(this.#usage) ?? null) : null,
       cost: this.#cost,
       unreported_attempts: this.#unreported,
       ...(json && { output_json: json.value }),
@@ -203,32 +201,42 @@ export class RunOutput {
       if (toolCalls.length === 0) this.#content = content;
       return;
     }
-    this.#count(message, content.length > 0);
+    const counted = message.usage && usageToWire(message.usage);
+    const cost = counted && this.#costOf(message);
+    this.#count(message, { isItem: content.length > 0, cost });
     if (content.length === 0) return;
     this.#content = content;
-    const { at, model, finishReason, usage } = message;
+    const { at, model, finishReason } = message;
     this.#items.push({
       type: 'model',
       id: this.#itemId(),
       created_at: at,
       content,
-      ...usageOf(usage),
+      ...(counted && { usage: counted }),
+      ...(cost !== undefined && { cost }),
       ...(model !== undefined && { model }),
       finish_reason: finishReason,
     });
   }
 
   /** The totals are those of the items: a message without content is none. */
-  #count({ usage, finishReason }: ModelMessage, isItem: boolean): void {
+  #count({ usage, finishReason }: ModelMessage, { isItem, cost }: { isItem: boolean; cost: number | undefined }): void {
     const isCalled = isItem || usage !== undefined || (finishReason !== 'cancelled' && finishReason !== 'error');
     if (isCalled) this.#turns += 1;
     this.#unreported += usage?.unreportedAttempts ?? 0;
     if (!isItem) return;
-    const { usage: counted, cost } = usageOf(usage);
     const isFirst = !this.#items.some(({ type }) => type === 'model');
     const before = isFirst ? 0 : this.#cost;
     this.#cost = cost === undefined || before === null ? null : dollars(before + cost);
-    if (counted) this.#usage = addUsage(this.#usage, counted);
+    if (usage) this.#usage = addUsage(this.#usage ?? NO_USAGE, usage);
+  }
+
+  /** Undefined if nobody has said what the model costs. */
+  #costOf({ usage, provider, model = '' }: ModelMessage): number | undefined {
+    const { pricing } = this.#limits;
+    const isPriced = pricing && [model, `${provider}/${model}`].includes(pricing.model);
+    const cost = usage && isPriced ? costBy(pricing.prices, usage) : usage?.costInUsd;
+    return cost === undefined ? undefined : dollars(cost);
   }
 
   #response(response: ToolResponse): void {

@@ -13,7 +13,7 @@ const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
   dynamic: [false],
 };
 
-const MODEL_FIELDS = { pricing: [{}], capabilities: [{}] };
+const MODEL_FIELDS = { capabilities: [{}] };
 
 /** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` or `unsupported_part` */
 export function requireSupportedParams(params: AgentChanges, root: Place): void {

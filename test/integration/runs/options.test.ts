@@ -138,6 +138,60 @@ function inChat({ role, content }: Message): object[] {
   ];
 }
 
+test('52: a run costs what its request says, with cached tokens at their price; without prices nobody knows', async () => {
+  const usage = {
+    prompt_tokens: 100,
+    completion_tokens: 20,
+    total_tokens: 120,
+    prompt_tokens_details: { cached_tokens: 40, audio_tokens: 10 },
+    completion_tokens_details: { audio_tokens: 5 },
+  };
+  const scripts: Script[] = [
+    (call) => call.toolCall('note', { text: 'a' }, 'c1').finish('tool_calls', usage),
+    (call) => call.text('Done.').finish('stop', usage),
+  ];
+  const pricing = {
+    input_cost_per_text_token: 0.000_002,
+    input_cost_per_cached_text_token: 0.000_001,
+    input_cost_per_audio_token: 0.000_1,
+    output_cost_per_text_token: 0.000_01,
+    output_cost_per_audio_token: 0.001,
+  };
+  const one = agent(scripts, { toolkits: [LAB] });
+  const stream = one.stream('Go', {
+    agent: { model: { name: one.name, metadata: { pricing } }, toolkits: [LAB] },
+  });
+  // 50 and 40 cached tokens of text, 10 of audio; 15 of text, 5 of audio.
+  const cost = 0.006_29;
+  const details = {
+    input_tokens_details: { text_tokens: 90, cached_text_tokens: 40, audio_tokens: 10 },
+    output_tokens_details: { text_tokens: 15, audio_tokens: 5 },
+  };
+  const end = await stream.end();
+  const model = { type: 'model', usage: { input_tokens: 100, output_tokens: 20, ...details }, cost };
+  expect(end).toMatchObject({
+    status: 'completed',
+    output: [model, {}, model],
+    usage: {
+      input_tokens: 200,
+      output_tokens: 40,
+      input_tokens_details: { text_tokens: 180, cached_text_tokens: 80, audio_tokens: 20 },
+      output_tokens_details: { text_tokens: 30, audio_tokens: 10 },
+    },
+    cost: 0.012_58,
+  });
+  expect(stream.events.flatMap((event) => ('cost' in event && event.event === 'partial' ? event.cost : []))).toEqual([
+    cost,
+    cost,
+  ]);
+  if (end.event !== 'response') throw new Error('the run has failed');
+  const { event: _, sequence_number: __, ...run } = end;
+  expect(await server.api.get(`/v1/runs/${run.id}`)).toEqual(run);
+  const unpriced = await agent([say('ok')]).run('Go');
+  expect(unpriced.cost).toBeNull();
+  expect(unpriced.output[0]).not.toHaveProperty('cost');
+});
+
 test('53: an answer that does not fit the schema is repaired at most twice', async () => {
   const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] };
   const params = { response_format: { type: 'json', name: 'count', schema } };

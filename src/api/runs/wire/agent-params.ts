@@ -1,5 +1,13 @@
 import { z } from 'zod';
-import { clientTool, modelParams, prompt, responseFormat, selector, serverUrl } from '../../../spec/agent-spec.ts';
+import {
+  clientTool,
+  modelParams,
+  PRICES,
+  prompt,
+  responseFormat,
+  selector,
+  serverUrl,
+} from '../../../spec/agent-spec.ts';
 import { bounded, line } from '../../../spec/bounds.ts';
 import { jsonObject } from './parts.ts';
 
@@ -11,6 +19,9 @@ import { jsonObject } from './parts.ts';
 const MAX_TOOLS = 128;
 const MAX_TOOLKITS = 50;
 const MAX_INSTRUCTIONS = 1_000;
+
+/** In USD per token; the cost of any call stays a number that JSON has. */
+const MAX_PRICE = 1_000;
 
 const name = z.string().min(1).max(256);
 const serverName = z.string().min(1).max(128);
@@ -77,12 +88,6 @@ const clientToolkit = z
   })
   .meta({ id: 'ClientToolkit' });
 
-const PRICES = ['text', 'audio', 'image'].flatMap((kind) => [
-  `input_cost_per_${kind}_token`,
-  `input_cost_per_cached_${kind}_token`,
-  `output_cost_per_${kind}_token`,
-]);
-
 const CAPABILITIES = [
   'text_input',
   'text_output',
@@ -103,7 +108,10 @@ const model = z.union([
     params: modelParams.strict().nullish(),
     metadata: z
       .strictObject({
-        pricing: z.partialRecord(z.enum(PRICES), z.number().min(0)).nullish(),
+        pricing: z
+          .partialRecord(z.enum(PRICES), z.number().min(0).max(MAX_PRICE))
+          .nullish()
+          .describe('USD per token, for the cost of the run; it precedes what the operator has set'),
         capabilities: z.partialRecord(z.enum(CAPABILITIES), z.boolean()).nullish(),
       })
       .nullish(),

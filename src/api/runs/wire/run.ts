@@ -41,13 +41,19 @@ export const modelPart = z
 /** A part of what a tool has given. */
 export const resultPart = z.discriminatedUnion('type', [textPart, imagePart, audioPart]).meta({ id: 'RunResultPart' });
 
-const tokenDetails = z.object({ text_tokens: z.int().optional(), cached_text_tokens: z.int().optional() });
+const tokenDetails = z.object({
+  text_tokens: z.int().optional(),
+  cached_text_tokens: z.int().optional(),
+  audio_tokens: z.int().optional(),
+  image_tokens: z.int().optional(),
+});
 
 export const modelUsage = z
   .object({
     input_tokens: z.int().describe('those from the cache included'),
     output_tokens: z.int(),
     input_tokens_details: tokenDetails.optional(),
+    output_tokens_details: tokenDetails.optional(),
   })
   .meta({ id: 'RunModelUsage' });
 

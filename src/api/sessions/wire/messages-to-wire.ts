@@ -76,8 +76,10 @@ function hasTokens(usage: Usage): boolean {
 
 /** Without a breakdown the attempt that ended the message made no request: its tokens are of earlier attempts. */
 function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
-  // The metrics of the turn have the other two.
-  const { reasoningTokens: _, unreportedAttempts: __, ...shown } = usage;
+  // The metrics of the turn have these two.
+  const { reasoningTokens: _, unreportedAttempts: __, ...more } = usage;
+  // This API does not tell them apart.
+  const { audioInputTokens: _a, imageInputTokens: _b, audioOutputTokens: _c, imageOutputTokens: _d, ...shown } = more;
   const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, costInUsd, ...rest } = shown;
   rest satisfies NoFields;
   return {

@@ -50,6 +50,10 @@ function metrics(totals: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end' | 'limit'>)
     reasoningTokens,
     unreportedAttempts = 0,
     costInUsd,
+    audioInputTokens: _a,
+    imageInputTokens: _b,
+    audioOutputTokens: _c,
+    imageOutputTokens: _d,
     ...rest
   } = usage;
   rest satisfies NoFields;
