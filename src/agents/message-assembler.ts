@@ -237,7 +237,7 @@ export class MessageAssembler {
       ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
     const isAnswer = isWhole && calls.length === 0 && !this.#options.given;
-    const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message) : undefined;
+    const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message, prepared.spec) : undefined;
     if (structured) message.structured = structured;
     const at = new Date().toISOString();
     const answers = calls.flatMap(

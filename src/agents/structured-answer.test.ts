@@ -57,6 +57,16 @@ describe('an answer', () => {
     expect(checkAnswer(formatOf(city), answer('{"na', { finishReason: 'content_filter' }))).toBeUndefined();
   });
 
+  test('without a schema may have to be JSON', () => {
+    const check = (content: string, more = {}) =>
+      checkAnswer({ type: 'json_object' }, answer(content, more), { checksJson: true });
+    expect(check(' [1]\n')).toEqual({ fits: true });
+    const problem = expect.stringMatching(/^it is not valid JSON/);
+    expect(check('Kyoto.')).toEqual({ fits: false, problem, isAnyJson: true });
+    expect(check('', { refusal: 'No.' })).toBeUndefined();
+    expect(checkAnswer({ type: 'text' }, answer('hi'), { checksJson: true })).toBeUndefined();
+  });
+
   test('that cannot be checked in time does not fit, and the event loop is not blocked for long', async () => {
     const hostile = { type: 'string', pattern: '^(a+)+$' };
     const stretch = await longestStretch(() => {

@@ -36,11 +36,14 @@ export function isAnswerSchema(schema: object): boolean {
 export function checkAnswer(
   format: ResponseFormat,
   { content, refusal, finishReason }: Pick<ModelMessage, 'content' | 'refusal' | 'finishReason'>,
+  { checksJson }: Pick<AgentSpec, 'checksJson'> = {},
 ): Check | undefined {
-  const schema = answerSchema(format);
+  const isAnyJson = format?.type === 'json_object' && checksJson === true;
+  const schema = isAnyJson ? {} : answerSchema(format);
   if (!schema || refusal || finishReason === 'content_filter') return undefined;
   const problem = problemOf(schema, content);
-  return problem === undefined ? { fits: true } : { fits: false, problem: shortened(problem) };
+  if (problem === undefined) return { fits: true };
+  return { fits: false, problem: shortened(problem), ...(isAnyJson && { isAnyJson }) };
 }
 
 function problemOf(schema: object, text: string): string | undefined {
@@ -76,6 +79,7 @@ export function repairsLeft({ config }: AgentSpec, records: UnsequencedRecord[],
 export function outcomeOf(outcome: Outcome, message: ModelMessage | undefined, repairs: number): Outcome {
   const check = message?.structured;
   if (!check || check.fits || repairs > 0) return outcome;
-  const problem = `The answer does not fit the agent's JSON Schema: ${check.problem}`;
+  const misfit = check.isAnyJson ? 'is not the JSON that the agent requires' : "does not fit the agent's JSON Schema";
+  const problem = `The answer ${misfit}: ${check.problem}`;
   return { status: 'error', message: problem, code: 'answer_misfit' };
 }

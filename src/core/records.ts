@@ -194,8 +194,8 @@ export interface ModelMessage extends Base {
   fileTexts?: FileText[];
   /** The message is the last one of the conversation that the client gave: no model was called for it. */
   isGiven?: true;
-  /** The check of an answer for which the agent has a JSON Schema. */
-  structured?: { fits: true } | { fits: false; problem: string };
+  /** The check of an answer for which the agent has a JSON Schema; `isAnyJson`: it has none, and requires JSON. */
+  structured?: { fits: true } | { fits: false; problem: string; isAnyJson?: true };
 }
 
 /** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */

@@ -118,15 +118,14 @@ function assistantItems(message: ModelMessage, { calls, records }: Conversation)
   return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : misfit(message))];
 }
 
-/** What the model is told of an answer that does not fit the agent's JSON Schema. */
+/** What the model is told of an answer that is not the JSON that the agent requires. */
 function misfit({ structured }: ModelMessage): TranscriptItem[] {
   if (!structured || structured.fits) return [];
-  return [
-    userText(
-      `This answer is not accepted, because it does not fit the required JSON Schema:\n${structured.problem}\n` +
-        'Answer with JSON that fits it, and with nothing else.',
-    ),
-  ];
+  const { problem, isAnyJson } = structured;
+  const [reason, demand] = isAnyJson
+    ? ['it has to be JSON', 'Answer with JSON, and with nothing else.']
+    : ['it does not fit the required JSON Schema', 'Answer with JSON that fits it, and with nothing else.'];
+  return [userText(`This answer is not accepted, because ${reason}:\n${problem}\n${demand}`)];
 }
 
 function toolItem(

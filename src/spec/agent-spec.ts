@@ -264,6 +264,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   requiredServers?: string[];
   /** For agents of runs. */
   givenToServers?: GivenToServer[];
+  /** An answer of the format `json_object` has to be JSON; otherwise the model is told of the format, and that is all. */
+  checksJson?: true;
   /** What a run says that its model costs. Budgets have the price that the operator has set. */
   pricing?: Pricing;
   modelOptions?: ModelOptions;

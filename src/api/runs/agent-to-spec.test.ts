@@ -201,6 +201,7 @@ describe('a registered agent', () => {
     const { config: own, ...rest } = spec;
     expect(kept).toEqual({
       ...rest,
+      checksJson: true,
       failsWithTools: true,
       declinesQuestions: true,
       keepsCutOffCalls: true,

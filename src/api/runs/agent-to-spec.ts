@@ -81,6 +81,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: base.client_tools ?? [],
     ...(format && { response_format: format }),
+    ...((format ?? base.response_format)?.type === 'json_object' && { checksJson: true }),
     config: configOf(base, params),
     keepsCutOffCalls: true,
     ...(params.on_tool_failure !== 'tell' && { failsWithTools: true }),

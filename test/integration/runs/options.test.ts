@@ -2,7 +2,7 @@ import { Agent, type AgentItem } from '@hoangvvo/llm-agent';
 import { StreamAccumulator, type Message, type PartialModelResponse } from '@hoangvvo/llm-sdk';
 import { MockLanguageModel } from '@hoangvvo/llm-sdk/test';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { calls, RunAgent, user } from '../../support/runs.ts';
+import { calls, inShort, RunAgent, user } from '../../support/runs.ts';
 import { say, use, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -205,6 +205,25 @@ test('53: an answer that does not fit the schema is repaired at most twice', asy
   expect(failed).not.toHaveProperty('output_json');
   expect(never.requests).toHaveLength(3);
 });
+
+test.each([{ type: 'json', name: 'any' }, { type: 'json_object' }])(
+  '53: without a schema an answer is any JSON: %j',
+  async (format) => {
+    const params = { response_format: format };
+    const one = agent([say('It is one.'), say('[1]')], params);
+    const run = await one.run('Count');
+    expect(run).toMatchObject({ status: 'completed', turns: 2, output_json: [1] });
+    expect(inShort(run.output)).toEqual(['model', 'model']);
+    const [first, second] = one.requests;
+    expect(first).toMatchObject({ response_format: { type: 'json_object' } });
+    expect(second?.messages.at(-1)?.content).toMatch(/^This answer is not accepted, because it has to be JSON:\n/);
+    const never = await agent([say('one'), say('two'), say('three')], params).run('Count');
+    expect(never).toMatchObject({ status: 'failed', turns: 3, error: { type: 'invariant_error' } });
+    expect(never.error?.message).toMatch(/^The answer is not the JSON that the agent requires: it is not valid JSON/);
+    const atLimit = await agent([say('one')], { ...params, max_turns: 1 }).run('Count');
+    expect(atLimit).toMatchObject({ status: 'failed', turns: 1, error: { type: 'max_turns_exceeded' } });
+  },
+);
 
 test('58: fields that the input has in addition are ignored', async () => {
   const one = agent([say('ok')]);
