@@ -108,9 +108,9 @@ class ToolCallAttempt {
 
   async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn | Delegated> {
     const { conversations, stepsAhead } = this.#dependencies;
-    const { sessionId, owner, specHash, source, edited, signIn, repeats } = this.#input;
+    const { sessionId, owner, specHash, source, edited, signIn, repeats, isRun } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
-    const operationId = operationIdOf(source.turnId, this.#input);
+    const operationId = operationIdOf({ turnId: source.turnId, isRun }, this.#input);
     let outcome: CallOutcome | AskingCall;
     try {
       const resumed = await this.#resumed(signal);

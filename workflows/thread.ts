@@ -99,7 +99,7 @@ export class Thread {
   readonly #turn: TurnScope;
   /** Undefined for the root agent. */
   readonly #agent: SubAgent | undefined;
-  readonly #place: { threadId: string; specHash: string; owner: SessionOwner };
+  readonly #place: { threadId: string; specHash: string; owner: SessionOwner; isRun?: true };
   #steps: number;
   /** How many of the steps have found that a sign-in is missing. They do not count against the limit. */
   #refused = 0;
@@ -127,6 +127,7 @@ export class Thread {
       threadId: agent?.threadId ?? ROOT_THREAD,
       specHash: agent?.specHash ?? start.specHash,
       owner: agent?.isRegistered ? { ...start.owner, draftRoles: null } : start.owner,
+      ...(start.isRun && { isRun: true }),
     };
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#isGiven = !agent && start.carry?.isGiven === true;

@@ -97,6 +97,8 @@ export interface TurnStart extends ToolScope {
   createdBy: Subject;
   input: InputItem[];
   conversation?: ConversationRef;
+  /** The turn is a run of the run API. Absent in those of earlier versions. */
+  isRun?: true;
   /** The title of the session, if it has none and this is its first turn. */
   title: string | null;
   /** All pending calls of the previous turn; the input of this turn resolves each of them. */
@@ -141,7 +143,15 @@ export interface TurnBegun {
 /** The fields from which the first record of a turn is built. */
 export type TurnHeader = Pick<
   TurnStart,
-  'turnId' | 'sessionId' | 'previousTurnId' | 'createdAt' | 'createdBy' | 'input' | 'conversation' | 'specHash'
+  | 'turnId'
+  | 'sessionId'
+  | 'previousTurnId'
+  | 'createdAt'
+  | 'createdBy'
+  | 'input'
+  | 'conversation'
+  | 'isRun'
+  | 'specHash'
 >;
 
 export interface TurnLimits {
@@ -186,6 +196,8 @@ export type TurnResult = ({ status: 'done' } & Waiting) | { status: 'cancelled';
 
 interface ThreadPlace extends ToolScope {
   turnId: string;
+  /** That of the turn's start. */
+  isRun?: true;
   threadId: string;
 }
 

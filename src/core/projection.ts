@@ -315,7 +315,7 @@ export class TurnProjection {
 
 /** The first record of a turn. */
 export function turnCreated(start: TurnHeader): TurnCreated {
-  const { turnId, sessionId, previousTurnId, createdBy, input, conversation, specHash, createdAt: at } = start;
+  const { turnId, sessionId, previousTurnId, createdBy, input, conversation, isRun, specHash, createdAt: at } = start;
   return {
     kind: 'turn.created',
     id: eventId(turnId, 1),
@@ -326,6 +326,7 @@ export function turnCreated(start: TurnHeader): TurnCreated {
     createdBy,
     input,
     ...(conversation && { conversation }),
+    ...(isRun && { isRun }),
     specHash,
   };
 }

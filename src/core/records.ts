@@ -169,6 +169,8 @@ export interface TurnCreated extends Base {
   createdBy: Subject;
   input: InputItem[];
   conversation?: ConversationRef;
+  /** That of the turn's start. */
+  isRun?: true;
   specHash: string;
 }
 

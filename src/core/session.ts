@@ -72,6 +72,7 @@ export interface CreateTurnCommand extends Pick<
   | 'owner'
   | 'input'
   | 'conversation'
+  | 'isRun'
   | 'title'
   | 'specHash'
   | 'agents'

@@ -24,9 +24,16 @@ export function callKey(call: CallKey): string {
   return `${call.threadId} ${call.toolCallId}`;
 }
 
-/** The operation id of a call. Calls are numbered per conversation, and the threads of sub-agents have their own. */
-export function operationIdOf(turnId: string, { threadId, toolCallId }: CallKey): string {
-  return threadId === ROOT_THREAD ? `${turnId}/${toolCallId}` : `${turnId}/${threadId}/${toolCallId}`;
+/**
+ * The operation id of a call: `<turn>/<call>`, or `<run>/<call>`. Calls are numbered per conversation, and the threads of
+ * sub-agents have their own.
+ */
+export function operationIdOf(
+  { turnId, isRun }: { turnId: string; isRun?: true | undefined },
+  { threadId, toolCallId }: CallKey,
+): string {
+  const owner = isRun ? turnId.replace(/^turn_/, 'run_') : turnId;
+  return threadId === ROOT_THREAD ? `${owner}/${toolCallId}` : `${owner}/${threadId}/${toolCallId}`;
 }
 
 /** The text for the model and the reader if a call has an outcome but no text of its own. */

@@ -222,6 +222,7 @@ async function commandOf(
     input: await offload(stored, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
     title: titleOf(input),
     previous,
+    ...(session.type === 'run' && { isRun: true }),
     ...(!mayOnSession(caller, session, 'cancel') && { sparesRunning: true }),
     ...(onRunning !== 'cancel' && { onRunning: onRunning === 'steer' ? 'reject' : onRunning }),
     specHash: session.spec_hash,

@@ -109,11 +109,11 @@ export class StepsAhead {
     // The turn may end because of it.
     if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;
-    const { turnId, threadId, sessionId, owner, specHash } = input;
+    const { turnId, isRun, threadId, sessionId, owner, specHash } = input;
     for (const [index, call] of toolCalls.slice(0, inSequence ? 1 : MAX_TOOL_CALLS).entries()) {
       if (!runsAtOnce(call) || tools.get(call.name)?.annotation !== '@read-only') continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
-      const operationId = `${operationIdOf(turnId, { threadId, toolCallId: call.id })}/${stamp}`;
+      const operationId = `${operationIdOf({ turnId, isRun }, { threadId, toolCallId: call.id })}/${stamp}`;
       this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {
         const place = { sessionId, owner, specHash, operationId, mayRepeat: true };
         const outcome = detached(() => runToolCall(this.#sources, call, place, signal));

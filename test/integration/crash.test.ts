@@ -129,9 +129,9 @@ async function open(options: {
   return { name, sessionId: await server.api.createSession(name) };
 }
 
-/** How often each operation of a turn took effect. */
-function effectsOf(turnId: string): Record<string, number> {
-  return Object.fromEntries([...ledger].filter(([operation]) => operation.startsWith(`${turnId}/`)));
+/** How often each operation of a turn or of a run took effect. */
+function effectsOf(id: string): Record<string, number> {
+  return Object.fromEntries([...ledger].filter(([operation]) => operation.startsWith(`${id}/`)));
 }
 
 test.concurrent('a crash in mid-stream: the message is repeated, the turn continues, and nothing is duplicated', async () => {
@@ -288,7 +288,7 @@ test.concurrent('a crash while a run waits for its client: it keeps waiting, and
     'p1 completed',
     'model',
   ]);
-  expect(Object.values(effectsOf(paused.id.replace('run', 'turn')))).toEqual([1]);
+  expect(Object.values(effectsOf(paused.id))).toEqual([1]);
   expect(one.requests).toHaveLength(2);
 });
 

@@ -66,7 +66,7 @@ const STATUSES: Record<ToolOutcome, 'completed' | 'failed' | 'cancelled'> = {
  */
 export class RunOutput {
   readonly #limits: RunLimits;
-  #turnId = '';
+  #turn: Pick<TurnCreated, 'turnId' | 'isRun'> = { turnId: '' };
   #repaired: string[] = [];
   readonly #items: RunItem[] = [];
   #content: ModelPart[] = [];
@@ -184,9 +184,9 @@ export class RunOutput {
     }
   }
 
-  #created({ turnId, conversation }: TurnCreated): void {
-    this.#turnId = turnId;
-    this.#repaired = conversation?.repaired ?? [];
+  #created(turn: TurnCreated): void {
+    this.#turn = turn;
+    this.#repaired = turn.conversation?.repaired ?? [];
   }
 
   #message(message: ModelMessage): void {
@@ -334,12 +334,13 @@ export class RunOutput {
 
   /** As the servers of tools receive it. */
   #operationId(threadId: string, { id }: ToolCall): string {
-    return operationIdOf(this.#turnId, { threadId, toolCallId: id });
+    return operationIdOf(this.#turn, { threadId, toolCallId: id });
   }
 
   /** Names the run: an item that comes back leads to it. */
   #itemId(): string {
-    return `item_${this.#turnId.slice(this.#turnId.indexOf('_') + 1)}_${this.#items.length}`;
+    const { turnId } = this.#turn;
+    return `item_${turnId.slice(turnId.indexOf('_') + 1)}_${this.#items.length}`;
   }
 }
 

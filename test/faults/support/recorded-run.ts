@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import type { Run, RunItem, RunStreamEvent } from '../../../src/api/runs/wire/run.ts';
-import { runIdsOf } from '../../../src/engine/runs.ts';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import { RunStream } from '../../support/runs.ts';
 import { isFinding, PAUSE_MS } from './persistence.ts';
@@ -47,11 +46,11 @@ export class RecordedRun {
     return (await this.#recorder.persist((api) => api.send<Run>('GET', path), { as: this.#owner })).body;
   }
 
-  /** Its log, of which the stream and the run are projections. */
+  /** Its log, of which the stream and the run are projections; its id is that of the run, as in operation ids. */
   async log(): Promise<{ turn: { id: string }; events: SessionEvent[] }> {
     const api = this.#recorder.as(this.#owner);
     const events = await api.list<SessionEvent>(`/v1/runs/${this.id}/events`);
-    return { turn: { id: runIdsOf(this.id).turnId }, events };
+    return { turn: { id: this.id }, events };
   }
 
   /** 1, 2 and 6: the reader's items, those of the last event and those that are stored are the same. */

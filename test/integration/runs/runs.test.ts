@@ -113,6 +113,11 @@ test('4: a tool of an MCP server is called once, with its arguments in both shap
     finish_reason: 'tool_calls',
   });
   expect(tool).toMatchObject({ output: [{ type: 'text', text: 'noted milk' }], is_error: false, outcome: 'succeeded' });
+  const operation = `${run.id}/c1`;
+  expect(tool).toMatchObject({ operation_id: operation });
+  // A read may begin before its message is in the history, with a name of that attempt.
+  const received = server.mcp.calls.map(({ meta }) => String(meta['io.everturn/operation-id']));
+  expect(received.filter((one) => one.startsWith(operation))).toHaveLength(1);
   expect(run).toMatchObject({ turns: 2, usage: { input_tokens: 20, output_tokens: 10 } });
 });
 
