@@ -36,8 +36,8 @@ export interface SessionFilter {
   subjectId?: string | undefined;
   subjectType?: string | undefined;
   subjectSlug?: string | undefined;
-  /** How the last turn has ended; `open`: it has not. */
-  lastEnds?: readonly TurnEnd[] | 'open' | undefined;
+  /** How the last turn has ended. Sessions in which no turn has ended are always included. */
+  lastEnds?: readonly TurnEnd[] | undefined;
   /** Without the sessions in which sub-agents work. */
   isTopLevel?: true;
   from?: string | undefined;
@@ -98,8 +98,11 @@ export class Sessions {
       if (value !== undefined) query = query.where(column, '=', value);
     }
     const { lastEnds } = filter;
-    if (lastEnds === 'open') query = query.where('last_end', 'is', null);
-    else if (lastEnds) query = query.where('last_end', 'in', lastEnds);
+    if (lastEnds) {
+      query = query.where((eb) =>
+        eb.or([eb('last_end', 'is', null), ...lastEnds.map((end) => eb('last_end', '=', end))]),
+      );
+    }
     if (filter.isTopLevel) {
       query = query.where((eb) =>
         eb.not(

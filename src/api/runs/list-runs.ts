@@ -21,10 +21,13 @@ const listQuery = createdQuery(LIMIT).extend({
   status: z.enum(RUN_STATUSES).optional(),
 });
 
-/** How the turns of runs with a status have ended. Those that are `open` are told apart by their logs. */
-const ENDS_OF: Record<RunStatus, readonly TurnEnd[] | 'open'> = {
-  running: 'open',
-  requires_action: 'open',
+/**
+ * How the turns of runs with a status have ended, apart from those without an end in the index: it has the end of a run
+ * shortly after the run, so these are told apart by their logs.
+ */
+const ENDS_OF: Record<RunStatus, readonly TurnEnd[]> = {
+  running: [],
+  requires_action: [],
   // A message with reasoning alone answers a run, but no turn; a refusal answers a turn, but no run.
   completed: ['answered', 'unanswered'],
   cancelled: ['client-cancelled'],

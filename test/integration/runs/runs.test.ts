@@ -6,7 +6,6 @@ import { newId } from '../../../src/engine/new-id.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { runIdsOf } from '../../../src/engine/runs.ts';
-import { eventually } from '../../support/eventually.ts';
 import { calls, inShort, RunAgent, RunStream, textOfRun, user } from '../../support/runs.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
@@ -153,11 +152,8 @@ test('7, 8: an input that ends with an answer is complete, as are the input and 
     expect(attempts).toBeUndefined();
     ids.push(given.id);
   }
-  // A list finds them once their logs are archived.
-  await eventually(async () => {
-    const listed = await server.api.list<Run>('/v1/runs?status=completed');
-    expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
-  });
+  const listed = await server.api.list<Run>('/v1/runs?status=completed');
+  expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
   expect(one.requests).toEqual([]);
   const run = await one.run('Go');
   const again = await one.run([user('Go'), ...run.output]);
