@@ -57,7 +57,7 @@ interface AssemblerOptions {
 }
 
 /** Limit for one message: each call adds an activity, records and a result to the workflow. */
-export const MAX_CALLS = 500;
+const MAX_CALLS = 500;
 
 /** How a call is handled. */
 interface RoutedCall {

@@ -45,6 +45,8 @@ const image = { type: 'image', mime_type: 'image/png', data: PNG };
 const audio = { type: 'audio', format: 'wav', data: PNG };
 
 const hi = user(text('hi'));
+const numbered = (count: number, name: string) =>
+  Array.from({ length: count }, (_, i) => ({ ...call(`c${i}`), tool_name: name }));
 
 function read(...items: unknown[]) {
   return readItems(parsePart(z.object({ input: inputItems }), { input: items }, 'body').input);
@@ -288,7 +290,12 @@ test.each<[string, unknown[], unknown[]]>([
     [422, 'invalid_items', 'input[0].content[0]'],
   ],
   ['text in a tool message', [model(call('a')), toolMessage(text('x'))], [422, 'invalid_items', 'input[1].content[0]']],
-  ['501 calls', [model(...Array.from({ length: 501 }, (_, i) => call(`c${i}`)))], [422, 'invalid_items', 'input[0]']],
+  ['too many calls', [model(...numbered(350, 'note'))], [422, 'invalid_items', 'input[0]']],
+  [
+    'too many calls with long names',
+    [hi, model(...numbered(200, 'n'.repeat(250)))],
+    [422, 'invalid_items', 'input[1]'],
+  ],
   ['audio', [user(text('hi'), audio)], [422, 'unsupported_part', 'input[0].content[1]']],
   [
     'a source',
@@ -350,8 +357,10 @@ test('the calls without a result are limited, since the history of the run names
 });
 
 test('a long conversation is read within its items', () => {
-  const calls = Array.from({ length: 500 }, (_, i) => `c${i}`);
-  const round = [hi, model(...calls.map((id) => call(id))), ...calls.map((id) => tool(id))];
-  const { items, last } = read(...round, ...round).conversation;
-  expect([items.length, last?.toolCalls.length]).toEqual([1 + 1 + 500 + 1, 500]);
+  const round = (count: number) => {
+    const calls = Array.from({ length: count }, (_, i) => `c${i}`);
+    return [hi, model(...calls.map((id) => call(id))), ...calls.map((id) => tool(id))];
+  };
+  const { items, last } = read(...round(500), ...round(150)).conversation;
+  expect([items.length, last?.toolCalls.length]).toEqual([1 + 1 + 500 + 1, 150]);
 });

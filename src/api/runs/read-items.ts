@@ -1,4 +1,3 @@
-import { MAX_CALLS } from '../../agents/message-assembler.ts';
 import { inlineFile } from '../../blobs/store-files.ts';
 import type { GivenCall, GivenConversation, GivenMessage } from '../../core/given-conversation.ts';
 import { ROOT_THREAD, type ModelMessage, type ToolOutcome, type UserContentPart } from '../../core/records.ts';
@@ -37,6 +36,15 @@ const OUTCOMES: Record<CallStatus, ToolOutcome> = { completed: 'succeeded', fail
 /** Calls without a result, before the last message. Their ids stand in the history of the run, each in up to 67 bytes. */
 const MAX_REPAIRED = 1_000;
 
+/** The last message with its results is one result of an activity, which has at most 124 KiB without long texts. */
+const MAX_LAST_BYTES = 120 * 1024;
+
+/** What that has of each call beside what the client sends: its tool and how it runs. */
+const CALL_BYTES = 300;
+
+/** Longer texts are moved to the blob store, which leaves less than this. */
+const MOVED_LENGTH = 1024;
+
 /**
  * The conversation that a client gives as items: see `docs/runs-api.md`. `repaired` are the calls without a result that a
  * later message makes impossible to run: the model is told that they were cancelled. `lastItemId` is the id of the item
@@ -53,8 +61,11 @@ export function readItems(input: InputItem[]): {
   const last = entries.at(-1);
   if (!last) throw refusal('invalid_items', ['input'], 'must have a message');
   const earlier = last.role === 'model' ? entries.slice(0, -1) : entries;
-  if (last.role === 'model' && last.message.toolCalls.length > MAX_CALLS) {
-    throw invalid(last.place, `has more than ${MAX_CALLS} tool calls`);
+  if (last.role === 'model' && bytesOf(last.message) > MAX_LAST_BYTES) {
+    throw invalid(
+      last.place,
+      'has too many tool calls for the last message of a model: at most about 300 are possible',
+    );
   }
   const repaired = earlier.flatMap((entry) => (entry.role === 'model' ? danglingCalls(entry.message) : []));
   if (repaired.length > MAX_REPAIRED) {
@@ -65,6 +76,17 @@ export function readItems(input: InputItem[]): {
     repaired,
     lastItemId: last.role === 'model' ? (last.id ?? undefined) : undefined,
   };
+}
+
+/** How much of a message and its results the history of the run has. */
+function bytesOf({ toolCalls }: GivenMessage): number {
+  const withoutLong = (_: string, value: unknown) =>
+    typeof value === 'string' && value.length >= MOVED_LENGTH ? '' : value;
+  return toolCalls.reduce((bytes, call) => {
+    const { name, result } = call;
+    // What is recorded of its tool names it, and so does the result that there is no such tool.
+    return bytes + Buffer.byteLength(JSON.stringify(call, withoutLong) + name + name) + CALL_BYTES * (result ? 2 : 1);
+  }, 0);
 }
 
 function addItem(entries: Entry[], item: InputItem, place: Place): void {
