@@ -57,8 +57,8 @@ export async function followRun(
   const lease = tails.lease(turnId);
   try {
     lease.run(created);
+    // It may not have begun: it has no entries then.
     const { tail } = lease;
-    await tail.ready;
     while (!isOver()) {
       if (tail.failure !== undefined) throw tail.failure;
       if (tail.feed.firstOrdinal > ordinal + 1) await readLog();
