@@ -21,8 +21,14 @@ export function refusal(code: ErrorCode, place: Place, message: string): ApiErro
 /** The errors of runs: those of the Sessions API, with places as llm-sdk's readers expect them. */
 export const runErrors: ErrorForm = {
   ...sessionErrors,
-  answer: (error) => sessionErrors.answer(withPlaces(error)),
+  answer: (error) => sessionErrors.answer(withPlaces(ofRun(error))),
 };
+
+/** What is missing is the run: it was deleted in the meantime, with its session and its turn. */
+function ofRun(error: ApiError): ApiError {
+  const isMissing = error.code === 'session_not_found' || error.code === 'turn_not_found';
+  return isMissing ? new ApiError('run_not_found', 'the run was deleted', { cause: error }) : error;
+}
 
 /** The error of a body that does not fit its schema, with its places as text. */
 function withPlaces(error: ApiError): ApiError {
