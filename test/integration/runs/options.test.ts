@@ -2,6 +2,7 @@ import { Agent, type AgentItem } from '@hoangvvo/llm-agent';
 import { StreamAccumulator, type Message, type PartialModelResponse } from '@hoangvvo/llm-sdk';
 import { MockLanguageModel } from '@hoangvvo/llm-sdk/test';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { TestTool } from '../../support/mcp-server.ts';
 import { calls, inShort, RunAgent, user } from '../../support/runs.ts';
 import { say, use, type Script } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
@@ -10,20 +11,15 @@ import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
 const noted: unknown[] = [];
+const NOTE: TestTool = {
+  name: 'note',
+  handler: ({ text }) => {
+    noted.push(text);
+    return `noted ${String(text)}`;
+  },
+};
 beforeAll(async () => {
-  server = await startTestServer({
-    mcp: {
-      tools: [
-        {
-          name: 'note',
-          handler: ({ text }) => {
-            noted.push(text);
-            return `noted ${String(text)}`;
-          },
-        },
-      ],
-    },
-  });
+  server = await startTestServer({ mcp: { tools: [NOTE] } });
 }, 60_000);
 afterAll(() => server.stop());
 
@@ -71,6 +67,18 @@ test('25: a toolkit that cannot be opened ends the run before its first model ca
   const other = agent([say('ok')], { toolkits: [LAB, { ...closed, required: false }] });
   expect(await other.run('Go')).toMatchObject({ status: 'completed' });
   expect(other.requests[0]?.tools?.map(({ function: { name } }) => name)).toEqual(['test__note']);
+});
+
+test('24: the tools of a server that change between two model calls are those of the second one', async () => {
+  const changing: Script = async (call) => {
+    await server.mcp.setTools([NOTE, { name: 'more', handler: () => 'more' }]);
+    call.toolCall('note', { text: 'x' }, 'c1').finish();
+  };
+  const one = agent([changing, say('Noted.')], { toolkits: [LAB] });
+  expect((await one.run('Go')).status).toBe('completed');
+  const offered = one.requests.map((request) => request.tools?.map(({ function: { name } }) => name));
+  expect(offered).toEqual([['note'], ['note', 'more']]);
+  await server.mcp.setTools([NOTE]);
 });
 
 test('35: the parts of a message are in the order in which they began; folding the partials gives its item', async () => {
