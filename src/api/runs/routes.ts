@@ -18,7 +18,7 @@ import { readItems } from './read-items.ts';
 import { withKnownResults } from './known-results.ts';
 import { resumeRun } from './resume-run.ts';
 import { RunResponder } from './run-responder.ts';
-import { agentRunRequest, runRequest, type AgentRunRequest, type RunRequest } from './wire/request.ts';
+import { agentRunRequest, runRequest, type AgentRunRequest, type Answering, type RunRequest } from './wire/request.ts';
 import { resumeRequest } from './wire/resume.ts';
 import { run as runResource, runStreamEvent, sentRunEvent } from './wire/run.ts';
 
@@ -75,6 +75,11 @@ interface RunCall {
   caller: Caller;
   rateLimitError?: ApiError | undefined;
   response: Response;
+}
+
+/** Whether the response to a request stays open, as that of a stream does. */
+function keepsOpen({ stream, wait_seconds: waitSeconds }: Answering): boolean {
+  return stream === true || waitSeconds !== 0;
 }
 
 /** `/v1/runs`: runs of an agent, each with a conversation that the client keeps. */
@@ -214,7 +219,7 @@ export function runRoutes(context: ApiContext): Route[] {
       },
       async ({ params, headers, body, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
-        if (body.stream) streamLimits.admit(caller, response);
+        if (keepsOpen(body)) streamLimits.admit(caller, response);
         const cursor = await resumeRun(context, { run: found, body, key: headers['Idempotency-Key'], caller });
         await responder.respond(found, body, response, { cursor });
       },
@@ -256,7 +261,7 @@ export function runRoutes(context: ApiContext): Route[] {
   ];
 
   async function create({ body, identity, readAgent, key, caller, rateLimitError, response }: RunCall): Promise<void> {
-    if (body.stream) streamLimits.admit(caller, response);
+    if (keepsOpen(body)) streamLimits.admit(caller, response);
     const claimed = await claimRun(context, { caller, key, identity });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);

@@ -9,7 +9,7 @@ import { startTestServer, type TestServer } from '../../support/test-server.ts';
 let server: TestServer;
 beforeAll(async () => {
   server = await startTestServer({
-    env: { EVERTURN_MODEL_RETRY_SECONDS: '1' },
+    env: { EVERTURN_STREAMS_PER_SUBJECT: '4', EVERTURN_MODEL_RETRY_SECONDS: '1' },
     mcp: {
       tools: [{ name: 'note', annotations: { readOnlyHint: true }, handler: ({ text }) => `noted ${String(text)}` }],
     },
@@ -120,4 +120,21 @@ test('37: a message whose provider breaks starts over, and what is complete at i
   const last = await failed.end();
   expect(last).toMatchObject({ event: 'error', error: { type: 'language_model_error' }, output: failed.items });
   expect(inShort(failed.items)).toEqual(['model c1', 'c1 cancelled']);
+});
+
+test('requests that wait for their run count as streams', async () => {
+  const models = Array.from({ length: 4 }, () =>
+    held(
+      () => undefined,
+      (call) => call.text('Yes.').finish(),
+    ),
+  );
+  const waiting = models.map((model) => agent([model.script]).run('Go'));
+  await Promise.all(models.map((model) => model.reached));
+  const one = agent([say('Now.')]);
+  expect((await one.refusal('Go')).slice(0, 2)).toEqual([429, 'too_many_streams']);
+  const { id } = await one.run('Go', { wait_seconds: 0 });
+  for (const model of models) model.release();
+  expect((await Promise.all(waiting)).map(({ status }) => status)).toEqual(models.map(() => 'completed'));
+  expect(await server.api.get(`/v1/runs/${id}?wait_seconds=30`)).toMatchObject({ status: 'completed' });
 });
