@@ -387,7 +387,8 @@ function isSmall({ content, refusal, reasoning, toolCalls }: MessageDelta): bool
 
 /** Omits a usage without any count. */
 export function reported(usage: Usage): { usage?: Usage } {
-  return Object.values(usage).some((tokens) => tokens > 0) ? { usage } : {};
+  const { media: _, ...counts } = usage;
+  return Object.values(counts).some((tokens) => tokens > 0) ? { usage } : {};
 }
 
 /** Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */

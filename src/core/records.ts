@@ -122,6 +122,11 @@ export interface ToolCall {
   providerFields?: Record<string, unknown>;
 }
 
+const MEDIA_TOKENS = ['audioInput', 'imageInput', 'cachedAudio', 'cachedImage', 'audioOutput', 'imageOutput'] as const;
+
+/** Tokens of audio and of images: parts of those of input, of those read from the cache, and of output. */
+export type MediaTokens = { [Kind in (typeof MEDIA_TOKENS)[number]]?: number };
+
 /** Token counts as the provider reported them. */
 export interface Usage {
   inputTokens: number;
@@ -129,11 +134,8 @@ export interface Usage {
   cacheReadTokens: number;
   cacheWriteTokens: number;
   reasoningTokens: number;
-  /** The tokens of audio and images among those of input and output, as far as the provider tells them apart. */
-  audioInputTokens?: number;
-  imageInputTokens?: number;
-  audioOutputTokens?: number;
-  imageOutputTokens?: number;
+  /** The tokens that are not text, as far as the provider tells them apart. */
+  media?: MediaTokens;
   /** What the tokens cost; absent if a model's price is unknown. */
   costInUsd?: number;
   /** Attempts that ended before the provider reported their usage; the token counts do not include them. */
@@ -644,17 +646,17 @@ export function addUsage(a: Usage, b: Usage | undefined): Usage {
     cacheReadTokens: a.cacheReadTokens + b.cacheReadTokens,
     cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
-    ...addMedia(a, b),
+    ...mediaUsage(a.media, b.media),
     ...addCost(a, b),
     ...(unreportedAttempts > 0 && { unreportedAttempts }),
   };
 }
 
-const MEDIA = ['audioInputTokens', 'imageInputTokens', 'audioOutputTokens', 'imageOutputTokens'] as const;
-
-function addMedia(a: Usage, b: Usage): Pick<Usage, (typeof MEDIA)[number]> {
-  const sums = MEDIA.map((kind) => [kind, (a[kind] ?? 0) + (b[kind] ?? 0)] as const);
-  return Object.fromEntries(sums.filter(([, sum]) => sum > 0));
+/** The sum of media tokens; without any, there is no field for them. */
+export function mediaUsage(...all: (MediaTokens | undefined)[]): Pick<Usage, 'media'> {
+  const sums = MEDIA_TOKENS.map((kind) => [kind, all.reduce((sum, one) => sum + (one?.[kind] ?? 0), 0)] as const);
+  const some = sums.filter(([, sum]) => sum > 0);
+  return some.length > 0 ? { media: Object.fromEntries(some) } : {};
 }
 
 /** A sum with an unknown part is unknown. A usage without tokens costs nothing, and has no cost of its own. */

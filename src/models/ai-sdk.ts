@@ -14,7 +14,15 @@ import type {
 } from '@ai-sdk/provider';
 import { z } from 'zod';
 import { describeFile, isImage } from '../core/files.ts';
-import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import {
+  mediaUsage,
+  type FinishReason,
+  type MediaTokens,
+  type ModelMessage,
+  type StoredFile,
+  type Usage,
+  type UserContentPart,
+} from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { acceptedId, acceptedName, isBlank } from './accepted.ts';
@@ -39,6 +47,8 @@ export interface Dialect {
   isLast?: (event: unknown) => boolean;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
   usageIn: (event: unknown) => Usage | undefined;
+  /** The tokens that are not text, in the usage as the provider has sent it. */
+  mediaIn?: (usage: unknown) => MediaTokens;
   /** What the model said of its refusal. */
   refusalIn?: (metadata: SharedV4ProviderMetadata[string]) => string | undefined;
   /** The request that finds a model, and what the response of status 404 contains if the provider does not have it. */
@@ -207,7 +217,7 @@ class StreamParts {
     const metadata = providerMetadata?.[this.#dialect.key];
     const refusal = metadata && this.#dialect.refusalIn?.(metadata);
     const reason = FINISH_REASONS[finishReason.unified];
-    const counted = usageOf(usage);
+    const counted = usageOf(usage, this.#dialect.mediaIn?.(usage.raw));
     return {
       ...(refusal && { refusal }),
       ...(counted && { usage: counted }),
@@ -226,7 +236,7 @@ const FINISH_REASONS: Record<Exclude<LanguageModelV4FinishReason['unified'], 'er
   other: 'stop',
 };
 
-function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage | undefined {
+function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage, media?: MediaTokens): Usage | undefined {
   if (inputTokens.total === undefined && outputTokens.total === undefined) return undefined;
   return {
     inputTokens: inputTokens.total ?? 0,
@@ -234,6 +244,7 @@ function usageOf({ inputTokens, outputTokens }: LanguageModelV4Usage): Usage | u
     cacheReadTokens: inputTokens.cacheRead ?? 0,
     cacheWriteTokens: inputTokens.cacheWrite ?? 0,
     reasoningTokens: outputTokens.reasoning ?? 0,
+    ...mediaUsage(media),
   };
 }
 

@@ -1,9 +1,22 @@
 import { createGoogle } from '@ai-sdk/google';
 import { z } from 'zod';
+import { mediaUsage, type MediaTokens } from '../core/records.ts';
 import type { Dialect } from './ai-sdk.ts';
 import type { ProviderAccess } from './provider.ts';
 
 const DEFAULT_URL = 'https://generativelanguage.googleapis.com/v1beta';
+
+const modalities = z
+  .array(z.object({ modality: z.string(), tokenCount: z.number().default(0) }))
+  .nullish()
+  .catch(null);
+
+const mediaCounts = z.object({
+  promptTokensDetails: modalities,
+  toolUsePromptTokensDetails: modalities,
+  cacheTokensDetails: modalities,
+  candidatesTokensDetails: modalities,
+});
 
 /** Every event counts the tokens so far. */
 const counted = z.object({
@@ -13,6 +26,7 @@ const counted = z.object({
     candidatesTokenCount: z.number().default(0),
     thoughtsTokenCount: z.number().default(0),
     cachedContentTokenCount: z.number().default(0),
+    ...mediaCounts.shape,
   }),
 });
 
@@ -38,12 +52,32 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
         cacheReadTokens: usage.cachedContentTokenCount,
         cacheWriteTokens: 0,
         reasoningTokens: usage.thoughtsTokenCount,
+        ...mediaUsage(mediaOf(usage)),
       };
+    },
+    mediaIn: (usage) => {
+      const parsed = mediaCounts.safeParse(usage);
+      return parsed.success ? mediaOf(parsed.data) : {};
     },
     lookup: (model) => ({
       url: `${baseUrl}/models/${encodeURIComponent(model)}`,
       headers: { 'x-goog-api-key': apiKey, ...headers },
       unknown: 'NOT_FOUND',
     }),
+  };
+}
+
+function mediaOf(usage: z.infer<typeof mediaCounts>): MediaTokens {
+  const count = (modality: string, ...details: z.infer<typeof modalities>[]): number =>
+    details.flatMap((one) => one ?? []).reduce((sum, one) => sum + (one.modality === modality ? one.tokenCount : 0), 0);
+  const { promptTokensDetails: prompt, toolUsePromptTokensDetails: toolUse } = usage;
+  const { cacheTokensDetails: cached, candidatesTokensDetails: output } = usage;
+  return {
+    audioInput: count('AUDIO', prompt, toolUse),
+    imageInput: count('IMAGE', prompt, toolUse),
+    cachedAudio: count('AUDIO', cached),
+    cachedImage: count('IMAGE', cached),
+    audioOutput: count('AUDIO', output),
+    imageOutput: count('IMAGE', output),
   };
 }

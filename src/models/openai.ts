@@ -7,7 +7,14 @@ import type {
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
 import { describeFile, isImage } from '../core/files.ts';
-import type { FinishReason, ModelMessage, StoredFile, Usage, UserContentPart } from '../core/records.ts';
+import {
+  mediaUsage,
+  type FinishReason,
+  type ModelMessage,
+  type StoredFile,
+  type Usage,
+  type UserContentPart,
+} from '../core/records.ts';
 import type { ToolChoice } from '../spec/agent-spec.ts';
 import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
@@ -136,10 +143,12 @@ function usageOf(usage: OpenAI.CompletionUsage): Usage {
     cacheReadTokens: input?.cached_tokens ?? 0,
     cacheWriteTokens: 0,
     reasoningTokens: output?.reasoning_tokens ?? 0,
-    ...(inputMedia?.audio_tokens && { audioInputTokens: inputMedia.audio_tokens }),
-    ...(inputMedia?.image_tokens && { imageInputTokens: inputMedia.image_tokens }),
-    ...(outputMedia?.audio_tokens && { audioOutputTokens: outputMedia.audio_tokens }),
-    ...(outputMedia?.image_tokens && { imageOutputTokens: outputMedia.image_tokens }),
+    ...mediaUsage({
+      audioInput: inputMedia?.audio_tokens ?? 0,
+      imageInput: inputMedia?.image_tokens ?? 0,
+      audioOutput: outputMedia?.audio_tokens ?? 0,
+      imageOutput: outputMedia?.image_tokens ?? 0,
+    }),
   };
 }
 

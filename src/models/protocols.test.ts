@@ -115,6 +115,28 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(JSON.stringify(request?.body)).toContain('Be brief.');
   });
 
+  test.runIf(kind === 'google')('usage has the tokens of audio and images', async () => {
+    const counts = (name: string, audio: number, image: number) => {
+      const details = [
+        { modality: 'TEXT', tokenCount: 1 },
+        { modality: 'AUDIO', tokenCount: audio },
+        { modality: 'IMAGE', tokenCount: image },
+      ];
+      return `"${name}TokensDetails":${JSON.stringify(details)}`;
+    };
+    const details = [counts('prompt', 5, 3), counts('cache', 2, 1), counts('candidates', 0, 4)].join();
+    const media = { audioInput: 5, imageInput: 3, cachedAudio: 2, cachedImage: 1, imageOutput: 4 };
+    const sent = events({ text: 'all is well', usage: { input: 12, cached: 4, output: 6 } }).map((event) =>
+      event.replace('"promptTokenCount"', `${details},"promptTokenCount"`),
+    );
+    endpoint.script(sending(...sent));
+    // Each event has the usage so far, and so has the end of the answer.
+    const seen: (Usage | undefined)[] = [];
+    for await (const { usage } of provider.stream(requestOf(), never)) if (usage) seen.push(usage);
+    expect(seen).toHaveLength(sent.length + 1);
+    for (const usage of seen) expect(usage).toMatchObject({ inputTokens: 12, outputTokens: 6, media });
+  });
+
   test('parallel calls and their results', async () => {
     const calls = [
       { id: 'c1', name: 'look', args: { at: 'sea' } },

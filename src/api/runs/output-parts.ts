@@ -2,6 +2,7 @@ import type { MessageText } from '../../core/message.ts';
 import type { ModelMessage, StoredFile, ToolCall, Usage } from '../../core/records.ts';
 import { parseJson } from '../../tools/arguments.ts';
 import { audioFormat } from './audio-formats.ts';
+import { kindsOf, type KindOfTokens } from './pricing.ts';
 import { encodeSignature } from './signature.ts';
 import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
@@ -71,30 +72,30 @@ export function argumentsOf(text: string): { args: Record<string, unknown>; raw?
 
 /** Token counts as llm-sdk has them; undefined if the provider has not reported any. */
 export function usageToWire(usage: Usage): ModelUsage | undefined {
-  const { inputTokens, outputTokens, cacheReadTokens } = usage;
+  const { inputTokens, outputTokens } = usage;
   if (inputTokens + outputTokens === 0) return undefined;
-  const input = detailsOf(inputTokens, { audio: usage.audioInputTokens, image: usage.imageInputTokens });
-  const output = detailsOf(outputTokens, { audio: usage.audioOutputTokens, image: usage.imageOutputTokens });
-  const cached = cacheReadTokens > 0 && { cached_text_tokens: cacheReadTokens };
+  const kinds = kindsOf(usage);
+  const input = detailsOf(kinds.map(({ kind, input: tokens, cached }) => ({ kind, tokens, cached })));
+  const output = detailsOf(kinds.map(({ kind, output: tokens }) => ({ kind, tokens, cached: 0 })));
   return {
     input_tokens: inputTokens,
     output_tokens: outputTokens,
-    ...((input || cached) && { input_tokens_details: { ...input, ...cached } }),
+    ...(input && { input_tokens_details: input }),
     ...(output && { output_tokens_details: output }),
   };
 }
 
-/** The kinds of tokens, unless all are text. */
+/** Readers take all tokens for text unless they are told how many of them are; where all are, they are not told. */
 function detailsOf(
-  total: number,
-  { audio = 0, image = 0 }: { audio: number | undefined; image: number | undefined },
+  kinds: { kind: KindOfTokens['kind']; tokens: number; cached: number }[],
 ): ModelUsage['input_tokens_details'] {
-  if (audio + image === 0) return undefined;
-  return {
-    text_tokens: Math.max(0, total - audio - image),
-    ...(audio > 0 && { audio_tokens: audio }),
-    ...(image > 0 && { image_tokens: image }),
-  };
+  const isText = kinds.every(({ kind, tokens }) => kind === 'text' || tokens === 0);
+  const counts = kinds.flatMap(({ kind, tokens, cached }) => [
+    { name: `${kind}_tokens`, tokens, isShown: kind === 'text' ? !isText : tokens > 0 },
+    { name: `cached_${kind}_tokens`, tokens: cached, isShown: cached > 0 },
+  ]);
+  const shown = counts.filter(({ isShown }) => isShown);
+  return shown.length > 0 ? Object.fromEntries(shown.map(({ name, tokens }) => [name, tokens])) : undefined;
 }
 
 /** The parts of a tool's result: its text, and the images and audio among its files. */

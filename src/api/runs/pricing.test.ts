@@ -30,19 +30,25 @@ test.each<[string, Partial<Usage>, Pricing, number]>([
     12,
   ],
   ['what has no price', { inputTokens: 10, outputTokens: 4 }, { output_cost_per_text_token: 5 }, 20],
-  [
-    'audio',
-    { inputTokens: 10, audioInputTokens: 2, outputTokens: 4, audioOutputTokens: 3 },
-    PRICES,
-    24 + 200 + 5 + 600,
-  ],
+  ['audio', { inputTokens: 10, outputTokens: 4, media: { audioInput: 2, audioOutput: 3 } }, PRICES, 24 + 200 + 5 + 600],
   [
     'images',
-    { inputTokens: 10, imageInputTokens: 2, outputTokens: 4, imageOutputTokens: 3 },
+    { inputTokens: 10, outputTokens: 4, media: { imageInput: 2, imageOutput: 3 } },
     PRICES,
     24 + 20_000 + 5 + 60_000,
   ],
-  ['counts that contradict each other', { inputTokens: 10, audioInputTokens: 12, cacheReadTokens: 99 }, PRICES, 1_200],
+  [
+    'cached audio and images',
+    { inputTokens: 30, cacheReadTokens: 7, media: { audioInput: 10, imageInput: 10, cachedAudio: 2, cachedImage: 4 } },
+    { ...PRICES, input_cost_per_cached_audio_token: 50 },
+    27 + 1 + 800 + 100 + 100_000,
+  ],
+  [
+    'counts that contradict each other',
+    { inputTokens: 10, cacheReadTokens: 99, media: { audioInput: 12 } },
+    PRICES,
+    1_200,
+  ],
 ])('%s', (_, usage, pricing, cost) => {
   expect(costBy(pricing, { ...NO_USAGE, ...usage })).toBe(cost);
 });
@@ -53,15 +59,14 @@ test('usage has the kinds of tokens, unless all are text', () => {
       ...NO_USAGE,
       inputTokens: 10,
       cacheReadTokens: 4,
-      audioInputTokens: 2,
-      imageOutputTokens: 1,
       outputTokens: 3,
+      media: { audioInput: 2, cachedAudio: 1, imageOutput: 3 },
     }),
   ).toEqual({
     input_tokens: 10,
     output_tokens: 3,
-    input_tokens_details: { text_tokens: 8, cached_text_tokens: 4, audio_tokens: 2 },
-    output_tokens_details: { text_tokens: 2, image_tokens: 1 },
+    input_tokens_details: { text_tokens: 8, cached_text_tokens: 3, audio_tokens: 2, cached_audio_tokens: 1 },
+    output_tokens_details: { text_tokens: 0, image_tokens: 3 },
   });
   expect(usageToWire({ ...NO_USAGE, inputTokens: 1 })).toEqual({ input_tokens: 1, output_tokens: 0 });
   expect(usageToWire({ ...NO_USAGE, unreportedAttempts: 1 })).toBeUndefined();

@@ -1,24 +1,35 @@
 import type { Usage } from '../../core/records.ts';
 import type { Pricing } from '../../spec/agent-spec.ts';
 
-/**
- * What a model call costs in USD by the prices of a run's request. Tokens that are neither audio nor images are text; the
- * cached ones are part of the text of the input. As in llm-sdk, what has no price costs nothing.
- */
+export interface KindOfTokens {
+  kind: 'text' | 'audio' | 'image';
+  input: number;
+  /** The part of the input that was read from the cache. */
+  cached: number;
+  output: number;
+}
+
+/** The tokens of a model call by their kinds. What is neither audio nor an image is text. */
+export function kindsOf({ inputTokens, outputTokens, cacheReadTokens, media = {} }: Usage): KindOfTokens[] {
+  const { audioInput = 0, imageInput = 0, cachedAudio = 0, cachedImage = 0, audioOutput = 0, imageOutput = 0 } = media;
+  return [
+    {
+      kind: 'text',
+      input: Math.max(0, inputTokens - audioInput - imageInput),
+      cached: Math.max(0, cacheReadTokens - cachedAudio - cachedImage),
+      output: Math.max(0, outputTokens - audioOutput - imageOutput),
+    },
+    { kind: 'audio', input: audioInput, cached: cachedAudio, output: audioOutput },
+    { kind: 'image', input: imageInput, cached: cachedImage, output: imageOutput },
+  ];
+}
+
+/** What a model call costs in USD by the prices of a run's request. As in llm-sdk, what has no price costs nothing. */
 export function costBy(pricing: Pricing, usage: Usage): number {
-  const { audioInputTokens = 0, imageInputTokens = 0, audioOutputTokens = 0, imageOutputTokens = 0 } = usage;
-  const { input_cost_per_text_token: textInput = 0, input_cost_per_cached_text_token: cachedInput = textInput } =
-    pricing;
-  const text = Math.max(0, usage.inputTokens - audioInputTokens - imageInputTokens);
-  const cached = Math.min(text, usage.cacheReadTokens);
-  return (
-    (text - cached) * textInput +
-    cached * cachedInput +
-    audioInputTokens * (pricing.input_cost_per_audio_token ?? 0) +
-    imageInputTokens * (pricing.input_cost_per_image_token ?? 0) +
-    Math.max(0, usage.outputTokens - audioOutputTokens - imageOutputTokens) *
-      (pricing.output_cost_per_text_token ?? 0) +
-    audioOutputTokens * (pricing.output_cost_per_audio_token ?? 0) +
-    imageOutputTokens * (pricing.output_cost_per_image_token ?? 0)
-  );
+  return kindsOf(usage).reduce((sum, { kind, input, cached, output }) => {
+    const price = pricing[`input_cost_per_${kind}_token`] ?? 0;
+    const cachedPrice = pricing[`input_cost_per_cached_${kind}_token`] ?? price;
+    const read = Math.min(input, cached);
+    return sum + (input - read) * price + read * cachedPrice + output * (pricing[`output_cost_per_${kind}_token`] ?? 0);
+  }, 0);
 }

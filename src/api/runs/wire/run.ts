@@ -45,7 +45,9 @@ const tokenDetails = z.object({
   text_tokens: z.int().optional(),
   cached_text_tokens: z.int().optional(),
   audio_tokens: z.int().optional(),
+  cached_audio_tokens: z.int().optional(),
   image_tokens: z.int().optional(),
+  cached_image_tokens: z.int().optional(),
 });
 
 export const modelUsage = z

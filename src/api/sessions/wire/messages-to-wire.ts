@@ -78,8 +78,8 @@ function hasTokens(usage: Usage): boolean {
 function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
   // The metrics of the turn have these two.
   const { reasoningTokens: _, unreportedAttempts: __, ...more } = usage;
-  // This API does not tell them apart.
-  const { audioInputTokens: _a, imageInputTokens: _b, audioOutputTokens: _c, imageOutputTokens: _d, ...shown } = more;
+  // This API does not tell the kinds of tokens apart.
+  const { media: ___, ...shown } = more;
   const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, costInUsd, ...rest } = shown;
   rest satisfies NoFields;
   return {

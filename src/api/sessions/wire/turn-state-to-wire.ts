@@ -50,10 +50,7 @@ function metrics(totals: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end' | 'limit'>)
     reasoningTokens,
     unreportedAttempts = 0,
     costInUsd,
-    audioInputTokens: _a,
-    imageInputTokens: _b,
-    audioOutputTokens: _c,
-    imageOutputTokens: _d,
+    media: __,
     ...rest
   } = usage;
   rest satisfies NoFields;
