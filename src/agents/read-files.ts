@@ -23,7 +23,7 @@ const MAX_FILES_MS = 60_000;
 
 /** A conversation whose files are read. */
 export interface ReadFiles {
-  /** Images are files still; all other files are texts. */
+  /** Images, and audio for the model, are files still; all other files are texts. */
   conversation: TranscriptItem[];
   /** The texts that were extracted for it. The record of the message keeps them. */
   extracted: FileText[];
@@ -72,7 +72,7 @@ export async function readFiles(conversation: TranscriptItem[], options: ReadOpt
       continue;
     }
     const reads = item.content.map((part): Promise<ReadPart> => {
-      if (part.type === 'text') return Promise.resolve(undefined);
+      if (part.type === 'text' || part.asAudio) return Promise.resolve(undefined);
       const isOfImage = kindOf(part) === 'image';
       return isOfImage ? files.image(part, sessionId) : files.beginning(part, sessionId, textOf(part));
     });
@@ -112,7 +112,7 @@ function filesOf(conversation: TranscriptItem[]): StoredFile[] {
   );
 }
 
-/** What was read of a part of a message; undefined for a text. */
+/** What was read of a part of a message; undefined for a text, and for audio that is given to the model. */
 type ReadPart = ReadText | { mimeType: string } | undefined;
 
 function withReads(

@@ -151,6 +151,12 @@ export class AgentValidator {
     );
   }
 
+  /** The types of audio that all models of an agent take in messages of users. */
+  audioTypes(spec: AgentSpec): ReadonlySet<string> {
+    const [first = new Set<string>(), ...rest] = modelNames(spec).map((name) => this.#models.resolve(name).audioTypes);
+    return rest.reduce((all, types) => new Set([...all].filter((type) => types.has(type))), first);
+  }
+
   async #unknownSkill(spec: AgentSpec): Promise<AgentProblem | undefined> {
     const { unavailable } = await this.#skills.list(spec);
     const [first] = unavailable;

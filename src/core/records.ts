@@ -17,10 +17,14 @@ import type { TurnTotals } from './turn-totals.ts';
 export const ROOT_THREAD = 'main';
 
 /** A file. A small one is inside the record, a larger one in the blob store under the SHA-256 of its bytes in hex. */
-export type StoredFile = { type: 'file'; name: string; mimeType: string; bytes: number } & (
-  | { base64: string }
-  | { blob: string }
-);
+export type StoredFile = {
+  type: 'file';
+  name: string;
+  mimeType: string;
+  bytes: number;
+  /** The model is given the sound. Of other files with audio it is told only that they exist. */
+  asAudio?: true;
+} & ({ base64: string } | { blob: string });
 
 /** What was extracted from a file of the user: the text, as a blob of the session, or why there is none. */
 export type FileText = {

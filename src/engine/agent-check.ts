@@ -2,7 +2,7 @@ import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { EngineError } from './errors.ts';
 
-/** Tells whether this server can run an agent: see `AgentValidator` in `src/agents`. */
+/** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
   firstProblem(
     spec: AgentSpec,
@@ -10,6 +10,8 @@ export interface AgentCheck {
   ): Promise<
     { code: 'invalid_agent' | 'feature_not_available' | 'forbidden'; message: string; param: string } | undefined
   >;
+  /** The types of audio that all models of an agent take in messages of users. */
+  audioTypes(spec: AgentSpec): ReadonlySet<string>;
 }
 
 /**

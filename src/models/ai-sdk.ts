@@ -43,6 +43,8 @@ export interface Dialect {
   options: (request: ModelRequest) => SharedV4ProviderOptions[string];
   /** The options that mark the end of a part of the request to be cached. */
   cached?: (request: ModelRequest) => SharedV4ProviderOptions[string] | undefined;
+  /** The types of audio that it takes, with its own names for them. Default: none. */
+  audioTypes?: ReadonlyMap<string, string>;
   /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
   isLast?: (event: unknown) => boolean;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
@@ -308,7 +310,8 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   const { system, transcript, fileContent } = request;
   const messages: LanguageModelV4Message[] = system ? [{ role: 'system', content: system }] : [];
   for (const item of transcript) {
-    if (item.role === 'user') messages.push({ role: 'user', content: await userParts(item.content, fileContent) });
+    if (item.role === 'user')
+      messages.push({ role: 'user', content: await userParts(item.content, fileContent, dialect) });
     else if (item.role === 'tool') messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
     else {
       const message = assistantMessage(item.message, dialect);
@@ -328,10 +331,11 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
 function userParts(
   parts: UserContentPart[],
   fileContent: FileContent,
+  dialect: Dialect,
 ): Promise<(LanguageModelV4TextPart | LanguageModelV4FilePart)[]> {
   return Promise.all(
     parts.map(async (part) =>
-      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
+      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent, dialect),
     ),
   );
 }
@@ -339,10 +343,12 @@ function userParts(
 async function filePart(
   file: StoredFile,
   fileContent: FileContent,
+  { audioTypes }: Dialect,
 ): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
-  if (!isImage(file)) return { type: 'text', text: describeFile(file) };
+  const mediaType = isImage(file) ? file.mimeType : file.asAudio && audioTypes?.get(file.mimeType);
+  if (!mediaType) return { type: 'text', text: describeFile(file) };
   const data = await fileContent(file);
-  return { type: 'file', filename: file.name, mediaType: file.mimeType, data: { type: 'data', data } };
+  return { type: 'file', filename: file.name, mediaType, data: { type: 'data', data } };
 }
 
 async function toolResult(

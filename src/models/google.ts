@@ -2,6 +2,7 @@ import { createGoogle } from '@ai-sdk/google';
 import { z } from 'zod';
 import { mediaUsage, type MediaTokens } from '../core/records.ts';
 import type { Dialect } from './ai-sdk.ts';
+import { AUDIO_INPUT } from './audio-input.ts';
 import type { ProviderAccess } from './provider.ts';
 
 const DEFAULT_URL = 'https://generativelanguage.googleapis.com/v1beta';
@@ -41,6 +42,7 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
     key: 'google',
     model: (id, fetch) => createGoogle({ apiKey, baseURL: baseUrl, headers, fetch })(id),
     options: ({ params }) => ({ ...(params.reasoning_effort && { thinkingConfig: { includeThoughts: true } }) }),
+    audioTypes: AUDIO_INPUT.google,
     isLast: (event) => ended.safeParse(event).success,
     usageIn: (event) => {
       const parsed = counted.safeParse(event);

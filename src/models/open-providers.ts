@@ -6,6 +6,7 @@ import { LocalAllowance } from './allowance.ts';
 import { LimitedModel } from './limited-model.ts';
 import { RedisAllowance } from './redis-allowance.ts';
 import { AiSdkProvider } from './ai-sdk.ts';
+import { AUDIO_INPUT } from './audio-input.ts';
 import { anthropic } from './anthropic.ts';
 import { google } from './google.ts';
 import { InstrumentedModel } from './instrumented-model.ts';
@@ -86,6 +87,7 @@ export function openProviders({ defaultName, providers }: ModelAccess, options: 
     const registered = {
       provider: limited(provider, { name, limits: config.limits }, options),
       options: OPTIONS_OF[config.kind],
+      audioTypes: new Set(AUDIO_INPUT[config.kind].keys()),
       models: config.models,
     };
     return [name, registered] as const;

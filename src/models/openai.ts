@@ -17,6 +17,7 @@ import {
 } from '../core/records.ts';
 import type { ToolChoice } from '../spec/agent-spec.ts';
 import { acceptedName } from './accepted.ts';
+import { AUDIO_INPUT } from './audio-input.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
@@ -216,6 +217,12 @@ function isJsonObject(text: string): boolean {
 }
 
 async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {
+  const format = file.asAudio && AUDIO_INPUT['openai-chat'].get(file.mimeType);
+  if (format) {
+    const audio = { type: 'input_audio', input_audio: { data: await fileContent(file), format } };
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the formats are those of the table
+    return audio as ChatCompletionContentPart;
+  }
   if (!isImage(file)) return { type: 'text', text: describeFile(file) };
   return { type: 'image_url', image_url: { url: `data:${file.mimeType};base64,${await fileContent(file)}` } };
 }

@@ -9,10 +9,12 @@ import type { ModelFacts } from './provider-file.ts';
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
-/** A provider, the options of its protocol, and the models that certainly exist, with what is known of them. */
+/** A provider, what its protocol has, and the models that certainly exist, with what is known of them. */
 export interface RegisteredProvider {
   provider: ModelProvider;
   options: ReadonlySet<keyof ModelOptions>;
+  /** The types of audio that users may send. */
+  audioTypes: ReadonlySet<string>;
   models: ReadonlyMap<string, ModelFacts>;
 }
 
@@ -24,6 +26,8 @@ export interface ModelTarget {
   model: string;
   /** The options that the provider's protocol has. */
   options: ReadonlySet<keyof ModelOptions>;
+  /** The types of audio that it takes in messages of users. */
+  audioTypes: ReadonlySet<string>;
   /** What a call costs in USD; undefined if the model's price is unknown. */
   cost: (usage: Usage) => number | undefined;
   /** The size of the model's context; undefined if it is unknown. */
@@ -57,6 +61,7 @@ export class ModelProviders {
       providerName,
       model,
       options: registered.options,
+      audioTypes: registered.audioTypes,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
       contextTokens,
     };

@@ -37,6 +37,7 @@ export function begunCall(
     providerName: 'openai',
     model: 'm',
     options: OPTIONS_OF['openai-chat'],
+    audioTypes: new Set<string>(),
     cost: () => undefined,
   };
   const message = new MessageAssembler({

@@ -59,5 +59,5 @@ function isSameCall(part: ModelPart, { id, name, arguments: text }: GivenCall): 
 }
 
 function reused({ outcome, output }: ToolItem): GivenResult {
-  return { outcome, ...readResultContent(output, []), isReused: true };
+  return { outcome, ...readResultContent(output), isReused: true };
 }

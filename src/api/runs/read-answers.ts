@@ -34,7 +34,7 @@ export function readAnswers({ tool_results: results, approvals, refresh }: Resum
     const place = ['tool_results', i];
     const given = error
       ? { content: outcomeText('failed'), error: error.message }
-      : { ...readResultContent(content ?? [], [...place, 'content']), ...(isError && { isError }) };
+      : { ...readResultContent(content ?? []), ...(isError && { isError }) };
     return { place, toolCallId, threadId, needs: 'response', given };
   });
   const decisions = (approvals ?? []).map(({ remember, ...decision }, i): SentAnswer => {

@@ -44,12 +44,15 @@ const hostedResult = {
 const image = { type: 'image', mime_type: 'image/png', data: PNG };
 const audio = { type: 'audio', format: 'wav', data: PNG };
 
+const source = (...content: unknown[]) => ({ type: 'source', source: 'https://a.test', title: 'Seas', content });
+
 const hi = user(text('hi'));
 const numbered = (count: number, name: string) =>
   Array.from({ length: count }, (_, i) => ({ ...call(`c${i}`), tool_name: name }));
 
 function read(...items: unknown[]) {
-  return readItems(parsePart(z.object({ input: inputItems }), { input: items }, 'body').input);
+  const { input } = parsePart(z.object({ input: inputItems }), { input: items }, 'body');
+  return readItems(input, { audioTypes: new Set(['audio/wav', 'audio/mpeg']) });
 }
 
 /** Messages and results in short, and the calls of the last message with their results. */
@@ -250,6 +253,22 @@ test('what is signed goes back to the provider that wrote the message', () => {
   expect(read(message, hi).conversation.items[0]).toMatchObject({ message: { ...fields, toolCalls: calls } });
 });
 
+test('audio of a user is a file for the model, and that of a model its transcript', () => {
+  const { items, last } = read(user(audio), model({ ...audio, transcript: 'Hello.' })).conversation;
+  const file = { type: 'file', name: 'audio-1', mimeType: 'audio/wav', bytes: 7, base64: PNG, asAudio: true };
+  expect(items).toEqual([{ role: 'user', content: [file] }]);
+  expect(last?.content).toBe('Hello.');
+});
+
+test('a source is a line that names it, and its content', () => {
+  const named = { type: 'text', text: 'Source: Seas (https://a.test)' };
+  expect(read(user(text('why?'), source(text('salt'), image), audio)).conversation.items).toMatchObject([
+    { content: [text('why?'), named, text('salt'), { name: 'image-1' }, { name: 'audio-1' }] },
+  ]);
+  const { last } = read(hi, model(call('a'), call('b')), { ...tool('a'), output: [source(text('salt'))] }).conversation;
+  expect(last?.toolCalls[0]?.result?.content).toBe(`${named.text}\nsalt`);
+});
+
 test('images of a user are files of the conversation', () => {
   expect(read(user(text('look'), { ...image, mime_type: 'image/PNG' })).conversation.items).toEqual([
     {
@@ -296,19 +315,15 @@ test.each<[string, unknown[], unknown[]]>([
     [hi, model(...numbered(200, 'n'.repeat(250)))],
     [422, 'invalid_items', 'input[1]'],
   ],
-  ['audio', [user(text('hi'), audio)], [422, 'unsupported_part', 'input[0].content[1]']],
+  ['audio as flac', [user(text('hi'), { ...audio, format: 'flac' })], [422, 'unsupported_part', 'input[0].content[1]']],
   [
-    'a source',
-    [user({ type: 'source', source: 's', title: 't', content: [text('x')] })],
-    [422, 'unsupported_part', 'input[0].content[0]'],
+    'a source with a bitmap',
+    [user(source(text('x'), { ...image, mime_type: 'image/bmp' }))],
+    [422, 'unsupported_part', 'input[0].content[0].content[1]'],
   ],
   ['an image of a model', [model(image)], [422, 'unsupported_part', 'input[0].content[0]']],
   ['a bitmap', [user({ ...image, mime_type: 'image/bmp' })], [422, 'unsupported_part', 'input[0].content[0]']],
-  [
-    'a source in a result',
-    [model(call('a')), { ...tool('a'), output: [{ type: 'source', source: 's', title: 't', content: [] }] }],
-    [422, 'unsupported_part', 'input[1].output[0]'],
-  ],
+  ['audio of a model without a transcript', [model(audio)], [422, 'unsupported_part', 'input[0].content[0]']],
   ['no base64', [user({ ...image, data: '?' })], [400, 'invalid_request', 'input[0].content[0].data']],
   ['no image', [user({ ...image, mime_type: 'text/html' })], [400, 'invalid_request', 'input[0].content[0].mime_type']],
   ['an unknown item', [hi, { type: 'memo' }], [400, 'invalid_request', 'input[1].type']],

@@ -5,9 +5,10 @@ import { outcomeText } from '../../core/tool-records.ts';
 import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
 import { placeText, refusal, type Place } from './errors.ts';
+import { audioType } from './audio-formats.ts';
 import { readResultContent } from './result-content.ts';
 import { decodeSignature, type SignedFields } from './signature.ts';
-import { requireSupported } from './supported-parts.ts';
+import { requireSupported, sourceContent, type AcceptedInput } from './supported-parts.ts';
 import type { InputItem } from './wire/items.ts';
 import type { CallStatus, InputPart, ResultContent } from './wire/parts.ts';
 
@@ -51,13 +52,16 @@ const MOVED_LENGTH = 1024;
  * with which the conversation ends, if that is a model's.
  * @throws ApiError `invalid_items` or `unsupported_part`
  */
-export function readItems(input: InputItem[]): {
+export function readItems(
+  input: InputItem[],
+  accepted: AcceptedInput,
+): {
   conversation: GivenConversation;
   repaired: string[];
   lastItemId: string | undefined;
 } {
   const entries: Entry[] = [];
-  for (const [i, item] of input.entries()) addItem(entries, item, ['input', i]);
+  for (const [i, item] of input.entries()) addItem(entries, item, { place: ['input', i], accepted });
   const last = entries.at(-1);
   if (!last) throw refusal('invalid_items', ['input'], 'must have a message');
   const earlier = last.role === 'model' ? entries.slice(0, -1) : entries;
@@ -89,9 +93,15 @@ function bytesOf({ toolCalls }: GivenMessage): number {
   }, 0);
 }
 
-function addItem(entries: Entry[], item: InputItem, place: Place): void {
+interface ItemPlace {
+  place: Place;
+  accepted: AcceptedInput;
+}
+
+function addItem(entries: Entry[], item: InputItem, at: ItemPlace): void {
+  const { place } = at;
   if (item.type === 'tool') {
-    addResult(entries, { ...item, place, contentPlace: [...place, 'output'] });
+    addResult(entries, { ...item, place });
     return;
   }
   const role = item.type === 'model' ? 'assistant' : item.role;
@@ -101,16 +111,16 @@ function addItem(entries: Entry[], item: InputItem, place: Place): void {
   if (content.every(isBlank)) throw invalid(contentPlace, 'must have a part that is not blank');
   switch (role) {
     case 'user':
-      entries.push({ role: 'user', content: userContent(content, contentPlace) });
+      entries.push({ role: 'user', content: userContent(content, { ...at, place: contentPlace }) });
       return;
     case 'assistant':
-      entries.push({ ...modelEntry(content, place), ...(item.type === 'model' && { id: item.id }) });
+      entries.push({ ...modelEntry(content, at), ...(item.type === 'model' && { id: item.id }) });
       return;
     case 'tool':
       for (const [j, part] of content.entries()) {
         if (part.type !== 'tool-result' || part.hosted) continue;
         const partPlace = [...contentPlace, j];
-        addResult(entries, { ...part, place: partPlace, contentPlace: [...partPlace, 'content'] });
+        addResult(entries, { ...part, place: partPlace });
       }
   }
 }
@@ -128,25 +138,30 @@ function isBlank(part: InputPart): boolean {
   return part.type === 'text' && part.text.trim() === '';
 }
 
-function userContent(content: Content, place: Place): UserContentPart[] {
-  let images = 0;
-  return content.flatMap((part, j): UserContentPart[] => {
-    requireSupported(part, 'user', [...place, j]);
+function userContent(content: Content, { place, accepted }: ItemPlace): UserContentPart[] {
+  for (const [j, part] of content.entries()) requireSupported(part, [...place, j], { author: 'user', accepted });
+  const parts = content.flatMap((part): Content => (part.type === 'source' ? sourceContent(part) : [part]));
+  const count = { image: 0, audio: 0 };
+  return parts.flatMap((part): UserContentPart[] => {
     if (part.type === 'text') return [{ type: 'text', text: part.text }];
-    if (part.type !== 'image') return [];
-    images += 1;
-    return [inlineFile({ name: `image-${images}`, mimeType: part.mime_type, base64: part.data })];
+    if (part.type !== 'image' && part.type !== 'audio') return [];
+    count[part.type] += 1;
+    const name = `${part.type}-${count[part.type]}`;
+    return part.type === 'image'
+      ? [inlineFile({ name, mimeType: part.mime_type, base64: part.data })]
+      : [{ ...inlineFile({ name, mimeType: audioType(part.format), base64: part.data }), asAudio: true }];
   });
 }
 
-function modelEntry(content: Content, place: Place): Entry {
+function modelEntry(content: Content, { place, accepted }: ItemPlace): Entry {
   const message: GivenMessage = { content: '', refusal: '', reasoning: '', toolCalls: [] };
   const calls = new Map<string, GivenCall>();
   for (const [j, part] of content.entries()) {
     const partPlace = [...place, 'content', j];
-    requireSupported(part, 'model', partPlace);
+    requireSupported(part, partPlace, { author: 'model', accepted });
     const signed = addSigned(message, part);
     if (part.type === 'text') message.content += part.text;
+    if (part.type === 'audio') message.content += part.transcript ?? '';
     if (part.type === 'reasoning') message.reasoning += part.text;
     if (part.type !== 'tool-call' || part.hosted) continue;
     const { id, name, arguments: args } = part;
@@ -175,11 +190,10 @@ interface Result {
   content: ResultContent;
   status: CallStatus;
   place: Place;
-  contentPlace: Place;
 }
 
 /** Adds a result to its call, which is in the message before the results. */
-function addResult(entries: Entry[], { id, content, status, place, contentPlace }: Result): void {
+function addResult(entries: Entry[], { id, content, status, place }: Result): void {
   const idPlace = [...place, 'tool_call_id'];
   const message = entries.at(-1);
   if (message?.role !== 'model') {
@@ -190,7 +204,7 @@ function addResult(entries: Entry[], { id, content, status, place, contentPlace 
   }
   const call = message.calls.get(id);
   if (!call) throw invalid(idPlace, `${placeText(message.place)} has no call with the id ${id}`);
-  const given = readResultContent(content, contentPlace);
+  const given = readResultContent(content);
   // Items of runs are empty for calls that were cancelled.
   if (status === 'cancelled' && given.content === '') given.content = outcomeText('cancelled');
   call.result ??= { outcome: OUTCOMES[status], ...given };

@@ -2,21 +2,18 @@ import { inlineFile } from '../../blobs/store-files.ts';
 import type { GivenResult } from '../../core/given-conversation.ts';
 import { readResult } from '../../tools/results.ts';
 import { audioType } from './audio-formats.ts';
-import type { Place } from './errors.ts';
-import { requireSupported } from './supported-parts.ts';
+import { sourceContent } from './supported-parts.ts';
 import type { ResultContent } from './wire/parts.ts';
 
 /**
  * The result of a call as the transcript has it, like that of an MCP tool: a text that names the files, and the files.
  * The text of a result that this server has returned names them already, and stays as it is: so the model is shown the
  * same text as in the run of the result.
- * @throws ApiError `unsupported_part`
  */
-export function readResultContent(content: ResultContent, place: Place): Pick<GivenResult, 'content' | 'files'> {
+export function readResultContent(content: ResultContent): Pick<GivenResult, 'content' | 'files'> {
   const texts: string[] = [];
   const media: Parameters<typeof readResult>[0]['content'] = [];
-  for (const [i, part] of content.entries()) {
-    requireSupported(part, 'result', [...place, i]);
+  for (const part of content.flatMap((one) => (one.type === 'source' ? sourceContent(one) : [one]))) {
     if (part.type === 'text') texts.push(part.text);
     if (part.type === 'image') media.push({ type: 'image', mimeType: part.mime_type, data: part.data });
     if (part.type === 'audio') media.push({ type: 'audio', mimeType: audioType(part.format), data: part.data });

@@ -208,7 +208,6 @@ export function runRoutes(context: ApiContext): Route[] {
           'call_not_pending',
           'call_already_answered',
           'call_answered_twice',
-          'unsupported_part',
           'invalid_arguments',
           'edit_not_allowed',
           'feature_not_available',
@@ -267,9 +266,11 @@ export function runRoutes(context: ApiContext): Route[] {
     const lease = context.tails.lease(claimed.turnId);
     try {
       const read = async (): Promise<NewRun> => {
-        const { conversation, repaired, lastItemId: itemId } = readItems(body.input);
+        const agent = await readAgent();
+        const accepted = { audioTypes: context.agentCheck.audioTypes(agent.spec) };
+        const { conversation, repaired, lastItemId: itemId } = readItems(body.input, accepted);
         return {
-          agent: await readAgent(),
+          agent,
           conversation: await withKnownResults(context, { caller, conversation, itemId }),
           repaired,
           metadata: body.metadata ?? {},

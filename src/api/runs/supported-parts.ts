@@ -1,36 +1,48 @@
 import { isImage } from '../../core/files.ts';
+import { audioFormat, audioType } from './audio-formats.ts';
 import { refusal, type Place } from './errors.ts';
-import type { InputPart } from './wire/parts.ts';
+import type { InputPart, Medium, Source } from './wire/parts.ts';
 
-/** Whose content a part is: of a user, of a model, or of a tool's result. */
-type Author = 'user' | 'model' | 'result';
-
-/**
- * Checks that a model can be given a part. The searches of a provider and citations are not given to it, and not
- * refused: the text of the answer has what was found.
- * @throws ApiError `unsupported_part`
- */
-export function requireSupported(part: InputPart, author: Author, place: Place): void {
-  const problem = problemOf(part, author);
-  if (problem !== undefined) throw refusal('unsupported_part', place, problem);
+/** What all models of an agent take. */
+export interface AcceptedInput {
+  /** The types of audio in messages of users. */
+  audioTypes: ReadonlySet<string>;
 }
 
-function problemOf(part: InputPart, author: Author): string | undefined {
-  switch (part.type) {
-    case 'image':
-      if (author === 'model') return 'this server cannot give a model images that a model has made: leave it out';
-      // A file of another type that a tool returns is described to the model.
-      if (author === 'result' || isImage({ mimeType: part.mime_type })) return undefined;
-      return `models accept PNG, JPEG, GIF and WebP images, not ${part.mime_type}`;
-    case 'audio':
-      if (author === 'result') return undefined;
-      return 'this server does not support audio yet: send a transcript as text';
-    case 'source':
-      return 'this server does not support sources yet: send the content as text';
-    case 'text':
-    case 'reasoning':
-    case 'tool-call':
-    case 'tool-result':
-      return undefined;
+/**
+ * Checks that a model can be given a part of a message. The searches of a provider and citations are not given to it,
+ * and not refused: the text of the answer has what was found.
+ * @throws ApiError `unsupported_part`
+ */
+export function requireSupported(
+  part: InputPart,
+  place: Place,
+  { author, accepted }: { author: 'user' | 'model'; accepted: AcceptedInput },
+): void {
+  const problem = author === 'user' ? problemOfUser(part, accepted) : problemOfModel(part);
+  if (problem !== undefined) throw refusal('unsupported_part', place, problem);
+  if (part.type !== 'source') return;
+  for (const [i, one] of part.content.entries()) requireSupported(one, [...place, 'content', i], { author, accepted });
+}
+
+function problemOfUser(part: InputPart, { audioTypes }: AcceptedInput): string | undefined {
+  if (part.type === 'image' && !isImage({ mimeType: part.mime_type })) {
+    return `models accept PNG, JPEG, GIF and WebP images, not ${part.mime_type}`;
   }
+  if (part.type !== 'audio' || audioTypes.has(audioType(part.format))) return undefined;
+  const formats = [...audioTypes].map(audioFormat).join(' or ');
+  return formats
+    ? `the models of this agent accept audio as ${formats}, not as ${part.format}`
+    : 'not all models of this agent accept audio: send a transcript as text, or use another model';
+}
+
+function problemOfModel(part: InputPart): string | undefined {
+  if (part.type === 'image') return 'this server cannot give a model images that a model has made: leave it out';
+  if (part.type !== 'audio' || part.transcript) return undefined;
+  return 'models are given the transcript of what a model has said, and this audio has none: add it, or leave it out';
+}
+
+/** What a model is given of a source: a line that names it, then its content. */
+export function sourceContent({ source, title, content }: Source): Medium[] {
+  return [{ type: 'text', text: `Source: ${title} (${source})` }, ...content];
 }

@@ -45,7 +45,12 @@ const image = z.object({
   data: base64,
 });
 
-const audio = z.object({ type: z.literal('audio'), data: base64, format: z.enum(AUDIO_FORMATS) });
+const audio = z.object({
+  type: z.literal('audio'),
+  data: base64,
+  format: z.enum(AUDIO_FORMATS),
+  transcript: z.string().nullish().describe('of audio that a model has made: what other model calls are given of it'),
+});
 
 const medium = z.discriminatedUnion('type', [text, image, audio]).meta({ id: 'RunInputMedium' });
 
@@ -57,6 +62,9 @@ const source = z.object({
 });
 
 const reasoning = z.object({ type: z.literal('reasoning'), text: z.string(), signature });
+
+export type Medium = z.infer<typeof medium>;
+export type Source = z.infer<typeof source>;
 
 /** What a tool has returned. */
 const resultPart = z.discriminatedUnion('type', [text, image, audio, source]).meta({ id: 'RunInputResultPart' });
