@@ -6,6 +6,9 @@ import type { ProviderAccess } from './provider.ts';
 
 const DEFAULT_URL = 'https://api.anthropic.com/v1';
 
+/** Smaller budgets are rejected. */
+const MIN_THINKING_TOKENS = 1_024;
+
 /** The event at the beginning of an answer counts the input, the one at its end the output. */
 const messageStart = z.object({
   type: z.literal('message_start'),
@@ -28,8 +31,11 @@ export function anthropic({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAc
   return {
     key: 'anthropic',
     model: (id, fetch) => createAnthropic({ apiKey, baseURL: baseUrl, headers, fetch })(id),
-    options: ({ params }) => ({
+    options: ({ params, options }) => ({
       ...(params.parallel_tool_calls === false && { disableParallelToolUse: true }),
+      ...(options?.reasoning_tokens !== undefined && {
+        thinking: { type: 'enabled', budgetTokens: Math.max(MIN_THINKING_TOKENS, options.reasoning_tokens) },
+      }),
     }),
     cached: ({ params }) => {
       const parsed = cacheControl.safeParse(params.cache_control);

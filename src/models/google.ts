@@ -41,7 +41,12 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
   return {
     key: 'google',
     model: (id, fetch) => createGoogle({ apiKey, baseURL: baseUrl, headers, fetch })(id),
-    options: ({ params }) => ({ ...(params.reasoning_effort && { thinkingConfig: { includeThoughts: true } }) }),
+    options: ({ params: { reasoning_effort: effort }, options }) => {
+      // Thoughts of a model that does not think are rejected.
+      if (!effort || effort === 'none') return {};
+      const { reasoning_tokens: thinkingBudget } = options ?? {};
+      return { thinkingConfig: { includeThoughts: true, ...(thinkingBudget !== undefined && { thinkingBudget }) } };
+    },
     audioTypes: AUDIO_INPUT.google,
     isLast: (event) => ended.safeParse(event).success,
     usageIn: (event) => {

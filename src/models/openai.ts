@@ -53,7 +53,8 @@ export class OpenAIProvider implements ModelProvider {
   }
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
-    const { model, system, tools, toolChoice, options } = request;
+    const { model, system, tools, toolChoice } = request;
+    const { reasoning_tokens: _, ...options } = request.options ?? {};
     const { max_tokens: maxTokens, ...params } = request.params;
     const body = {
       model,

@@ -305,6 +305,24 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       await expect(unknown).rejects.toMatchObject({ failure: 'bad_request', message: expect.stringMatching(/heroic/) });
   });
 
+  test('a limit of the tokens for reasoning is sent where the protocol has one', async () => {
+    endpoint.script(sending(...events({ text: 'ok' })), sending(...events({ text: 'ok' })));
+    await read(provider, requestOf({ params: { reasoning_effort: 'low' }, options: { reasoning_tokens: 500 } }));
+    await read(provider, requestOf({ params: { reasoning_effort: 'none' } }));
+    const sent = {
+      anthropic: [{ thinking: { budget_tokens: 1_024 } }, { thinking: { type: 'disabled' } }],
+      google: [
+        { generationConfig: { thinkingConfig: { thinkingBudget: 500, includeThoughts: true } } },
+        { generationConfig: { thinkingConfig: { thinkingBudget: 0 } } },
+      ],
+      'openai-responses': [{ reasoning: { effort: 'low' } }, { reasoning: { effort: 'none' } }],
+    };
+    const bodies = endpoint.requests.map(({ body }) => body);
+    expect(bodies).toMatchObject(sent[kind]);
+    expect(JSON.stringify(bodies)).not.toContain('reasoning_tokens');
+    expect(JSON.stringify(bodies[1])).not.toContain('includeThoughts');
+  });
+
   test('a model that is to answer gets the tools, and may not call them', async () => {
     endpoint.script(sending(...events({ text: 'ok' })));
     await read(provider, requestOf({ tools: [LOOK], toolChoice: 'none' }));

@@ -213,6 +213,8 @@ export interface ModelOptions {
   /** For the provider's own records. */
   metadata?: Record<string, string>;
   tool_choice?: ToolChoice;
+  /** A limit of the tokens for reasoning, where the provider has one; others go by the model's `reasoning_effort`. */
+  reasoning_tokens?: number;
 }
 
 /** Whether the model may call tools, must, or must call a particular one. */

@@ -83,6 +83,19 @@ describe('an agent of a request', () => {
   });
 
   test.each([
+    [{ enabled: false }, 'none', undefined],
+    [{ enabled: false, budget_tokens: 9_000 }, 'none', undefined],
+    [{ enabled: true, budget_tokens: 0 }, 'low', 0],
+    [{ enabled: true, budget_tokens: 8_191 }, 'low', 8_191],
+    [{ enabled: true, budget_tokens: 8_192 }, 'medium', 8_192],
+    [{ enabled: true, budget_tokens: 24_576 }, 'high', 24_576],
+    [{ enabled: true }, 'high', undefined],
+  ])('reasoning %j', (reasoning, effort, tokens) => {
+    const { spec } = inline({ reasoning });
+    expect([spec.model.params?.reasoning_effort, spec.modelOptions?.reasoning_tokens]).toEqual([effort, tokens]);
+  });
+
+  test.each([
     [{ type: 'text' }, { type: 'text' }],
     [{ type: 'json', name: 'x' }, { type: 'json_object' }],
     [
@@ -289,7 +302,6 @@ const lab = { type: 'mcp', server: 'lab' };
 test.each<[object, string]>([
   [{ modalities: ['text', 'audio'] }, 'agent.modalities'],
   [{ audio: { voice: 'x' } }, 'agent.audio'],
-  [{ reasoning: { enabled: true } }, 'agent.reasoning'],
   [{ model: { name: 'm', metadata: { capabilities: { reasoning: false } } } }, 'agent.model.metadata.capabilities'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {

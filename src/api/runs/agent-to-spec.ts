@@ -23,6 +23,12 @@ export interface RunAgent {
 
 const MAX_TURNS = 10;
 
+/** The efforts for budgets of reasoning below a number of tokens. */
+const EFFORTS = [
+  { effort: 'low', below: 8_192 },
+  { effort: 'medium', below: 24_576 },
+];
+
 /** As many as an agent can have. */
 const MAX_CLIENT_TOOLS = 128;
 
@@ -103,7 +109,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
 }
 
 function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['model'] {
-  const { temperature, top_p: topP, top_k: topK, max_tokens: maxTokens } = params;
+  const { temperature, top_p: topP, top_k: topK, max_tokens: maxTokens, reasoning } = params;
   const model = typeof params.model === 'string' ? { name: params.model } : params.model;
   return {
     ...own,
@@ -112,14 +118,22 @@ function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['mo
       ...own.params,
       ...(model?.params && withoutNulls(model.params)),
       ...withoutNulls({ temperature, top_p: topP, top_k: topK, max_tokens: maxTokens }),
+      ...(reasoning && { reasoning_effort: effortOf(reasoning) }),
     },
   };
 }
 
+/** The effort of reasoning for its budget: the highest one without a budget. */
+function effortOf({ enabled, budget_tokens: budget }: NonNullable<AgentChanges['reasoning']>): string {
+  if (!enabled) return 'none';
+  return EFFORTS.find(({ below }) => (budget ?? Infinity) < below)?.effort ?? 'high';
+}
+
 function optionsOf(params: AgentChanges): ModelOptions {
-  const { presence_penalty, frequency_penalty, seed, metadata, tool_choice: choice } = params;
+  const { presence_penalty, frequency_penalty, seed, metadata, tool_choice: choice, reasoning } = params;
   const tool_choice = choice?.type === 'tool' ? { tool: choice.tool_name } : choice?.type;
-  return withoutNulls({ presence_penalty, frequency_penalty, seed, metadata, tool_choice });
+  const reasoning_tokens = reasoning?.enabled ? reasoning.budget_tokens : undefined;
+  return withoutNulls({ presence_penalty, frequency_penalty, seed, metadata, tool_choice, reasoning_tokens });
 }
 
 /**

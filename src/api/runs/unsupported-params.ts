@@ -6,7 +6,6 @@ import type { AgentChanges, Toolkit } from './wire/agent-params.ts';
 const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
   modalities: [['text']],
   audio: [],
-  reasoning: [],
 };
 
 const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {

@@ -45,6 +45,10 @@ test('21: the options of an agent are in the requests to its model if they are s
   const chosen = agent([say('ok')], { tools: [lookup], tool_choice: { type: 'tool', tool_name: 'lookup' } });
   await chosen.run('Go');
   expect(chosen.requests[0]).toMatchObject({ tool_choice: { type: 'function', function: { name: 'lookup' } } });
+  const thinker = agent([say('ok')], { reasoning: { enabled: true, budget_tokens: 9_000 } });
+  await thinker.run('Go');
+  expect(thinker.requests[0]).toMatchObject({ reasoning_effort: 'medium' });
+  expect(thinker.requests[0]).not.toHaveProperty('reasoning_tokens');
   const none = agent([say('ok')], { seed: null });
   await none.run([user('Go')]);
   expect(Object.keys(none.requests[0] ?? {}).toSorted()).toEqual(['messages', 'model', 'stream', 'stream_options']);
