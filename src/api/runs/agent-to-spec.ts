@@ -2,12 +2,13 @@ import { withoutVariables } from '../../agents/prompt.ts';
 import type { ServerSecrets } from '../../mcp/server-secrets.ts';
 import { MAX_PROMPT_LENGTH, type AgentSpec, type McpServer, type ModelOptions } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
+import { missingCapabilities, requireCapabilities } from './capabilities.ts';
 import { placeText, refusal, type Place } from './errors.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
 import { secretsOf } from './toolkit-secrets.ts';
 import { requireSupportedParams } from './unsupported-params.ts';
-import type { AgentChanges, AgentParams, FunctionTool, Toolkit } from './wire/agent-params.ts';
+import type { AgentChanges, AgentParams, Capability, FunctionTool, Toolkit } from './wire/agent-params.ts';
 
 type ClientTool = NonNullable<AgentSpec['client_tools']>[number];
 type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
@@ -19,6 +20,8 @@ export interface RunAgent {
   secrets?: ServerSecrets;
   /** The place in the request of a part of the spec that is at fault; undefined if the request does not have it. */
   placeOf: (param: string) => string | undefined;
+  /** What the request says that the model cannot do. */
+  missing: ReadonlySet<Capability>;
 }
 
 const MAX_TURNS = 10;
@@ -97,9 +100,11 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     actionSeconds: params.action_timeout_seconds ?? ACTION_TIMEOUT_SECONDS,
   };
   spec.client_tools = withTools(spec, tools, root);
+  requireCapabilities(spec, params, root);
   return {
     spec,
     ...(secrets && { secrets }),
+    missing: missingCapabilities(params),
     placeOf: (param) => {
       const [field, index, inner] = param.split('.');
       const place = placeIn(params, { field, index, server: servers[Number(index) - ownServers.length], inner });

@@ -5,6 +5,7 @@ import { parsePart } from '../http/request.ts';
 import { runErrors } from './errors.ts';
 import { readItems } from './read-items.ts';
 import { encodeSignature } from './signature.ts';
+import type { Capability } from './wire/agent-params.ts';
 import { inputItems } from './wire/items.ts';
 
 const PNG = Buffer.from('picture').toString('base64');
@@ -50,9 +51,12 @@ const hi = user(text('hi'));
 const numbered = (count: number, name: string) =>
   Array.from({ length: count }, (_, i) => ({ ...call(`c${i}`), tool_name: name }));
 
-function read(...items: unknown[]) {
+const read = (...items: unknown[]) => readWithout([], ...items);
+
+/** Reads a conversation with a model that lacks some capabilities. */
+function readWithout(missing: Capability[], ...items: unknown[]) {
   const { input } = parsePart(z.object({ input: inputItems }), { input: items }, 'body');
-  return readItems(input, { audioTypes: new Set(['audio/wav', 'audio/mpeg']) });
+  return readItems(input, { audioTypes: new Set(['audio/wav', 'audio/mpeg']), missing: new Set(missing) });
 }
 
 /** Messages and results in short, and the calls of the last message with their results. */
@@ -258,6 +262,19 @@ test('audio of a user is a file for the model, and that of a model its transcrip
   const file = { type: 'file', name: 'audio-1', mimeType: 'audio/wav', bytes: 7, base64: PNG, asAudio: true };
   expect(items).toEqual([{ role: 'user', content: [file] }]);
   expect(last?.content).toBe('Hello.');
+});
+
+test.each<[Capability, unknown[], string]>([
+  ['text_input', [user(image, text('hi'))], 'input[0].content[1]'],
+  ['image_input', [user(text('hi'), image)], 'input[0].content[1]'],
+  ['image_input', [user(source(text('salt'), image))], 'input[0].content[0].content[1]'],
+  ['image_input', [hi, model(call('a')), { ...tool('a'), output: [image] }], 'input[2].output[0]'],
+  ['audio_input', [user(text('hi'), audio)], 'input[0].content[1]'],
+])('a model without %s', (capability, items, param) => {
+  expect(() => readWithout([capability], ...items)).toThrow(
+    expect.objectContaining({ code: 'unsupported_part', param }),
+  );
+  expect(() => readWithout(['image_output', 'function_calling'], ...items)).not.toThrow();
 });
 
 test('a source is a line that names it, and its content', () => {

@@ -101,7 +101,7 @@ interface ItemPlace {
 function addItem(entries: Entry[], item: InputItem, at: ItemPlace): void {
   const { place } = at;
   if (item.type === 'tool') {
-    addResult(entries, { ...item, place });
+    addResult(entries, { ...item, ...at, contentPlace: [...place, 'output'] });
     return;
   }
   const role = item.type === 'model' ? 'assistant' : item.role;
@@ -120,7 +120,12 @@ function addItem(entries: Entry[], item: InputItem, at: ItemPlace): void {
       for (const [j, part] of content.entries()) {
         if (part.type !== 'tool-result' || part.hosted) continue;
         const partPlace = [...contentPlace, j];
-        addResult(entries, { ...part, place: partPlace });
+        addResult(entries, {
+          ...part,
+          accepted: at.accepted,
+          place: partPlace,
+          contentPlace: [...partPlace, 'content'],
+        });
       }
   }
 }
@@ -185,15 +190,15 @@ function addSigned(message: GivenMessage, part: InputPart): SignedFields | undef
   return signed;
 }
 
-interface Result {
+interface Result extends ItemPlace {
   id: string;
   content: ResultContent;
   status: CallStatus;
-  place: Place;
+  contentPlace: Place;
 }
 
 /** Adds a result to its call, which is in the message before the results. */
-function addResult(entries: Entry[], { id, content, status, place }: Result): void {
+function addResult(entries: Entry[], { id, content, status, place, contentPlace, accepted }: Result): void {
   const idPlace = [...place, 'tool_call_id'];
   const message = entries.at(-1);
   if (message?.role !== 'model') {
@@ -204,6 +209,9 @@ function addResult(entries: Entry[], { id, content, status, place }: Result): vo
   }
   const call = message.calls.get(id);
   if (!call) throw invalid(idPlace, `${placeText(message.place)} has no call with the id ${id}`);
+  for (const [i, part] of content.entries()) {
+    requireSupported(part, [...contentPlace, i], { author: 'result', accepted });
+  }
   const given = readResultContent(content);
   // Items of runs are empty for calls that were cancelled.
   if (status === 'cancelled' && given.content === '') given.content = outcomeText('cancelled');

@@ -1,45 +1,72 @@
 import { isImage } from '../../core/files.ts';
-import { audioFormat, audioType } from './audio-formats.ts';
+import { audioFormat, audioType, type AudioFormat } from './audio-formats.ts';
 import { refusal, type Place } from './errors.ts';
+import type { Capability } from './wire/agent-params.ts';
 import type { InputPart, Medium, Source } from './wire/parts.ts';
 
 /** What all models of an agent take. */
 export interface AcceptedInput {
   /** The types of audio in messages of users. */
   audioTypes: ReadonlySet<string>;
+  /** What the request says that they cannot do. */
+  missing: ReadonlySet<Capability>;
 }
 
+/** Whose content a part is: of a user, of a model, or of a tool's result. */
+type Author = 'user' | 'model' | 'result';
+
 /**
- * Checks that a model can be given a part of a message. The searches of a provider and citations are not given to it,
- * and not refused: the text of the answer has what was found.
+ * Checks that a model can be given a part. The searches of a provider and citations are not given to it, and not
+ * refused: the text of the answer has what was found. A tool's files other than images are described to the model.
  * @throws ApiError `unsupported_part`
  */
 export function requireSupported(
   part: InputPart,
   place: Place,
-  { author, accepted }: { author: 'user' | 'model'; accepted: AcceptedInput },
+  { author, accepted }: { author: Author; accepted: AcceptedInput },
 ): void {
-  const problem = author === 'user' ? problemOfUser(part, accepted) : problemOfModel(part);
+  const problem = problemOf(part, author, accepted);
   if (problem !== undefined) throw refusal('unsupported_part', place, problem);
   if (part.type !== 'source') return;
   for (const [i, one] of part.content.entries()) requireSupported(one, [...place, 'content', i], { author, accepted });
 }
 
-function problemOfUser(part: InputPart, { audioTypes }: AcceptedInput): string | undefined {
-  if (part.type === 'image' && !isImage({ mimeType: part.mime_type })) {
-    return `models accept PNG, JPEG, GIF and WebP images, not ${part.mime_type}`;
+function problemOf(part: InputPart, author: Author, { audioTypes, missing }: AcceptedInput): string | undefined {
+  switch (part.type) {
+    case 'text':
+      return author === 'user' ? withheld('text_input', missing) : undefined;
+    case 'image':
+      if (author === 'model') return 'this server cannot give a model images that a model has made: leave it out';
+      return withheld('image_input', missing) ?? (author === 'user' ? imageProblem(part.mime_type) : undefined);
+    case 'audio':
+      if (author === 'model') return part.transcript ? undefined : NO_TRANSCRIPT;
+      if (author === 'result') return undefined;
+      return withheld('audio_input', missing) ?? audioProblem(part.format, audioTypes);
+    case 'source':
+    case 'reasoning':
+    case 'tool-call':
+    case 'tool-result':
+      return undefined;
   }
-  if (part.type !== 'audio' || audioTypes.has(audioType(part.format))) return undefined;
-  const formats = [...audioTypes].map(audioFormat).join(' or ');
-  return formats
-    ? `the models of this agent accept audio as ${formats}, not as ${part.format}`
-    : 'not all models of this agent accept audio: send a transcript as text, or use another model';
 }
 
-function problemOfModel(part: InputPart): string | undefined {
-  if (part.type === 'image') return 'this server cannot give a model images that a model has made: leave it out';
-  if (part.type !== 'audio' || part.transcript) return undefined;
-  return 'models are given the transcript of what a model has said, and this audio has none: add it, or leave it out';
+const NO_TRANSCRIPT =
+  'models are given the transcript of what a model has said, and this audio has none: add it, or leave it out';
+
+function withheld(capability: Capability, missing: ReadonlySet<Capability>): string | undefined {
+  return missing.has(capability) ? `the request says that its model has no ${capability}` : undefined;
+}
+
+function imageProblem(mimeType: string): string | undefined {
+  return isImage({ mimeType }) ? undefined : `models accept PNG, JPEG, GIF and WebP images, not ${mimeType}`;
+}
+
+function audioProblem(format: AudioFormat, types: ReadonlySet<string>): string | undefined {
+  if (types.has(audioType(format))) return undefined;
+  const formats = [...types].map(audioFormat).join(' or ');
+  return formats
+    ? `the models of this agent accept audio as ${formats}, not as ${format}`
+    : 'not all models of this agent accept audio: send a transcript as text, or use another model';
 }
 
 /** What a model is given of a source: a line that names it, then its content. */

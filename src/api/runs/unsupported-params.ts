@@ -12,13 +12,10 @@ const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
   dynamic: [false],
 };
 
-const MODEL_FIELDS = { capabilities: [{}] };
-
 /** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` or `unsupported_part` */
 export function requireSupportedParams(params: AgentChanges, root: Place): void {
   requireUnset(params, FIELDS, root);
-  const { model, tools, toolkits } = params;
-  if (typeof model === 'object') requireUnset(model?.metadata ?? {}, MODEL_FIELDS, [...root, 'model', 'metadata']);
+  const { tools, toolkits } = params;
   const search = (tools ?? []).findIndex(({ type }) => type === 'web_search');
   if (search >= 0) {
     const message = 'web_search is not supported by this server yet: leave it out';

@@ -65,6 +65,19 @@ test('54: images, audio and sources of a user are in the request to the model', 
   ]);
 });
 
+test('what needs a capability that the request denies its model is rejected', async () => {
+  const one = agent([], {});
+  const model = {
+    name: one.name,
+    metadata: { capabilities: { image_input: false, reasoning: false, citation: true } },
+  };
+  const narrow = (more: object = {}): RunAgent => agent([], { model, ...more });
+  expect(await narrow().refusal([user(text, image)])).toEqual([422, 'unsupported_part', 'input[0].content[1]']);
+  const thinking = narrow({ reasoning: { enabled: true } });
+  expect(await thinking.refusal([user(text)])).toEqual([422, 'feature_not_available', 'agent.reasoning']);
+  expect(await narrow().run([user(text, wav)])).toMatchObject({ status: 'completed' });
+});
+
 test('54: audio that one of the models does not take is rejected', async () => {
   const flac = { ...wav, format: 'flac' };
   const refused = [422, 'unsupported_part', 'input[0].content[1]'];

@@ -181,6 +181,7 @@ export const agentChanges = z.strictObject({ ...fields, model: model.nullish() }
 
 export type AgentParams = z.infer<typeof agentParams>;
 export type AgentChanges = z.infer<typeof agentChanges>;
+export type Capability = (typeof CAPABILITIES)[number];
 export type Toolkit = NonNullable<AgentChanges['toolkits']>[number];
 export type FunctionTool = z.infer<typeof functionTool>;
 

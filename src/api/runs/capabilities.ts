@@ -1,0 +1,53 @@
+import type { AgentSpec } from '../../spec/agent-spec.ts';
+import { refusal, type Place } from './errors.ts';
+import type { AgentChanges, Capability } from './wire/agent-params.ts';
+
+/** What a request says that its model cannot do. It narrows what is accepted; what it says that a model can changes nothing. */
+export function missingCapabilities({ model }: AgentChanges): ReadonlySet<Capability> {
+  const given = typeof model === 'object' ? (model?.metadata?.capabilities ?? {}) : {};
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its schema
+  const names = Object.keys(given) as Capability[];
+  return new Set(names.filter((name) => given[name] === false));
+}
+
+/**
+ * Checks that an agent needs nothing that the request says its model cannot do. `spec` is the agent with the changes of
+ * the request; what the request itself does not have is refused at the place of the capability.
+ * @throws ApiError `feature_not_available`
+ */
+export function requireCapabilities(spec: AgentSpec, params: AgentChanges, root: Place): void {
+  const missing = missingCapabilities(params);
+  for (const { capability, place } of needs(spec, params)) {
+    if (!missing.has(capability)) continue;
+    const message = `this needs a model with ${capability}, which the request says that it has not`;
+    throw refusal('feature_not_available', [...root, ...(place ?? capabilityPlace(capability))], message);
+  }
+}
+
+/** What an agent needs its model to be capable of, with the place in the request, if it is there. */
+function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: Place | undefined }[] {
+  const { tools, toolkits, response_format: format, reasoning, modalities } = params;
+  const functions = (tools ?? []).findIndex(({ type }) => type !== 'web_search');
+  const own = [spec.client_tools, spec.mcp_servers, spec.skills, spec.agents].some((list) => (list ?? []).length > 0);
+  const { reasoning_effort: effort } = spec.model.params ?? {};
+  const isStructured = spec.response_format && spec.response_format.type !== 'text';
+  return [
+    ...(functions >= 0 ? [{ capability: 'function_calling' as const, place: ['tools', functions] }] : []),
+    ...((toolkits ?? []).length > 0 ? [{ capability: 'function_calling' as const, place: ['toolkits', 0] }] : []),
+    ...(own ? [{ capability: 'function_calling' as const, place: undefined }] : []),
+    ...(isStructured
+      ? [{ capability: 'structured_output' as const, place: format ? ['response_format'] : undefined }]
+      : []),
+    ...(effort && effort !== 'none'
+      ? [{ capability: 'reasoning' as const, place: reasoning ? ['reasoning'] : undefined }]
+      : []),
+    ...(modalities ?? []).map((modality, i) => ({
+      capability: `${modality}_output` as const,
+      place: ['modalities', i],
+    })),
+  ];
+}
+
+function capabilityPlace(capability: Capability): Place {
+  return ['model', 'metadata', 'capabilities', capability];
+}
