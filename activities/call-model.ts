@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import {
@@ -299,6 +300,12 @@ class ModelCallAttempt {
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
       delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => routeDelegation(this.#input, call),
+      storeFile: async (file: FileContent) => {
+        const store = () => storeFiles([file], { blobs, sessionId, maxInlineBytes: 0 });
+        const [stored] = await retryWhileUnavailable(store, this.#signal, isRetryableStoreError);
+        if (!stored) throw new Error('no file was stored');
+        return stored;
+      },
       loadBlob: (blob: string) => retryWhileUnavailable(() => blobs.get(sessionId, blob), this.#signal),
     };
     const answer: NewRecord[] =

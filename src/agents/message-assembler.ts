@@ -18,6 +18,7 @@ import {
   type ModelMessage,
   type NewRecord,
   type NoResult,
+  type StoredFile,
   type SubAgent,
   type ToolOutcome,
   type ToolRoute,
@@ -27,7 +28,9 @@ import {
 } from '../core/records.ts';
 import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import type { FileContent } from '../blobs/store-files.ts';
 import { callHash } from '../engine/call-hash.ts';
+import { mergeFields } from '../models/message-blocks.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
@@ -38,6 +41,7 @@ import { decideCall } from '../tools/decision-policy.ts';
 import type { DelegationRoute } from './route-delegation.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
+import { SpokenAnswer } from './spoken-answer.ts';
 import { checkAnswer } from './structured-answer.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -83,6 +87,8 @@ export interface CallHandling {
   maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
   delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
+  /** Stores what the model has said. */
+  storeFile: (file: FileContent) => Promise<StoredFile>;
   /** Loads a text of the session. */
   loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
 }
@@ -108,6 +114,7 @@ export class MessageAssembler {
   #frames = 0;
   #finishReason: FinishReason | undefined;
   #providerFields: Record<string, unknown> | undefined;
+  readonly #spoken = new SpokenAnswer();
 
   constructor(options: AssemblerOptions) {
     const { attempt, prepared } = options;
@@ -160,7 +167,7 @@ export class MessageAssembler {
   get isEmpty(): boolean {
     if (this.#options.given) return false;
     const { content, refusal, toolCalls } = this.#text;
-    return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0;
+    return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0 && this.#spoken.isEmpty;
   }
 
   /** Reads an answer to its end. @throws ModelError and other failures of the provider */
@@ -188,7 +195,7 @@ export class MessageAssembler {
     bus.finish({ turnId, messageId: plan.messageId, attempt });
   }
 
-  #add({ content, refusal, reasoning, toolCalls, finishReason, usage, providerFields }: ModelChunk): void {
+  #add({ content, refusal, reasoning, toolCalls, audio, finishReason, usage, providerFields }: ModelChunk): void {
     const calls = (toolCalls ?? []).map((call) => this.#calls.next(call)).filter((call) => call !== undefined);
     if (content || refusal || reasoning || calls.length > 0) {
       this.#grow({
@@ -201,6 +208,7 @@ export class MessageAssembler {
     if (this.#text.toolCalls.length > MAX_CALLS) {
       throw new ModelError('bad_request', `the model called more than ${MAX_CALLS} tools in one message`);
     }
+    if (audio) this.#spoken.add(audio);
     if (finishReason) this.#finishReason = finishReason;
     if (usage) this.usage = this.#priced(usage);
     if (providerFields) this.#providerFields = mergeFields(this.#providerFields ?? {}, providerFields);
@@ -236,6 +244,10 @@ export class MessageAssembler {
       ...this.#origin,
       ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
+    if (end === 'answered' && !this.#spoken.isEmpty) {
+      const { format = 'linear16' } = prepared.request.options?.audio ?? {};
+      message.audio = await this.#spoken.stored(format, handling.storeFile);
+    }
     const isAnswer = isWhole && calls.length === 0 && !this.#options.given;
     const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message, prepared.spec) : undefined;
     if (structured) message.structured = structured;
@@ -389,14 +401,4 @@ function isSmall({ content, refusal, reasoning, toolCalls }: MessageDelta): bool
 export function reported(usage: Usage): { usage?: Usage } {
   const { media: _, ...counts } = usage;
   return Object.values(counts).some((tokens) => tokens > 0) ? { usage } : {};
-}
-
-/** Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */
-function mergeFields(known: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
-  const merged = { ...known };
-  for (const [name, value] of Object.entries(more)) {
-    const before = merged[name];
-    merged[name] = Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
-  }
-  return merged;
 }

@@ -202,8 +202,21 @@ export interface ModelMessage extends Base {
   fileTexts?: FileText[];
   /** The message is the last one of the conversation that the client gave: no model was called for it. */
   isGiven?: true;
+  /** What the model has said instead of written, or beside it. */
+  audio?: SpokenAudio;
   /** The check of an answer for which the agent has a JSON Schema; `isAnyJson`: it has none, and requires JSON. */
   structured?: { fits: true } | { fits: false; problem: string; isAnyJson?: true };
+}
+
+export interface SpokenAudio {
+  file: StoredFile;
+  /** What later model calls are given of it. */
+  transcript: string;
+  /** That of its provider. */
+  id?: string;
+  /** Of samples without a header. */
+  sampleRate?: number;
+  channels?: number;
 }
 
 /** Whether a message is an answer that is not accepted. The model is asked for another one, unless the turn ends. */

@@ -107,7 +107,7 @@ interface Conversation {
 
 function assistantItems(message: ModelMessage, { calls, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && message.toolCalls.length === 0) return misfit(message);
+  if (!message.content && !message.refusal && !message.audio && message.toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const { result, pending } = calls.get(call.id) ?? {};
     if (result) return toolItem(call, { result, pending }, records);
@@ -115,7 +115,18 @@ function assistantItems(message: ModelMessage, { calls, records }: Conversation)
     return { ...itemOf(call), content, files: [] };
   });
   const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';
-  return [{ role: 'assistant', message }, ...toolItems, ...(isCutOff ? [userText(CUT_OFF)] : misfit(message))];
+  return [
+    { role: 'assistant', message: asText(message) },
+    ...toolItems,
+    ...(isCutOff ? [userText(CUT_OFF)] : misfit(message)),
+  ];
+}
+
+/** A message whose text has what the model has said. */
+function asText(message: ModelMessage): ModelMessage {
+  if (!message.audio) return message;
+  const { audio, ...written } = message;
+  return { ...written, content: [message.content, audio.transcript].filter(Boolean).join('\n') };
 }
 
 /** What the model is told of an answer that is not the JSON that the agent requires. */

@@ -61,3 +61,13 @@ function partsIn(
   }
   return rest.reasoning || rest.text || calls.length > 0 || parts.length === 0 ? undefined : parts;
 }
+
+/** Adds provider fields to those of the message so far. Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */
+export function mergeFields(known: Record<string, unknown>, more: Record<string, unknown>): Record<string, unknown> {
+  const merged = { ...known };
+  for (const [name, value] of Object.entries(more)) {
+    const before = merged[name];
+    merged[name] = Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
+  }
+  return merged;
+}

@@ -10,6 +10,8 @@ export const OPTIONS_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof ModelO
     'metadata',
     'tool_choice',
     'reasoning_tokens',
+    'modalities',
+    'audio',
   ]),
   'openai-responses': new Set(['metadata', 'tool_choice', 'reasoning_tokens']),
   anthropic: new Set(['tool_choice', 'reasoning_tokens']),

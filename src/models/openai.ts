@@ -6,6 +6,7 @@ import type {
   ChatCompletionMessageParam,
 } from 'openai/resources/chat/completions';
 import { Stream } from 'openai/streaming';
+import { z } from 'zod';
 import { describeFile, isImage } from '../core/files.ts';
 import {
   mediaUsage,
@@ -54,7 +55,7 @@ export class OpenAIProvider implements ModelProvider {
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
     const { model, system, tools, toolChoice } = request;
-    const { reasoning_tokens: _, ...options } = request.options ?? {};
+    const { reasoning_tokens: _, audio, ...options } = request.options ?? {};
     const { max_tokens: maxTokens, ...params } = request.params;
     const body = {
       model,
@@ -63,6 +64,8 @@ export class OpenAIProvider implements ModelProvider {
       stream_options: { include_usage: true },
       ...withoutNulls(params),
       ...options,
+      // Its name for samples without a header.
+      ...(audio && { audio: { ...audio, format: audio.format === 'linear16' ? 'pcm16' : audio.format } }),
       // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
       ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
       ...(tools.length > 0 && {
@@ -94,11 +97,22 @@ function chunkOf({ choices, usage }: ChatCompletionChunk): ModelChunk {
     ...(delta.content && { content: delta.content }),
     ...(delta.refusal && { refusal: delta.refusal }),
     ...(typeof reasoning === 'string' && reasoning && { reasoning }),
+    ...audioOf(delta['audio']),
     ...(delta.tool_calls && { toolCalls: delta.tool_calls.map(toolCallChunkOf) }),
     ...returnedFields(delta),
     ...(choice?.finish_reason && { finishReason: FINISH_REASONS[choice.finish_reason] ?? 'stop' }),
     ...(usage && { usage: usageOf(usage) }),
   };
+}
+
+const text = z.string().nullish();
+const audioDelta = z.object({ id: text, data: text, transcript: text });
+
+function audioOf(delta: unknown): Pick<ModelChunk, 'audio'> {
+  const { id, data, transcript } = audioDelta.safeParse(delta).data ?? {};
+  // The last delta has only the time until which the provider keeps it.
+  if (!id && !data && !transcript) return {};
+  return { audio: { ...(id && { id }), ...(data && { data }), ...(transcript && { transcript }) } };
 }
 
 const FINISH_REASONS: Record<string, FinishReason> = {

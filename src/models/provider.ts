@@ -35,6 +35,13 @@ export interface ModelChunk {
   refusal?: string;
   reasoning?: string;
   toolCalls?: ToolCallChunk[];
+  /** A piece of what the model says, in the format of the request's options. */
+  audio?: {
+    id?: string;
+    /** Base64. */
+    data?: string;
+    transcript?: string;
+  };
   /** Fields of the message that only the provider understands, and expects back with it. */
   providerFields?: Record<string, unknown>;
   finishReason?: FinishReason;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { AudioFormat } from '../core/audio-formats.ts';
 import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
@@ -215,6 +216,10 @@ export interface ModelOptions {
   tool_choice?: ToolChoice;
   /** A limit of the tokens for reasoning, where the provider has one; others go by the model's `reasoning_effort`. */
   reasoning_tokens?: number;
+  /** What the model answers with. */
+  modalities?: ('text' | 'audio')[];
+  /** How it speaks. */
+  audio?: { format: AudioFormat; voice?: string };
 }
 
 /** Whether the model may call tools, must, or must call a particular one. */

@@ -6,5 +6,6 @@ export const NO_SUB_AGENTS: CallHandling = {
   maxWaiting: Infinity,
   startSubAgent: () => Promise.resolve({ problem: 'there are no sub-agents in this test' }),
   delegate: () => ({ problem: 'no delegation' }),
+  storeFile: () => Promise.reject(new Error('there are no blobs in this test')),
   loadBlob: () => Promise.reject(new Error('there are no blobs in this test')),
 };

@@ -83,6 +83,14 @@ describe('an agent of a request', () => {
   });
 
   test.each([
+    [{ modalities: ['text'] }, undefined],
+    [{ modalities: ['text', 'audio'] }, { modalities: ['text', 'audio'], audio: { format: 'linear16' } }],
+    [{ audio: { format: 'mp3', voice: 'ash', language: 'de' } }, { audio: { format: 'mp3', voice: 'ash' } }],
+  ])('what it answers with: %j', (params, options) => {
+    expect(inline(params).spec.modelOptions).toEqual(options);
+  });
+
+  test.each([
     [{ enabled: false }, 'none', undefined],
     [{ enabled: false, budget_tokens: 9_000 }, 'none', undefined],
     [{ enabled: true, budget_tokens: 0 }, 'low', 0],
@@ -309,6 +317,8 @@ test.each<[object, string]>([
   [without('function_calling', { toolkits: [lab] }), 'agent.toolkits[0]'],
   [without('structured_output', { response_format: { type: 'json', name: 'x' } }), 'agent.response_format'],
   [without('reasoning', { reasoning: { enabled: true } }), 'agent.reasoning'],
+  [without('audio_output', { modalities: ['text', 'audio'] }), 'agent.modalities[1]'],
+  [without('audio_output', { audio: { voice: 'ash' } }), 'agent.audio'],
 ])('%j needs what the model has not', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);
 });
@@ -327,8 +337,7 @@ test('a registered agent needs what the request says that the model has not', ()
 });
 
 test.each<[object, string]>([
-  [{ modalities: ['text', 'audio'] }, 'agent.modalities'],
-  [{ audio: { voice: 'x' } }, 'agent.audio'],
+  [{ modalities: ['text', 'image'] }, 'agent.modalities[1]'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);

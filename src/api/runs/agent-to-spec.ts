@@ -128,6 +128,17 @@ function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['mo
   };
 }
 
+/** All models write: only what else is asked for is sent. */
+function spokenOf({ modalities, audio }: AgentChanges): Pick<ModelOptions, 'modalities' | 'audio'> {
+  const speaks = modalities?.includes('audio') === true;
+  if (!speaks && !audio) return {};
+  return {
+    ...(speaks && { modalities: modalities.filter((one) => one !== 'image') }),
+    // The only format that OpenAI streams.
+    audio: { format: audio?.format ?? 'linear16', ...(audio?.voice && { voice: audio.voice }) },
+  };
+}
+
 /** The effort of reasoning for its budget: the highest one without a budget. */
 function effortOf({ enabled, budget_tokens: budget }: NonNullable<AgentChanges['reasoning']>): string {
   if (!enabled) return 'none';
@@ -138,7 +149,8 @@ function optionsOf(params: AgentChanges): ModelOptions {
   const { presence_penalty, frequency_penalty, seed, metadata, tool_choice: choice, reasoning } = params;
   const tool_choice = choice?.type === 'tool' ? { tool: choice.tool_name } : choice?.type;
   const reasoning_tokens = reasoning?.enabled ? reasoning.budget_tokens : undefined;
-  return withoutNulls({ presence_penalty, frequency_penalty, seed, metadata, tool_choice, reasoning_tokens });
+  const options = { presence_penalty, frequency_penalty, seed, metadata, tool_choice, reasoning_tokens };
+  return withoutNulls({ ...options, ...spokenOf(params) });
 }
 
 /**
@@ -260,7 +272,7 @@ function placeIn(params: AgentChanges, { field, index = '', server, inner }: Spe
     case 'response_format':
       return params[field] ? [field] : undefined;
     case 'modelOptions':
-      return [index];
+      return index === 'reasoning_tokens' ? ['reasoning'] : [index];
     case 'client_tools':
       return ['tools'];
     case 'mcp_servers': {

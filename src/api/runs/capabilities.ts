@@ -26,7 +26,7 @@ export function requireCapabilities(spec: AgentSpec, params: AgentChanges, root:
 
 /** What an agent needs its model to be capable of, with the place in the request, if it is there. */
 function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: Place | undefined }[] {
-  const { tools, toolkits, response_format: format, reasoning, modalities } = params;
+  const { tools, toolkits, response_format: format, reasoning, modalities, audio } = params;
   const functions = (tools ?? []).findIndex(({ type }) => type !== 'web_search');
   const own = [spec.client_tools, spec.mcp_servers, spec.skills, spec.agents].some((list) => (list ?? []).length > 0);
   const { reasoning_effort: effort } = spec.model.params ?? {};
@@ -41,6 +41,7 @@ function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability;
     ...(effort && effort !== 'none'
       ? [{ capability: 'reasoning' as const, place: reasoning ? ['reasoning'] : undefined }]
       : []),
+    ...(audio ? [{ capability: 'audio_output' as const, place: ['audio'] }] : []),
     ...(modalities ?? []).map((modality, i) => ({
       capability: `${modality}_output` as const,
       place: ['modalities', i],

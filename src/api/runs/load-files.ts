@@ -4,7 +4,7 @@ import { isMedia } from './output-parts.ts';
 
 /** Whether an item needs files of the record that are in the blob store. */
 export function mustLoadFiles(record: LogRecord): boolean {
-  return record.kind === 'tool.response' && (record.files ?? []).some(isMissing);
+  return filesOf(record).some(isMissing);
 }
 
 /** The record with the content of the files that its item contains. @throws BlobNotFound and errors of the store */
@@ -12,10 +12,10 @@ export async function loadFiles<R extends LogRecord>(
   record: R,
   { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
 ): Promise<R> {
-  if (record.kind !== 'tool.response' || !mustLoadFiles(record)) return record;
+  if (!mustLoadFiles(record)) return record;
   const files: StoredFile[] = [];
   // One after the other: a result may have a hundred.
-  for (const file of record.files ?? []) {
+  for (const file of filesOf(record)) {
     if (!isMissing(file)) {
       files.push(file);
       continue;
@@ -23,7 +23,14 @@ export async function loadFiles<R extends LogRecord>(
     const { blob, ...rest } = file;
     files.push({ ...rest, base64: (await blobs.get(sessionId, blob)).toString('base64') });
   }
-  return { ...record, files };
+  if (record.kind !== 'model.message') return { ...record, files };
+  const [file] = files;
+  return file && record.audio ? { ...record, audio: { ...record.audio, file } } : record;
+}
+
+function filesOf(record: LogRecord): StoredFile[] {
+  if (record.kind === 'tool.response') return record.files ?? [];
+  return record.kind === 'model.message' && record.audio ? [record.audio.file] : [];
 }
 
 function isMissing(file: StoredFile): file is Extract<StoredFile, { blob: string }> {

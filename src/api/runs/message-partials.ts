@@ -58,9 +58,10 @@ function callDelta({ id, name, arguments: args }: ToolCallDelta): PartDelta | un
   };
 }
 
-/** What comes with the end of a message: the signatures of its parts. */
-export function signatureDeltas(content: ModelPart[]): IndexedDelta[] {
+/** What comes with the end of a message: what the model has said, and the signatures of the parts. */
+export function endDeltas(content: ModelPart[]): IndexedDelta[] {
   return content.flatMap((part, index): IndexedDelta[] => {
+    if (part.type === 'audio') return [{ index, part }];
     const { type, signature } = part;
     if (signature === undefined) return [];
     return [{ index, part: type === 'tool-call' ? { type, signature } : { type, text: '', signature } }];

@@ -1,14 +1,14 @@
 import type { MessageText } from '../../core/message.ts';
-import type { ModelMessage, StoredFile, ToolCall, Usage } from '../../core/records.ts';
+import type { ModelMessage, SpokenAudio, StoredFile, ToolCall, Usage } from '../../core/records.ts';
 import { parseJson } from '../../tools/arguments.ts';
-import { audioFormat } from './audio-formats.ts';
+import { audioFormat } from '../../core/audio-formats.ts';
 import { kindsOf, type KindOfTokens } from './pricing.ts';
 import { encodeSignature } from './signature.ts';
 import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
 /**
- * The parts of a message: its reasoning, its text, and each call. The log does not keep in which order they began. A
- * refusal is not a part.
+ * The parts of a message: its reasoning, its text, each call, and what the model has said. The log does not keep in
+ * which order they began. A refusal is not a part.
  */
 export function contentOf(message: ModelMessage): ModelPart[] {
   const { reasoning, content, toolCalls } = message;
@@ -19,7 +19,9 @@ export function contentOf(message: ModelMessage): ModelPart[] {
   const holder = parts.length > 0 && (reasoning || toolCalls.length === 0) ? 0 : parts.length;
   const first = parts.length;
   parts.push(...toolCalls.map(callPart));
+  if (message.audio) parts.push(spokenPart(message.audio));
   return parts.map((part, index) => {
+    if (part.type === 'audio') return part;
     const signature = signatureOf(message, {
       isHolder: index === holder,
       call: index < first ? undefined : toolCalls[index - first],
@@ -31,6 +33,23 @@ export function contentOf(message: ModelMessage): ModelPart[] {
 /** The index of the first call among the parts of a message. */
 export function firstCallIndex({ reasoning, content }: Pick<MessageText, 'reasoning' | 'content'>): number {
   return (reasoning ? 1 : 0) + (content ? 1 : 0);
+}
+
+function spokenPart({ file, transcript, id, sampleRate, channels }: SpokenAudio): ModelPart {
+  return {
+    type: 'audio',
+    format: audioFormat(file.mimeType) ?? 'linear16',
+    data: contentOfFile(file),
+    ...(sampleRate !== undefined && { sample_rate: sampleRate }),
+    ...(channels !== undefined && { channels }),
+    ...(transcript && { transcript }),
+    ...(id !== undefined && { id }),
+  };
+}
+
+function contentOfFile(file: StoredFile): string {
+  if (!('base64' in file)) throw new Error(`the content of ${file.name} was not loaded`);
+  return file.base64;
 }
 
 function callPart({ id, name, arguments: text }: ToolCall): ModelPart {
@@ -104,13 +123,11 @@ export function resultParts(text: string, files: StoredFile[] = []): ResultPart[
 }
 
 function filePart(file: StoredFile): ResultPart[] {
-  const { mimeType, name } = file;
+  const { mimeType } = file;
   const format = audioFormat(mimeType);
   if (!isMedia(file)) return [];
-  if (!('base64' in file)) throw new Error(`the content of ${name} was not loaded`);
-  return format === undefined
-    ? [{ type: 'image', mime_type: mimeType, data: file.base64 }]
-    : [{ type: 'audio', format, data: file.base64 }];
+  const data = contentOfFile(file);
+  return format === undefined ? [{ type: 'image', mime_type: mimeType, data }] : [{ type: 'audio', format, data }];
 }
 
 /** Whether a file of a result becomes a part of it. */

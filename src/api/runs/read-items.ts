@@ -5,7 +5,7 @@ import { outcomeText } from '../../core/tool-records.ts';
 import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
 import { placeText, refusal, type Place } from './errors.ts';
-import { audioType } from './audio-formats.ts';
+import { audioType } from '../../core/audio-formats.ts';
 import { readResultContent } from './result-content.ts';
 import { decodeSignature, type SignedFields } from './signature.ts';
 import { requireSupported, sourceContent, type AcceptedInput } from './supported-parts.ts';

@@ -1,7 +1,7 @@
 import { inlineFile } from '../../blobs/store-files.ts';
 import type { GivenResult } from '../../core/given-conversation.ts';
 import { readResult } from '../../tools/results.ts';
-import { audioType } from './audio-formats.ts';
+import { audioType } from '../../core/audio-formats.ts';
 import { sourceContent } from './supported-parts.ts';
 import type { ResultContent } from './wire/parts.ts';
 

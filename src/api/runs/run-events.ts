@@ -2,7 +2,7 @@ import { FIRST_PIECE, FRAMES_PER_ORDINAL, sequenceNumber, type Cursor } from '..
 import type { MessageDelta } from '../../core/message.ts';
 import { ROOT_THREAD, type LogRecord, type ModelMessage } from '../../core/records.ts';
 import type { NumberedFrame } from '../../live/stream-sequencer.ts';
-import { MessagePartials, signatureDeltas, type IndexedDelta } from './message-partials.ts';
+import { MessagePartials, endDeltas, type IndexedDelta } from './message-partials.ts';
 import { RunOutput, type RunLimits } from './run-output.ts';
 import type { RunHeader, RunItem, RunStreamEvent } from './wire/run.ts';
 
@@ -137,7 +137,11 @@ export class RunEvents {
     if (message.threadId !== ROOT_THREAD || message.isGiven || ordinal <= this.#cursor.ordinal) {
       return item ? this.#items([item], { ordinal, frame: 1 }) : [];
     }
-    const isShown = this.#message?.id === message.id && this.#hasPartials && !this.#mustReset;
+    // What a model says has no partials before its end.
+    const isSpoken = item?.type === 'model' && item.content.every(({ type }) => type === 'audio');
+    const isShown = isSpoken
+      ? !this.#hasPartials
+      : this.#message?.id === message.id && this.#hasPartials && !this.#mustReset;
     const hadPartials = this.#hasPartials;
     this.#message = undefined;
     const first = sequenceNumber({ ordinal, frame: 0 });
@@ -147,10 +151,10 @@ export class RunEvents {
       return hadPartials ? [{ ...partial, reset: true }] : [];
     }
     const { usage, cost } = item;
-    const signatures = isShown ? this.#partials(signatureDeltas(item.content), ordinal - 1) : [];
+    const ends = isShown ? this.#partials(endDeltas(item.content), ordinal - 1) : [];
     this.#hasPartials = false;
     return [
-      ...signatures,
+      ...ends,
       ...(isShown && usage ? [{ ...partial, usage, ...(cost !== undefined && { cost }) }] : []),
       ...this.#items([item], { ordinal, frame: 1 }),
     ];

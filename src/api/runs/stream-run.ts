@@ -48,8 +48,11 @@ class RunReader extends TurnReader {
     this.#events = new RunEvents({ run, limits, cursor });
     this.#loadFiles = async (numbered) => {
       const { frame } = numbered;
+      const from = { blobs, sessionId };
+      if (frame.kind === 'end')
+        return { ...numbered, frame: { ...frame, message: await loadFiles(frame.message, from) } };
       if (frame.kind !== 'record') return numbered;
-      return { ...numbered, frame: { ...frame, record: await loadFiles(frame.record, { blobs, sessionId }) } };
+      return { ...numbered, frame: { ...frame, record: await loadFiles(frame.record, from) } };
     };
   }
 
@@ -66,7 +69,11 @@ class RunReader extends TurnReader {
   }
 
   override push(frames: NumberedFrame[]): boolean {
-    const mustLoad = frames.some(({ frame }) => frame.kind === 'record' && mustLoadFiles(frame.record));
+    const mustLoad = frames.some(
+      ({ frame }) =>
+        (frame.kind === 'record' && mustLoadFiles(frame.record)) ||
+        (frame.kind === 'end' && mustLoadFiles(frame.message)),
+    );
     if (mustLoad) this.#held = frames;
     this.#isLive = !mustLoad && super.push(frames);
     // The records that a command adds come one after the other, and the last one may end the pause.

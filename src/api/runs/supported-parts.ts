@@ -1,5 +1,5 @@
 import { isImage } from '../../core/files.ts';
-import { audioFormat, audioType, type AudioFormat } from './audio-formats.ts';
+import { audioFormat, audioType, type AudioFormat } from '../../core/audio-formats.ts';
 import { refusal, type Place } from './errors.ts';
 import type { Capability } from './wire/agent-params.ts';
 import type { InputPart, Medium, Source } from './wire/parts.ts';

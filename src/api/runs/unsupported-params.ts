@@ -3,18 +3,14 @@ import { refusal, type Place } from './errors.ts';
 import type { AgentChanges, Toolkit } from './wire/agent-params.ts';
 
 /** What this server does not support yet, with the values that ask for nothing. Unset fields never do. */
-const FIELDS: Partial<Record<keyof AgentChanges, readonly unknown[]>> = {
-  modalities: [['text']],
-  audio: [],
-};
-
 const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
   dynamic: [false],
 };
 
 /** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` or `unsupported_part` */
 export function requireSupportedParams(params: AgentChanges, root: Place): void {
-  requireUnset(params, FIELDS, root);
+  const images = params.modalities?.indexOf('image') ?? -1;
+  if (images >= 0) throw refused([...root, 'modalities', images], 'image output');
   const { tools, toolkits } = params;
   const search = (tools ?? []).findIndex(({ type }) => type === 'web_search');
   if (search >= 0) {

@@ -1,9 +1,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { StreamAccumulator, type PartialModelResponse } from '@hoangvvo/llm-sdk';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { RunAgent } from '../../support/runs.ts';
-import { say } from '../../support/scripted-model.ts';
+import { RunAgent, RunStream } from '../../support/runs.ts';
+import { say, type Script } from '../../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** What runs do with images, audio and sources. */
@@ -42,6 +43,15 @@ const user = (...content: object[]): object => ({ type: 'message', role: 'user',
 const agent = (scripts: ConstructorParameters<typeof RunAgent>[1] = [], params: object = {}): RunAgent =>
   new RunAgent(server, scripts, params);
 
+/** The first item of a stream as llm-sdk folds it. */
+function folded({ events }: RunStream): ReturnType<StreamAccumulator['computeResponse']> {
+  const accumulator = new StreamAccumulator();
+  const first = events.findIndex(({ event }) => event === 'item');
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- llm-sdk reads the fields that it knows
+  for (const partial of events.slice(0, first)) accumulator.addPartial(partial as PartialModelResponse);
+  return accumulator.computeResponse();
+}
+
 test('54: images, audio and sources of a user are in the request to the model', async () => {
   const one = agent([say('A sea.')]);
   expect(await one.run([user(text, image, wav, { ...wav, format: 'mp3' }, source)])).toMatchObject({
@@ -63,6 +73,82 @@ test('54: images, audio and sources of a user are in the request to the model', 
       ],
     },
   ]);
+});
+
+test('what a model says is a part of its item, and later model calls are given the transcript', async () => {
+  const samples = (...values: number[]) => Buffer.from(new Int16Array(values).buffer).toString('base64');
+  const speak: Script = (call) => {
+    call.delta({ audio: { id: 'audio_1', transcript: 'A ' } }).delta({ audio: { data: samples(1, 2) } });
+    call
+      .delta({ audio: { data: samples(3), transcript: 'sea.' } })
+      .delta({ audio: { expires_at: 7 } })
+      .finish();
+  };
+  const one = agent([speak, say('Salt.')], { modalities: ['text', 'audio'], audio: { voice: 'ash' } });
+  const stream = one.stream([user(text)]);
+  const end = await stream.end();
+  const spoken = {
+    type: 'audio',
+    format: 'linear16',
+    data: samples(1, 2, 3),
+    sample_rate: 24_000,
+    channels: 1,
+    transcript: 'A sea.',
+    id: 'audio_1',
+  };
+  expect(end).toMatchObject({ event: 'response', status: 'completed', content: [spoken], turns: 1 });
+  expect(one.requests[0]).toMatchObject({ modalities: ['text', 'audio'], audio: { voice: 'ash', format: 'pcm16' } });
+  const [item] = stream.items;
+  expect(item).toMatchObject({ type: 'model', content: [spoken] });
+  const first = stream.events.findIndex(({ event }) => event === 'item');
+  expect(folded(stream)).toMatchObject({ content: [spoken], usage: { output_tokens: 5 } });
+  if (end.event !== 'response') throw new Error('the run has not ended well');
+  for (const [i, { sequence_number: after }] of stream.events.slice(0, -1).entries()) {
+    const rest = RunStream.open(server.api, `/v1/runs/${end.id}/stream?after_sequence_number=${after}`);
+    expect(await rest.done).toEqual(stream.events.slice(Math.max(first, i + 1)));
+  }
+  expect(await one.run([user(text), ...end.output, user(text)])).toMatchObject({ status: 'completed' });
+  expect(one.requests[1]?.messages[1]).toEqual({ role: 'assistant', content: 'A sea.' });
+});
+
+test('what a model says beside a text and a call is the last part', async () => {
+  const data = Buffer.from([1, 0]).toString('base64');
+  const mixed: Script = (call) => {
+    call
+      .text('Looking ')
+      .delta({ audio: { data, transcript: 'Let me see.' } })
+      .text('it up.');
+    call.toolCall('lookup', { q: 'sea' }, 'c1').finish();
+  };
+  const lookup = { name: 'lookup', description: 'looks up', parameters: { type: 'object' } };
+  const one = agent([mixed, say('Salt.')], { modalities: ['text', 'audio'], tools: [lookup] });
+  const stream = one.stream([user(text)]);
+  const end = await stream.end();
+  if (end.event !== 'response') throw new Error('the run does not wait for its client');
+  const content = [
+    { type: 'text', text: 'Looking it up.' },
+    { type: 'tool-call', tool_call_id: 'c1' },
+    { type: 'audio', format: 'linear16', data, transcript: 'Let me see.' },
+  ];
+  expect([end.content, folded(stream).content]).toMatchObject([content, content]);
+  const results = [{ tool_call_id: 'c1', content: 'salt' }];
+  const path = `/v1/runs/${end.id}/resume`;
+  expect(await server.api.send('POST', path, { tool_results: results })).toMatchObject({
+    body: { status: 'completed' },
+  });
+  expect(one.requests[1]?.messages[1]).toMatchObject({
+    content: 'Looking it up.\nLet me see.',
+    tool_calls: [{ id: 'c1' }],
+  });
+});
+
+test('a model that cannot speak is not asked to', async () => {
+  for (const model of ['anthropic/m', 'google/m', 'openai-responses/m']) {
+    const mute = agent([], { model, modalities: ['text', 'audio'] });
+    expect(await mute.refusal('Go')).toEqual([422, 'feature_not_available', 'agent.modalities']);
+  }
+  const voice = agent([], { model: 'anthropic/m', audio: { voice: 'ash' } });
+  expect(await voice.refusal('Go')).toEqual([422, 'feature_not_available', 'agent.audio']);
 });
 
 test('what needs a capability that the request denies its model is rejected', async () => {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
 import {
   clientTool,
   modelParams,
@@ -153,7 +154,13 @@ const fields = {
   presence_penalty: z.number().nullish(),
   frequency_penalty: z.number().nullish(),
   modalities: bounded(z.array(z.enum(['text', 'image', 'audio'])), 3).nullish(),
-  audio: z.strictObject({ format: name.nullish(), voice: name.nullish(), language: name.nullish() }).nullish(),
+  audio: z
+    .strictObject({
+      format: z.enum(AUDIO_FORMATS).nullish().describe('default linear16'),
+      voice: name.nullish(),
+      language: name.nullish().describe('not sent: no provider takes it'),
+    })
+    .nullish(),
   reasoning: z.strictObject({ enabled: z.boolean(), budget_tokens: z.int().min(0).nullish() }).nullish(),
   max_tokens: z.int().min(1).nullish(),
   seed: z.int().nullish(),

@@ -1,9 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
+import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
 import { USABLE_ID } from '../../../agents/tool-call-deltas.ts';
 import { bounded } from '../../../spec/bounds.ts';
 import { BASE64, isBase64 } from '../../http/sent-files.ts';
-import { AUDIO_FORMATS } from './run.ts';
 
 /**
  * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs-api.md`). Null means

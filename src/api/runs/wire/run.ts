@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
 import { sentAs } from '../../http/event-stream.ts';
 
 /**
@@ -29,13 +30,18 @@ const toolCallPart = z.object({
 
 const imagePart = z.object({ type: z.literal('image'), mime_type: z.string(), data: z.base64() });
 
-export const AUDIO_FORMATS = ['wav', 'mp3', 'linear16', 'flac', 'mulaw', 'alaw', 'aac', 'opus'] as const;
-
 const audioPart = z.object({ type: z.literal('audio'), format: z.enum(AUDIO_FORMATS), data: z.base64() });
 
-/** A part of what a model has written. */
+const spokenPart = audioPart.extend({
+  sample_rate: z.int().optional(),
+  channels: z.int().optional(),
+  transcript: z.string().optional().describe('what later model calls are given of it'),
+  id: z.string().optional().describe('that of its provider'),
+});
+
+/** A part of what a model has written or said. */
 export const modelPart = z
-  .discriminatedUnion('type', [textPart, reasoningPart, toolCallPart])
+  .discriminatedUnion('type', [textPart, reasoningPart, toolCallPart, spokenPart])
   .meta({ id: 'RunModelPart' });
 
 /** A part of what a tool has given. */
@@ -212,6 +218,7 @@ const partDelta = z.discriminatedUnion('type', [
       .optional(),
     signature: signature.optional(),
   }),
+  spokenPart.partial({ format: true, data: true }),
 ]);
 
 const partialEvent = z.object({

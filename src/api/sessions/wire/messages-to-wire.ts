@@ -40,9 +40,9 @@ export function messageToWire(message: ModelMessage): WireModelMessage {
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
-  // Only the provider understands its fields, and only models read the texts of files.
+  // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, structured, fileTexts: ___, isGiven: ____, ...rest } = origin;
+  const { provider, model, attempts, structured, fileTexts: ___, isGiven: ____, audio: _____, ...rest } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,

@@ -1,4 +1,4 @@
-import { AUDIO_FORMATS } from './wire/run.ts';
+export const AUDIO_FORMATS = ['wav', 'mp3', 'linear16', 'flac', 'mulaw', 'alaw', 'aac', 'opus'] as const;
 
 export type AudioFormat = (typeof AUDIO_FORMATS)[number];
 

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { audioFormat, audioType } from './audio-formats.ts';
-import { AUDIO_FORMATS } from './wire/run.ts';
+import { AUDIO_FORMATS, audioFormat, audioType } from './audio-formats.ts';
 
 test.each(AUDIO_FORMATS)('audio in the format %s keeps it, as a file and back', (format) => {
   expect(audioFormat(audioType(format))).toBe(format);
