@@ -449,7 +449,7 @@ function givenLast(records: UnsequencedRecord[]): GivenMessage | undefined {
 
 /** A given message as if a model had answered it. */
 async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
-  const { toolCalls, provider: _, model: __, ...text } = message;
+  const { toolCalls, images: ____, provider: _, model: __, ...text } = message;
   yield {
     ...text,
     toolCalls: toolCalls.map((given, index) => {

@@ -38,10 +38,10 @@ import { outcomeText } from '../core/tool-records.ts';
 import { parseArguments, parseJson } from '../tools/arguments.ts';
 import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
 import { decideCall } from '../tools/decision-policy.ts';
+import { MadeMedia } from './made-media.ts';
 import type { DelegationRoute } from './route-delegation.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
-import { SpokenAnswer } from './spoken-answer.ts';
 import { checkAnswer } from './structured-answer.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -87,7 +87,7 @@ export interface CallHandling {
   maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
   delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
-  /** Stores what the model has said. */
+  /** Stores what the model has said or drawn. */
   storeFile: (file: FileContent) => Promise<StoredFile>;
   /** Loads a text of the session. */
   loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
@@ -114,7 +114,7 @@ export class MessageAssembler {
   #frames = 0;
   #finishReason: FinishReason | undefined;
   #providerFields: Record<string, unknown> | undefined;
-  readonly #spoken = new SpokenAnswer();
+  readonly #media = new MadeMedia();
 
   constructor(options: AssemblerOptions) {
     const { attempt, prepared } = options;
@@ -167,7 +167,7 @@ export class MessageAssembler {
   get isEmpty(): boolean {
     if (this.#options.given) return false;
     const { content, refusal, toolCalls } = this.#text;
-    return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0 && this.#spoken.isEmpty;
+    return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0 && this.#media.isEmpty;
   }
 
   /** Reads an answer to its end. @throws ModelError and other failures of the provider */
@@ -195,7 +195,8 @@ export class MessageAssembler {
     bus.finish({ turnId, messageId: plan.messageId, attempt });
   }
 
-  #add({ content, refusal, reasoning, toolCalls, audio, finishReason, usage, providerFields }: ModelChunk): void {
+  #add(chunk: ModelChunk): void {
+    const { content, refusal, reasoning, toolCalls, finishReason, usage, providerFields } = chunk;
     const calls = (toolCalls ?? []).map((call) => this.#calls.next(call)).filter((call) => call !== undefined);
     if (content || refusal || reasoning || calls.length > 0) {
       this.#grow({
@@ -208,7 +209,7 @@ export class MessageAssembler {
     if (this.#text.toolCalls.length > MAX_CALLS) {
       throw new ModelError('bad_request', `the model called more than ${MAX_CALLS} tools in one message`);
     }
-    if (audio) this.#spoken.add(audio);
+    this.#media.add(chunk);
     if (finishReason) this.#finishReason = finishReason;
     if (usage) this.usage = this.#priced(usage);
     if (providerFields) this.#providerFields = mergeFields(this.#providerFields ?? {}, providerFields);
@@ -244,9 +245,9 @@ export class MessageAssembler {
       ...this.#origin,
       ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
-    if (end === 'answered' && !this.#spoken.isEmpty) {
+    if (end === 'answered') {
       const { format = 'linear16' } = prepared.request.options?.audio ?? {};
-      message.audio = await this.#spoken.stored(format, handling.storeFile);
+      Object.assign(message, await this.#media.stored(format, handling.storeFile));
     }
     const isAnswer = isWhole && calls.length === 0 && !this.#options.given;
     const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message, prepared.spec) : undefined;
@@ -269,11 +270,16 @@ export class MessageAssembler {
     return [...this.#preceding(), message, ...answers, ...threads];
   }
 
-  get #origin(): Pick<ModelMessage, 'isGiven' | 'provider' | 'model'> {
+  get #origin(): Pick<ModelMessage, 'isGiven' | 'images' | 'provider' | 'model'> {
     const { given } = this.#options;
     if (!given) return { provider: this.target.providerName, model: this.target.model };
-    const { provider, model } = given;
-    return { isGiven: true, ...(provider !== undefined && { provider }), ...(model !== undefined && { model }) };
+    const { images, provider, model } = given;
+    return {
+      isGiven: true,
+      ...(images && { images }),
+      ...(provider !== undefined && { provider }),
+      ...(model !== undefined && { model }),
+    };
   }
 
   /** The record that enters the log before the message. */

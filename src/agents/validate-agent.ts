@@ -1,5 +1,6 @@
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records.ts';
+import type { AcceptedMedia } from '../engine/agent-check.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
@@ -151,10 +152,14 @@ export class AgentValidator {
     );
   }
 
-  /** The types of audio that all models of an agent take in messages of users. */
-  audioTypes(spec: AgentSpec): ReadonlySet<string> {
-    const [first = new Set<string>(), ...rest] = modelNames(spec).map((name) => this.#models.resolve(name).audioTypes);
-    return rest.reduce((all, types) => new Set([...all].filter((type) => types.has(type))), first);
+  /** The media that all models of an agent take. */
+  acceptedInput(spec: AgentSpec): AcceptedMedia {
+    const targets = modelNames(spec).map((name) => this.#models.resolve(name));
+    const [first = new Set<string>(), ...rest] = targets.map(({ audioTypes }) => audioTypes);
+    return {
+      audioTypes: rest.reduce((all, types) => new Set([...all].filter((type) => types.has(type))), first),
+      ownImages: targets.every(({ options }) => options.has('image_output')),
+    };
   }
 
   async #unknownSkill(spec: AgentSpec): Promise<AgentProblem | undefined> {

@@ -1,4 +1,4 @@
-import type { StoredFile, ToolOutcome } from './records.ts';
+import type { MadeImage, StoredFile, ToolOutcome } from './records.ts';
 import type { MessageText } from './message.ts';
 import type { TranscriptItem } from './transcript.ts';
 
@@ -15,6 +15,7 @@ export interface GivenConversation {
 
 export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning'> {
   toolCalls: GivenCall[];
+  images?: MadeImage[];
   /** The provider and the model that have written the message, if it has fields of theirs. */
   provider?: string;
   model?: string;

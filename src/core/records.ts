@@ -204,8 +204,16 @@ export interface ModelMessage extends Base {
   isGiven?: true;
   /** What the model has said instead of written, or beside it. */
   audio?: SpokenAudio;
+  /** What it has drawn. */
+  images?: MadeImage[];
   /** The check of an answer for which the agent has a JSON Schema; `isAnyJson`: it has none, and requires JSON. */
   structured?: { fits: true } | { fits: false; problem: string; isAnyJson?: true };
+}
+
+export interface MadeImage {
+  file: StoredFile;
+  /** Opaque fields of its provider. */
+  providerFields?: Record<string, unknown>;
 }
 
 export interface SpokenAudio {

@@ -107,7 +107,8 @@ interface Conversation {
 
 function assistantItems(message: ModelMessage, { calls, records }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
-  if (!message.content && !message.refusal && !message.audio && message.toolCalls.length === 0) return misfit(message);
+  const { content, refusal, audio, images, toolCalls } = message;
+  if (!content && !refusal && !audio && !images && toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const { result, pending } = calls.get(call.id) ?? {};
     if (result) return toolItem(call, { result, pending }, records);

@@ -2,6 +2,14 @@ import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { EngineError } from './errors.ts';
 
+/** What all models of an agent take. */
+export interface AcceptedMedia {
+  /** The types of audio in messages of users. */
+  audioTypes: ReadonlySet<string>;
+  /** Images in messages of models. */
+  ownImages: boolean;
+}
+
 /** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
   firstProblem(
@@ -10,8 +18,7 @@ export interface AgentCheck {
   ): Promise<
     { code: 'invalid_agent' | 'feature_not_available' | 'forbidden'; message: string; param: string } | undefined
   >;
-  /** The types of audio that all models of an agent take in messages of users. */
-  audioTypes(spec: AgentSpec): ReadonlySet<string>;
+  acceptedInput(spec: AgentSpec): AcceptedMedia;
 }
 
 /**

@@ -1,6 +1,7 @@
 import type {
   LanguageModelV4,
   LanguageModelV4CallOptions,
+  LanguageModelV4File,
   LanguageModelV4FilePart,
   LanguageModelV4FinishReason,
   LanguageModelV4Message,
@@ -167,6 +168,9 @@ class StreamParts {
         if (!this.#calls.has(part.toolCallId)) yield this.#begin(part.toolCallId, part.toolName, part.providerMetadata);
         if (!this.#calls.get(part.toolCallId)?.hasArguments) yield* this.#arguments(part.toolCallId, part.input);
         return;
+      case 'file':
+        yield* this.#image(part);
+        return;
       case 'raw': {
         const usage = this.#dialect.usageIn(part.rawValue);
         if (usage) yield { usage };
@@ -210,6 +214,13 @@ class StreamParts {
     if (!call || !delta) return;
     call.hasArguments = true;
     yield { toolCalls: [{ index: call.index, arguments: delta }] };
+  }
+
+  *#image({ mediaType, data, providerMetadata }: LanguageModelV4File): Generator<ModelChunk> {
+    if (!isImage({ mimeType: mediaType }) || data.type !== 'data') return;
+    const base64 = typeof data.data === 'string' ? data.data : Buffer.from(data.data).toString('base64');
+    const fields = providerMetadata?.[this.#dialect.key];
+    yield { image: { mimeType: mediaType, base64, ...(fields && { providerFields: fields }) } };
   }
 
   #finish({ finishReason, usage, providerMetadata }: LanguageModelV4StreamPart & { type: 'finish' }): ModelChunk {
@@ -304,6 +315,7 @@ function responseFormatOf(
 }
 
 type FileContent = ModelRequest['fileContent'];
+type AssistantPart = Extract<LanguageModelV4Message, { role: 'assistant' }>['content'][number];
 
 /** The system prompt and the last message end the parts of the request that are cached. */
 async function promptOf(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4Prompt> {
@@ -314,7 +326,7 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
       messages.push({ role: 'user', content: await userParts(item.content, fileContent, dialect) });
     else if (item.role === 'tool') messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
     else {
-      const message = assistantMessage(item.message, dialect);
+      const message = await assistantMessage(item.message, dialect, fileContent);
       // One of blank text alone is empty.
       if (message.content.length > 0) messages.push(message);
     }
@@ -375,23 +387,29 @@ async function toolResult(
   return { type: 'tool-result', toolCallId: acceptedId(toolCallId), toolName: acceptedName(toolName), output };
 }
 
-function assistantMessage(message: ModelMessage, { key }: Dialect): LanguageModelV4Message {
+async function assistantMessage(
+  message: ModelMessage,
+  { key }: Dialect,
+  fileContent: FileContent,
+): Promise<LanguageModelV4Message & { role: 'assistant' }> {
   const options = (fields: Record<string, unknown> | undefined) => {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- JSON of the same provider
     const own = fields as SharedV4ProviderOptions[string] | undefined;
     return own && Object.keys(own).length > 0 ? { providerOptions: { [key]: own } } : {};
   };
-  return {
-    role: 'assistant',
-    content: partsOf(message)
-      .filter((part) => part.type !== 'text' || !isBlank(part.text) || Object.keys(part.fields).length > 0)
-      .map((part) => {
-        if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
-        const { id, name, arguments: args, providerFields } = part.call;
-        const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
-        return { type: 'tool-call', ...call, ...options(providerFields) };
-      }),
-  };
+  const content: AssistantPart[] = partsOf(message)
+    .filter((part) => part.type !== 'text' || !isBlank(part.text) || Object.keys(part.fields).length > 0)
+    .map((part) => {
+      if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
+      const { id, name, arguments: args, providerFields } = part.call;
+      const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
+      return { type: 'tool-call', ...call, ...options(providerFields) };
+    });
+  for (const { file, providerFields } of message.images ?? []) {
+    const data = { type: 'data' as const, data: await fileContent(file) };
+    content.push({ type: 'file', mediaType: file.mimeType, data, ...options(providerFields) });
+  }
+  return { role: 'assistant', content };
 }
 
 /** Providers reject arguments that are not an object, even from their own model; the result describes the error. */

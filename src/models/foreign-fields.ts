@@ -20,12 +20,12 @@ function isOf({ provider, model = '' }: ModelMessage, target: Pick<ModelTarget, 
 }
 
 function withoutFields(message: ModelMessage): ModelMessage {
-  const { providerFields: _, toolCalls, ...rest } = message;
+  const { providerFields: _, toolCalls, images, ...rest } = message;
   const calls = toolCalls.map((call) => {
     const { providerFields: __, ...own } = call;
     return own;
   });
-  return { ...rest, toolCalls: calls };
+  return { ...rest, toolCalls: calls, ...(images && { images: images.map(({ file }) => ({ file })) }) };
 }
 
 /** The name of a model without its version: `gpt-5-2025-08-07`, `claude-sonnet-4-5-20250929`, `claude-3-7-sonnet-latest`. */

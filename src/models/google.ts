@@ -41,11 +41,16 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
   return {
     key: 'google',
     model: (id, fetch) => createGoogle({ apiKey, baseURL: baseUrl, headers, fetch })(id),
-    options: ({ params: { reasoning_effort: effort }, options }) => {
+    options: ({ params: { reasoning_effort: effort }, options = {} }) => {
+      const { reasoning_tokens: thinkingBudget, image_output: drawsImages } = options;
       // Thoughts of a model that does not think are rejected.
-      if (!effort || effort === 'none') return {};
-      const { reasoning_tokens: thinkingBudget } = options ?? {};
-      return { thinkingConfig: { includeThoughts: true, ...(thinkingBudget !== undefined && { thinkingBudget }) } };
+      const thinks = effort && effort !== 'none';
+      return {
+        ...(thinks && {
+          thinkingConfig: { includeThoughts: true, ...(thinkingBudget !== undefined && { thinkingBudget }) },
+        }),
+        ...(drawsImages && { responseModalities: ['TEXT', 'IMAGE'] }),
+      };
     },
     audioTypes: AUDIO_INPUT.google,
     isLast: (event) => ended.safeParse(event).success,

@@ -16,7 +16,7 @@ test('an answer whose audio does not end is given up', async () => {
   const options = { signal: NEVER, idleMs: 5_000, failureOf: (error: unknown) => error };
   await expect(Array.fromAsync(guardedAnswer(options, endless))).rejects.toMatchObject({
     failure: 'bad_request',
-    message: expect.stringContaining('characters of audio'),
+    message: expect.stringContaining('characters of audio and images'),
   });
   expect(sent).toBe(11);
 });

@@ -7,8 +7,8 @@ import type { ModelChunk } from './provider.ts';
 /** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
 
-/** Characters of base64: nearly three minutes of speech as samples. A run has it twice in one event of at most 32 MiB. */
-const MAX_AUDIO_LENGTH = 10 * 1024 * 1024;
+/** Characters of audio and images in base64: nearly three minutes of speech as samples. A run has it twice in one event of at most 32 MiB. */
+const MAX_MEDIA_LENGTH = 10 * 1024 * 1024;
 
 /** Usage follows the finish reason immediately; some servers then keep the connection open. */
 export const AFTER_FINISH_MS = 1_000;
@@ -49,7 +49,7 @@ export async function* guardedAnswer(
   let finishing: NodeJS.Timeout | undefined;
   let rest: BodyReader | undefined;
   let length = 0;
-  let audioLength = 0;
+  let mediaLength = 0;
   const watch = (response: Response): Response =>
     watchedResponse(response, {
       onRead: () => idle.reset(),
@@ -60,8 +60,10 @@ export async function* guardedAnswer(
     for await (const part of read({ controller, watch })) {
       length += lengthOf(part);
       if (length > MAX_TEXT_LENGTH) throw tooLongError(`is longer than ${MAX_TEXT_LENGTH} characters`);
-      audioLength += part.audio?.data?.length ?? 0;
-      if (audioLength > MAX_AUDIO_LENGTH) throw tooLongError(`has more than ${MAX_AUDIO_LENGTH} characters of audio`);
+      mediaLength += (part.audio?.data?.length ?? 0) + (part.image?.base64.length ?? 0);
+      if (mediaLength > MAX_MEDIA_LENGTH) {
+        throw tooLongError(`has more than ${MAX_MEDIA_LENGTH} characters of audio and images`);
+      }
       if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);
       yield part;
     }
@@ -125,15 +127,21 @@ function lengthOf({
   reasoning = '',
   toolCalls = [],
   audio,
+  image,
   providerFields,
 }: ModelChunk): number {
   const calls = toolCalls.map(
     (call) => (call.id ?? '') + (call.name ?? '') + (call.arguments ?? '') + json(call.providerFields),
   );
-  return [content, refusal, reasoning, audio?.transcript ?? '', json(providerFields), ...calls].reduce(
-    (sum, text) => sum + text.length,
-    0,
-  );
+  return [
+    content,
+    refusal,
+    reasoning,
+    audio?.transcript ?? '',
+    json(providerFields),
+    json(image?.providerFields),
+    ...calls,
+  ].reduce((sum, text) => sum + text.length, 0);
 }
 
 function json(fields: object | undefined): string {

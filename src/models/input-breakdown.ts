@@ -58,8 +58,11 @@ export function itemCharacters(item: TranscriptItem): number {
     case 'user':
       return sum(item.content.map(partCharacters));
     case 'assistant': {
-      const { content, refusal, toolCalls } = item.message;
-      return content.length + refusal.length + sum(toolCalls.map((call) => call.name.length + call.arguments.length));
+      const { content, refusal, toolCalls, images = [] } = item.message;
+      const drawn = images.length * FILE_CHARACTERS;
+      return (
+        content.length + refusal.length + drawn + sum(toolCalls.map((call) => call.name.length + call.arguments.length))
+      );
     }
     case 'tool':
       return item.content.length + sum(item.files.map(partCharacters));

@@ -15,5 +15,5 @@ export const OPTIONS_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof ModelO
   ]),
   'openai-responses': new Set(['metadata', 'tool_choice', 'reasoning_tokens']),
   anthropic: new Set(['tool_choice', 'reasoning_tokens']),
-  google: new Set(['presence_penalty', 'frequency_penalty', 'seed', 'tool_choice', 'reasoning_tokens']),
+  google: new Set(['presence_penalty', 'frequency_penalty', 'seed', 'tool_choice', 'reasoning_tokens', 'image_output']),
 };

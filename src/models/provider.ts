@@ -35,6 +35,8 @@ export interface ModelChunk {
   refusal?: string;
   reasoning?: string;
   toolCalls?: ToolCallChunk[];
+  /** A whole image. */
+  image?: { mimeType: string; base64: string; providerFields?: Record<string, unknown> };
   /** A piece of what the model says, in the format of the request's options. */
   audio?: {
     id?: string;

@@ -218,6 +218,8 @@ export interface ModelOptions {
   reasoning_tokens?: number;
   /** What the model answers with. */
   modalities?: ('text' | 'audio')[];
+  /** The model may answer with images, too. */
+  image_output?: true;
   /** How it speaks. */
   audio?: { format: AudioFormat; voice?: string };
 }

@@ -84,6 +84,7 @@ describe('an agent of a request', () => {
 
   test.each([
     [{ modalities: ['text'] }, undefined],
+    [{ modalities: ['image'] }, { image_output: true }],
     [{ modalities: ['text', 'audio'] }, { modalities: ['text', 'audio'], audio: { format: 'linear16' } }],
     [{ audio: { format: 'mp3', voice: 'ash', language: 'de' } }, { audio: { format: 'mp3', voice: 'ash' } }],
   ])('what it answers with: %j', (params, options) => {
@@ -337,7 +338,6 @@ test('a registered agent needs what the request says that the model has not', ()
 });
 
 test.each<[object, string]>([
-  [{ modalities: ['text', 'image'] }, 'agent.modalities[1]'],
   [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
 ])('%j is not supported yet', (params, param) => {
   expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);

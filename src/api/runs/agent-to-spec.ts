@@ -129,13 +129,16 @@ function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['mo
 }
 
 /** All models write: only what else is asked for is sent. */
-function spokenOf({ modalities, audio }: AgentChanges): Pick<ModelOptions, 'modalities' | 'audio'> {
+function mediaOf({ modalities, audio }: AgentChanges): Pick<ModelOptions, 'modalities' | 'audio' | 'image_output'> {
+  const draws = modalities?.includes('image') === true;
   const speaks = modalities?.includes('audio') === true;
-  if (!speaks && !audio) return {};
   return {
+    ...(draws && { image_output: true }),
     ...(speaks && { modalities: modalities.filter((one) => one !== 'image') }),
     // The only format that OpenAI streams.
-    audio: { format: audio?.format ?? 'linear16', ...(audio?.voice && { voice: audio.voice }) },
+    ...((speaks || audio) && {
+      audio: { format: audio?.format ?? 'linear16', ...(audio?.voice && { voice: audio.voice }) },
+    }),
   };
 }
 
@@ -150,7 +153,7 @@ function optionsOf(params: AgentChanges): ModelOptions {
   const tool_choice = choice?.type === 'tool' ? { tool: choice.tool_name } : choice?.type;
   const reasoning_tokens = reasoning?.enabled ? reasoning.budget_tokens : undefined;
   const options = { presence_penalty, frequency_penalty, seed, metadata, tool_choice, reasoning_tokens };
-  return withoutNulls({ ...options, ...spokenOf(params) });
+  return withoutNulls({ ...options, ...mediaOf(params) });
 }
 
 /**
@@ -256,6 +259,8 @@ function withTools(spec: AgentSpec, tools: PlacedTool[], root: Place): ClientToo
   return [...own, ...tools.map(({ tool }) => tool)];
 }
 
+const OPTION_PARAMS: Record<string, string> = { reasoning_tokens: 'reasoning', image_output: 'modalities' };
+
 interface SpecPlace {
   field: string | undefined;
   /** The index or the name of what is at fault in the field. */
@@ -272,7 +277,7 @@ function placeIn(params: AgentChanges, { field, index = '', server, inner }: Spe
     case 'response_format':
       return params[field] ? [field] : undefined;
     case 'modelOptions':
-      return index === 'reasoning_tokens' ? ['reasoning'] : [index];
+      return [OPTION_PARAMS[index] ?? index];
     case 'client_tools':
       return ['tools'];
     case 'mcp_servers': {

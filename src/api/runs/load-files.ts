@@ -24,13 +24,20 @@ export async function loadFiles<R extends LogRecord>(
     files.push({ ...rest, base64: (await blobs.get(sessionId, blob)).toString('base64') });
   }
   if (record.kind !== 'model.message') return { ...record, files };
-  const [file] = files;
-  return file && record.audio ? { ...record, audio: { ...record.audio, file } } : record;
+  const { audio, images = [] } = record;
+  const spoken = files[images.length];
+  return {
+    ...record,
+    ...(record.images && { images: images.map((image, i) => ({ ...image, file: files[i] ?? image.file })) }),
+    ...(audio && spoken && { audio: { ...audio, file: spoken } }),
+  };
 }
 
 function filesOf(record: LogRecord): StoredFile[] {
   if (record.kind === 'tool.response') return record.files ?? [];
-  return record.kind === 'model.message' && record.audio ? [record.audio.file] : [];
+  if (record.kind !== 'model.message') return [];
+  const { audio, images = [] } = record;
+  return [...images.map(({ file }) => file), ...(audio ? [audio.file] : [])];
 }
 
 function isMissing(file: StoredFile): file is Extract<StoredFile, { blob: string }> {

@@ -58,10 +58,10 @@ function callDelta({ id, name, arguments: args }: ToolCallDelta): PartDelta | un
   };
 }
 
-/** What comes with the end of a message: what the model has said, and the signatures of the parts. */
+/** What comes with the end of a message: what the model has said and drawn, and the signatures of the parts. */
 export function endDeltas(content: ModelPart[]): IndexedDelta[] {
   return content.flatMap((part, index): IndexedDelta[] => {
-    if (part.type === 'audio') return [{ index, part }];
+    if (part.type === 'audio' || part.type === 'image') return [{ index, part }];
     const { type, signature } = part;
     if (signature === undefined) return [];
     return [{ index, part: type === 'tool-call' ? { type, signature } : { type, text: '', signature } }];

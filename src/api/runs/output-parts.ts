@@ -1,5 +1,5 @@
 import type { MessageText } from '../../core/message.ts';
-import type { ModelMessage, SpokenAudio, StoredFile, ToolCall, Usage } from '../../core/records.ts';
+import type { MadeImage, ModelMessage, SpokenAudio, StoredFile, ToolCall, Usage } from '../../core/records.ts';
 import { parseJson } from '../../tools/arguments.ts';
 import { audioFormat } from '../../core/audio-formats.ts';
 import { kindsOf, type KindOfTokens } from './pricing.ts';
@@ -7,7 +7,7 @@ import { encodeSignature } from './signature.ts';
 import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
 /**
- * The parts of a message: its reasoning, its text, each call, and what the model has said. The log does not keep in
+ * The parts of a message: its reasoning, its text, each call, its images, and what the model has said. The log does not keep in
  * which order they began. A refusal is not a part.
  */
 export function contentOf(message: ModelMessage): ModelPart[] {
@@ -19,9 +19,10 @@ export function contentOf(message: ModelMessage): ModelPart[] {
   const holder = parts.length > 0 && (reasoning || toolCalls.length === 0) ? 0 : parts.length;
   const first = parts.length;
   parts.push(...toolCalls.map(callPart));
+  parts.push(...(message.images ?? []).map((image) => drawnPart(message, image)));
   if (message.audio) parts.push(spokenPart(message.audio));
   return parts.map((part, index) => {
-    if (part.type === 'audio') return part;
+    if (part.type === 'audio' || part.type === 'image') return part;
     const signature = signatureOf(message, {
       isHolder: index === holder,
       call: index < first ? undefined : toolCalls[index - first],
@@ -33,6 +34,16 @@ export function contentOf(message: ModelMessage): ModelPart[] {
 /** The index of the first call among the parts of a message. */
 export function firstCallIndex({ reasoning, content }: Pick<MessageText, 'reasoning' | 'content'>): number {
   return (reasoning ? 1 : 0) + (content ? 1 : 0);
+}
+
+function drawnPart({ provider, model }: ModelMessage, { file, providerFields: part }: MadeImage): ModelPart {
+  const origin = provider !== undefined && part ? { provider, ...(model !== undefined && { model }), part } : undefined;
+  return {
+    type: 'image',
+    mime_type: file.mimeType,
+    data: contentOfFile(file),
+    ...(origin && { signature: encodeSignature(origin) }),
+  };
 }
 
 function spokenPart({ file, transcript, id, sampleRate, channels }: SpokenAudio): ModelPart {

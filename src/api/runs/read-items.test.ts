@@ -56,7 +56,11 @@ const read = (...items: unknown[]) => readWithout([], ...items);
 /** Reads a conversation with a model that lacks some capabilities. */
 function readWithout(missing: Capability[], ...items: unknown[]) {
   const { input } = parsePart(z.object({ input: inputItems }), { input: items }, 'body');
-  return readItems(input, { audioTypes: new Set(['audio/wav', 'audio/mpeg']), missing: new Set(missing) });
+  return readItems(input, {
+    audioTypes: new Set(['audio/wav', 'audio/mpeg']),
+    ownImages: false,
+    missing: new Set(missing),
+  });
 }
 
 /** Messages and results in short, and the calls of the last message with their results. */

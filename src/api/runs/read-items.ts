@@ -13,6 +13,7 @@ import type { InputItem } from './wire/items.ts';
 import type { CallStatus, InputPart, ResultContent } from './wire/parts.ts';
 
 type Content = InputPart[];
+type Image = Extract<InputPart, { type: 'image' }>;
 
 /** A message with its place; the results of a model's message belong to its calls. */
 type Entry =
@@ -166,6 +167,7 @@ function modelEntry(content: Content, { place, accepted }: ItemPlace): Entry {
     requireSupported(part, partPlace, { author: 'model', accepted });
     const signed = addSigned(message, part);
     if (part.type === 'text') message.content += part.text;
+    if (part.type === 'image') addImage(message, { part, fields: signed?.part });
     if (part.type === 'audio') message.content += part.transcript ?? '';
     if (part.type === 'reasoning') message.reasoning += part.text;
     if (part.type !== 'tool-call' || part.hosted) continue;
@@ -176,6 +178,12 @@ function modelEntry(content: Content, { place, accepted }: ItemPlace): Entry {
     message.toolCalls.push(call);
   }
   return { role: 'model', message, calls, place };
+}
+
+function addImage(message: GivenMessage, { part, fields }: { part: Image; fields: SignedFields['part'] }): void {
+  const images = (message.images ??= []);
+  const file = inlineFile({ name: `image-${images.length + 1}`, mimeType: part.mime_type, base64: part.data });
+  images.push({ file, ...(fields && { providerFields: fields }) });
 }
 
 /** Adds what a part has from the provider of its message. All parts of a message are from one model. */
@@ -226,7 +234,7 @@ function toItems(entry: Entry): TranscriptItem[] {
   if (entry.role === 'user') return [entry];
   const { message } = entry;
   // Providers reject a message of a model that has neither.
-  if (message.content.trim() === '' && message.toolCalls.length === 0) return [];
+  if (message.content.trim() === '' && !message.images && message.toolCalls.length === 0) return [];
   const results = message.toolCalls.map(({ id: toolCallId, name, result }): TranscriptItem => {
     const { content = outcomeText('cancelled'), files = [] } = result ?? {};
     return { role: 'tool', toolCallId, name, content, files };

@@ -267,7 +267,7 @@ export function runRoutes(context: ApiContext): Route[] {
     try {
       const read = async (): Promise<NewRun> => {
         const agent = await readAgent();
-        const accepted = { audioTypes: context.agentCheck.audioTypes(agent.spec), missing: agent.missing };
+        const accepted = { ...context.agentCheck.acceptedInput(agent.spec), missing: agent.missing };
         const { conversation, repaired, lastItemId: itemId } = readItems(body.input, accepted);
         return {
           agent,

@@ -137,8 +137,8 @@ export class RunEvents {
     if (message.threadId !== ROOT_THREAD || message.isGiven || ordinal <= this.#cursor.ordinal) {
       return item ? this.#items([item], { ordinal, frame: 1 }) : [];
     }
-    // What a model says has no partials before its end.
-    const isSpoken = item?.type === 'model' && item.content.every(({ type }) => type === 'audio');
+    // What a model says and draws has no partials before its end.
+    const isSpoken = item?.type === 'model' && item.content.every(({ type }) => type === 'audio' || type === 'image');
     const isShown = isSpoken
       ? !this.#hasPartials
       : this.#message?.id === message.id && this.#hasPartials && !this.#mustReset;

@@ -10,6 +10,8 @@ const signedFields = z.object({
   model: z.string().optional(),
   /** The fields of the whole message. */
   message: z.record(z.string(), z.unknown()).optional(),
+  /** The fields of the image that the part is. */
+  part: z.record(z.string(), z.unknown()).optional(),
   /** The fields of the call that the part is. */
   call: z.record(z.string(), z.unknown()).optional(),
 });

@@ -1,13 +1,12 @@
 import { isImage } from '../../core/files.ts';
 import { audioFormat, audioType, type AudioFormat } from '../../core/audio-formats.ts';
+import type { AcceptedMedia } from '../../engine/agent-check.ts';
 import { refusal, type Place } from './errors.ts';
 import type { Capability } from './wire/agent-params.ts';
 import type { InputPart, Medium, Source } from './wire/parts.ts';
 
 /** What all models of an agent take. */
-export interface AcceptedInput {
-  /** The types of audio in messages of users. */
-  audioTypes: ReadonlySet<string>;
+export interface AcceptedInput extends AcceptedMedia {
   /** What the request says that they cannot do. */
   missing: ReadonlySet<Capability>;
 }
@@ -31,13 +30,17 @@ export function requireSupported(
   for (const [i, one] of part.content.entries()) requireSupported(one, [...place, 'content', i], { author, accepted });
 }
 
-function problemOf(part: InputPart, author: Author, { audioTypes, missing }: AcceptedInput): string | undefined {
+function problemOf(
+  part: InputPart,
+  author: Author,
+  { audioTypes, ownImages, missing }: AcceptedInput,
+): string | undefined {
   switch (part.type) {
     case 'text':
       return author === 'user' ? withheld('text_input', missing) : undefined;
     case 'image':
-      if (author === 'model') return 'this server cannot give a model images that a model has made: leave it out';
-      return withheld('image_input', missing) ?? (author === 'user' ? imageProblem(part.mime_type) : undefined);
+      if (author === 'model' && !ownImages) return NO_OWN_IMAGES;
+      return withheld('image_input', missing) ?? (author === 'result' ? undefined : imageProblem(part.mime_type));
     case 'audio':
       if (author === 'model') return part.transcript ? undefined : NO_TRANSCRIPT;
       if (author === 'result') return undefined;
@@ -49,6 +52,9 @@ function problemOf(part: InputPart, author: Author, { audioTypes, missing }: Acc
       return undefined;
   }
 }
+
+const NO_OWN_IMAGES =
+  'not all models of this agent take images that a model has made: leave it out, or send it as a user';
 
 const NO_TRANSCRIPT =
   'models are given the transcript of what a model has said, and this audio has none: add it, or leave it out';

@@ -9,8 +9,6 @@ const TOOLKIT_FIELDS: Record<string, readonly unknown[]> = {
 
 /** Checks that this server supports what a run says of its agent. @throws ApiError `feature_not_available` or `unsupported_part` */
 export function requireSupportedParams(params: AgentChanges, root: Place): void {
-  const images = params.modalities?.indexOf('image') ?? -1;
-  if (images >= 0) throw refused([...root, 'modalities', images], 'image output');
   const { tools, toolkits } = params;
   const search = (tools ?? []).findIndex(({ type }) => type === 'web_search');
   if (search >= 0) {

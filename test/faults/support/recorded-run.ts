@@ -90,7 +90,7 @@ export class RecordedRun {
       expect(event.item_index).toBe(this.items.length);
       if (event.reset) this.partials.clear();
       const { index = 0, part } = event.delta ?? {};
-      const text = part?.type === 'tool-call' ? part.args : part?.type === 'audio' ? part.data : part?.text;
+      const text = part?.type === 'tool-call' ? part.args : part && 'text' in part ? part.text : part?.data;
       this.partials.set(index, (this.partials.get(index) ?? '') + (text ?? ''));
     } else if (event.event === 'item') {
       expect(event.index).toBe(this.items.length);

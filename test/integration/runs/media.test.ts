@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { StreamAccumulator, type PartialModelResponse } from '@hoangvvo/llm-sdk';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sending, startEndpoint, type Endpoint } from '../../support/model-protocols.ts';
 import { RunAgent, RunStream } from '../../support/runs.ts';
 import { say, type Script } from '../../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
@@ -11,13 +12,15 @@ import { onTestServer, startTestServer, type TestServer } from '../../support/te
 
 let folder: string;
 let server: TestServer;
+let gemini: Endpoint;
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-media-'));
   const file = path.join(folder, 'providers.json');
+  gemini = await startEndpoint();
   const providers = Object.fromEntries(
     ['anthropic', 'google', 'openai-responses'].map((kind) => [
       kind,
-      { kind, base_url: 'http://127.0.0.1:9/v1', models: { m: {} } },
+      { kind, base_url: kind === 'google' ? gemini.url : 'http://127.0.0.1:9/v1', models: { m: {} } },
     ]),
   );
   await writeFile(file, JSON.stringify({ providers }));
@@ -25,6 +28,7 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(async () => {
   await server.stop();
+  await gemini.stop();
   await rm(folder, { recursive: true });
 });
 
@@ -140,6 +144,34 @@ test('what a model says beside a text and a call is the last part', async () => 
     content: 'Looking it up.\nLet me see.',
     tool_calls: [{ id: 'c1' }],
   });
+});
+
+test('what a model draws is a part of its item, and goes back to it with its signature', async () => {
+  const answer = (parts: object[], finishReason?: string): string => {
+    const candidates = [{ index: 0, content: { role: 'model', parts }, ...(finishReason && { finishReason }) }];
+    return `data: ${JSON.stringify({ candidates, usageMetadata: { promptTokenCount: 4, candidatesTokenCount: 9 } })}\n\n`;
+  };
+  const inlineData = { mimeType: 'image/png', data: PIXEL };
+  gemini.script(
+    sending(answer([{ inlineData, thoughtSignature: 'SIGNATURE' }]), answer([], 'STOP')),
+    sending(answer([{ text: 'Blue.' }]), answer([], 'STOP')),
+  );
+  const one = agent([], { model: 'google/m', modalities: ['text', 'image'] });
+  const stream = one.stream([user(text)]);
+  const end = await stream.end();
+  const drawn = { type: 'image', mime_type: 'image/png', data: PIXEL };
+  expect(end).toMatchObject({ event: 'response', status: 'completed', content: [drawn] });
+  expect(folded(stream).content).toMatchObject([drawn]);
+  if (end.event !== 'response') throw new Error('the run has not ended well');
+  const input = [user(text), ...end.output, user(text)];
+  expect(await one.run(input)).toMatchObject({ status: 'completed', content: [{ type: 'text', text: 'Blue.' }] });
+  const [first, second] = gemini.requests.map(({ body }) => body);
+  expect(first).toMatchObject({ generationConfig: { responseModalities: ['TEXT', 'IMAGE'] } });
+  expect(second.contents[1]).toEqual({ role: 'model', parts: [{ inlineData, thoughtSignature: 'SIGNATURE' }] });
+  const refused = [422, 'unsupported_part', 'input[1].content[0]'];
+  expect(await agent().refusal(input)).toEqual(refused);
+  const chat = agent([], { modalities: ['text', 'image'] });
+  expect(await chat.refusal('Go')).toEqual([422, 'feature_not_available', 'agent.modalities']);
 });
 
 test('a model that cannot speak is not asked to', async () => {

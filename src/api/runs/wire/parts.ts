@@ -156,7 +156,15 @@ function agreed<T>(
 }
 
 const part = z
-  .discriminatedUnion('type', [text.extend({ signature }), image, audio, source, reasoning, toolCall, toolResult])
+  .discriminatedUnion('type', [
+    text.extend({ signature }),
+    image.extend({ signature }),
+    audio,
+    source,
+    reasoning,
+    toolCall,
+    toolResult,
+  ])
   .meta({ id: 'RunInputPart' });
 
 export type InputPart = z.infer<typeof part>;

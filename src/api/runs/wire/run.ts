@@ -39,9 +39,11 @@ const spokenPart = audioPart.extend({
   id: z.string().optional().describe('that of its provider'),
 });
 
-/** A part of what a model has written or said. */
+const drawnPart = imagePart.extend({ signature: signature.optional() });
+
+/** A part of what a model has written, said or drawn. */
 export const modelPart = z
-  .discriminatedUnion('type', [textPart, reasoningPart, toolCallPart, spokenPart])
+  .discriminatedUnion('type', [textPart, reasoningPart, toolCallPart, drawnPart, spokenPart])
   .meta({ id: 'RunModelPart' });
 
 /** A part of what a tool has given. */
@@ -218,6 +220,7 @@ const partDelta = z.discriminatedUnion('type', [
       .optional(),
     signature: signature.optional(),
   }),
+  drawnPart.partial({ mime_type: true, data: true }),
   spokenPart.partial({ format: true, data: true }),
 ]);
 

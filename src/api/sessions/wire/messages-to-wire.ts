@@ -40,9 +40,19 @@ export function messageToWire(message: ModelMessage): WireModelMessage {
 export function messageEnd(
   message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
-  // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak.
+  // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak and draw.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const { provider, model, attempts, structured, fileTexts: ___, isGiven: ____, audio: _____, ...rest } = origin;
+  const {
+    provider,
+    model,
+    attempts,
+    structured,
+    fileTexts: ___,
+    isGiven: ____,
+    audio: _____,
+    images: ______,
+    ...rest
+  } = origin;
   rest satisfies NoFields;
   return {
     finish_reason: finishReason,

@@ -1,0 +1,54 @@
+import type { FileContent } from '../blobs/store-files.ts';
+import { audioType, type AudioFormat } from '../core/audio-formats.ts';
+import type { MadeImage, ModelMessage, SpokenAudio, StoredFile } from '../core/records.ts';
+import type { ModelChunk } from '../models/provider.ts';
+
+/** What OpenAI's models send as samples without a header. */
+const RAW = { sampleRate: 24_000, channels: 1 };
+
+type Store = (file: FileContent) => Promise<StoredFile>;
+
+/** Collects what a model says and draws. Live readers get it with the end of the message, since it is no text that grows. */
+export class MadeMedia {
+  readonly #images: NonNullable<ModelChunk['image']>[] = [];
+  #audioId: string | undefined;
+  #transcript = '';
+  readonly #audio: Buffer[] = [];
+
+  add({ image, audio }: ModelChunk): void {
+    if (image) this.#images.push(image);
+    if (!audio) return;
+    const { id, data, transcript = '' } = audio;
+    this.#audioId ??= id;
+    this.#transcript += transcript;
+    // Each piece is encoded by itself.
+    if (data) this.#audio.push(Buffer.from(data, 'base64'));
+  }
+
+  get isEmpty(): boolean {
+    return this.#images.length === 0 && this.#audio.length === 0;
+  }
+
+  /** @param format that of the audio */
+  async stored(format: AudioFormat, store: Store): Promise<Pick<ModelMessage, 'audio' | 'images'>> {
+    const images: MadeImage[] = [];
+    for (const { providerFields, ...image } of this.#images) {
+      const file = await store({ name: `image-${images.length + 1}`, ...image });
+      images.push({ file, ...(providerFields && { providerFields }) });
+    }
+    return {
+      ...(images.length > 0 && { images }),
+      ...(this.#audio.length > 0 && { audio: await this.#spoken(format, store) }),
+    };
+  }
+
+  async #spoken(format: AudioFormat, store: Store): Promise<SpokenAudio> {
+    const base64 = Buffer.concat(this.#audio).toString('base64');
+    return {
+      file: await store({ name: 'answer', mimeType: audioType(format), base64 }),
+      transcript: this.#transcript,
+      ...(this.#audioId !== undefined && { id: this.#audioId }),
+      ...(format === 'linear16' && RAW),
+    };
+  }
+}
