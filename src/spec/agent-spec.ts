@@ -262,6 +262,9 @@ export interface GivenToServer {
   contextKeys?: string[];
 }
 
+/** A tool of the client, or all tools of an MCP server, by its name. */
+export type ToolSource = { tool: string } | { server: string };
+
 export type AgentSpec = z.infer<typeof agentSpec> & {
   /** Requires `pause: "wait"`, of the delegates too. Not a part of the format: faces resolve names to specs. */
   delegates?: Delegate[];
@@ -271,6 +274,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   declinesQuestions?: true;
   /** Names of MCP servers: a turn ends with an error, before its first model call, if one of them is unavailable. */
   requiredServers?: string[];
+  /** The order in which the model is offered these tools: after the server's own, and before those of the client that it lacks. */
+  toolOrder?: ToolSource[];
   /** For agents of runs. */
   givenToServers?: GivenToServer[];
   /** An answer of the format `json_object` has to be JSON; otherwise the model is told of the format, and that is all. */

@@ -1,5 +1,5 @@
 import type { ToolScope } from '../core/history.ts';
-import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { AgentSpec, ToolSource } from '../spec/agent-spec.ts';
 import type { ToolKinds } from './kinds.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
 
@@ -20,9 +20,23 @@ export class ToolsetLoader {
       for (const tool of named(new Set(tools.keys()))) if (!tools.has(tool.name)) tools.set(tool.name, tool);
     }
     return {
-      tools,
+      tools: inOrder(tools, spec),
       servers: parts.flatMap(({ servers }) => servers),
       unavailable: parts.flatMap(({ unavailable }) => unavailable),
     };
   }
+}
+
+function inOrder(
+  tools: ReadonlyMap<string, AgentTool>,
+  { toolOrder: order }: AgentSpec,
+): ReadonlyMap<string, AgentTool> {
+  if (!order) return tools;
+  const key = (source: ToolSource): string => ('tool' in source ? `tool ${source.tool}` : `server ${source.server}`);
+  const places = new Map(order.map((source, i) => [key(source), i]));
+  const placeOf = ({ name, info, run }: AgentTool): number => {
+    const source = info.type === 'mcp' ? { server: info.serverName } : run.to === 'client' && { tool: name };
+    return source ? (places.get(key(source)) ?? order.length) : -1;
+  };
+  return new Map([...tools].toSorted(([, a], [, b]) => placeOf(a) - placeOf(b)));
 }

@@ -7,6 +7,7 @@ import { placeText, refusal, type Place } from './errors.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
 import { secretsOf } from './toolkit-secrets.ts';
+import { toolOrder } from './tool-order.ts';
 import { requireSupportedParams } from './unsupported-params.ts';
 import type { AgentChanges, AgentParams, Capability, FunctionTool, Toolkit } from './wire/agent-params.ts';
 
@@ -75,6 +76,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     context,
   );
   const required = servers.filter(({ toolkit }) => toolkit.required !== false).map(({ server }) => server.name);
+  const order = toolOrder(base, params, servers);
   const options = optionsOf(params);
   const pricing = (typeof params.model === 'object' && params.model?.metadata?.pricing) || {};
   const format = formatOf(params.response_format);
@@ -84,6 +86,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     model: modelOf(base, params),
     instructions: prompt || null,
     ...(required.length > 0 && { requiredServers: required }),
+    ...(order && { toolOrder: order }),
     ...(given.length > 0 && { givenToServers: given }),
     ...(Object.keys(pricing).length > 0 && { pricing }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),

@@ -73,6 +73,20 @@ test('25: a toolkit that cannot be opened ends the run before its first model ca
   expect(other.requests[0]?.tools?.map(({ function: { name } }) => name)).toEqual(['test__note']);
 });
 
+test('23: the tools of the agent, of the request and of its toolkits are offered in this order on every call', async () => {
+  const one = agent([use({ name: 'test__note', id: 'c1', args: { text: 'x' } }), say('Noted.')]);
+  const own = { type: 'truefoundry-mcp-registry', name: 'test' };
+  const client_tools = [{ name: 'own', description: 'owns', input_schema: { type: 'object' } }];
+  await server.api.putAgent(one.name, { model: { name: one.name }, mcp_servers: [own], client_tools });
+  const kit = { type: 'client', name: 'kit', tools: [{ ...lookup, name: 'last' }] };
+  const params = { tools: [lookup], toolkits: [{ type: 'mcp', name: 'lab', url: server.mcp.url }, kit] };
+  const path = `/v1/agents/${one.name}/runs`;
+  expect((await server.api.send('POST', path, { input: [user('Go')], params })).body.status).toBe('completed');
+  const names = one.requests.map((request) => request.tools?.map(({ function: { name } }) => name));
+  const order = ['own', 'test__note', 'lookup', 'lab__note', 'last'];
+  expect(names).toEqual([order, order]);
+});
+
 test('24: the tools of a server that change between two model calls are those of the second one', async () => {
   const changing: Script = async (call) => {
     await server.mcp.setTools([NOTE, { name: 'more', handler: () => 'more' }]);
