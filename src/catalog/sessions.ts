@@ -131,9 +131,10 @@ export class Sessions {
     return rows.map((row) => this.#open(row));
   }
 
-  /** Inserts a session. Does nothing if it exists: the request that creates it was repeated. */
-  async insert(session: NewSessionRow): Promise<void> {
-    await insertSession(this.#db, this.#cipher, session);
+  /** Inserts a session. Does nothing if it exists, and returns undefined: the request that creates it was repeated. */
+  async insert(session: NewSessionRow): Promise<SessionRow | undefined> {
+    const row = await insertSession(this.#db, this.#cipher, session);
+    return row && this.#open(row);
   }
 
   /** Sets a draft's spec; without one, only updates its times. */
@@ -230,9 +231,14 @@ export class Sessions {
 }
 
 /** Inserts a session, unless it exists. */
-export async function insertSession(db: Kysely<Tables>, cipher: Cipher, session: NewSessionRow): Promise<void> {
+/** Returns the row as it is stored; undefined if the session exists. */
+export async function insertSession(
+  db: Kysely<Tables>,
+  cipher: Cipher,
+  session: NewSessionRow,
+): Promise<SessionRow | undefined> {
   const { id, title, metadata } = session;
-  await db
+  return db
     .insertInto('sessions')
     .values({
       ...session,
@@ -241,7 +247,8 @@ export async function insertSession(db: Kysely<Tables>, cipher: Cipher, session:
       active_at: session.created_at,
     })
     .onConflict((conflict) => conflict.column('id').doNothing())
-    .execute();
+    .returningAll()
+    .executeTakeFirst();
 }
 
 /** The additional authenticated data of a title. */

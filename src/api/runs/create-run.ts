@@ -1,10 +1,12 @@
 import type { Caller } from '../../core/subject.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { newId } from '../../engine/new-id.ts';
 import { claimRequest, type RequestClaim } from '../../engine/request-claims.ts';
 import { hasTurn } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
-import { ownerOf, runnableAgent, startTurn, type StartedTurn } from '../../engine/start-turn.ts';
+import { pinnedAgents } from '../../engine/pinned-agents.ts';
+import { ownerOf, runnableAgent, startTurn, type RunnableAgent, type StartedTurn } from '../../engine/start-turn.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { RunAgent } from './agent-to-spec.ts';
@@ -12,7 +14,7 @@ import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
 import { isRefusal, type ApiError } from '../http/errors.ts';
 import type { GivenConversation } from '../../core/given-conversation.ts';
-import { runIdsOf, type RunIds } from '../../engine/runs.ts';
+import { runIdsOf, runNotFound, type RunIds } from '../../engine/runs.ts';
 
 /** A validated request for a run. */
 export interface NewRun {
@@ -68,6 +70,10 @@ export async function claimRun(
   return { ...ids, claim, caller };
 }
 
+interface StartedRun extends StartedTurn {
+  session: SessionRow;
+}
+
 /**
  * Starts a claimed run; undefined if an equal request has started it. `read` validates the request: it is not called for
  * a run that exists, so that a repetition gets it even if its agent was changed or deleted. A rejected request leaves nothing behind.
@@ -77,7 +83,7 @@ export async function startRun(
   context: ApiContext,
   { sessionId, turnId, claim, caller }: ClaimedRun,
   { read, rateLimitError }: { read: () => Promise<NewRun>; rateLimitError: ApiError | undefined },
-): Promise<StartedTurn | undefined> {
+): Promise<StartedRun | undefined> {
   const { catalog, turnLimits } = context;
   const existing = claim.isNew ? undefined : await catalog.sessions.get(sessionId);
   if (existing && (await hasTurn(context, existing, turnId))) return undefined;
@@ -86,23 +92,22 @@ export async function startRun(
     if (rateLimitError) throw rateLimitError;
     endAdmission = await turnLimits.admit({ id: sessionId, subject_id: caller.subject.subjectId });
     const run = await read();
-    await insert(context, { sessionId, caller, run });
-    const session = await catalog.sessions.get(sessionId);
-    if (!session) throw new EngineError('session_not_found', 'the run was deleted');
+    const { session, runnable } = await insert(context, { sessionId, caller, run });
     const { agent, conversation, repaired } = run;
-    return await startTurn(context, {
+    const started = await startTurn(context, {
       session,
       caller,
       previous: { turn: 'none' },
       onRunning: 'reject',
       claim,
-      agent: runnableAgent(context, session, caller),
+      agent: Promise.resolve(runnable),
       loadInput: () => Promise.resolve([]),
       conversation: { json: JSON.stringify(conversation), ...(repaired.length > 0 && { repaired }) },
       secrets: agent.secrets && JSON.stringify(agent.secrets),
       speculation: undefined,
       onIndexed: endAdmission,
     });
+    return { session, ...started };
   } catch (error) {
     endAdmission();
     if (claim.isNew && isRefusal(error)) {
@@ -113,23 +118,27 @@ export async function startRun(
   }
 }
 
-/** Does nothing if the run exists: the request is repeated. @throws EngineError */
+/** The session of a run, and the agent with which it runs: those of the first request, if the request is repeated. @throws EngineError */
 async function insert(
-  { catalog, agentCheck, config }: ApiContext,
+  context: ApiContext,
   { sessionId, caller, run: { agent, metadata } }: { sessionId: string; caller: Caller; run: NewRun },
-): Promise<void> {
-  const { name, version, spec, isRegistered, placeOf } = agent;
+): Promise<{ session: SessionRow; runnable: RunnableAgent }> {
+  const { catalog, agentCheck, config } = context;
+  const { name, version, isRegistered, placeOf } = agent;
+  const spec = withRetention(agent.spec, config.runRetentionDays);
+  const type = 'run';
   const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
-  const owner = { subject_id: caller.subject.subjectId, type: 'run' as const, draft_roles: draftRoles, spec_hash: '' };
-  const problem = await agentCheck.firstProblem(spec, ownerOf(owner, caller));
+  const owner = ownerOf({ subject_id: caller.subject.subjectId, type, draft_roles: draftRoles, spec_hash: '' }, caller);
+  const problem = await agentCheck.firstProblem(spec, owner);
   if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
+  const agents = await pinnedAgents(spec, { catalog, agentCheck, owner });
   const now = new Date().toISOString();
-  await catalog.sessions.insert({
+  const inserted = await catalog.sessions.insert({
     id: sessionId,
-    type: 'run',
+    type,
     agent_name: name,
     agent_version: version,
-    spec_hash: await catalog.agents.putSpec(withRetention(spec, config.runRetentionDays), now),
+    spec_hash: await catalog.agents.putSpec(spec, now),
     draft_roles: draftRoles,
     title: null,
     ...ownerColumns(caller.subject),
@@ -137,6 +146,10 @@ async function insert(
     created_at: now,
     updated_at: now,
   });
+  if (inserted) return { session: inserted, runnable: { spec, agents } };
+  const session = await catalog.sessions.get(sessionId);
+  if (!session) throw runNotFound(runIdsOf(sessionId).runId);
+  return { session, runnable: await runnableAgent(context, session, caller) };
 }
 
 /** The retention of a run is that of its agent, or else the server's. */

@@ -278,7 +278,9 @@ export function runRoutes(context: ApiContext): Route[] {
       };
       const started = await startRun(context, claimed, { read, rateLimitError });
       await started?.indexed;
-      const found = await authorizeRun(catalog, claimed.runId, caller, 'read');
+      const found = started
+        ? { ...claimed, session: started.session }
+        : await authorizeRun(catalog, claimed.runId, caller, 'read');
       const created = started?.created;
       await responder.respond(found, body, response, { cursor: BEGINNING, lease, created });
     } finally {
