@@ -385,7 +385,13 @@ class ModelCallAttempt {
       const message = this.#isCompacting
         ? `The conversation is too long, and could not be summarized: ${failure.message}`
         : failure.message;
-      return this.#result({ status: 'error', message, ...(failure === error && { code: 'model_failed' }) });
+      const { failure: kind, status } = failure;
+      const modelFailure = { kind, ...(status !== undefined && { status }) };
+      return this.#result({
+        status: 'error',
+        message,
+        ...(failure === error && { code: 'model_failed', modelFailure }),
+      });
     }
     this.#recordUsage();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });

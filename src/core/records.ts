@@ -572,6 +572,15 @@ export interface TurnError {
   status: 'error';
   message: string;
   code?: TurnErrorCode;
+  /** How the provider has failed, if the code is `model_failed`. Absent in turns of earlier versions. */
+  modelFailure?: ModelFailed;
+}
+
+export interface ModelFailed {
+  /** The class of the failure. */
+  kind: string;
+  /** The HTTP status that the provider has sent. */
+  status?: number;
 }
 
 /**

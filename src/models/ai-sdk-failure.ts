@@ -26,8 +26,8 @@ export function failureOf(error: unknown): unknown {
   if (error instanceof Error) return error;
   const sent = streamError.safeParse(error);
   if (!sent.success) return error;
-  const { message, statusCode = 500, data } = sent.data;
-  return new ModelError(failureOfStatus(statusCode), message, { retryAfterMs: retryDelay(data) });
+  const { message, statusCode: status, data } = sent.data;
+  return new ModelError(failureOfStatus(status ?? 500), message, { status, retryAfterMs: retryDelay(data) });
 }
 
 function callError(error: APICallError): unknown {
@@ -37,7 +37,7 @@ function callError(error: APICallError): unknown {
   // The response was a success, and its body could not be read to the end.
   if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
   const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
-  return new ModelError(failureOfStatus(statusCode), message, { cause: error, retryAfterMs });
+  return new ModelError(failureOfStatus(statusCode), message, { cause: error, status: statusCode, retryAfterMs });
 }
 
 const retryInfo = z.object({ retryDelay: z.string().regex(/^\d+(\.\d+)?s$/) });

@@ -52,11 +52,13 @@ export class ModelError extends Error {
   readonly failure: ModelFailure;
   /** The wait that the provider requests, in milliseconds. */
   readonly retryAfterMs: number | undefined;
+  /** The HTTP status that the provider has sent. */
+  readonly status: number | undefined;
 
   constructor(
     failure: ModelFailure,
     message: string,
-    options: ErrorOptions & { retryAfterMs?: number | undefined } = {},
+    options: ErrorOptions & { retryAfterMs?: number | undefined; status?: number | undefined } = {},
   ) {
     super(
       truncateMiddle(redact(message).toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
@@ -64,6 +66,7 @@ export class ModelError extends Error {
     );
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
+    this.status = options.status;
   }
 
   get isRefusal(): boolean {

@@ -56,7 +56,8 @@ export function failureOf(error: unknown): unknown {
     return new ModelError('timeout', error.message, { cause: error });
   if (error instanceof OpenAI.APIConnectionError) return connectionError(error);
   if (error instanceof OpenAI.APIError) {
-    return new ModelError(classOf(error), error.message, { cause: error, retryAfterMs: retryAfter(error.headers) });
+    const { status, headers } = error;
+    return new ModelError(classOf(error), error.message, { cause: error, status, retryAfterMs: retryAfter(headers) });
   }
   // JSON cut off in the middle, or a connection that broke while the body was read.
   if (error instanceof SyntaxError || error instanceof TypeError) return brokenStreamError(error);

@@ -377,6 +377,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     endpoint.script(failing(protocol.error(status, 'the reason is this'), status, { 'retry-after': '7' }));
     await expect(read(provider)).rejects.toMatchObject({
       ...expected,
+      status,
       message: expect.stringContaining('the reason is this'),
       retryAfterMs: 7_000,
     });

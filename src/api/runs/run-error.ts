@@ -1,4 +1,4 @@
-import type { ModelMessage, ToolCall, ToolResponse, TurnOutcome } from '../../core/records.ts';
+import type { ModelFailed, ModelMessage, ToolCall, ToolResponse, TurnOutcome } from '../../core/records.ts';
 import { contentOf } from './output-parts.ts';
 import type { RunError } from './wire/run.ts';
 
@@ -50,7 +50,7 @@ export function runError(run: RunEnd): RunError | undefined {
 
 function turnError(
   { last, failed, hasExpired, maxTurns }: RunEnd,
-  { message, code }: Extract<TurnOutcome, { status: 'error' }>,
+  { message, code, modelFailure }: Extract<TurnOutcome, { status: 'error' }>,
 ): RunError {
   if (code === undefined) return failure(hasExpired ? 'action_expired' : 'internal_error', message);
   switch (code) {
@@ -60,7 +60,10 @@ function turnError(
     case 'repeated_call_id':
       return failure('invariant_error', message);
     case 'model_failed':
-      return failure('language_model_error', message, { ...modelCause(message, last), ...(last && providerOf(last)) });
+      return failure('language_model_error', message, {
+        ...modelCause(message, modelFailure),
+        ...(last && providerOf(last)),
+      });
     case 'tool_failed':
       return failed ? toolError(failed) : failure('tool_execution_error', message);
     case 'server_unavailable':
@@ -83,15 +86,10 @@ function toolError({ call: { id, name }, response }: NonNullable<RunEnd['failed'
   });
 }
 
-/**
- * The message is the provider's: with chat completions it begins with the HTTP status. Of the class of a failure the log
- * has only those before the last one; a provider that fails for long does so in the same way.
- */
-function modelCause(message: string, last: ModelMessage | undefined): NonNullable<RunError['cause']> {
-  const [, status] = /^([45]\d\d)\b/.exec(message) ?? [];
-  if (status !== undefined) return { type: 'status_code', message, status_code: Number(status) };
-  const before = last?.attempts?.at(-1)?.failure;
-  return { type: before !== undefined && NETWORK.has(before) ? 'network' : 'status_code', message };
+/** A provider that has failed without a status, as at its limit of time, has not been reached, or its answer broke off. */
+function modelCause(message: string, { kind = '', status }: Partial<ModelFailed> = {}): NonNullable<RunError['cause']> {
+  if (status !== undefined) return { type: 'status_code', message, status_code: status };
+  return { type: NETWORK.has(kind) ? 'network' : 'status_code', message };
 }
 
 const NETWORK = new Set(['connection', 'timeout', 'stalled', 'broken_stream']);

@@ -1,6 +1,14 @@
 import { expect, test } from 'vitest';
 import { turnCreated } from '../../core/projection.ts';
-import type { LogRecord, ModelMessage, ToolCall, ToolResponse, TurnDone, TurnOutcome } from '../../core/records.ts';
+import type {
+  LogRecord,
+  ModelFailed,
+  ModelMessage,
+  ToolCall,
+  ToolResponse,
+  TurnDone,
+  TurnOutcome,
+} from '../../core/records.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';
 import { turnStart } from '../../../test/support/random-turn.ts';
 import { loadFiles } from './load-files.ts';
@@ -275,8 +283,10 @@ test('a run that ends has an item for every call', () => {
   expect(calls).toEqual(['failed', 'completed', 'cancelled']);
 });
 
-const failed = (code: 'iteration_limit' | 'answer_misfit' | 'model_failed' | 'tool_failed', text: string): TurnDone =>
+const failed = (code: 'iteration_limit' | 'answer_misfit' | 'tool_failed', text: string): TurnDone =>
   done({ status: 'error', message: text, code });
+const failedModel = (modelFailure: ModelFailed, text: string): TurnDone =>
+  done({ status: 'error', message: text, code: 'model_failed', modelFailure });
 const withCall = message({ toolCalls: [call('a')] });
 
 test.each<[string, LogRecord[], object]>([
@@ -296,20 +306,20 @@ test.each<[string, LogRecord[], object]>([
   ],
   [
     'a provider that rejects the request',
-    [message({ finishReason: 'error', provider: 'openai' }), failed('model_failed', '400 no such thing')],
+    [
+      message({ finishReason: 'error', provider: 'openai' }),
+      failedModel({ kind: 'bad_request', status: 400 }, 'no such thing'),
+    ],
     {
       type: 'language_model_error',
       name: 'AgentLanguageModelError',
-      message: '400 no such thing',
-      cause: { type: 'status_code', status_code: 400, message: '400 no such thing', provider: 'openai' },
+      message: 'no such thing',
+      cause: { type: 'status_code', status_code: 400, message: 'no such thing', provider: 'openai' },
     },
   ],
   [
     'a provider that cannot be reached',
-    [
-      message({ finishReason: 'error', attempts: [{ provider: 'p', model: 'm', failure: 'connection' }] }),
-      failed('model_failed', 'the model cannot be reached'),
-    ],
+    [message({ finishReason: 'error' }), failedModel({ kind: 'connection' }, 'the model cannot be reached')],
     { type: 'language_model_error', cause: { type: 'network' } },
   ],
   [

@@ -31,7 +31,7 @@ export function stateToWire({ at, end, limit, ...totals }: Omit<TurnDone, 'kind'
       return { status, reason, ...ended };
     }
     case 'error': {
-      const { status, message, code, ...rest } = end;
+      const { status, message, code, modelFailure: _, ...rest } = end;
       rest satisfies NoFields;
       // The other codes are not part of this API: its clients may take any code for a budget that was reached.
       return { status, message, ...(code === 'budget_exceeded' && { code }), ...ended };
