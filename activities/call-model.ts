@@ -26,6 +26,7 @@ import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { compactConversation } from '../src/agents/compact-conversation.ts';
+import { refreshAfter } from '../src/agents/client-toolkits.ts';
 import { prepareModelCall, type Compaction, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { routeDelegation } from '../src/agents/route-delegation.ts';
@@ -313,8 +314,12 @@ class ModelCallAttempt {
       emptyAnswer(this.#input, finishReason, reported(usage).usage);
     const message = answer.find((record) => record.kind === 'model.message');
     const outcome = outcomeOf(end, message, this.#message?.repairs ?? 0);
+    const spec = outcome.status === 'answered' ? this.#message?.spec : undefined;
+    const refresh = spec ? refreshAfter({ spec, input: this.#input, records: answer }) : [];
     const records =
-      signIns.length > 0 ? this.#pausing(answer, signIns) : [...answer, ...endOfSubAgent(this.#input, answer, outcome)];
+      signIns.length > 0
+        ? this.#pausing(answer, signIns)
+        : [...answer, ...endOfSubAgent(this.#input, answer, outcome), ...refresh];
     if (message && failed.length > 0) message.attempts = failed;
     return this.#append(records, outcome);
   }

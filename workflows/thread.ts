@@ -164,7 +164,7 @@ export class Thread {
     const subAgents = threads.map((thread) => new Thread(this.#turn, thread));
     let end = await this.#settle(ready, pending, subAgents);
     while (!end) {
-      if (this.#turn.actions.needsSignIn(this.#place.threadId)) await this.#untilSignedIn();
+      if (this.#turn.actions.isModelAwaited(this.#place.threadId)) await this.#untilModelMayBeCalled();
       if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
       end = this.#mustEnd() ?? (await this.#step());
       if (end?.status === 'done' && (await this.#isSteered())) end = undefined;
@@ -179,11 +179,11 @@ export class Thread {
     return this.#turn.actions.steering.hasUnread && !this.#turn.stopped();
   }
 
-  /** Leaves its slot to others while it waits. */
-  async #untilSignedIn(): Promise<void> {
+  /** Waits for sign-ins, or for the client's toolkits. Leaves its slot to others meanwhile. */
+  async #untilModelMayBeCalled(): Promise<void> {
     const { actions, stopped } = this.#turn;
     const mayGoOn = () =>
-      stopped() || !actions.needsSignIn(this.#place.threadId) || workflowInfo().continueAsNewSuggested;
+      stopped() || !actions.isModelAwaited(this.#place.threadId) || workflowInfo().continueAsNewSuggested;
     this.#leaveSlot();
     await CancellationScope.nonCancellable(() => condition(mayGoOn));
     await this.#takeSlot();

@@ -132,9 +132,14 @@ export class MessageAssembler {
     return this.#options.prepared.toolset;
   }
 
+  /** The agent, as it is for the message. */
+  get spec(): PreparedModelCall['spec'] {
+    return this.#options.prepared.spec;
+  }
+
   /** Whether its calls run one after the other. */
   get inSequence(): boolean {
-    return this.#options.prepared.spec.callsInSequence === true;
+    return this.spec.callsInSequence === true;
   }
 
   /** The text so far. */

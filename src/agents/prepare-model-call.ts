@@ -13,6 +13,7 @@ import type { FoundTool, ModelMessage, ServerSignIn, UnsequencedRecord } from '.
 import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCompacted } from './compacted-conversation.ts';
+import { refreshedToolkits, withToolkits } from './client-toolkits.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
 import { promptOf } from './prompt.ts';
@@ -82,7 +83,7 @@ export async function prepareModelCall(
   const { specHash, turnId, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
   const { isForced, idleMs = 0, fallback = 0, isTooLong = false, isRetry } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
-  const loadingSpec = catalog.agents.spec(specHash);
+  const loadingSpec = catalog.agents.spec(specHash).then((loaded) => asRefreshed(loaded, records));
   const [spec, toolset, listedSkills, all] = await Promise.all([
     loadingSpec,
     loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
@@ -146,6 +147,11 @@ export async function prepareModelCall(
     ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
     signIns,
   };
+}
+
+/** An agent with the toolkits that its client has now. */
+async function asRefreshed(spec: AgentSpec, records: Promise<UnsequencedRecord[]>): Promise<AgentSpec> {
+  return spec.clientToolkits ? withToolkits(spec, refreshedToolkits(await records)) : spec;
 }
 
 /**

@@ -94,6 +94,10 @@ function summary(record: LogRecord): string {
       return record.calls.map(({ toolCallId }) => toolCallId).join(', ');
     case 'tool.decided':
       return `${record.toolCallId} ${record.decision}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;
+    case 'toolkit.refresh_required':
+      return record.toolkits.join(', ');
+    case 'toolkit.refreshed':
+      return `${record.toolkit} by ${record.by.subjectSlug}`;
     case 'context.compacted':
       return `${record.threadId} ${record.tokensBefore} to ${record.tokensAfter} tokens`;
     case 'turn.paused':

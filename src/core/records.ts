@@ -499,6 +499,27 @@ export interface ToolDecided extends Base {
   remaining: number;
 }
 
+/** The client is to refresh toolkits before the model of the root agent is called again, after this message. */
+export interface RefreshRequired extends Base {
+  kind: 'toolkit.refresh_required';
+  messageId: string;
+  toolkits: string[];
+}
+
+/** What a toolkit of the client has from now on. */
+export interface ToolkitRefreshed extends Base {
+  kind: 'toolkit.refreshed';
+  by: Subject;
+  /** The message after which it was required. */
+  messageId: string;
+  toolkit: string;
+  systemPrompt?: string;
+  /** As JSON. */
+  tools: string;
+  /** Equal for equal prompts and tools: long texts may be references. */
+  hash: string;
+}
+
 /**
  * Why a turn is paused. While there is a reason, its time limit stops.
  * - `action`: it has nothing to do until it gets answers.
@@ -639,6 +660,8 @@ export type LogRecord =
   | ThreadDone
   | RequiredAction
   | ToolDecided
+  | RefreshRequired
+  | ToolkitRefreshed
   | TurnPaused
   | UserSteered
   | ContextCompacted
@@ -652,7 +675,9 @@ export type UnsequencedRecord = ModelMessage | WithoutId<Exclude<LogRecord, Mode
 /** A record as an activity returns it. */
 export type NewRecord =
   | ModelMessage
-  | WithoutId<ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone | ContextCompacted>;
+  | WithoutId<
+      ToolResponse | McpInitialized | AuthRequired | ThreadCreated | ThreadDone | RefreshRequired | ContextCompacted
+    >;
 
 /** A record at its position: `ordinal` counts the durable events of a turn from 1. */
 export interface LogEntry {

@@ -379,16 +379,16 @@ test('a turn that is being cancelled asks for nothing, lets nothing expire and i
 test('a turn waits for sign-ins, of which one may have ended before a thread has asked for it', () => {
   const actions = new TurnActions(start);
   actions.add(requiring('s1'), 's');
-  expect([endTask(actions, []), actions.needsSignIn('main')]).toEqual([['turn.paused'], true]);
+  expect([endTask(actions, []), actions.isModelAwaited('main')]).toEqual([['turn.paused'], true]);
   const { records } = actions.endTask([signedIn('s2'), signedIn('s1'), signedIn('s1')], BEGIN + 1_000);
   expect(records).toMatchObject([{ kind: 'turn.resumed', reason: 'sign_in', by: { subjectId: 'ann' } }]);
-  expect([actions.needsSignIn('main'), actions.waitedMs]).toEqual([false, 1_000]);
+  expect([actions.isModelAwaited('main'), actions.waitedMs]).toEqual([false, 1_000]);
   // The result of another thread, which had begun before.
   actions.add(requiring('s1', 't1'), 's');
   actions.add(messageOf([running('a'), running('b')]), 's');
   actions.add(requiring('s2', 'main', 'a'), 's');
   actions.add(requiring('s3', 'main', 'b'), 's');
-  expect(actions.needsSignIn('t1')).toBe(false);
+  expect(actions.isModelAwaited('t1')).toBe(false);
   expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
   expect(actions.waiting.map(({ call }) => call.toolCallId)).toEqual(['b']);
   expect(actions.refuse(command('ann', vote('b')))).toMatchObject({

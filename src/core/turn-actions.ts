@@ -4,14 +4,15 @@ import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
 import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
-import type {
-  AnswerLimit,
-  AuthRequired,
-  PauseReason,
-  PendingCall,
-  TurnError,
-  UnsequencedRecord,
-  WithoutId,
+import {
+  ROOT_THREAD,
+  type AnswerLimit,
+  type AuthRequired,
+  type PauseReason,
+  type PendingCall,
+  type TurnError,
+  type UnsequencedRecord,
+  type WithoutId,
 } from './records.ts';
 import type { Subject } from './subject.ts';
 import {
@@ -49,6 +50,7 @@ import type {
   Verdict,
 } from './turn-command.ts';
 import { TurnDelegations, type DelegatedCall, type TurnDelegationsState } from './turn-delegations.ts';
+import { TurnRefresh, type TurnRefreshState } from './turn-refresh.ts';
 import { TurnSignIns, type TurnSignInsState } from './turn-sign-ins.ts';
 import { hasVoted, isRepeated, withVote } from './votes.ts';
 
@@ -61,6 +63,7 @@ export interface TurnActionsState {
   limit?: AnswerLimit;
   expiresAt?: number;
   signIns: TurnSignInsState;
+  refresh?: TurnRefreshState;
   delegations?: TurnDelegationsState;
   budget?: TurnBudgetState;
 }
@@ -105,10 +108,12 @@ export class TurnActions {
   #isCancelled = false;
   #isForced: boolean;
   readonly #signIns: TurnSignIns;
+  readonly #refresh: TurnRefresh;
   readonly #delegations: TurnDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
   readonly #declinesQuestions: boolean;
+  readonly #failsWithTools: boolean;
   readonly #answerSeconds: number | undefined;
   /** When the turn ends because of the answers that it waits for now: milliseconds since 1970. */
   #expiresAt: number | undefined;
@@ -118,7 +123,7 @@ export class TurnActions {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pauses, steering, signIns, delegations } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, signIns, refresh, delegations } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
@@ -128,9 +133,11 @@ export class TurnActions {
     this.steering = new Steering(steering);
     this.#isForced = carry?.actions?.isForced === true;
     this.#declinesQuestions = start.declinesQuestions === true;
+    this.#failsWithTools = start.failsWithTools === true;
     this.#answerSeconds = start.limits.actionSeconds;
     this.#expiresAt = carry?.actions?.expiresAt;
     this.#signIns = new TurnSignIns(signIns);
+    this.#refresh = new TurnRefresh(refresh);
     this.#delegations = new TurnDelegations(delegations);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
@@ -140,6 +147,7 @@ export class TurnActions {
     const budget = this.budget.state;
     const limit = this.limits.reached;
     const delegations = this.#delegations.state;
+    const refresh = this.#refresh.state;
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
@@ -148,6 +156,7 @@ export class TurnActions {
       ...(limit && { limit }),
       ...(this.#expiresAt !== undefined && { expiresAt: this.#expiresAt }),
       signIns: this.#signIns.state,
+      ...(refresh && { refresh }),
       ...(delegations.length > 0 && { delegations }),
       ...(budget && { budget }),
     };
@@ -191,14 +200,20 @@ export class TurnActions {
     return this.#failure;
   }
 
-  /** Whether a call of a thread's last message has no result, according to its client. */
+  /** Whether a call of a thread's last message has ended without a result. */
   lacksResult(threadId: string): boolean {
     return [...(this.#threads.get(threadId)?.values() ?? [])].some(({ hasNoResult }) => hasNoResult);
   }
 
-  /** Whether a thread cannot call its model before sign-ins to its servers have ended. */
-  needsSignIn(threadId: string): boolean {
-    return this.#signIns.isWaiting(threadId);
+  /** Whether a thread cannot call its model before sign-ins to its servers have ended, or toolkits were refreshed. */
+  isModelAwaited(threadId: string): boolean {
+    return this.#signIns.isWaiting(threadId) || this.#needsRefresh(threadId);
+  }
+
+  /** A turn that ends because of a call without a result needs nothing more. */
+  #needsRefresh(threadId: string): boolean {
+    const isEnding = this.#failsWithTools && this.lacksResult(threadId);
+    return threadId === ROOT_THREAD && this.#refresh.isPending && !isEnding;
   }
 
   /** The calls that wait for an answer or a sign-in, and since when: milliseconds since 1970, for answers. */
@@ -282,6 +297,11 @@ export class TurnActions {
       this.#threads.set(record.threadId, calls);
     } else if (record.kind === 'tool.response') {
       this.ended(record);
+      const call = this.#find(record);
+      // Without a stamp the activity has failed, and the workflow does not have the record.
+      if (call && stamp !== '' && hasNoResult(record)) call.hasNoResult = true;
+    } else if (record.kind === 'toolkit.refresh_required') {
+      this.#refresh.require(record);
     } else if (record.kind === 'mcp.auth_required') {
       this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
@@ -380,7 +400,11 @@ export class TurnActions {
       } else if (command.type === 'delegation') {
         this.#delegations.end(command);
       } else if (command.type === 'answer') {
-        const accepted = command.answers.flatMap((answer) => this.#answer(answer, command.subject, now));
+        const { answers, refreshes = [], subject } = command;
+        const accepted = [
+          ...answers.flatMap((answer) => this.#answer(answer, subject, now)),
+          ...this.#refresh.accept(refreshes, subject, isoTime(now)),
+        ];
         if (accepted.length > 0) by = command.subject;
         records.push(...accepted);
       } else {
@@ -456,15 +480,19 @@ export class TurnActions {
     return !this.isHeld && this.budget.hasRaised(command.budget);
   }
 
-  #refuseAnswers({ answers, ...caller }: AnswerCommand): Verdict {
-    if (this.#all('waiting').length === 0 && !answers.some((answer) => this.#find(answer)?.pending)) {
+  #refuseAnswers({ answers, refreshes, ...caller }: AnswerCommand): Verdict {
+    const hasCalls = this.#all('waiting').length > 0 || answers.some((answer) => this.#find(answer)?.pending);
+    if (!hasCalls && !refreshes) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
-    return firstRefusal(answers, (answer, isAnswered) =>
+    const refusal = firstRefusal(answers, (answer, isAnswered) =>
       isAnswered
         ? { code: 'call_answered_twice', message: `${callName(answer)} is answered twice` }
         : this.#refuseAnswer(answer, caller),
     );
+    if (refusal || !refreshes) return refusal;
+    if (!caller.mayRespond) return { code: 'not_an_approver', message: 'you may not refresh toolkits' };
+    return this.#refresh.refuse(refreshes);
   }
 
   #refuseAnswer(answer: Answer, caller: Answerer): Verdict {
@@ -589,15 +617,21 @@ export class TurnActions {
   get #waitsFor(): (typeof IDLE_REASONS)[number] | undefined {
     const threads = [...this.#threads].map(([id, calls]) => ({
       needsSignIn: this.#signIns.isWaiting(id),
+      // What others work on comes first, and takes as long as it takes.
+      needsRefresh: this.#needsRefresh(id) && ![...calls.values()].some(({ state }) => state === 'delegated'),
       calls: [...calls.values()],
     }));
-    const needsPeople = threads.some(({ needsSignIn, calls }) => needsSignIn || calls.some(isUnanswered));
+    const isAwaited = ({ needsSignIn, needsRefresh }: (typeof threads)[number]) => needsSignIn || needsRefresh;
+    const needsPeople = threads.some((thread) => isAwaited(thread) || thread.calls.some(isUnanswered));
     const isIdle =
       (needsPeople || this.delegated.length > 0) &&
-      threads.every(({ needsSignIn, calls }) => (needsSignIn || calls.some(isWaitedFor)) && !calls.some(isActive));
+      threads.every((thread) => (isAwaited(thread) || thread.calls.some(isWaitedFor)) && !thread.calls.some(isActive));
     if (!isIdle) return undefined;
     if (!needsPeople) return 'delegation';
-    return this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in') ? 'action' : 'sign_in';
+    const needsAnswers =
+      threads.some(({ needsRefresh }) => needsRefresh) ||
+      this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in');
+    return needsAnswers ? 'action' : 'sign_in';
   }
 
   #find(key: CallKey): TrackedCall | undefined {

@@ -1,7 +1,7 @@
 import type { BudgetAmounts, BudgetReport } from './budget.ts';
 import type { DelegationCommand } from './turn-delegations.ts';
 import type { Refusal } from './input-rules.ts';
-import type { InputItem, ToolResponse } from './records.ts';
+import type { InputItem, ToolkitRefreshed, ToolResponse } from './records.ts';
 import type { SteerCommand } from './steering.ts';
 import type { Caller, Subject } from './subject.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
@@ -18,13 +18,17 @@ export type TurnCommand =
   | ForceCommand
   | SteerCommand;
 
-/** Answers to calls that wait in the turn: all of them are accepted, or none. */
+/** Answers to what the turn waits for: all of them are accepted, or none. */
 export interface AnswerCommand extends Answerer {
   type: 'answer';
   /** Minted by the API, which waits for the verdict on it. */
   id: string;
   answers: Answer[];
+  refreshes?: ToolkitRefresh[];
 }
+
+/** A toolkit of the client as it is after a message. */
+export type ToolkitRefresh = Pick<ToolkitRefreshed, 'messageId' | 'toolkit' | 'systemPrompt' | 'tools' | 'hash'>;
 
 /**
  * Holds the turn, or lets it continue: no thread of a turn that is held begins a model call or a tool call. What runs

@@ -6,7 +6,7 @@ import type { Approval } from '../core/records.ts';
 import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
-import type { Answer, AnswerCommand } from '../core/turn-command.ts';
+import type { Answer, AnswerCommand, ToolkitRefresh } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import { hashOf } from '../lib/hash.ts';
 import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
@@ -23,16 +23,21 @@ interface AnswersToCalls {
   session: SessionRow;
   caller: Caller;
   answers: Answer[];
+  refreshes?: ToolkitRefresh[];
 }
+
+/** Longer texts of toolkits are in the blob store, which has a list that is repeated once. */
+const INLINE_BYTES = 1024;
 
 /**
  * Answers calls that wait in the running turn of a session, and returns once the turn has recorded the answers: all of
  * them, or none. Those of an ended turn are kept until the next turn starts with them. A repeated answer changes nothing.
+ * `refreshes` are for a turn that is running.
  * @throws EngineError, `unavailable` if it is unknown whether the turn will record them
  */
 export async function answerCalls(
   engine: Engine,
-  { session, caller, answers }: AnswersToCalls,
+  { session, caller, answers, refreshes }: AnswersToCalls,
 ): Promise<AcceptedAnswers> {
   const { turnIndex, logs, blobs } = engine;
   const last = await turnIndex.confirmedLast(session.id);
@@ -46,13 +51,15 @@ export async function answerCalls(
     mayDecide: mayOnSession(caller, session, 'decide'),
     mayRespond: mayOnSession(caller, session, 'send'),
     answers,
+    ...(refreshes && { refreshes }),
   };
   const accepted = answers.map(({ toolCallId }) => toolCallId);
   if (!status.open) {
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
     if (answered) return answered;
   }
-  if (await isStartedWith(engine, last.id, sent)) return { accepted, waiting: [], turnId: last.id };
+  if (answers.length > 0 && (await isStartedWith(engine, last.id, sent)))
+    return { accepted, waiting: [], turnId: last.id };
   const run = await logs.currentRun(last.id);
   const { actions, done, start, threads } = run;
   if (!actions || !start) throw nothingPending();
@@ -73,6 +80,11 @@ export async function answerCalls(
     const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, hashed);
     command.answers = await offload(await storeEdits(checked, store), store);
   }
+  if (refreshes) {
+    const each = { blobs, sessionId: session.id, inlineBytes: INLINE_BYTES };
+    const stored = await Promise.all(refreshes.map((one) => offload(one, each)));
+    Object.assign(command, await offload({ answers: command.answers, refreshes: stored }, store));
+  }
   const after = await commandTurn(engine, last.id, command);
   if (!after) throw nothingPending();
   return { accepted, waiting: after.waiting.map(({ call }) => call.toolCallId) };
@@ -85,23 +97,34 @@ export async function answerCalls(
 async function wasAccepted(
   { logs }: Engine,
   { accepted }: Pick<TurnProjection, 'accepted'>,
-  { turnId, answers, subject }: Pick<AnswerCommand, 'answers' | 'subject'> & { turnId: string },
+  {
+    turnId,
+    answers,
+    refreshes = [],
+    subject,
+  }: Pick<AnswerCommand, 'answers' | 'refreshes' | 'subject'> & { turnId: string },
 ): Promise<boolean> {
   const decided = new Set<string>();
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
       if (!('by' in record) || record.by?.subjectId !== subject.subjectId) continue;
       if (record.kind === 'tool.decided') decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
+      if (record.kind === 'toolkit.refreshed') decided.add(refreshKey(record));
       if (record.kind === 'tool.response') decided.add(`respond ${callKey(record)} ${record.answerHash}`);
     }
   }
   // The log has what was decided, and not what servers were answered.
   const given = accepted.flatMap((one) => (one.subject.subjectId === subject.subjectId ? one.answers : []));
+  if (!refreshes.every((one) => decided.has(refreshKey(one)))) return false;
   return answers.every((answer) =>
     answer.type === 'user.tool_approval'
       ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)
       : decided.has(`respond ${callKey(answer)} ${answer.hash}`) || given.some((one) => isSame(one, answer)),
   );
+}
+
+function refreshKey({ messageId, toolkit, hash }: Pick<ToolkitRefresh, 'messageId' | 'toolkit' | 'hash'>): string {
+  return `refresh ${messageId} ${toolkit} ${hash}`;
 }
 
 function isSame(one: Answer, other: Answer): boolean {

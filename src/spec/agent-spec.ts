@@ -227,6 +227,15 @@ export interface ModelOptions {
 /** Whether the model may call tools, must, or must call a particular one. */
 export type ToolChoice = 'auto' | 'none' | 'required' | { tool: string };
 
+/** Tools that a client runs, with what the model is told of them. */
+export interface ClientToolkit {
+  name: string;
+  system_prompt?: string;
+  tools: z.infer<typeof clientTool>[];
+  /** The client refreshes it before each model call of a turn after the first. Names of such toolkits are unique. */
+  isDynamic?: true;
+}
+
 /** An agent to which another one delegates tasks: see `delegations` in `src/catalog/schema.ts`. */
 export interface Delegate {
   name: string;
@@ -283,6 +292,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   /** What a run says that its model costs. Budgets have the price that the operator has set. */
   pricing?: Pricing;
   modelOptions?: ModelOptions;
+  /** Follow the instructions and `client_tools`. Requires `pause: "wait"`, and turns that are not steered. */
+  clientToolkits?: ClientToolkit[];
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;
   /** The limit of a turn, if it is lower than that of the server. */

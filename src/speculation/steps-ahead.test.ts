@@ -392,3 +392,11 @@ test('the activity that has claimed a call ends it, and its signal keeps no list
   await steps.claimTool(source(), other.signal);
   expect(getEventListeners(other.signal, 'abort').length).toBe(0);
 });
+
+test('no model call begins before the client has refreshed its toolkits', async () => {
+  const required: NewRecord = { kind: 'toolkit.refresh_required', at: AT, messageId: 'msg_1', toolkits: ['a'] };
+  steps.messageEnded(input, STAMP, [messageWith(server), required], toolset());
+  expect(steps.toolEnded(source(), 'result', resultOf('call_0'))).toBe(false);
+  await begun();
+  expect([tools.length, models.length]).toEqual([1, 0]);
+});

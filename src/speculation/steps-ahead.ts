@@ -122,8 +122,9 @@ export class StepsAhead {
       });
     }
     // The threads of sub-agents share their log, so what comes in between is not known. Nor is the next model call after a
-    // call that a person, a client or a sub-agent answers.
+    // call that a person, a client or a sub-agent answers, or before the client has refreshed its toolkits.
     if (
+      records.some(({ kind }) => kind === 'toolkit.refresh_required') ||
       input.isLast ||
       input.isForced ||
       input.subAgent ||

@@ -148,6 +148,8 @@ export class TurnEvents {
       case 'turn.done':
         return this.#ended(record);
       case 'context.compacted':
+      case 'toolkit.refresh_required':
+      case 'toolkit.refreshed':
       case 'mcp.initialize':
       case 'mcp.auth_required':
       case 'thread.created':

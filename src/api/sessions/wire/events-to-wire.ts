@@ -3,10 +3,12 @@ import type {
   ContextCompacted,
   LogRecord,
   McpInitialized,
+  RefreshRequired,
   SubAgent,
   ThreadCreated,
   ThreadDone,
   ToolDecided,
+  ToolkitRefreshed,
   ToolResponse,
   TurnCreated,
   TurnDone,
@@ -19,6 +21,7 @@ import type { SessionEvent } from './events.ts';
 import { MAX_TEXT_BYTES, inputToWire, objectOf, textsOf, fitting, contentToWire, fileUrl } from './input-to-wire.ts';
 import { shortened, messageToWire, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
+import { toolsOf } from '../../../agents/client-toolkits.ts';
 import type { NoFields } from './no-fields.ts';
 import { subjectToWire } from './subject-to-wire.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
@@ -44,6 +47,10 @@ export function toWire(record: LogRecord): SessionEvent {
       return actionToWire(record);
     case 'tool.decided':
       return toolDecidedToWire(record);
+    case 'toolkit.refresh_required':
+      return refreshRequiredToWire(record);
+    case 'toolkit.refreshed':
+      return toolkitRefreshedToWire(record);
     case 'turn.paused':
     case 'turn.resumed':
       return pauseToWire(record);
@@ -188,6 +195,19 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     ...(edited && { arguments: objectOf(edited.arguments) }),
     remaining,
   };
+}
+
+function refreshRequiredToWire(record: RefreshRequired): SessionEvent {
+  const { kind: type, id, at, toolkits, messageId: _, ...rest } = record;
+  rest satisfies NoFields;
+  return { type, id, created_at: at, thread_id: null, toolkits };
+}
+
+function toolkitRefreshedToWire(record: ToolkitRefreshed): SessionEvent {
+  const { kind: type, id, at, by, toolkit, tools, systemPrompt: _, messageId: __, hash: ___, ...rest } = record;
+  rest satisfies NoFields;
+  const names = toolsOf(tools).map(({ name }) => name);
+  return { type, id, created_at: at, thread_id: null, by: subjectToWire(by), toolkit, tools: names };
 }
 
 function steeredToWire(record: UserSteered): SessionEvent {

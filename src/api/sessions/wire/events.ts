@@ -267,6 +267,26 @@ export const contextCompacted = z
   })
   .meta({ id: 'ContextCompacted' });
 
+export const refreshRequired = z
+  .object({
+    type: z.literal('toolkit.refresh_required'),
+    ...base,
+    thread_id: z.null(),
+    toolkits: z.array(z.string()).describe('those that the client of a run is to refresh before the next model call'),
+  })
+  .meta({ id: 'ToolkitRefreshRequired' });
+
+export const toolkitRefreshed = z
+  .object({
+    type: z.literal('toolkit.refreshed'),
+    ...base,
+    thread_id: z.null(),
+    by: subject,
+    toolkit: z.string(),
+    tools: z.array(z.string()).describe('the names of its tools from now on'),
+  })
+  .meta({ id: 'ToolkitRefreshed' });
+
 export const mcpInitialize = z
   .object({
     type: z.literal('mcp.initialize'),
@@ -417,6 +437,8 @@ export const turnEvent = z
     responseRequired,
     toolDecided,
     contextCompacted,
+    refreshRequired,
+    toolkitRefreshed,
     turnPaused,
     turnResumed,
     userSteered,

@@ -15,5 +15,6 @@ export type View = z.infer<typeof viewQuery.view>;
 export function isShown(record: LogRecord, view: View): boolean {
   if (view === 'full') return true;
   if (record.kind === 'context.compacted') return record.isShown === true;
+  if (record.kind === 'toolkit.refresh_required' || record.kind === 'toolkit.refreshed') return false;
   return !('isHidden' in record);
 }

@@ -1,0 +1,63 @@
+import type { RefreshRequired, UnsequencedRecord } from './records.ts';
+import type { Subject } from './subject.ts';
+import type { ToolkitRefresh, Verdict } from './turn-command.ts';
+
+/** What a run of a turn passes on when it continues as new. */
+export interface TurnRefreshState {
+  messageId: string;
+  pending: string[];
+  /** The hashes of the answers. */
+  answered: [toolkit: string, hash: string][];
+}
+
+/** The toolkits that the client is to refresh before the next model call of the root agent. A part of `TurnActions`. */
+export class TurnRefresh {
+  #messageId: string;
+  #pending: Set<string>;
+  #answered: Map<string, string>;
+
+  constructor({ messageId, pending, answered }: TurnRefreshState = { messageId: '', pending: [], answered: [] }) {
+    this.#messageId = messageId;
+    this.#pending = new Set(pending);
+    this.#answered = new Map(answered);
+  }
+
+  /** Undefined if none was required. */
+  get state(): TurnRefreshState | undefined {
+    if (this.#messageId === '') return undefined;
+    return { messageId: this.#messageId, pending: [...this.#pending], answered: [...this.#answered] };
+  }
+
+  get isPending(): boolean {
+    return this.#pending.size > 0;
+  }
+
+  require({ messageId, toolkits }: Pick<RefreshRequired, 'messageId' | 'toolkits'>): void {
+    this.#messageId = messageId;
+    this.#pending = new Set(toolkits);
+    this.#answered = new Map();
+  }
+
+  /** A repetition is not refused. */
+  refuse(refreshes: readonly ToolkitRefresh[]): Verdict {
+    const refused = refreshes.findIndex((refresh) => !this.#isAccepted(refresh));
+    if (refused < 0) return undefined;
+    const message = `the toolkit ${refreshes[refused]?.toolkit} was already refreshed`;
+    return { code: 'already_decided', message, param: `refreshes.${refused}` };
+  }
+
+  /** Applies what `refuse` accepts. */
+  accept(refreshes: readonly ToolkitRefresh[], by: Subject, at: string): UnsequencedRecord[] {
+    return refreshes.flatMap((refresh): UnsequencedRecord[] => {
+      const { toolkit, hash } = refresh;
+      if (!this.#pending.delete(toolkit)) return [];
+      this.#answered.set(toolkit, hash);
+      return [{ kind: 'toolkit.refreshed', at, by, ...refresh }];
+    });
+  }
+
+  #isAccepted({ toolkit, messageId, hash }: ToolkitRefresh): boolean {
+    const isExpected = this.#pending.has(toolkit) || this.#answered.get(toolkit) === hash;
+    return messageId === this.#messageId && isExpected;
+  }
+}
