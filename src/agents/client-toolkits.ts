@@ -39,8 +39,12 @@ export function withToolkits(
     (toolkit): ToolkitContent => (toolkit.isDynamic && refreshed.get(toolkit.name)) || toolkit,
   );
   const prompts = [spec.instructions ?? '', ...toolkits.map(({ system_prompt: prompt }) => prompt ?? '')];
+  const order = spec.toolOrder?.flatMap((source) =>
+    'toolkit' in source ? (toolkits[source.toolkit]?.tools ?? []).map(({ name }) => ({ tool: name })) : [source],
+  );
   return {
     ...spec,
+    ...(order && { toolOrder: order }),
     instructions: prompts.filter((text) => text !== '').join('\n') || null,
     client_tools: [...(spec.client_tools ?? []), ...toolkits.flatMap(({ tools }) => tools)],
   };

@@ -271,8 +271,8 @@ export interface GivenToServer {
   contextKeys?: string[];
 }
 
-/** A tool of the client, or all tools of an MCP server, by its name. */
-export type ToolSource = { tool: string } | { server: string };
+/** A tool of the client, or all tools of an MCP server, by its name; or all tools of a toolkit of the client, by its index. */
+export type ToolSource = { tool: string } | { server: string } | { toolkit: number };
 
 export type AgentSpec = z.infer<typeof agentSpec> & {
   /** Requires `pause: "wait"`, of the delegates too. Not a part of the format: faces resolve names to specs. */

@@ -32,7 +32,7 @@ function inOrder(
   { toolOrder: order }: AgentSpec,
 ): ReadonlyMap<string, AgentTool> {
   if (!order) return tools;
-  const key = (source: ToolSource): string => ('tool' in source ? `tool ${source.tool}` : `server ${source.server}`);
+  const key = (source: ToolSource): string => Object.entries(source).join();
   const places = new Map(order.map((source, i) => [key(source), i]));
   const placeOf = ({ name, info, run }: AgentTool): number => {
     const source = info.type === 'mcp' ? { server: info.serverName } : run.to === 'client' && { tool: name };

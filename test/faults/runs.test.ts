@@ -94,6 +94,10 @@ test('the worker is killed during a tool with effects: it has one, whatever is s
 
 test('everything is killed: a run continues after the restart, and one that waits keeps waiting', async () => {
   const waiting = await begin(it.plan({ say: 'Please.', tools: [{ name: 'door' }] }, { say: 'Open.' }));
+  const planner = { type: 'client', name: 'planner', tools: [], dynamic: true };
+  const refreshed = it.plan({ say: 'Please.', tools: [{ name: 'door' }] }, { say: 'Closed.' });
+  const refreshing = await begin(refreshed, { params: { toolkits: [planner] }, by: OPERATOR });
+  expect(await refreshing.read(30)).toMatchObject({ required_action: { refresh: ['planner'] } });
   const words = await speaking();
   expect(await waiting.read(30)).toMatchObject({ status: 'requires_action' });
   const begun = beginThree();
@@ -103,6 +107,10 @@ test('everything is killed: a run continues after the restart, and one that wait
   await expectGreetings(begun);
   await expectWhole(words);
   expect(await waiting.read()).toMatchObject({ status: 'requires_action', output: [{ type: 'model' }] });
+  const id = refreshed.steps[0]?.tools?.[0]?.id;
+  const body = { tool_results: [{ tool_call_id: id, content: 'yes' }], refresh: [{ name: 'planner', tools: [] }] };
+  await it.recorder.persist((api) => api.send('POST', `/v1/runs/${refreshing.id}/resume`, body), { as: OPERATOR });
+  expect(await refreshing.done).toMatchObject({ status: 'completed', content: [{ text: 'Closed.' }] });
   await it.recorder.persist((api) => api.send('POST', `/v1/runs/${waiting.id}/cancel`), { as: ANN });
   expect(await waiting.done).toMatchObject({ status: 'cancelled', output: [{}, { outcome: 'cancelled' }] });
   const listed = await it.recorder.as(OPERATOR).list<Run>('/v1/runs');

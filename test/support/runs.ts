@@ -86,6 +86,23 @@ export function inShort(items: readonly RunItem[]): string[] {
   });
 }
 
+/** Resumes a run to its end, or to the next pause. */
+export async function resumeRun({ api }: Pick<TestServer, 'api'>, run: Run, body: object, headers = {}): Promise<Run> {
+  const answer = await api.send<Run>('POST', `/v1/runs/${run.id}/resume`, body, headers);
+  expect(answer.status, JSON.stringify(answer.body)).toBe(200);
+  return answer.body;
+}
+
+/** The status, the code and the place of the error with which a resumption is rejected. */
+export async function resumeRefusal(
+  { api }: Pick<TestServer, 'api'>,
+  run: Run,
+  body: object,
+): Promise<[number, string, string | undefined]> {
+  const answer = await api.send('POST', `/v1/runs/${run.id}/resume`, body);
+  return [answer.status, answer.body.error?.code, answer.body.error?.param];
+}
+
 /** Reads the stream of a run as it arrives, and checks each event against its schema. */
 export class RunStream {
   readonly events: RunStreamEvent[] = [];

@@ -337,12 +337,6 @@ test('a registered agent needs what the request says that the model has not', ()
   expect(inline(without('reasoning', { reasoning: { enabled: false } })).missing).toEqual(new Set(['reasoning']));
 });
 
-test.each<[object, string]>([
-  [{ toolkits: [{ type: 'client', name: 'k', tools: [], dynamic: true }] }, 'agent.toolkits[0].dynamic'],
-])('%j is not supported yet', (params, param) => {
-  expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);
-});
-
 test('a search of the provider is not supported yet', () => {
   const tools = [tool('a'), { type: 'web_search', max_uses: 1 }];
   expect(refusalOf(() => inline({ tools }))).toEqual([422, 'unsupported_part', 'agent.tools[1]']);

@@ -1,6 +1,13 @@
 import { withoutVariables } from '../../agents/prompt.ts';
+import { dynamicToolkits, withToolkits } from '../../agents/client-toolkits.ts';
 import type { ServerSecrets } from '../../mcp/server-secrets.ts';
-import { MAX_PROMPT_LENGTH, type AgentSpec, type McpServer, type ModelOptions } from '../../spec/agent-spec.ts';
+import {
+  MAX_PROMPT_LENGTH,
+  type AgentSpec,
+  type ClientToolkit,
+  type McpServer,
+  type ModelOptions,
+} from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { missingCapabilities, requireCapabilities } from './capabilities.ts';
 import { placeText, refusal, type Place } from './errors.ts';
@@ -9,7 +16,14 @@ import { fillTemplates } from './templates.ts';
 import { secretsOf } from './toolkit-secrets.ts';
 import { toolOrder } from './tool-order.ts';
 import { requireSupportedParams } from './unsupported-params.ts';
-import type { AgentChanges, AgentParams, Capability, FunctionTool, Toolkit } from './wire/agent-params.ts';
+import type {
+  AgentChanges,
+  AgentParams,
+  Capability,
+  FunctionTool,
+  RefreshedToolkit,
+  Toolkit,
+} from './wire/agent-params.ts';
 
 type ClientTool = NonNullable<AgentSpec['client_tools']>[number];
 type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
@@ -56,7 +70,7 @@ interface ChangeOptions {
 function change(base: AgentSpec, params: AgentChanges, { context, root }: ChangeOptions): RunAgent {
   requireSupportedParams(params, root);
   const ownServers = base.mcp_servers ?? [];
-  const { tools, servers, prompts } = readToolkits(params, ownServers, root);
+  const { tools, toolkitTools, servers, clientToolkits } = readToolkits(params, ownServers, root);
   const instructions = [
     base.instructions ?? '',
     ...fillTemplates(listOf(params.instructions), {
@@ -64,13 +78,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
       maxAdded: MAX_PROMPT_LENGTH,
       placeOf: (i) => [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])],
     }),
-    ...prompts,
   ];
-  const prompt = instructions.filter((text) => text !== '').join('\n');
-  if (prompt.length > MAX_PROMPT_LENGTH) {
-    const message = `has more than ${MAX_PROMPT_LENGTH} characters, with the prompts of toolkits`;
-    throw refusal('invalid_request', [...root, 'instructions'], message);
-  }
   const { given, secrets } = secretsOf(
     servers.map(({ server: { name }, toolkit, index }) => ({ name, toolkit, place: [...root, 'toolkits', index] })),
     context,
@@ -84,14 +92,14 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   const spec: AgentSpec = {
     ...rest,
     model: modelOf(base, params),
-    instructions: prompt || null,
+    instructions: instructions.filter((text) => text !== '').join('\n') || null,
     ...(required.length > 0 && { requiredServers: required }),
     ...(order && { toolOrder: order }),
     ...(given.length > 0 && { givenToServers: given }),
     ...(Object.keys(pricing).length > 0 && { pricing }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
-    client_tools: base.client_tools ?? [],
+    client_tools: [...(base.client_tools ?? []), ...tools.map(({ tool }) => tool)],
     ...(format && { response_format: format }),
     ...((format ?? base.response_format)?.type === 'json_object' && { checksJson: true }),
     config: configOf(base, params),
@@ -102,10 +110,13 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...(params.tool_execution === 'sequential' && { callsInSequence: true }),
     actionSeconds: params.action_timeout_seconds ?? ACTION_TIMEOUT_SECONDS,
   };
-  spec.client_tools = withTools(spec, tools, root);
-  requireCapabilities(spec, params, root);
+  const whole = withToolkits({ ...spec, clientToolkits });
+  requireShortPrompt(whole, [...root, 'instructions']);
+  requireUsableTools({ ...spec, client_tools: base.client_tools }, [...tools, ...toolkitTools], [...root, 'tools']);
+  const { clientToolkits: _toolkits, ...resolved } = whole;
+  requireCapabilities(whole, params, root);
   return {
-    spec,
+    spec: dynamicToolkits(whole).length > 0 ? { ...spec, clientToolkits } : resolved,
     ...(secrets && { secrets }),
     missing: missingCapabilities(params),
     placeOf: (param) => {
@@ -186,7 +197,8 @@ function formatOf(format: AgentChanges['response_format']): AgentSpec['response_
   return { type: 'json_schema', json_schema: { name, schema, ...(description && { description }) } };
 }
 
-interface PlacedTool {
+/** A tool, and where a request has it. */
+export interface PlacedTool {
   tool: ClientTool;
   place: Place;
 }
@@ -198,17 +210,22 @@ interface PlacedServer {
   index: number;
 }
 
-/** The tools and toolkits of a request; the prompts and the tools are those that the client has. */
-function readToolkits(
-  { tools, toolkits }: AgentChanges,
-  ownServers: McpServer[],
-  root: Place,
-): { tools: PlacedTool[]; servers: PlacedServer[]; prompts: string[] } {
-  const placed: PlacedTool[] = [];
+interface RequestedTools {
+  /** The tools of the request. */
+  tools: PlacedTool[];
+  /** Those of its client toolkits. */
+  toolkitTools: PlacedTool[];
+  clientToolkits: ClientToolkit[];
+  servers: PlacedServer[];
+}
+
+function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[], root: Place): RequestedTools {
   const servers: PlacedServer[] = [];
-  const prompts: string[] = [];
-  const add = (tool: FunctionTool, place: Place) => placed.push({ tool: toClientTool(tool), place });
-  tools?.forEach((tool, i) => tool.type !== 'web_search' && add(tool, [...root, 'tools', i]));
+  const toolkitTools: PlacedTool[] = [];
+  const clientToolkits: ClientToolkit[] = [];
+  const functions = (tools ?? []).flatMap((tool, i): PlacedTool[] =>
+    tool.type === 'web_search' ? [] : [{ tool: toClientTool(tool), place: [...root, 'tools', i] }],
+  );
   const named = (toolkits ?? []).flatMap((one) => (one.type === 'mcp' ? (one.server ?? one.name ?? []) : []));
   const taken = new Set([...ownServers.map(({ name }) => name), ...named]);
   for (const [i, toolkit] of (toolkits ?? []).entries()) {
@@ -218,10 +235,24 @@ function readToolkits(
       servers.push({ server, toolkit, index: i });
       continue;
     }
-    if (toolkit.system_prompt) prompts.push(toolkit.system_prompt);
-    for (const [j, tool] of toolkit.tools.entries()) add(tool, [...root, 'toolkits', i, 'tools', j]);
+    const place = [...root, 'toolkits', i];
+    if (toolkit.dynamic && clientToolkits.some(({ name, isDynamic }) => isDynamic && name === toolkit.name)) {
+      const message = `another dynamic toolkit is named ${toolkit.name}: they need unique names`;
+      throw refusal('invalid_request', [...place, 'name'], message);
+    }
+    clientToolkits.push({ ...toClientToolkit(toolkit), ...(toolkit.dynamic && { isDynamic: true }) });
+    toolkitTools.push(...placedTools(toolkit, place));
   }
-  return { tools: placed, servers, prompts };
+  return { tools: functions, toolkitTools, clientToolkits, servers };
+}
+
+export function toClientToolkit({ name, system_prompt: prompt, tools }: RefreshedToolkit): ClientToolkit {
+  return { name, ...(prompt && { system_prompt: prompt }), tools: tools.map(toClientTool) };
+}
+
+/** The tools of a toolkit at a place. */
+export function placedTools({ tools }: RefreshedToolkit, place: Place): PlacedTool[] {
+  return tools.map((tool, j) => ({ tool: toClientTool(tool), place: [...place, 'tools', j] }));
 }
 
 function toClientTool({ name, description, parameters }: FunctionTool): ClientTool {
@@ -246,20 +277,26 @@ function freeName(url: string, taken: ReadonlySet<string>): string {
   return name;
 }
 
-/** The tools of a client: those of the agent, then those of the request. @throws ApiError */
-function withTools(spec: AgentSpec, tools: PlacedTool[], root: Place): ClientTool[] {
+/** Checks that an agent can have these tools of a client beside its own. @throws ApiError */
+export function requireUsableTools(spec: AgentSpec, tools: PlacedTool[], place: Place): void {
   const own = spec.client_tools ?? [];
   if (own.length + tools.length > MAX_CLIENT_TOOLS) {
     const message = `an agent can have at most ${MAX_CLIENT_TOOLS} tools of its client`;
-    throw refusal('invalid_request', [...root, 'tools'], message);
+    throw refusal('invalid_request', place, message);
   }
   const names = new Set([...reservedNames(spec), ...own.map(({ name }) => name)]);
-  for (const { tool, place } of tools) {
+  for (const { tool, place: at } of tools) {
     const message = `another tool of the run is named ${tool.name}: tools need unique names`;
-    if (names.has(tool.name)) throw refusal('duplicate_tool_name', [...place, 'name'], message);
+    if (names.has(tool.name)) throw refusal('duplicate_tool_name', [...at, 'name'], message);
     names.add(tool.name);
   }
-  return [...own, ...tools.map(({ tool }) => tool)];
+}
+
+/** Checks the instructions of an agent with the prompts of its toolkits. @throws ApiError */
+export function requireShortPrompt({ instructions }: AgentSpec, place: Place): void {
+  if ((instructions ?? '').length <= MAX_PROMPT_LENGTH) return;
+  const message = `the prompt has more than ${MAX_PROMPT_LENGTH} characters, with those of all toolkits`;
+  throw refusal('invalid_request', place, message);
 }
 
 const OPTION_PARAMS: Record<string, string> = { reasoning_tokens: 'reasoning', image_output: 'modalities' };

@@ -25,10 +25,7 @@ export interface SentResult {
 }
 
 /** The answers of a request. @throws ApiError if this server does not support one of them */
-export function readAnswers({ tool_results: results, approvals, refresh }: ResumeRequest): SentAnswer[] {
-  if (refresh && refresh.length > 0) {
-    throw refusal('feature_not_available', ['refresh'], 'this server has no dynamic toolkits yet: leave it out');
-  }
+export function readAnswers({ tool_results: results, approvals }: ResumeRequest): SentAnswer[] {
   const responses = (results ?? []).map((result, i): SentAnswer => {
     const { tool_call_id: toolCallId, thread_id: threadId, content, is_error: isError, error } = result;
     const place = ['tool_results', i];
@@ -62,11 +59,11 @@ function approvalOf({ status, reason, arguments: edited }: Decision): Approval {
 
 /** The call that an answer is for. @throws ApiError `call_not_pending` if the run has never waited for that answer */
 export function callOf({ place, toolCallId, threadId, needs }: SentAnswer, output: RunOutput): CallKey {
-  const named = output.waiting.filter((call) => call.toolCallId === toolCallId);
+  const named = output.pause.waiting.filter((call) => call.toolCallId === toolCallId);
   const ownThread = named.length === 1 ? named[0]?.threadId : undefined;
   const key = { threadId: threadId ?? ownThread ?? ROOT_THREAD, toolCallId };
   const waiting = named.find((call) => callKey(call) === callKey(key));
-  if (waiting ? waiting.needs === needs : output.wasAsked(key)) return key;
+  if (waiting ? waiting.needs === needs : output.pause.wasAsked(key)) return key;
   const what = needs === 'approval' ? 'an approval' : 'a result';
   const message = `the run does not wait for ${what} of tool call ${toolCallId}`;
   throw refusal('call_not_pending', [...place, 'tool_call_id'], message);

@@ -15,7 +15,9 @@ import { ApiError, isRefusal } from '../http/errors.ts';
 import { placeText } from './errors.ts';
 import { followRun, type FollowedRun } from './follow-run.ts';
 import { callOf, readAnswers, type SentAnswer, type SentResult } from './read-answers.ts';
+import { readRefreshes } from './refresh-toolkits.ts';
 import type { RunOutput } from './run-output.ts';
+import type { RefreshedToolkit } from './wire/agent-params.ts';
 import type { ResumeRequest } from './wire/resume.ts';
 
 interface ResumeCall {
@@ -30,16 +32,19 @@ interface ResumeCall {
 const ANSWERED: ReadonlySet<EngineErrorCode> = new Set(['nothing_pending', 'call_not_pending', 'already_decided']);
 
 /**
- * Answers calls that a run waits for: all of the answers are accepted, or none. Returns what the client has of the
+ * Gives a run what it waits for, results, approvals and toolkits: all of the answers are accepted, or none. Returns what the client has of the
  * stream that follows; a repetition with the same key gets the stream of the first request.
  * @throws ApiError or EngineError
  */
 export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<Cursor> {
   const sent = readAnswers(call.body);
   const known = await read(context, call.run);
-  const { place, claim } = await claimResume(context, call, known.place);
+  const { place, messageId, claim } = await claimResume(context, call, known);
+  const refresh = call.body.refresh ?? [];
   try {
-    if (sent.length > 0) await answer(context, call, { sent, output: known.output });
+    if (sent.length + refresh.length > 0) {
+      await answer(context, call, { sent, refresh, messageId, output: known.output });
+    }
   } catch (error) {
     if (claim.isNew && isRefusal(error)) await claim.release();
     // The answers of the first request were in time, or no repetition is.
@@ -62,34 +67,61 @@ async function read(context: ApiContext, run: Run): Promise<FollowedRun> {
   return found;
 }
 
-/** The resource of the claim is the place in the stream from which the first request has its own. */
+interface ClaimedResume {
+  place: Cursor;
+  /** The message after which toolkits were last to be refreshed; empty if none was. */
+  messageId: string;
+  claim: Pick<RequestClaim, 'isNew' | 'release'>;
+}
+
+/**
+ * The resource of the claim is what the first request has seen: the place in the stream from which it has its own, and
+ * the message that its toolkits are for, since a repetition must not refresh those of a later one.
+ */
 async function claimResume(
   { catalog }: Pick<ApiContext, 'catalog'>,
   { run: { runId, sessionId }, body, key, caller }: ResumeCall,
-  place: Cursor,
-): Promise<{ place: Cursor; claim: Pick<RequestClaim, 'isNew' | 'release'> }> {
-  if (key === undefined) return { place, claim: { isNew: true, release: () => Promise.resolve() } };
+  { place, output }: FollowedRun,
+): Promise<ClaimedResume> {
+  const messageId = output.pause.refresh?.messageId ?? '';
+  if (key === undefined) return { place, messageId, claim: { isNew: true, release: () => Promise.resolve() } };
   const claim = await claimRequest({
     catalog,
     scope: `${caller.subject.subjectId}/${runId}`,
     key,
     bodyHash: hashOf(body),
-    resourceId: `${newId('req')}@${sequenceNumber(place)}`,
+    resourceId: `${newId('req')}@${sequenceNumber(place)}@${messageId}`,
     sessionId,
   });
-  const [, number] = claim.resourceId.split('@');
-  return { place: parseCursor(Number(number)) ?? BEGINNING, claim };
+  const [, number, known = ''] = claim.resourceId.split('@');
+  return { place: parseCursor(Number(number)) ?? BEGINNING, messageId: known, claim };
+}
+
+interface GivenAnswers {
+  sent: SentAnswer[];
+  refresh: RefreshedToolkit[];
+  /** The message that the toolkits are for. */
+  messageId: string;
+  output: RunOutput;
 }
 
 /** @throws ApiError or EngineError */
 async function answer(
   context: ApiContext,
   { run, caller }: ResumeCall,
-  { sent, output }: { sent: SentAnswer[]; output: RunOutput },
+  { sent, refresh, messageId, output }: GivenAnswers,
 ): Promise<void> {
+  const isRefreshed = refresh.length > 0;
   // Before anything is stored with the run.
-  if (sent.some(({ needs }) => needs === 'response')) requireRight(run.session, caller, 'send');
+  if (isRefreshed || sent.some(({ needs }) => needs === 'response')) requireRight(run.session, caller, 'send');
   if (!output.isOpen) throw hasEnded(run);
+  const refreshes = isRefreshed && {
+    refreshes: readRefreshes(refresh, {
+      spec: await context.catalog.agents.spec(run.session.spec_hash),
+      pause: output.pause,
+      messageId,
+    }),
+  };
   const answered = sent.map((one) => ({ ...one, call: callOf(one, output) }));
   const answers: Answer[] = [];
   // One after the other: each may have megabytes.
@@ -101,13 +133,13 @@ async function answer(
     );
   }
   try {
-    await answerCalls(context, { session: run.session, caller, answers });
+    await answerCalls(context, { session: run.session, caller, answers, ...refreshes });
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     const param = paramOf(error, sent);
     if (!ANSWERED.has(error.code)) throw new EngineError(error.code, error.message, { param, cause: error });
     if (!(await read(context, run)).output.isOpen) throw hasEnded(run);
-    const message = 'a tool call was answered before, and differently: required_action has the calls that wait';
+    const message = 'this was answered before, and differently: required_action has what the run waits for';
     throw new ApiError('call_already_answered', message, { param, cause: error });
   }
 }
@@ -124,6 +156,8 @@ async function store(
 
 /** The place in the request of what the engine refuses, which counts the answers. */
 function paramOf({ param = '' }: EngineError, sent: SentAnswer[]): string | undefined {
+  const [, toolkit] = /^refreshes\.(\d+)$/.exec(param) ?? [];
+  if (toolkit !== undefined) return placeText(['refresh', Number(toolkit), 'name']);
   const [, index, pointer = ''] = /^input\.(\d+)(?:\.approval\.(.*))?$/s.exec(param) ?? [];
   const answer = sent[Number(index)];
   return answer && placeText([...answer.place, pointer || 'tool_call_id']);

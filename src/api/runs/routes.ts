@@ -191,7 +191,7 @@ export function runRoutes(context: ApiContext): Route[] {
         id: 'resumeRun',
         largeBody: true,
         tag: 'Runs',
-        summary: 'Answer tool calls that a run waits for',
+        summary: 'Give a run what it waits for: results of tools, approvals, toolkits',
         description:
           'Takes any part of what the run waits for: all answers of the request are accepted, or none. The run continues ' +
           'when nothing is left. The response is that of `POST /v1/runs`, from this point on. An equal answer that is ' +
@@ -208,6 +208,7 @@ export function runRoutes(context: ApiContext): Route[] {
           'call_not_pending',
           'call_already_answered',
           'call_answered_twice',
+          'duplicate_tool_name',
           'invalid_arguments',
           'edit_not_allowed',
           'feature_not_available',

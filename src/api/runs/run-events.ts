@@ -168,7 +168,7 @@ export class RunEvents {
       return end ? [...closed, end] : closed;
     }
     // What the run waits for may have changed.
-    if (record.kind.startsWith('tool.') || record.kind === 'turn.paused') {
+    if (/^tool(kit)?\./.test(record.kind) || record.kind === 'turn.paused') {
       this.#pause = { ordinal, frame: items.length };
     }
     return this.#items(items, { ordinal, frame: 0 });

@@ -242,6 +242,7 @@ test('a run waits for its client and for approvals, and shows what remains', () 
   expect(run.required_action).toEqual({
     turn: 1,
     expires_at: '2026-11-23T08:01:00.000Z',
+    refresh: [],
     tool_calls: [{ ...place, tool_call_id: 'a', args: { q: 'x' }, operation_id: 'turn_01jd0000000000000000000000/a' }],
     approvals: [
       {

@@ -2,27 +2,24 @@ import {
   addUsage,
   NO_USAGE,
   ROOT_THREAD,
-  type ActionRequired,
-  type AnswerableCall,
   type LogRecord,
   type ModelMessage,
-  type PauseReason,
   type ToolCall,
-  type ToolDecided,
   type ToolOutcome,
   type ToolResponse,
   type TurnCreated,
   type TurnDone,
   type Usage,
 } from '../../core/records.ts';
-import { callKey, hasNoResult, operationIdOf, responseText, type CallKey } from '../../core/tool-records.ts';
+import { callKey, hasNoResult, operationIdOf, responseText } from '../../core/tool-records.ts';
 import { executedWith } from '../../core/transcript.ts';
 import { dollars } from '../../lib/dollars.ts';
 import type { Pricing } from '../../spec/agent-spec.ts';
 import { argumentsOf, contentOf, resultParts, usageToWire } from './output-parts.ts';
 import { costBy } from './pricing.ts';
 import { runError } from './run-error.ts';
-import type { ModelPart, RequiredAction, Run, RunError, RunHeader, RunItem, RunStatus } from './wire/run.ts';
+import { RunPause } from './run-pause.ts';
+import type { ModelPart, Run, RunError, RunHeader, RunItem, RunStatus } from './wire/run.ts';
 
 export interface RunLimits {
   maxTurns: number;
@@ -35,16 +32,6 @@ export interface RunLimits {
 interface OpenCall {
   call: ToolCall;
   response?: ToolResponse;
-}
-
-/** A call that the client or a person is to answer. */
-interface WaitingCall {
-  call: ToolCall;
-  pending: AnswerableCall;
-  /** When it was asked for. */
-  at: string;
-  /** How many subjects must still allow it. */
-  remaining: number;
 }
 
 /** What a call's outcome is in llm-sdk's terms. A call that was not answered in time was not run. */
@@ -80,11 +67,8 @@ export class RunOutput {
   readonly #open: OpenCall[] = [];
   /** The calls of all threads that have no result. */
   readonly #calls = new Map<string, ToolCall>();
-  readonly #waiting = new Map<string, WaitingCall>();
-  /** The keys of the calls that waited, or do. */
-  readonly #asked = new Set<string>();
-  readonly #pauses = new Set<PauseReason>();
-  #pausedAt = '';
+  /** What the run waits for. */
+  readonly pause = new RunPause();
   #failed: { call: ToolCall; response: ToolResponse } | undefined;
   #hasExpired = false;
   #done: TurnDone | undefined;
@@ -102,7 +86,7 @@ export class RunOutput {
   get status(): RunStatus {
     if (this.#error) return 'failed';
     if (this.#done) return this.#done.end.status === 'cancelled' ? 'cancelled' : 'completed';
-    return this.#pauses.has('action') && this.#waiting.size > 0 ? 'requires_action' : 'running';
+    return this.pause.isActionRequired ? 'requires_action' : 'running';
   }
 
   /** Set if the run has failed. */
@@ -113,16 +97,6 @@ export class RunOutput {
   /** Whether the run has not ended. */
   get isOpen(): boolean {
     return this.#done === undefined;
-  }
-
-  /** The calls that the client or a person is to answer now. */
-  get waiting(): AnswerableCall[] {
-    return [...this.#waiting.values()].map(({ pending }) => pending);
-  }
-
-  /** Whether the client or a person was asked about a call, which may have a result since. */
-  wasAsked(key: CallKey): boolean {
-    return this.#asked.has(callKey(key));
   }
 
   /** Adds the next record of the log. Returns the items that it completes. */
@@ -148,40 +122,23 @@ export class RunOutput {
       unreported_attempts: this.#unreported,
       ...(json && { output_json: json.value }),
       ...(this.#repaired.length > 0 && { repaired: this.#repaired }),
-      ...(status === 'requires_action' && { required_action: this.#requiredAction }),
+      ...(status === 'requires_action' && {
+        required_action: this.pause.action({
+          created: this.#turn,
+          turn: this.#turns,
+          timeoutSeconds: this.#limits.actionTimeoutSeconds,
+        }),
+      }),
       ...(this.#error && { error: this.#error }),
     };
   }
 
   #add(record: LogRecord): void {
-    switch (record.kind) {
-      case 'turn.created':
-        return this.#created(record);
-      case 'model.message':
-        return this.#message(record);
-      case 'tool.response':
-        return this.#response(record);
-      case 'tool.approval_required':
-      case 'tool.response_required':
-        return this.#ask(record);
-      case 'tool.decided':
-        return this.#decided(record);
-      case 'turn.paused':
-        this.#pauses.add(record.reason);
-        if (record.reason === 'action') this.#pausedAt = record.at;
-        return;
-      case 'turn.resumed':
-        this.#pauses.delete(record.reason);
-        return;
-      case 'turn.done':
-        return this.#end(record);
-      case 'mcp.initialize':
-      case 'mcp.auth_required':
-      case 'thread.created':
-      case 'thread.done':
-      case 'user.steered':
-      case 'context.compacted':
-    }
+    this.pause.feed(record, (key) => this.#calls.get(callKey(key)));
+    if (record.kind === 'turn.created') this.#created(record);
+    else if (record.kind === 'model.message') this.#message(record);
+    else if (record.kind === 'tool.response') this.#response(record);
+    else if (record.kind === 'turn.done') this.#end(record);
   }
 
   #created(turn: TurnCreated): void {
@@ -243,7 +200,6 @@ export class RunOutput {
     const key = callKey(response);
     const call = this.#calls.get(key);
     this.#calls.delete(key);
-    this.#waiting.delete(key);
     if (response.outcome === 'expired') this.#hasExpired = true;
     if (response.threadId !== ROOT_THREAD) return;
     if (call && hasNoResult(response)) this.#failed ??= { call, response };
@@ -279,25 +235,10 @@ export class RunOutput {
       status,
       outcome,
       ...(isReused && { reused: true as const }),
-      ...(call.route.to !== 'answered' && { operation_id: this.#operationId(ROOT_THREAD, call) }),
+      ...(call.route.to !== 'answered' && {
+        operation_id: operationIdOf(this.#turn, { threadId: ROOT_THREAD, toolCallId: call.id }),
+      }),
     };
-  }
-
-  #ask({ threadId, calls, at }: ActionRequired): void {
-    for (const pending of calls) {
-      const call = this.#calls.get(callKey({ threadId, toolCallId: pending.toolCallId }));
-      // The question of a server, or of an unknown outcome, is not for the client that runs tools.
-      if (!call || pending.elicitation || pending.unknownOutcome !== undefined) continue;
-      this.#asked.add(callKey(pending));
-      this.#waiting.set(callKey(pending), { call, pending, at, remaining: pending.policy?.quorum ?? 1 });
-    }
-  }
-
-  #decided(record: ToolDecided): void {
-    const waiting = this.#waiting.get(callKey(record));
-    if (!waiting) return;
-    waiting.remaining = record.remaining;
-    if (record.decision !== 'escalated' && record.remaining === 0) this.#waiting.delete(callKey(record));
   }
 
   #end(record: TurnDone): void {
@@ -317,26 +258,6 @@ export class RunOutput {
     return { value: JSON.parse(this.#last.content) };
   }
 
-  get #requiredAction(): RequiredAction {
-    const all = [...this.#waiting.values()];
-    return {
-      turn: this.#turns,
-      expires_at: after(this.#pausedAt, this.#limits.actionTimeoutSeconds),
-      tool_calls: all
-        .filter(({ pending }) => pending.needs === 'response')
-        .map(({ call, pending }) => ({
-          ...pendingCall(call, pending),
-          operation_id: this.#operationId(pending.threadId, call),
-        })),
-      approvals: all.filter(({ pending }) => pending.needs === 'approval').map(approval),
-    };
-  }
-
-  /** As the servers of tools receive it. */
-  #operationId(threadId: string, { id }: ToolCall): string {
-    return operationIdOf(this.#turn, { threadId, toolCallId: id });
-  }
-
   /** Names the run: an item that comes back leads to it. */
   #itemId(): string {
     const { turnId } = this.#turn;
@@ -347,28 +268,4 @@ export class RunOutput {
 /** Whether the client has not given the result itself. */
 function isNew({ isGiven, isReused }: ToolResponse): boolean {
   return !isGiven || isReused === true;
-}
-
-function pendingCall({ id, name, arguments: text }: ToolCall, { threadId }: CallKey) {
-  return { tool_call_id: id, tool_name: name, args: argumentsOf(text).args, thread_id: threadId };
-}
-
-function approval({ call, pending, at, remaining }: WaitingCall): RequiredAction['approvals'][number] {
-  const { policy } = pending;
-  const { info } = call;
-  return {
-    ...pendingCall(call, pending),
-    action: {
-      kind: 'approval',
-      tool: { server: info.type === 'mcp' ? info.serverName : null, name: info.name },
-      requested_at: at,
-      ...(policy?.expiresInSeconds !== undefined && { expires_at: after(at, policy.expiresInSeconds) }),
-      remaining,
-      may_edit_arguments: policy?.mayEditArguments ?? true,
-    },
-  };
-}
-
-function after(at: string, seconds: number): string {
-  return new Date(Date.parse(at) + seconds * 1000).toISOString();
 }

@@ -13,10 +13,11 @@ export function toolOrder(
   const named = ({ name }: { name: string }): ToolSource => ({ tool: name });
   const ofServer = ({ name }: { name: string }): ToolSource => ({ server: name });
   const rest = [...servers];
+  let toolkit = 0;
   const added = [
     ...(tools ?? []).flatMap((tool) => (tool.type === 'web_search' ? [] : [named(tool)])),
     ...(toolkits ?? []).flatMap((one) =>
-      one.type === 'client' ? one.tools.map(named) : rest.splice(0, 1).map(({ server }) => ofServer(server)),
+      one.type === 'client' ? [{ toolkit: toolkit++ }] : rest.splice(0, 1).map(({ server }) => ofServer(server)),
     ),
   ];
   return added.length > 0 ? [...(ownTools ?? []).map(named), ...(ownServers ?? []).map(ofServer), ...added] : undefined;

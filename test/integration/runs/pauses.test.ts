@@ -1,7 +1,7 @@
 import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
-import { inShort, RunAgent, RunStream, textOfRun } from '../../support/runs.ts';
+import { inShort, resumeRefusal, resumeRun, RunAgent, RunStream, textOfRun } from '../../support/runs.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -46,17 +46,6 @@ const agent = (scripts: ConstructorParameters<typeof RunAgent>[1], params: objec
 const look = (id: string, q = 'x') => ({ name: 'lookup', id, args: { q } });
 const result = (id: string, content: unknown, more: object = {}) => ({ tool_call_id: id, content, ...more });
 
-async function resume(run: Run, body: object, headers = {}): Promise<Run> {
-  const answer = await server.api.send<Run>('POST', `/v1/runs/${run.id}/resume`, body, headers);
-  expect(answer.status, JSON.stringify(answer.body)).toBe(200);
-  return answer.body;
-}
-
-async function refusal(run: Run, body: object): Promise<[number, string, string | undefined]> {
-  const answer = await server.api.send('POST', `/v1/runs/${run.id}/resume`, body);
-  return [answer.status, answer.body.error?.code, answer.body.error?.param];
-}
-
 test('26: a run waits for a tool of its client, and continues with the result', async () => {
   const one = agent([use(look('c1', 'milk')), say('Found it.')]);
   const paused = await one.run('Find milk');
@@ -78,12 +67,12 @@ test('26: a run waits for a tool of its client, and continues with the result', 
     },
   });
   expect(await server.api.list('/v1/runs?status=requires_action')).toMatchObject([{ id: paused.id }]);
-  expect(await resume(paused, {})).toEqual(paused);
+  expect(await resumeRun(server, paused, {})).toEqual(paused);
   const parts = [
     { type: 'text', text: 'two bottles' },
     { type: 'image', mime_type: 'image/png', data: PIXEL },
   ];
-  const run = await resume(paused, { tool_results: [result('c1', parts)] });
+  const run = await resumeRun(server, paused, { tool_results: [result('c1', parts)] });
   expect([run.status, textOfRun(run)]).toEqual(['completed', 'Found it.']);
   expect(inShort(run.output)).toEqual(['model c1', 'c1 completed', 'model']);
   expect(run.output[1]).toMatchObject({ output: [{ text: expect.stringContaining('two bottles') }, parts[1]] });
@@ -126,20 +115,20 @@ test('28: an answer is given once', async () => {
   const large = 'large '.repeat(30_000);
   const given = { tool_results: [result('c1', large)] };
   const both = { tool_results: [result('c2', 'two'), result('c9', 'nine')] };
-  expect(await refusal(paused, both)).toEqual([422, 'call_not_pending', 'tool_results[1].tool_call_id']);
-  expect((await resume(paused, given)).required_action?.tool_calls).toMatchObject([{ tool_call_id: 'c2' }]);
-  const before = await resume(paused, {});
-  expect(await resume(paused, given)).toEqual(before);
+  expect(await resumeRefusal(server, paused, both)).toEqual([422, 'call_not_pending', 'tool_results[1].tool_call_id']);
+  expect((await resumeRun(server, paused, given)).required_action?.tool_calls).toMatchObject([{ tool_call_id: 'c2' }]);
+  const before = await resumeRun(server, paused, {});
+  expect(await resumeRun(server, paused, given)).toEqual(before);
   for (const other of [result('c1', 'other'), result('c1', large, { is_error: true })]) {
-    expect(await refusal(paused, { tool_results: [other] })).toEqual([
+    expect(await resumeRefusal(server, paused, { tool_results: [other] })).toEqual([
       409,
       'call_already_answered',
       'tool_results[0].tool_call_id',
     ]);
   }
   const approval = { tool_call_id: 'c2', status: 'allow' };
-  expect((await refusal(paused, { approvals: [approval] }))[1]).toBe('call_not_pending');
-  expect(await refusal(paused, { tool_results: [{ tool_call_id: 'c2' }] })).toEqual([
+  expect((await resumeRefusal(server, paused, { approvals: [approval] }))[1]).toBe('call_not_pending');
+  expect(await resumeRefusal(server, paused, { tool_results: [{ tool_call_id: 'c2' }] })).toEqual([
     400,
     'invalid_request',
     'tool_results[0].content',
@@ -149,13 +138,20 @@ test('28: an answer is given once', async () => {
     (call) => call.text('Done.').finish(),
   );
   one.script(gate.script);
-  expect((await resume(paused, { tool_results: [result('c2', 'two')], wait_seconds: 0 })).status).toBe('running');
+  expect((await resumeRun(server, paused, { tool_results: [result('c2', 'two')], wait_seconds: 0 })).status).toBe(
+    'running',
+  );
   await gate.reached;
-  expect((await resume(paused, { ...given, wait_seconds: 0 })).status).toBe('running');
-  expect((await refusal(paused, { tool_results: [result('c2', 'three')] }))[1]).toBe('call_already_answered');
+  expect((await resumeRun(server, paused, { ...given, wait_seconds: 0 })).status).toBe('running');
+  expect((await resumeRefusal(server, paused, { tool_results: [result('c2', 'three')] }))[1]).toBe(
+    'call_already_answered',
+  );
   gate.release();
-  expect((await resume(paused, {})).status).toBe('completed');
-  expect((await refusal(paused, { tool_results: [result('c2', 'two')] })).slice(0, 2)).toEqual([409, 'run_ended']);
+  expect((await resumeRun(server, paused, {})).status).toBe('completed');
+  expect((await resumeRefusal(server, paused, { tool_results: [result('c2', 'two')] })).slice(0, 2)).toEqual([
+    409,
+    'run_ended',
+  ]);
 });
 
 test('29: a tool that reports an error does not end the run; one that threw does, unless the model is to be told', async () => {
@@ -163,7 +159,7 @@ test('29: a tool that reports an error does not end the run; one that threw does
   const answers = (c2: object) => ({ tool_results: [result('c1', 'it broke', { is_error: true }), c2] });
   const threw = answers({ tool_call_id: 'c2', error: { message: 'secret' } });
   const reported = await agent(script()).run('Go');
-  const run = await resume(reported, answers(result('c2', 'fine')));
+  const run = await resumeRun(server, reported, answers(result('c2', 'fine')));
   expect([run.status, ...inShort(run.output)]).toEqual([
     'completed',
     'model c1 c2',
@@ -172,7 +168,7 @@ test('29: a tool that reports an error does not end the run; one that threw does
     'model',
   ]);
   const failing = agent(script());
-  const failed = await resume(await failing.run('Go'), threw);
+  const failed = await resumeRun(server, await failing.run('Go'), threw);
   expect(failed).toMatchObject({
     status: 'failed',
     error: {
@@ -183,14 +179,14 @@ test('29: a tool that reports an error does not end the run; one that threw does
   expect(inShort(failed.output)).toEqual(['model c1 c2', 'c1 failed', 'c2 failed']);
   expect([failing.requests.length, JSON.stringify(failed.output).includes('secret')]).toEqual([1, false]);
   const telling = agent(script(), { on_tool_failure: 'tell' });
-  const told = await resume(await telling.run('Go'), threw);
+  const told = await resumeRun(server, await telling.run('Go'), threw);
   expect([told.status, textOfRun(told)]).toEqual(['completed', 'Never mind.']);
   expect(JSON.stringify(telling.requests)).not.toContain('secret');
 });
 
 test('29: an error ends the run although other calls wait, which are cancelled', async () => {
   const paused = await agent([use(look('c1'), look('c2'))]).run('Go');
-  const failed = await resume(paused, { tool_results: [{ tool_call_id: 'c2', error: { message: 'no' } }] });
+  const failed = await resumeRun(server, paused, { tool_results: [{ tool_call_id: 'c2', error: { message: 'no' } }] });
   expect([failed.status, ...inShort(failed.output)]).toEqual(['failed', 'model c1 c2', 'c1 cancelled', 'c2 failed']);
 });
 
@@ -210,7 +206,7 @@ test('31: a call that needs an approval runs once it is allowed, also with other
     { tool_call_id: 'edited' },
   ]);
   const allow = (id: string, more = {}) => ({ tool_call_id: id, status: 'allow', ...more });
-  expect(await refusal(paused, { approvals: [allow('yes', { remember: true })] })).toEqual([
+  expect(await resumeRefusal(server, paused, { approvals: [allow('yes', { remember: true })] })).toEqual([
     422,
     'feature_not_available',
     'approvals[0].remember',
@@ -222,7 +218,7 @@ test('31: a call that needs an approval runs once it is allowed, also with other
       allow('edited', { arguments: { what: 'less' } }),
     ],
   };
-  const run = await resume(paused, body);
+  const run = await resumeRun(server, paused, body);
   expect([run.status, ...inShort(run.output)]).toEqual([
     'completed',
     'model no yes edited',
@@ -258,7 +254,7 @@ test('40: a run that is cancelled while it waits', async () => {
   const { body: run } = await server.api.send<Run>('POST', `/v1/runs/${paused.id}/cancel`, {});
   expect([run.status, ...inShort(run.output)]).toEqual(['cancelled', 'model c1', 'c1 cancelled']);
   expect(run.output[1]).toMatchObject({ output: [], outcome: 'cancelled' });
-  expect((await refusal(paused, { tool_results: [result('c1', 'late')] }))[1]).toBe('run_ended');
+  expect((await resumeRefusal(server, paused, { tool_results: [result('c1', 'late')] }))[1]).toBe('run_ended');
 });
 
 test('a server that asks the user is told that there is no answer: a run has nobody to ask', async () => {

@@ -18,7 +18,7 @@ import { jsonObject } from './parts.ts';
  */
 
 const MAX_TOOLS = 128;
-const MAX_TOOLKITS = 50;
+export const MAX_TOOLKITS = 50;
 const MAX_INSTRUCTIONS = 1_000;
 
 /** In USD per token; the cost of any call stays a number that JSON has. */
@@ -79,13 +79,23 @@ const mcpToolkit = z
   })
   .meta({ id: 'McpToolkit' });
 
+const toolkit = {
+  name: serverName,
+  system_prompt: prompt.nullish(),
+  tools: bounded(z.array(functionTool), MAX_TOOLS),
+};
+
+/** What a dynamic toolkit has from now on. */
+export const refreshedToolkit = z.object(toolkit);
+
 const clientToolkit = z
   .strictObject({
     type: z.literal('client'),
-    name: serverName,
-    system_prompt: prompt.nullish(),
-    tools: bounded(z.array(functionTool), MAX_TOOLS),
-    dynamic: z.boolean().nullish(),
+    ...toolkit,
+    dynamic: z
+      .boolean()
+      .nullish()
+      .describe('the client refreshes it before each model call after the first; default false'),
   })
   .meta({ id: 'ClientToolkit' });
 
@@ -191,6 +201,7 @@ export type AgentChanges = z.infer<typeof agentChanges>;
 export type Capability = (typeof CAPABILITIES)[number];
 export type Toolkit = NonNullable<AgentChanges['toolkits']>[number];
 export type FunctionTool = z.infer<typeof functionTool>;
+export type RefreshedToolkit = z.infer<typeof refreshedToolkit>;
 
 function isGiven(value: unknown): boolean {
   return value !== null && value !== undefined;

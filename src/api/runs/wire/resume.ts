@@ -1,9 +1,10 @@
 import { z } from 'zod';
 import { bounded, identifier } from '../../../spec/bounds.ts';
+import { MAX_TOOLKITS, refreshedToolkit } from './agent-params.ts';
 import { callId, jsonObject, resultContent } from './parts.ts';
 import { answering } from './request.ts';
 
-/** What resumes a run: answers to the calls that it waits for. Null means unset; other fields are ignored. */
+/** What resumes a run: answers to the calls that it waits for, and its toolkits. Null means unset; other fields are ignored. */
 
 const MAX_ANSWERS = 1_000;
 const MAX_TEXT_LENGTH = 10_000;
@@ -51,7 +52,9 @@ export const resumeRequest = z
   .object({
     tool_results: bounded(z.array(toolResult), MAX_ANSWERS).nullish(),
     approvals: bounded(z.array(approval), MAX_ANSWERS).nullish(),
-    refresh: z.array(z.unknown()).nullish().describe('not supported by this server'),
+    refresh: bounded(z.array(refreshedToolkit), MAX_TOOLKITS)
+      .nullish()
+      .describe('the dynamic toolkits of required_action as they are now: without a system_prompt they have none'),
     ...answering,
   })
   .meta({ id: 'ResumeRequest' });

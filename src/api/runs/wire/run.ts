@@ -158,6 +158,7 @@ const requiredAction = z.object({
   turn: z.int().describe('the model call that it follows'),
   expires_at: timestamp,
   tool_calls: z.array(pendingCall.extend({ operation_id: z.string() })).describe('that the client runs'),
+  refresh: z.array(z.string()).describe('the dynamic toolkits that the client refreshes before the next model call'),
   approvals: z.array(
     pendingCall.extend({
       action: z.object({
