@@ -495,6 +495,8 @@ export interface ToolDecided extends Base {
   reason?: string;
   /** What was allowed, if not the arguments that the model wrote. */
   edited?: EditedArguments;
+  /** It holds for later calls of the tool in the turn, or is that of an earlier call. */
+  isRemembered?: true;
   /** How many votes are still needed before the call runs. */
   remaining: number;
 }

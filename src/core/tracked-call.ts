@@ -16,6 +16,8 @@ export interface TrackedCall {
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
   /** Set for a call that waits, or has waited. */
   pending?: PendingCall;
+  /** The rule by which a decision on it is remembered: see `ruleFor`. */
+  rule?: string;
   /** The answer to its server's question. */
   answer?: string;
   /** When the log asked for the answer: milliseconds since 1970. */
@@ -74,7 +76,7 @@ export function escalatesAt({ pending, askedAt = Infinity, isEscalated }: AskedC
 export function decided(
   { threadId, toolCallId }: PendingCall,
   decision: ToolDecided['decision'],
-  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'remaining'>,
+  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'isRemembered' | 'remaining'>,
 ): Omit<ToolDecided, 'id'> {
   return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
 }

@@ -64,8 +64,8 @@ function command(who: string, ...answers: Answer[]): AnswerCommand {
   };
 }
 
-const vote = (toolCallId: string, status: 'allow' | 'deny' = 'allow', threadId = 'main'): Answer => ({
-  type: 'user.tool_approval',
+const vote = (toolCallId: string, status: 'allow' | 'deny' = 'allow', threadId = 'main') => ({
+  type: 'user.tool_approval' as const,
   threadId,
   toolCallId,
   approval: { status },
@@ -302,6 +302,22 @@ test('a result is repeated if all of it is the same; without one its thread lack
   expect(new TurnActions({ ...start, carry: carryOf(actions) }).lacksResult('main')).toBe(true);
   actions.add(messageOf([client('c')]), 't');
   expect(actions.lacksResult('main')).toBe(false);
+});
+
+test('a decision that is remembered holds for calls of the same tool by the same policy, in all threads and runs', () => {
+  const byBob = policyOf({ approvers: { subjects: ['bob'], roles: [] } });
+  const named = (id: string, call: ToolCall): ToolCall => ({ ...call, id });
+  const remember = (answer: ReturnType<typeof vote>): Answer => ({ ...answer, remembers: true });
+  const actions = waitingOn(asking('a'), asking('b'), asking('c', policyOf({ quorum: 2 })));
+  expect(actions.refuse(command('ann', remember(vote('c'))))).toMatchObject({ code: 'not_an_approver' });
+  endTask(actions, [command('ann', remember(vote('a')), remember(vote('b', 'deny')))]);
+  for (const one of [actions, new TurnActions({ ...start, carry: carryOf(actions) })]) {
+    const calls = [named('a2', asking('a')), named('b2', asking('b')), named('a3', asking('a', byBob)), asking('d')];
+    one.add(messageOf(calls, 't1'), 's');
+    expect(endTask(one, [])).toEqual(['a2 allow ann 0', 'b2 deny ann 0', 'b2 denied', 'tool.approval_required']);
+    expect(one.allowed('t1').map(({ toolCallId }) => toolCallId)).toEqual(['a2']);
+    expect(one.waiting.map(({ call }) => call.toolCallId)).toEqual(['c', 'a3', 'd']);
+  }
 });
 
 test('the time for which a turn is paused is counted, and a turn is paused only if no thread does anything', () => {

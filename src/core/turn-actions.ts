@@ -10,6 +10,7 @@ import {
   type AuthRequired,
   type PauseReason,
   type PendingCall,
+  type ToolDecided,
   type TurnError,
   type UnsequencedRecord,
   type WithoutId,
@@ -49,6 +50,7 @@ import type {
   TurnEvent,
   Verdict,
 } from './turn-command.ts';
+import { RememberedDecisions, ruleFor, type RememberedDecisionsState } from './remembered-decisions.ts';
 import { TurnDelegations, type DelegatedCall, type TurnDelegationsState } from './turn-delegations.ts';
 import { TurnRefresh, type TurnRefreshState } from './turn-refresh.ts';
 import { TurnSignIns, type TurnSignInsState } from './turn-sign-ins.ts';
@@ -64,6 +66,7 @@ export interface TurnActionsState {
   expiresAt?: number;
   signIns: TurnSignInsState;
   refresh?: TurnRefreshState;
+  remembered?: RememberedDecisionsState;
   delegations?: TurnDelegationsState;
   budget?: TurnBudgetState;
 }
@@ -109,6 +112,7 @@ export class TurnActions {
   #isForced: boolean;
   readonly #signIns: TurnSignIns;
   readonly #refresh: TurnRefresh;
+  readonly #remembered: RememberedDecisions;
   readonly #delegations: TurnDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
@@ -123,7 +127,7 @@ export class TurnActions {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pauses, steering, signIns, refresh, delegations } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, signIns, refresh, remembered, delegations } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
@@ -138,6 +142,7 @@ export class TurnActions {
     this.#expiresAt = carry?.actions?.expiresAt;
     this.#signIns = new TurnSignIns(signIns);
     this.#refresh = new TurnRefresh(refresh);
+    this.#remembered = new RememberedDecisions(remembered);
     this.#delegations = new TurnDelegations(delegations);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
@@ -148,6 +153,7 @@ export class TurnActions {
     const limit = this.limits.reached;
     const delegations = this.#delegations.state;
     const refresh = this.#refresh.state;
+    const remembered = this.#remembered.state;
     return {
       threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
       pauses: this.#pauses.state,
@@ -157,6 +163,7 @@ export class TurnActions {
       ...(this.#expiresAt !== undefined && { expiresAt: this.#expiresAt }),
       signIns: this.#signIns.state,
       ...(refresh && { refresh }),
+      ...(remembered.length > 0 && { remembered }),
       ...(delegations.length > 0 && { delegations }),
       ...(budget && { budget }),
     };
@@ -287,8 +294,15 @@ export class TurnActions {
       for (const { id, route } of record.toolCalls) {
         if (route.to === 'thread') calls.set(id, { state: 'delegated', votes: [] });
       }
-      for (const { toolCallId, pending } of openCallsOf(record, { turnId: this.#turnId, stamp })) {
-        calls.set(toolCallId, pending ? { state: 'new', pending, votes: [] } : { state: 'running', votes: [] });
+      for (const { toolCallId, source, pending } of openCallsOf(record, { turnId: this.#turnId, stamp })) {
+        const call = record.toolCalls[source.index];
+        const rule = call && pending && ruleFor(call, pending);
+        calls.set(toolCallId, {
+          state: pending ? 'new' : 'running',
+          ...(pending && { pending }),
+          ...(rule !== undefined && { rule }),
+          votes: [],
+        });
       }
       for (const { id: toolCallId, route } of record.toolCalls) {
         const { threadId } = record;
@@ -509,6 +523,9 @@ export class TurnActions {
     if (!mayAnswer(call, answer, caller)) {
       return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
     }
+    if (answer.type === 'user.tool_approval' && answer.remembers && call.rule === undefined) {
+      return { code: 'not_an_approver', message: `each call of the tool of ${what} needs the votes of several` };
+    }
     if (hasVoted(call.votes, caller.subject)) {
       return { code: 'already_decided', message: `you have already answered ${what}, differently` };
     }
@@ -535,28 +552,55 @@ export class TurnActions {
       if (hasNoResult(response)) call.hasNoResult = true;
       return [response];
     }
-    const { approval } = answer;
-    if (approval.status === 'deny') {
-      call.state = 'settled';
-      const { reason } = approval;
-      const vote = decided(pending, 'deny', { at, by, remaining: 0, ...(reason && { reason }) });
-      return [vote, denial(pending, reason, at)];
+    const { approval, remembers } = answer;
+    const remembered = remembers && { isRemembered: remembers };
+    if (remembers && call.rule !== undefined) {
+      const { status } = approval;
+      const reason = status === 'deny' && approval.reason;
+      this.#remembered.add(call.rule, { status, by, ...(reason && { reason }) });
     }
+    if (approval.status === 'deny') return this.#deny(call, approval, { at, by, ...remembered });
     const { edited } = approval;
     const remaining = remainingOf(call);
     if (remaining === 0) {
       call.state = 'allowed';
       call.pending = { ...pending, ...(edited && { edited }) };
     }
-    return [decided(pending, 'allow', { at, by, remaining, ...(edited && { edited }) })];
+    return [decided(pending, 'allow', { at, by, remaining, ...(edited && { edited }), ...remembered })];
+  }
+
+  #deny(
+    call: AskedCall,
+    { reason }: { reason?: string },
+    vote: Pick<ToolDecided, 'at' | 'by' | 'isRemembered'>,
+  ): UnsequencedRecord[] {
+    call.state = 'settled';
+    const { pending } = call;
+    return [
+      decided(pending, 'deny', { ...vote, remaining: 0, ...(reason && { reason }) }),
+      denial(pending, reason, vote.at),
+    ];
+  }
+
+  /** Decides the task's calls for which an earlier decision holds. */
+  #decideAsBefore(at: string): UnsequencedRecord[] {
+    return this.#all('new').flatMap((call) => {
+      const decision = this.#remembered.find(call.rule);
+      if (!decision) return [];
+      const vote = { at, by: decision.by, isRemembered: true as const };
+      if (decision.status === 'deny') return this.#deny(call, decision, vote);
+      call.state = 'allowed';
+      return [decided(call.pending, 'allow', { ...vote, remaining: 0 })];
+    });
   }
 
   /** The requests for the answers that the task's messages require. */
   #ask(now: number): UnsequencedRecord[] {
+    const records = this.#decideAsBefore(isoTime(now));
     const calls = this.#all('new');
     for (const call of calls) Object.assign(call, { state: 'waiting', askedAt: now });
     const pending = calls.map((call) => call.pending);
-    return actionsRequired(pending, isoTime(now));
+    return [...records, ...actionsRequired(pending, isoTime(now))];
   }
 
   #advance(now: number): UnsequencedRecord[] {

@@ -60,9 +60,9 @@ export interface Answerer extends Caller {
   mayRespond: boolean;
 }
 
-/** An answer to a pending call. */
+/** An answer to a pending call; `remembers`: it holds for later calls of the tool in the turn. */
 export type Answer =
-  | Extract<InputItem, { type: 'user.tool_approval' }>
+  | (Extract<InputItem, { type: 'user.tool_approval' }> & { remembers?: true })
   | (Extract<InputItem, { type: 'user.tool_response' }> & ClientResult);
 
 /** The result of a call as its client gives it. */

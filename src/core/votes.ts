@@ -43,6 +43,7 @@ function votesOf(votes: Vote[], { subjectId }: Subject): Vote[] {
 
 export function answerText(answer: Answer): string {
   if (answer.type === 'user.tool_response') return answer.hash ?? JSON.stringify(answer.content);
-  const { approval } = answer;
-  return approval.status === 'allow' && approval.edited ? `allow ${approval.edited.hash}` : approval.status;
+  const { approval, remembers } = answer;
+  const text = approval.status === 'allow' && approval.edited ? `allow ${approval.edited.hash}` : approval.status;
+  return remembers ? `${text} always` : text;
 }

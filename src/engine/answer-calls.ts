@@ -108,7 +108,9 @@ async function wasAccepted(
   for await (const { entries } of logs.readStored(turnId)) {
     for (const { record } of entries) {
       if (!('by' in record) || record.by?.subjectId !== subject.subjectId) continue;
-      if (record.kind === 'tool.decided') decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash}`);
+      if (record.kind === 'tool.decided') {
+        decided.add(`${record.decision} ${callKey(record)} ${record.edited?.hash} ${record.isRemembered}`);
+      }
       if (record.kind === 'toolkit.refreshed') decided.add(refreshKey(record));
       if (record.kind === 'tool.response') decided.add(`respond ${callKey(record)} ${record.answerHash}`);
     }
@@ -118,7 +120,7 @@ async function wasAccepted(
   if (!refreshes.every((one) => decided.has(refreshKey(one)))) return false;
   return answers.every((answer) =>
     answer.type === 'user.tool_approval'
-      ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)}`)
+      ? decided.has(`${answer.approval.status} ${callKey(answer)} ${editedHash(answer.approval)} ${answer.remembers}`)
       : decided.has(`respond ${callKey(answer)} ${answer.hash}`) || given.some((one) => isSame(one, answer)),
   );
 }

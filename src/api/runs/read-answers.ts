@@ -12,7 +12,7 @@ export interface SentAnswer {
   toolCallId: string;
   threadId: string | null | undefined;
   needs: AnswerableCall['needs'];
-  given: { approval: Approval } | SentResult;
+  given: { approval: Approval; remembers?: true } | SentResult;
 }
 
 /** A result of a client, with its files inline. */
@@ -24,7 +24,7 @@ export interface SentResult {
   error?: string;
 }
 
-/** The answers of a request. @throws ApiError if this server does not support one of them */
+/** The answers of a request to calls. @throws ApiError if this server does not support one of them */
 export function readAnswers({ tool_results: results, approvals }: ResumeRequest): SentAnswer[] {
   const responses = (results ?? []).map((result, i): SentAnswer => {
     const { tool_call_id: toolCallId, thread_id: threadId, content, is_error: isError, error } = result;
@@ -37,14 +37,8 @@ export function readAnswers({ tool_results: results, approvals }: ResumeRequest)
   const decisions = (approvals ?? []).map(({ remember, ...decision }, i): SentAnswer => {
     const { tool_call_id: toolCallId, thread_id: threadId } = decision;
     const place = ['approvals', i];
-    if (remember !== undefined && remember !== null && remember !== false) {
-      throw refusal(
-        'feature_not_available',
-        [...place, 'remember'],
-        'this server remembers no approvals: leave it out',
-      );
-    }
-    return { place, toolCallId, threadId, needs: 'approval', given: { approval: approvalOf(decision) } };
+    const given = { approval: approvalOf(decision), ...(remember && { remembers: true as const }) };
+    return { place, toolCallId, threadId, needs: 'approval', given };
   });
   return [...responses, ...decisions];
 }

@@ -24,14 +24,14 @@ beforeAll(async () => {
               : inputRequired({ inputRequests: { sure: inputRequired.elicit(question) } });
           },
         },
-        {
-          name: 'wipe',
+        ...['wipe', 'drop', 'burn'].map((name) => ({
+          name,
           annotations: { destructiveHint: true },
-          handler: ({ what }) => {
+          handler: ({ what }: Record<string, unknown>) => {
             ran.push(what);
-            return 'wiped';
+            return `${name}: done`;
           },
-        },
+        })),
       ],
     },
   });
@@ -206,11 +206,9 @@ test('31: a call that needs an approval runs once it is allowed, also with other
     { tool_call_id: 'edited' },
   ]);
   const allow = (id: string, more = {}) => ({ tool_call_id: id, status: 'allow', ...more });
-  expect(await resumeRefusal(server, paused, { approvals: [allow('yes', { remember: true })] })).toEqual([
-    422,
-    'feature_not_available',
-    'approvals[0].remember',
-  ]);
+  expect(await resumeRefusal(server, paused, { approvals: [allow('yes', { remember: { scope: 'always' } })] })).toEqual(
+    [400, 'invalid_request', 'approvals[0].remember.scope'],
+  );
   const body = {
     approvals: [
       { tool_call_id: 'no', status: 'deny', reason: 'too risky' },
@@ -232,6 +230,45 @@ test('31: a call that needs an approval runs once it is allowed, also with other
   expect(ran.map(String).toSorted((a, b) => a.localeCompare(b))).toEqual(['less', 'yes']);
   // The inbox is for sessions.
   expect(await server.api.list('/v1/agents/actions?status=decided')).toEqual([]);
+});
+
+test('a decision that is remembered holds for the later calls of its tool in the run', async () => {
+  const call = (name: string, id: string) => ({ name, id, args: { what: id } });
+  const one = agent(
+    [
+      use(call('wipe', 'w1'), call('drop', 'd1')),
+      use(call('wipe', 'w2'), call('drop', 'd2'), call('burn', 'b1')),
+      use(call('wipe', 'w3')),
+      say('Done.'),
+    ],
+    { toolkits: [{ type: 'mcp', server: 'test', require_approval_for_tools: ['@destructive'] }] },
+  );
+  const paused = await one.run('Go');
+  const first = [
+    { tool_call_id: 'w1', status: 'allow', remember: { scope: 'session' } },
+    { tool_call_id: 'd1', status: 'deny', reason: 'keep it', remember: true },
+  ];
+  const again = await resumeRun(server, paused, { approvals: first });
+  expect(again.required_action?.approvals).toMatchObject([{ tool_call_id: 'b1' }]);
+  expect(await resumeRun(server, paused, { approvals: first })).toEqual(again);
+  const other = { approvals: [{ tool_call_id: 'w1', status: 'allow' }] };
+  expect((await resumeRefusal(server, paused, other))[1]).toBe('call_already_answered');
+  const run = await resumeRun(server, paused, { approvals: [{ tool_call_id: 'b1', status: 'allow' }] });
+  expect([run.status, ...inShort(run.output)]).toEqual([
+    'completed',
+    'model w1 d1',
+    'w1 completed',
+    'd1 failed',
+    'model w2 d2 b1',
+    'w2 completed',
+    'd2 failed',
+    'b1 completed',
+    'model w3',
+    'w3 completed',
+    'model',
+  ]);
+  expect(run.output[5]).toMatchObject({ outcome: 'denied', output: [{ text: expect.stringContaining('keep it') }] });
+  expect(ran.filter((what) => /^[wdb]\d/.test(String(what)))).toEqual(['w1', 'w2', 'b1', 'w3']);
 });
 
 test('32: a run that is not answered in time fails', async () => {

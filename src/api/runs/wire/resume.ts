@@ -10,6 +10,8 @@ const MAX_ANSWERS = 1_000;
 const MAX_TEXT_LENGTH = 10_000;
 const MAX_EDIT_BYTES = 64 * 1024;
 
+const REMEMBERED = 'must be true, false or {"scope": "session"}: a decision is remembered for the rest of the run';
+
 const call = {
   tool_call_id: callId,
   thread_id: identifier.nullish().describe('that of the call in required_action; needed if two calls have the same id'),
@@ -44,7 +46,10 @@ const approval = z.object({
     .refine((edited) => Buffer.byteLength(JSON.stringify(edited)) <= MAX_EDIT_BYTES, 'must have at most 64 KiB')
     .nullish()
     .describe('the call runs with these arguments instead of those that the model wrote'),
-  remember: z.unknown().optional().describe('not supported by this server'),
+  remember: z
+    .union([z.boolean(), z.strictObject({ scope: z.literal('session', REMEMBERED) })], REMEMBERED)
+    .nullish()
+    .describe('true or {"scope": "session"}: later calls of the tool in this run are decided in the same way'),
 });
 
 /** The body of `POST /v1/runs/{run_id}/resume`. */

@@ -181,7 +181,8 @@ function turnDoneToWire({ kind: type, id, ...state }: TurnDone): SessionEvent {
 }
 
 function toolDecidedToWire(record: ToolDecided): SessionEvent {
-  const { kind: type, id, at, threadId, toolCallId, decision, by, reason, edited, remaining, ...rest } = record;
+  const { kind: type, id, at, threadId, toolCallId, decision, ...how } = record;
+  const { by, reason, edited, isRemembered, remaining, ...rest } = how;
   rest satisfies NoFields;
   return {
     type,
@@ -193,6 +194,7 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
     ...(by && { by: subjectToWire(by) }),
     ...(reason && { reason }),
     ...(edited && { arguments: objectOf(edited.arguments) }),
+    ...(isRemembered && { remembered: isRemembered }),
     remaining,
   };
 }

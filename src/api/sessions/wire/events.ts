@@ -221,6 +221,10 @@ export const toolDecided = z
     by: subject.optional().describe('absent if time has decided'),
     reason: z.string().optional(),
     arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
+    remembered: z
+      .literal(true)
+      .optional()
+      .describe('in a run: it holds for later calls of the tool, or is that of an earlier call'),
     remaining: z.int().describe('how many votes are still needed before the call runs'),
   })
   .meta({ id: 'ToolDecided' });

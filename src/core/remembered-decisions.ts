@@ -1,0 +1,43 @@
+import type { PendingCall, ToolCall } from './records.ts';
+import type { Subject } from './subject.ts';
+
+/** How the calls of a tool are decided from now on, and who has said so. */
+export interface RememberedDecision {
+  status: 'allow' | 'deny';
+  reason?: string;
+  by: Subject;
+}
+
+/** What a run of a turn passes on when it continues as new. */
+export type RememberedDecisionsState = [rule: string, decision: RememberedDecision][];
+
+/**
+ * The decisions on tool calls that hold for later calls of the turn: those of the same tool, in all threads, which need
+ * an approval by the same policy. A part of `TurnActions`.
+ */
+export class RememberedDecisions {
+  readonly #decisions: Map<string, RememberedDecision>;
+
+  constructor(state: RememberedDecisionsState = []) {
+    this.#decisions = new Map(state);
+  }
+
+  get state(): RememberedDecisionsState {
+    return [...this.#decisions];
+  }
+
+  add(rule: string, decision: RememberedDecision): void {
+    this.#decisions.set(rule, decision);
+  }
+
+  find(rule: string | undefined): RememberedDecision | undefined {
+    return rule === undefined ? undefined : this.#decisions.get(rule);
+  }
+}
+
+/** Equal for calls that the same decision holds for; undefined if none is remembered for the call. */
+export function ruleFor({ info }: Pick<ToolCall, 'info'>, { needs, policy }: PendingCall): string | undefined {
+  // Each call needs the votes of several.
+  if (info.type !== 'mcp' || needs !== 'approval' || (policy?.quorum ?? 1) > 1) return undefined;
+  return JSON.stringify([info.serverId, info.name, policy ?? null]);
+}
