@@ -1,11 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import type { Run } from '../../src/api/runs/wire/run.ts';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import { ActionReader } from '../support/action-reader.ts';
-import { byThread, folded, type EventReader, type Frame } from '../support/api-client.ts';
+import { byThread, folded, type EventReader } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
-import { calls, inShort, RunAgent, user } from '../support/runs.ts';
+import { calls, inShort, RunAgent, RunStream, user } from '../support/runs.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -53,6 +52,12 @@ async function stateOf({ path }: Chat, reader: EventReader): Promise<object> {
   return (await server.api.get(`${path}/turns/${await reader.turnId()}`)).data.state;
 }
 
+/** A run that waits for a sign-in does not hold its readers, who may read it again. */
+const completed = (run: { id: string }) =>
+  eventually(async () => {
+    expect(await server.api.get(`/v1/runs/${run.id}`)).toMatchObject({ status: 'completed' });
+  });
+
 const responses = (reader: EventReader) => reader.frames.filter((frame) => frame.type === 'tool.response');
 const pauses = (reader: EventReader) => reader.frames.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
 
@@ -80,17 +85,40 @@ test('a turn whose model needs a sign-in waits for it, and goes on by itself', a
 
 test('a run that begins with calls waits for a sign-in, and then runs them', async () => {
   const run = new RunAgent(server, [say('Milk.')], { toolkits: [{ type: 'mcp', server: 'notes', required: false }] });
-  const { id } = await run.run([user('list'), calls({ id: 'c1', name: 'list' })], { wait_seconds: 0 });
-  let url: string | undefined;
-  await eventually(async () => {
-    const { data } = await server.api.get<{ data: Frame[] }>(`/v1/runs/${id}/events`);
-    url = data.flatMap((event) => (event.type === 'mcp.auth_required' ? event.mcp_servers : []))[0]?.auth_url;
-    expect(url).toBeDefined();
+  const paused = await run.run([user('list'), calls({ id: 'c1', name: 'list' })]);
+  expect(paused).toMatchObject({
+    status: 'requires_action',
+    required_action: { tool_calls: [], sign_ins: [{ server: 'notes', thread_ids: ['main'], tool_call_ids: [] }] },
   });
-  await signIn(url);
-  const { status, output } = await server.api.get<Run>(`/v1/runs/${id}?wait_seconds=30`);
-  expect([status, ...inShort(output)]).toEqual(['completed', 'c1 completed', 'model']);
+  const { id, required_action: action } = paused;
+  expect(await server.api.get(`/v1/runs/${id}`)).toEqual(paused);
+  expect(await server.api.list('/v1/runs?status=requires_action')).toMatchObject([{ id, required_action: action }]);
+  const waiting = await RunStream.open(server.api, `/v1/runs/${id}/stream`).end();
+  expect(waiting).toMatchObject({ event: 'response', ...paused });
+  const after = `after_sequence_number=${waiting.sequence_number}`;
+  const stream = RunStream.open(server.api, `/v1/runs/${id}/stream?${after}`);
+  await stream.headers;
+  await signIn(action?.sign_ins?.[0]?.auth_url);
+  expect(await stream.end()).toMatchObject({ status: 'completed' });
+  expect(inShort(stream.items)).toEqual(['c1 completed', 'model']);
   expect(run.requests).toHaveLength(1);
+});
+
+test('a run whose calls need a sign-in says which', async () => {
+  const toolkits = [{ type: 'mcp', server: 'notes', required: false }];
+  const first = await new RunAgent(server, [say('Hello.')], { toolkits }).run('hello');
+  await signIn(first.required_action?.sign_ins?.[0]?.auth_url);
+  await completed(first);
+  notes.rejectsCalls = true;
+  const run = new RunAgent(server, [use({ name: 'add', id: 'a1' }, { name: 'list', id: 'l1' }), say('Done.')], {
+    toolkits,
+  });
+  const paused = await run.run('add and list');
+  const signIns = paused.required_action?.sign_ins ?? [];
+  expect(signIns.flatMap(({ tool_call_ids: ids }) => ids).toSorted()).toEqual(['a1', 'l1']);
+  notes.rejectsCalls = false;
+  await signIn(signIns[0]?.auth_url);
+  await completed(paused);
 });
 
 test('the limit of model calls does not count the one that had to wait', async () => {

@@ -1,6 +1,7 @@
 import type {
   ActionRequired,
   AnswerableCall,
+  AuthRequired,
   LogRecord,
   PauseReason,
   ToolCall,
@@ -44,11 +45,14 @@ export class RunPause {
   readonly #reasons = new Set<PauseReason>();
   #pausedAt = '';
   #refresh: (RequiredRefresh & { pending: Set<string> }) | undefined;
+  /** What waits for sign-ins, by the calls or, if its model was not called, by the thread. */
+  readonly #signIns = new Map<string, AuthRequired>();
   readonly #toolkits = new Map<string, ToolkitRefreshed>();
 
   /** Whether the run is paused, and its client or a person can end the pause. */
   get isActionRequired(): boolean {
-    return this.#reasons.has('action') && this.#waiting.size + (this.#refresh?.pending.size ?? 0) > 0;
+    const isPaused = this.#reasons.has('action') || this.#reasons.has('sign_in');
+    return isPaused && this.#waiting.size + this.#signIns.size + (this.#refresh?.pending.size ?? 0) > 0;
   }
 
   /** The calls that the client or a person is to answer now. */
@@ -81,6 +85,15 @@ export class RunPause {
         return this.#decided(record);
       case 'tool.response':
         this.#waiting.delete(callKey(record));
+        this.#signIns.delete(callKey(record));
+        return;
+      case 'mcp.auth_required': {
+        const keys = record.calls.length > 0 ? record.calls.map(callKey) : [record.threadId];
+        for (const key of keys) this.#signIns.set(key, record);
+        return;
+      }
+      case 'model.message':
+        this.#signIns.delete(record.threadId);
         return;
       case 'toolkit.refresh_required': {
         const { messageId, toolkits } = record;
@@ -93,7 +106,7 @@ export class RunPause {
         return;
       case 'turn.paused':
         this.#reasons.add(record.reason);
-        if (record.reason === 'action') this.#pausedAt = record.at;
+        if (record.reason === 'action' || record.reason === 'sign_in') this.#pausedAt = record.at;
         return;
       case 'turn.resumed':
         this.#reasons.delete(record.reason);
@@ -105,6 +118,7 @@ export class RunPause {
   /** What is required now. */
   action({ created, turn, timeoutSeconds }: PausedRun): RequiredAction {
     const all = [...this.#waiting.values()];
+    const signIns = this.#requiredSignIns();
     return {
       turn,
       expires_at: after(this.#pausedAt, timeoutSeconds),
@@ -116,7 +130,26 @@ export class RunPause {
         })),
       approvals: all.filter(({ pending }) => pending.needs === 'approval').map(approval),
       refresh: [...(this.#refresh?.pending ?? [])],
+      ...(signIns.length > 0 && { sign_ins: signIns }),
     };
+  }
+
+  /** Several threads and calls may wait for one sign-in. */
+  #requiredSignIns(): NonNullable<RequiredAction['sign_ins']> {
+    const signIns = new Map<string, NonNullable<RequiredAction['sign_ins']>[number]>();
+    for (const { servers, threadId, calls } of new Set(this.#signIns.values())) {
+      const waiting = calls.filter((call) => this.#signIns.has(callKey(call)));
+      for (const { signInId, name, authUrl } of servers) {
+        const { thread_ids: threads = [], tool_call_ids: ids = [] } = signIns.get(signInId) ?? {};
+        signIns.set(signInId, {
+          server: name,
+          auth_url: authUrl,
+          thread_ids: [...new Set([...threads, threadId])],
+          tool_call_ids: [...ids, ...waiting.map(({ toolCallId }) => toolCallId)],
+        });
+      }
+    }
+    return [...signIns.values()];
   }
 
   #ask({ threadId, calls, at }: ActionRequired, callOf: (key: CallKey) => ToolCall | undefined): void {

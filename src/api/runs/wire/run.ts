@@ -158,6 +158,19 @@ const requiredAction = z.object({
   turn: z.int().describe('the model call that it follows'),
   expires_at: timestamp,
   tool_calls: z.array(pendingCall.extend({ operation_id: z.string() })).describe('that the client runs'),
+  sign_ins: z
+    .array(
+      z.object({
+        server: z.string(),
+        auth_url: z
+          .string()
+          .describe('where the owner of the run signs in to the MCP server; the run then continues by itself'),
+        thread_ids: z.array(z.string()).describe('the threads that wait for it'),
+        tool_call_ids: z.array(z.string()).describe('the calls that run after it; none: a model call waits for it'),
+      }),
+    )
+    .optional()
+    .describe('absent if there are none'),
   refresh: z.array(z.string()).describe('the dynamic toolkits that the client refreshes before the next model call'),
   approvals: z.array(
     pendingCall.extend({
