@@ -308,35 +308,6 @@ test.each<[object, string]>([
 
 const lab = { type: 'mcp', server: 'lab' };
 
-const without = (capability: string, params: object = {}) => ({
-  model: { name: 'm', metadata: { capabilities: { text_output: true, [capability]: false } } },
-  ...params,
-});
-
-test.each<[object, string]>([
-  [without('function_calling', { tools: [tool('a')] }), 'agent.tools[0]'],
-  [without('function_calling', { toolkits: [lab] }), 'agent.toolkits[0]'],
-  [without('structured_output', { response_format: { type: 'json', name: 'x' } }), 'agent.response_format'],
-  [without('reasoning', { reasoning: { enabled: true } }), 'agent.reasoning'],
-  [without('audio_output', { modalities: ['text', 'audio'] }), 'agent.modalities[1]'],
-  [without('audio_output', { audio: { voice: 'ash' } }), 'agent.audio'],
-])('%j needs what the model has not', (params, param) => {
-  expect(refusalOf(() => inline(params))).toEqual([422, 'feature_not_available', param]);
-});
-
-test('a registered agent needs what the request says that the model has not', () => {
-  const own = {
-    model: { name: 'm' },
-    response_format: { type: 'json_object' as const },
-    client_tools: [clientTool('a')],
-  };
-  for (const capability of ['structured_output', 'function_calling']) {
-    const param = `params.model.metadata.capabilities.${capability}`;
-    expect(refusalOf(() => registered(own, without(capability)))).toEqual([422, 'feature_not_available', param]);
-  }
-  expect(inline(without('reasoning', { reasoning: { enabled: false } })).missing).toEqual(new Set(['reasoning']));
-});
-
 test('a search of the provider is not supported yet', () => {
   const tools = [tool('a'), { type: 'web_search', max_uses: 1 }];
   expect(refusalOf(() => inline({ tools }))).toEqual([422, 'unsupported_part', 'agent.tools[1]']);
