@@ -1,5 +1,6 @@
 import type { ExpressionBuilder, Kysely } from 'kysely';
 import type { SessionRow, Tables } from './schema.ts';
+import { SHOWN_SESSIONS } from './session-types.ts';
 
 /** Finds sessions whose retention has ended, by the `config.retention_days` of their agents. */
 export class Retention {
@@ -50,7 +51,7 @@ export class Retention {
       .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
       .where(isDue)
-      .where('sessions.type', '<>', 'run')
+      .where('sessions.type', 'in', SHOWN_SESSIONS)
       .limit(limit)
       .execute();
     const ofDeletedAgents = await this.#db
@@ -61,7 +62,7 @@ export class Retention {
       .whereRef('sessions.agent_version', '=', 'agent_versions.version')
       .selectAll('sessions')
       .where(isDue)
-      .where('sessions.type', '<>', 'run')
+      .where('sessions.type', 'in', SHOWN_SESSIONS)
       .where((eb) =>
         eb.not(
           eb.exists(

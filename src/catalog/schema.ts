@@ -78,8 +78,8 @@ interface AgentVersionsTable {
 
 interface SessionsTable {
   id: string;
-  /** `run`: of the run API. It has one turn, and no other face shows it. */
-  type: 'session' | 'session/draft' | 'run';
+  /** `run`: of the run API. It has one turn, and no other face shows it, nor its `run/delegate`: that of a call's agent. */
+  type: 'session' | 'session/draft' | 'run' | 'run/delegate';
   agent_name: string | null;
   /** Null for drafts, which have their own spec. */
   agent_version: number | null;

@@ -1,6 +1,7 @@
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
+import { SHOWN_SESSIONS } from './session-types.ts';
 import { aadForFirstMessage } from './session-requests.ts';
 
 /** Which sessions a list includes. All bounds of times are inclusive. */
@@ -132,7 +133,7 @@ export class SessionList {
       .select(['s.id', 's.created_at', agentName.as('agent'), statusAt(now).as('status')])
       .select(finishedAt.as('finished_at'))
       .where('s.deleted_at', 'is', null)
-      .where('s.type', '<>', 'run')
+      .where('s.type', 'in', SHOWN_SESSIONS)
       .orderBy('s.created_at', order)
       .orderBy('s.id', order)
       .limit(MAX_LISTED);

@@ -38,8 +38,6 @@ export interface SessionFilter {
   subjectSlug?: string | undefined;
   /** How the last turn has ended. Sessions in which no turn has ended are always included. */
   lastEnds?: readonly TurnEnd[] | undefined;
-  /** Without the sessions in which sub-agents work. */
-  isTopLevel?: true;
   from?: string | undefined;
   to?: string | undefined;
 }
@@ -101,18 +99,6 @@ export class Sessions {
     if (lastEnds) {
       query = query.where((eb) =>
         eb.or([eb('last_end', 'is', null), ...lastEnds.map((end) => eb('last_end', '=', end))]),
-      );
-    }
-    if (filter.isTopLevel) {
-      query = query.where((eb) =>
-        eb.not(
-          eb.exists(
-            eb
-              .selectFrom('delegations')
-              .select('child_session_id')
-              .whereRef('delegations.child_session_id', '=', 'sessions.id'),
-          ),
-        ),
       );
     }
     // A position lies within the bounds and replaces the bound on its side.

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { NewSessionRow, SessionRow } from '../catalog/schema.ts';
+import { isOfRun } from '../catalog/session-types.ts';
 import type { CallToolInput } from '../core/history.ts';
 import { ROLES, type Caller } from '../core/subject.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -60,7 +61,7 @@ export async function createDelegate(engine: DelegationServices, call: Delegated
   const roles = JSON.stringify(owner.draftRoles ?? []);
   const session: NewSessionRow & { draft_roles: string | null } = {
     id,
-    type: parent.type,
+    type: isOfRun(parent) ? 'run/delegate' : parent.type,
     agent_name: delegate.name,
     agent_version: null,
     spec_hash: delegate.spec,

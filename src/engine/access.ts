@@ -2,6 +2,7 @@ import { mayOnSession, refusalOnSession, type SessionAction } from '../auth/righ
 import type { Caller } from '../core/subject.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
+import { isOfRun } from '../catalog/session-types.ts';
 import { isId } from '../core/ids.ts';
 import { EngineError } from './errors.ts';
 import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -18,7 +19,7 @@ export async function authorizeSession(
   action: SessionAction,
 ): Promise<SessionRow> {
   const session = await readableSession(catalog, id, caller);
-  if (session.type === 'run') throw sessionNotFound(id);
+  if (isOfRun(session)) throw sessionNotFound(id);
   return requireRight(session, caller, action);
 }
 

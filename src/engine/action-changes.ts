@@ -1,4 +1,5 @@
 import { decidersFor, ownerGroup, raisersFor } from '../auth/rights.ts';
+import { isOfRun } from '../catalog/session-types.ts';
 import type { ActionChange, ActionDecision, ActionDetail, Answers, NewAction } from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
@@ -80,7 +81,7 @@ export async function actionChanges(entries: LogEntry[], sources: ActionSources)
 /** Undefined if nothing of the session is in the index: it was deleted, or has a run, whose own API shows what waits. */
 async function ownerOf({ catalog, sessionId }: ActionSources): Promise<string | undefined> {
   const session = await catalog.sessions.get(sessionId);
-  return session?.type === 'run' ? undefined : session?.subject_id;
+  return session && !isOfRun(session) ? session.subject_id : undefined;
 }
 
 /** How a turn's input answers the pending calls of the previous turn. */

@@ -4,6 +4,7 @@ import type { Caller } from '../core/subject.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import { isOfRun } from '../catalog/session-types.ts';
 import type { SessionOwner, TurnStart } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
@@ -192,7 +193,7 @@ export function onRunningOf(requested: OnRunning | undefined, { config }: AgentS
 /** The session's owner. If the caller is not the owner, the owner's roles are those stored with the draft. */
 export function ownerOf(session: Omit<AgentSession, 'closed'>, caller: Caller): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
-  if (type === 'session' || (type === 'run' && stored === null)) return { subjectId, draftRoles: null };
+  if (type === 'session' || (isOfRun(session) && stored === null)) return { subjectId, draftRoles: null };
   return {
     subjectId,
     draftRoles: isOwn(caller, session) ? caller.roles : storedRoles.parse(JSON.parse(stored ?? '[]')),

@@ -1,6 +1,7 @@
 import { isOwn, mayOnSession } from '../../auth/rights.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
+import { isOfRun } from '../../catalog/session-types.ts';
 import type { Caller } from '../../core/subject.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { ANONYMOUS } from '../http/authenticate.ts';
@@ -20,7 +21,7 @@ export interface ReadableSession {
 export async function authorizeRead(catalog: Catalog, uuid: string, caller: Caller): Promise<ReadableSession> {
   const id = fromUuid(uuid);
   const found = await catalog.sessions.get(id);
-  const session = found?.type === 'run' ? undefined : found;
+  const session = found && isOfRun(found) ? undefined : found;
   if (session && mayOnSession(caller, session, 'read')) return { session, isForeign: false };
   if (session && (await catalog.sharedSessions.has(id))) return { session, isForeign: true };
   // The answer does not tell whether the session exists.

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { DeliveryRow } from '../../catalog/schema.ts';
+import { isOfRun } from '../../catalog/session-types.ts';
 import type { SessionRequestRow } from '../../catalog/session-requests.ts';
 import type { LoggedChange, LogPlace, StateChange } from '../../catalog/state-changes.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
@@ -53,7 +54,7 @@ export function statusFormat(services: { catalog: Catalog; logs: TurnLogReader; 
     const session = await catalog.sessions.get(sessionId);
     if (change === null || !session) return undefined;
     // This API does not have the sessions of runs.
-    if (session.type === 'run') return 'nothing';
+    if (isOfRun(session)) return 'nothing';
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the outbox
     const told = JSON.parse(change) as StateChange;
     const statuses = 'unbegun' in told ? told.unbegun : await statusesOf(sessionId, told);

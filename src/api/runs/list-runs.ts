@@ -64,7 +64,7 @@ export function listRoutes(context: ApiContext): Route[] {
         const fingerprint = hashOf({ subjectId: subjectId ?? null, order, status: status ?? null, filters });
         const { agent_name: agentName, start_timestamp: from, end_timestamp: to } = filters;
         const found = await catalog.sessions.list(
-          { type: 'run', isTopLevel: true, agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
+          { type: 'run', agentName, subjectId, from, to, lastEnds: status && ENDS_OF[status] },
           { order, after: createdAfter(token, fingerprint), limit: limit + 1 },
         );
         const shown = found.slice(0, limit);

@@ -3,6 +3,7 @@ import { mayReadAll } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionFilter, SessionPage } from '../../catalog/sessions.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
+import { SHOWN_SESSIONS } from '../../catalog/session-types.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { anySessionResource, draftResource, sessionResource, type AnySessionResource } from './wire/resources.ts';
@@ -26,8 +27,6 @@ const searchQuery = listQuery.extend({
   created_by_subject_id: identifier.optional(),
   created_by_subject_type: identifier.optional(),
 });
-
-const BOTH = ['session', 'session/draft'] as const;
 
 const mixed = json(pageOf(anySessionResource), {
   data: [exampleSession, exampleDraft],
@@ -94,7 +93,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         answer: mixed,
         errors: ['invalid_page_token'],
       },
-      async ({ query, caller }) => list(query, caller, { types: BOTH, whose: 'own', toItem }),
+      async ({ query, caller }) => list(query, caller, { types: SHOWN_SESSIONS, whose: 'own', toItem }),
     ),
     route(
       'get',
@@ -109,7 +108,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       },
       async ({ query, caller }) => {
         const { session_type: type } = query;
-        return list(query, caller, { types: type ? [type] : BOTH, whose: 'readable', toItem });
+        return list(query, caller, { types: type ? [type] : SHOWN_SESSIONS, whose: 'readable', toItem });
       },
     ),
   ];

@@ -1,5 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { DeliveryRow, SessionRow } from '../../catalog/schema.ts';
+import { isOfRun } from '../../catalog/session-types.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { actionToResource } from './wire/actions.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
@@ -15,7 +16,7 @@ export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: Tur
     if (type === 'ping') return { id, type, created_at, data: {} };
     if (type === 'session.changed') return undefined; // for webhooks of another API
     const session = await catalog.sessions.get(delivery.session_id);
-    if (session?.type === 'run') return 'nothing';
+    if (session && isOfRun(session)) return 'nothing';
     if (type === 'turn.done') {
       const data = session && (await turnData(delivery, session));
       return data && { id, type, created_at, data };

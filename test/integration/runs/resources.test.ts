@@ -100,6 +100,12 @@ test('the sessions of sub-agents are not runs', async () => {
   const { body } = await root.send<Run>('POST', '/v1/agents/boss/runs', { input: [user('Go')] });
   expect(textOfRun(body)).toBe('Helped.');
   expect((await root.get('/v1/runs?limit=1')).data).toMatchObject([{ id: body.id }]);
+  const children = server.database.rows.selectFrom('delegations').select('child_session_id as id');
+  const [child] = await children.where('parent_session_id', '=', body.id.replace('run_', 'ses_')).execute();
+  const paths = [`/v1/agents/sessions/${child?.id}`, `/v1/runs/${child?.id.replace('ses_', 'run_')}`];
+  for (const path of paths) expect((await root.send('DELETE', path)).status).toBe(404);
+  const listed = await root.get<{ items: { id: string }[] }>('/api/v2/sessions');
+  expect(listed.items).toEqual([]);
 });
 
 test('a run that was interrupted before it began does not exist', async () => {
