@@ -355,6 +355,7 @@ test("folding partials with llm-sdk's StreamAccumulator gives the content, the u
       let accumulator = new StreamAccumulator();
       for (const event of structuredClone(events)) {
         if (event.event !== 'partial') break;
+        expect(event.item_index).toBe(0);
         if (event.reset) accumulator = new StreamAccumulator();
         accumulator.addPartial(event as PartialModelResponse);
       }

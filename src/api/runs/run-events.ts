@@ -101,10 +101,11 @@ export class RunEvents {
     if (!this.#message) return [];
     const { deltas, isReset } = this.#message.add(delta);
     this.#mustReset ||= isReset;
-    return this.#partials(deltas, ordinal);
+    return this.#partials(deltas, { ordinal, index: this.#output.items.length });
   }
 
-  #partials(deltas: IndexedDelta[], ordinal: number): RunStreamEvent[] {
+  /** @param index that of the item */
+  #partials(deltas: IndexedDelta[], { ordinal, index }: { ordinal: number; index: number }): RunStreamEvent[] {
     const events: RunStreamEvent[] = [];
     for (const delta of deltas) {
       const number = this.#nextPartial(ordinal);
@@ -112,7 +113,7 @@ export class RunEvents {
       if (number === undefined) break;
       events.push({
         event: 'partial',
-        item_index: this.#output.items.length,
+        item_index: index,
         ...(this.#mustReset && { reset: true }),
         delta,
         sequence_number: number,
@@ -151,7 +152,7 @@ export class RunEvents {
       return hadPartials ? [{ ...partial, reset: true }] : [];
     }
     const { usage, cost } = item;
-    const ends = isShown ? this.#partials(endDeltas(item.content), ordinal - 1) : [];
+    const ends = isShown ? this.#partials(endDeltas(item.content), { ordinal: ordinal - 1, index }) : [];
     this.#hasPartials = false;
     return [
       ...ends,
