@@ -460,11 +460,11 @@ function givenLast(records: UnsequencedRecord[]): GivenMessage | undefined {
 
 /** A given message as if a model had answered it. */
 async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
-  const { toolCalls, images: ____, provider: _, model: __, ...text } = message;
+  const { toolCalls, sections: _, images: __, provider: ___, model: ____, ...text } = message;
   yield {
     ...text,
     toolCalls: toolCalls.map((given, index) => {
-      const { result: ___, ...call } = given;
+      const { result: _____, ...call } = given;
       return { index, ...call };
     }),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',

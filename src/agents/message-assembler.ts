@@ -4,10 +4,12 @@ import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
 import { eventId } from '../core/ids.ts';
 import {
   applyDelta,
+  charactersOf,
   emptyText,
   splitDelta,
   textDeltas,
   type MessageDelta,
+  type MessageText,
   type ToolCallText,
 } from '../core/message.ts';
 import {
@@ -26,6 +28,7 @@ import {
   type TurnErrorCode,
   type Usage,
 } from '../core/records.ts';
+import { keptSections, storedSections } from '../core/sections.ts';
 import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { FileContent } from '../blobs/store-files.ts';
@@ -34,6 +37,7 @@ import { mergeFields } from '../models/message-blocks.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
+import { SectionDeltas } from '../models/section-deltas.ts';
 import { outcomeText } from '../core/tool-records.ts';
 import { parseArguments, parseJson } from '../tools/arguments.ts';
 import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
@@ -109,7 +113,8 @@ export class MessageAssembler {
   isStreaming = false;
   readonly #options: AssemblerOptions;
   #state: 'held' | 'published' | 'finished';
-  readonly #text = emptyText();
+  readonly #text: MessageText = emptyText();
+  readonly #sections = new SectionDeltas();
   readonly #calls: ToolCallDeltas;
   #frames = 0;
   #finishReason: FinishReason | undefined;
@@ -171,8 +176,9 @@ export class MessageAssembler {
   /** Whether the model has written a complete message without content; it may have reasoning. */
   get isEmpty(): boolean {
     if (this.#options.given) return false;
-    const { content, refusal, toolCalls } = this.#text;
-    return this.#finishReason === 'stop' && !content && !refusal && toolCalls.length === 0 && this.#media.isEmpty;
+    const { content, refusal, toolCalls, sections = [] } = this.#text;
+    const hasParts = toolCalls.length > 0 || sections.some(({ hosted }) => hosted) || !this.#media.isEmpty;
+    return this.#finishReason === 'stop' && !content && !refusal && !hasParts;
   }
 
   /** Reads an answer to its end. @throws ModelError and other failures of the provider */
@@ -202,6 +208,7 @@ export class MessageAssembler {
 
   #add(chunk: ModelChunk): void {
     const { content, refusal, reasoning, toolCalls, finishReason, usage, providerFields } = chunk;
+    const begun = this.#sections.before(chunk, this.#text);
     const calls = (toolCalls ?? []).map((call) => this.#calls.next(call)).filter((call) => call !== undefined);
     if (content || refusal || reasoning || calls.length > 0) {
       this.#grow({
@@ -209,8 +216,11 @@ export class MessageAssembler {
         ...(refusal && { refusal }),
         ...(reasoning && { reasoning }),
         ...(calls.length > 0 && { toolCalls: calls }),
+        ...(begun.length > 0 && { sections: begun }),
       });
     }
+    const sections = this.#sections.after(chunk, this.#text);
+    if (sections.length > 0) this.#grow({ sections });
     if (this.#text.toolCalls.length > MAX_CALLS) {
       throw new ModelError('bad_request', `the model called more than ${MAX_CALLS} tools in one message`);
     }
@@ -247,6 +257,9 @@ export class MessageAssembler {
         inputBreakdown: breakDown(usage.inputTokens, inputCharacters(prepared.request)),
       }),
       ...(this.#providerFields && { providerFields: this.#providerFields }),
+      ...storedSections(
+        this.#options.given?.sections ?? keptSections(this.#text, new Set(calls.map(({ call }) => call.id))),
+      ),
       ...this.#origin,
       ...(prepared.files.extracted.length > 0 && { fileTexts: prepared.files.extracted }),
     };
@@ -375,7 +388,9 @@ export class MessageAssembler {
   }
 
   #grow(delta: MessageDelta): void {
-    for (const part of isSmall(delta) ? [delta] : splitDelta(delta, MAX_DELTA_BYTES)) {
+    // At up to 6 bytes per character nearly all deltas certainly need no splitting.
+    const isSmall = charactersOf(delta) * 6 < MAX_DELTA_BYTES;
+    for (const part of isSmall ? [delta] : splitDelta(delta, MAX_DELTA_BYTES)) {
       applyDelta(this.#text, part);
       if (this.#state === 'published') this.#send(part);
     }
@@ -399,13 +414,6 @@ function waits(route: ToolRoute): boolean {
 function tooManyWaiting(max: number): RoutedCall {
   const problem = `This call was not executed: at most ${max} calls of a message may wait for a person.`;
   return { route: { to: 'answered' }, problem };
-}
-
-/** Whether a delta certainly needs no splitting, at up to 6 bytes per character; true for nearly all deltas. */
-function isSmall({ content, refusal, reasoning, toolCalls }: MessageDelta): boolean {
-  const calls = toolCalls?.reduce((sum, call) => sum + 1_000 + (call.arguments?.length ?? 0), 0) ?? 0;
-  const length = (content?.length ?? 0) + (refusal?.length ?? 0) + (reasoning?.length ?? 0) + calls;
-  return length * 6 < MAX_DELTA_BYTES;
 }
 
 /** Omits a usage without any count. */

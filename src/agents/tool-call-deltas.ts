@@ -1,13 +1,8 @@
 import { newId } from '../engine/new-id.ts';
+import { USABLE_ID } from '../core/ids.ts';
 import type { ToolCallDelta } from '../core/message.ts';
 import type { ToolInfo } from '../core/records.ts';
 import type { ToolCallChunk } from '../models/provider.ts';
-
-/**
- * The ids that clients can send back, and that any provider of a later message accepts: OpenAI rejects ids of more than
- * 64 characters, while some gateways use whole signatures as ids.
- */
-export const USABLE_ID = /^[\x21-\x7e]{1,64}$/;
 
 /** A tool call in progress. */
 interface PartialCall {

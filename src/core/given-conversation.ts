@@ -13,7 +13,7 @@ export interface GivenConversation {
   last?: GivenMessage;
 }
 
-export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning'> {
+export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning' | 'sections'> {
   toolCalls: GivenCall[];
   images?: MadeImage[];
   /** The provider and the model that have written the message, if it has fields of theirs. */

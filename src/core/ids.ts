@@ -80,3 +80,9 @@ export function ulidOf(number: bigint): string {
 export function isId(text: string): boolean {
   return /^[\w-]{1,128}$/.test(text);
 }
+
+/**
+ * The ids that clients can send back, and that any provider of a later message accepts: OpenAI rejects ids of more than
+ * 64 characters, while some gateways use whole signatures as ids.
+ */
+export const USABLE_ID = /^[\x21-\x7e]{1,64}$/;

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { storedSections, textOf, type Section } from './sections.ts';
 import { applyDelta, emptyText, diffMessage, splitDelta, textDeltas, type MessageText } from './message.ts';
 import type { ModelMessage } from './records.ts';
 
@@ -8,33 +9,64 @@ const anyText = fc.string({
   unit: fc.constantFrom('a', '"', '\\', '\u0000', 'é', '漢', '😀', '\ud800'),
 });
 
-const messageText: fc.Arbitrary<MessageText> = fc.record({
-  content: anyText,
-  refusal: anyText,
-  reasoning: anyText,
-  toolCalls: fc.array(
-    fc.record({
-      id: fc.uuid(),
-      name: fc.constant('look'),
-      arguments: anyText,
-      info: fc.constant({ type: 'system' as const, name: 'look' }),
+const url = fc.constantFrom('https://a.example', 'https://b.example');
+
+const hosted = fc.oneof(
+  fc.record({ type: fc.constant('call' as const), id: fc.uuid(), status: fc.constant('searching' as const) }),
+  fc.record({
+    type: fc.constant('result' as const),
+    id: fc.uuid(),
+    sources: fc.array(fc.record({ url: url, title: fc.string({ maxLength: 20 }) }), { maxLength: 2 }),
+  }),
+);
+
+const section: fc.Arbitrary<Section> = fc.record(
+  {
+    reasoning: fc.nat(300),
+    content: fc.nat(300),
+    toolCalls: fc.nat(3),
+    hosted,
+    citations: fc.array(fc.record({ source: url, citedText: fc.string({ maxLength: 20 }) }), {
+      minLength: 1,
+      maxLength: 3,
     }),
-    { maxLength: 3 },
-  ),
-});
+  },
+  { requiredKeys: ['reasoning', 'content', 'toolCalls'] },
+);
+
+const messageText: fc.Arbitrary<MessageText> = fc.record(
+  {
+    content: anyText,
+    refusal: anyText,
+    reasoning: anyText,
+    toolCalls: fc.array(
+      fc.record({
+        id: fc.uuid(),
+        name: fc.constant('look'),
+        arguments: anyText,
+        info: fc.constant({ type: 'system' as const, name: 'look' }),
+      }),
+      { maxLength: 3 },
+    ),
+    sections: fc.array(section, { minLength: 1, maxLength: 3 }),
+  },
+  { requiredKeys: ['content', 'refusal', 'reasoning', 'toolCalls'] },
+);
 
 test('a text that is cut into deltas folds to itself, and each delta fits', () => {
   fc.assert(
     fc.property(messageText, fc.integer({ min: 600, max: 2000 }), (text, maxBytes) => {
       const deltas = textDeltas(text, maxBytes);
-      const folded = emptyText();
+      const folded: MessageText = emptyText();
       for (const delta of deltas) {
         applyDelta(folded, delta);
         expect(Buffer.byteLength(JSON.stringify(delta))).toBeLessThanOrEqual(maxBytes);
       }
       expect(folded).toEqual(text);
+      const { sections, ...rest } = text;
       const message: ModelMessage = {
-        ...text,
+        ...rest,
+        ...storedSections(sections),
         toolCalls: text.toolCalls.map((call) => ({ ...call, route: { to: 'client' } })),
         kind: 'model.message',
         id: 'm',
@@ -42,8 +74,8 @@ test('a text that is cut into deltas folds to itself, and each delta fits', () =
         threadId: 'main',
         finishReason: 'stop',
       };
-      expect(diffMessage(folded, message)).toEqual({});
-      expect(diffMessage({ ...folded, content: `${message.content}x` }, message)).toBeUndefined();
+      expect(diffMessage(folded, textOf(message))).toEqual({});
+      expect(diffMessage({ ...folded, content: `${message.content}x` }, textOf(message))).toBeUndefined();
     }),
   );
 });

@@ -1,5 +1,6 @@
 import { cutPoint, jsonBytes } from './text.ts';
 import type { ToolInfo } from './records.ts';
+import { applySections, type HostedPart, type Section, type SectionDelta } from './sections.ts';
 
 /** The part of a model message that grows while the message is in progress. */
 export interface MessageText {
@@ -7,6 +8,8 @@ export interface MessageText {
   refusal: string;
   reasoning: string;
   toolCalls: ToolCallText[];
+  /** Absent: it is one section. */
+  sections?: Section[];
 }
 
 export interface ToolCallText {
@@ -23,6 +26,7 @@ export interface MessageDelta {
   refusal?: string;
   reasoning?: string;
   toolCalls?: ToolCallDelta[];
+  sections?: SectionDelta[];
 }
 
 export interface ToolCallDelta {
@@ -34,7 +38,7 @@ export interface ToolCallDelta {
   providerFields?: Record<string, unknown>;
 }
 
-export function emptyText(): MessageText {
+export function emptyText(): Omit<MessageText, 'sections'> {
   return { content: '', refusal: '', reasoning: '', toolCalls: [] };
 }
 
@@ -55,6 +59,7 @@ export function applyDelta(text: MessageText, delta: MessageDelta): void {
     if (args) call.arguments += args;
     if (providerFields) call.providerFields = { ...call.providerFields, ...providerFields };
   }
+  if (delta.sections) applySections((text.sections ??= []), delta.sections);
 }
 
 /**
@@ -65,8 +70,13 @@ export function charactersOf({
   refusal = '',
   reasoning = '',
   toolCalls = [],
-}: Omit<MessageDelta, 'toolCalls'> & { toolCalls?: Partial<ToolCallText>[] }): number {
-  const texts = content.length + refusal.length + reasoning.length;
+  sections,
+}: Omit<MessageDelta, 'toolCalls' | 'sections'> & {
+  toolCalls?: Partial<ToolCallText>[];
+  sections?: string | (Section | SectionDelta)[];
+}): number {
+  const rest = typeof sections === 'string' ? sections : sections ? JSON.stringify(sections) : '';
+  const texts = content.length + refusal.length + reasoning.length + rest.length;
   return toolCalls.reduce((sum, call) => sum + (call.arguments?.length ?? 0) + (call.id ? 500 : 0), texts + 1);
 }
 
@@ -87,7 +97,13 @@ export function diffMessage(text: MessageText, message: MessageText): MessageDel
     else if (rest === undefined || !isSameCall(known, call)) return undefined;
     else if (rest) toolCalls.push({ index, arguments: rest });
   }
-  return toolCalls.length > 0 ? { ...delta, toolCalls } : delta;
+  const sections = sectionsSince(message, lengthsOf(text).sections);
+  if (!isBeginning(text.sections ?? [], message.sections ?? [])) return undefined;
+  return {
+    ...delta,
+    ...(toolCalls.length > 0 && { toolCalls }),
+    ...(sections.length > 0 && { sections }),
+  };
 }
 
 /** The lengths of the parts of a growing text that its reader has. */
@@ -97,14 +113,17 @@ export interface TextLengths {
   reasoning: number;
   /** The length of the arguments of each tool call. */
   toolCalls: number[];
+  /** Of each section, its hosted part and the number of its citations. */
+  sections: { hosted: HostedPart | undefined; citations: number }[];
 }
 
-export function lengthsOf({ content, refusal, reasoning, toolCalls }: MessageText): TextLengths {
+export function lengthsOf({ content, refusal, reasoning, toolCalls, sections = [] }: MessageText): TextLengths {
   return {
     content: content.length,
     refusal: refusal.length,
     reasoning: reasoning.length,
     toolCalls: toolCalls.map((call) => call.arguments.length),
+    sections: sections.map(({ hosted, citations = [] }) => ({ hosted, citations: citations.length })),
   };
 }
 
@@ -119,12 +138,45 @@ export function gainedSince(text: MessageText, had: TextLengths): MessageDelta {
       ? [{ index, arguments: args.slice(length), ...(providerFields && { providerFields }) }]
       : [];
   });
+  const sections = sectionsSince(text, had.sections);
   return {
     content: text.content.slice(had.content),
     refusal: text.refusal.slice(had.refusal),
     reasoning: text.reasoning.slice(had.reasoning),
     ...(toolCalls.length > 0 && { toolCalls }),
+    ...(sections.length > 0 && { sections }),
   };
+}
+
+function sectionsSince({ sections = [] }: MessageText, had: TextLengths['sections']): SectionDelta[] {
+  return sections.flatMap(({ hosted, citations = [], ...start }, index): SectionDelta[] => {
+    const known = had[index];
+    const more = citations.slice(known?.citations ?? 0);
+    const isNew = hosted && !(known?.hosted && isSameHosted(known.hosted, hosted));
+    if (known && !isNew && more.length === 0) return [];
+    return [{ index, ...(!known && { start }), ...(isNew && { hosted }), ...(more.length > 0 && { citations: more }) }];
+  });
+}
+
+/** What a search has found is complete when it arrives; only the call may grow. */
+function isSameHosted(one: HostedPart, other: HostedPart): boolean {
+  return (
+    one === other || (one.type === 'result' ? other.type === 'result' : JSON.stringify(one) === JSON.stringify(other))
+  );
+}
+
+function isBeginning(sections: Section[], whole: Section[]): boolean {
+  return sections.every((one, i) => {
+    const other = whole[i];
+    return (
+      one.reasoning === other?.reasoning &&
+      one.content === other.content &&
+      one.toolCalls === other.toolCalls &&
+      one.hosted?.type === other.hosted?.type &&
+      one.hosted?.id === other.hosted?.id &&
+      (one.citations ?? []).length <= (other.citations ?? []).length
+    );
+  });
 }
 
 function restOf(whole: string, beginning: string): string | undefined {
@@ -140,8 +192,21 @@ function isSameCall(one: ToolCallText, other: ToolCallText): boolean {
  * Cuts `text` into as few deltas as possible, each of at most `maxBytes` inside a JSON string (UTF-8, escapes counted).
  * The fold of the result is `text` again.
  */
-export function textDeltas({ toolCalls, ...texts }: MessageText, maxBytes: number): MessageDelta[] {
-  return splitDelta({ ...texts, toolCalls: toolCalls.map((call, index) => ({ index, ...call })) }, maxBytes);
+export function textDeltas(text: MessageText, maxBytes: number): MessageDelta[] {
+  return splitDelta(wholeDelta(text), maxBytes);
+}
+
+/** The delta from nothing to `text`. */
+export function wholeDelta({ toolCalls, sections, ...texts }: MessageText): MessageDelta {
+  return {
+    ...texts,
+    toolCalls: toolCalls.map((call, index) => ({ index, ...call })),
+    ...(sections && { sections: sections.map(deltaOf) }),
+  };
+}
+
+function deltaOf({ hosted, citations, ...start }: Section, index: number): SectionDelta {
+  return { index, start, ...(hosted && { hosted }), ...(citations && { citations }) };
 }
 
 /** Cuts a delta that is too large into several; see `textDeltas`. */
@@ -158,6 +223,17 @@ export function splitDelta(delta: MessageDelta, maxBytes: number): MessageDelta[
       if (last?.index === head.index) last.arguments = piece;
       else to.toolCalls.push({ index: head.index, arguments: piece });
     });
+  }
+  for (const { citations = [], ...head } of delta.sections ?? []) {
+    if (Object.keys(head).length > 1) packer.value(head, (to) => (to.sections ??= []).push({ ...head }));
+    for (const citation of citations) {
+      packer.value(citation, (to) => {
+        to.sections ??= [];
+        const last = to.sections.at(-1);
+        if (last?.index === head.index) last.citations = [...(last.citations ?? []), citation];
+        else to.sections.push({ index: head.index, citations: [citation] });
+      });
+    }
   }
   return packer.deltas;
 }

@@ -187,6 +187,8 @@ export interface ModelMessage extends Base {
   refusal: string;
   reasoning: string;
   toolCalls: ToolCall[];
+  /** The order of its parts, with the searches of the provider: see `storedSections`. Absent: it is one section. */
+  sections?: string;
   finishReason: FinishReason;
   usage?: Usage;
   inputBreakdown?: InputBreakdown;

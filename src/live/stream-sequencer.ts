@@ -11,6 +11,7 @@ import {
   type MessageText,
   type TextLengths,
 } from '../core/message.ts';
+import { textOf } from '../core/sections.ts';
 import type { LogEntry, LogRecord, McpInitialized, ModelMessage, TurnCreated } from '../core/records.ts';
 import type { LiveMessage } from './received-messages.ts';
 
@@ -147,14 +148,15 @@ export class StreamSequencer {
 
   /** The rest of a message: `last` takes the ordinal's number. */
   #finish(record: ModelMessage, liveAttempt: number | undefined): { before: NumberedFrame[]; last: TurnFrame } {
+    const text = textOf(record);
     const sent = this.#sent.get(record.id);
     this.#sent.delete(record.id);
     const last: TurnFrame = { kind: 'end', message: record };
     if (sent && sent.attempt === liveAttempt) {
-      const rest = deltaFrames(record, splitDelta(gainedSince(record, sent.lengths), MAX_DELTA_BYTES));
+      const rest = deltaFrames(record, splitDelta(gainedSince(text, sent.lengths), MAX_DELTA_BYTES));
       if (this.#hasNumbersFor(rest.length)) return { before: this.#number(rest), last };
     }
-    const pieces = textDeltas(record, MAX_DELTA_BYTES);
+    const pieces = textDeltas(text, MAX_DELTA_BYTES);
     if (!this.#isCut && this.#hasNumbersFor(pieces.length + 1)) {
       return { before: this.#number(this.#begin(record, pieces)), last };
     }

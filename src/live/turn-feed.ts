@@ -1,5 +1,6 @@
 import { charactersOf, diffMessage } from '../core/message.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
+import { textOf } from '../core/sections.ts';
 import type { LiveFrame, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { ReceivedMessages, type LiveChange } from './received-messages.ts';
@@ -106,7 +107,7 @@ export class TurnFeed {
     if (record.kind !== 'model.message') return entry;
     const live = this.#live.get(record.id);
     this.#live.settle(record, ordinal);
-    return live && diffMessage(live.text, record) ? { ...entry, liveAttempt: live.attempt } : entry;
+    return live && diffMessage(live.text, textOf(record)) ? { ...entry, liveAttempt: live.attempt } : entry;
   }
 
   /** Drops all entries: readers that lack them read the log. Returns the characters that are still kept. */

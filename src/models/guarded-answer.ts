@@ -121,27 +121,14 @@ async function readToEnd(reader: BodyReader): Promise<void> {
   }
 }
 
-function lengthOf({
-  content = '',
-  refusal = '',
-  reasoning = '',
-  toolCalls = [],
-  audio,
-  image,
-  providerFields,
-}: ModelChunk): number {
+function lengthOf(chunk: ModelChunk): number {
+  const { content = '', refusal = '', reasoning = '', toolCalls = [], audio, image } = chunk;
   const calls = toolCalls.map(
     (call) => (call.id ?? '') + (call.name ?? '') + (call.arguments ?? '') + json(call.providerFields),
   );
-  return [
-    content,
-    refusal,
-    reasoning,
-    audio?.transcript ?? '',
-    json(providerFields),
-    json(image?.providerFields),
-    ...calls,
-  ].reduce((sum, text) => sum + text.length, 0);
+  const data = [chunk.providerFields, chunk.hosted, chunk.citations, image?.providerFields].map(json);
+  const texts = [content, refusal, reasoning, audio?.transcript ?? '', ...data, ...calls];
+  return texts.reduce((sum, text) => sum + text.length, 0);
 }
 
 function json(fields: object | undefined): string {

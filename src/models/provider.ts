@@ -1,4 +1,5 @@
 import type { FinishReason, StoredFile, Usage } from '../core/records.ts';
+import type { Citation, HostedPart } from '../core/sections.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec, ModelOptions, ModelParams, ToolChoice } from '../spec/agent-spec.ts';
 
@@ -44,6 +45,12 @@ export interface ModelChunk {
     data?: string;
     transcript?: string;
   };
+  /** A part begins, and the text or reasoning that follows belongs to it. */
+  begins?: 'text' | 'reasoning';
+  /** What the provider does itself, or what it has found; a later call with the same id replaces the one before. */
+  hosted?: HostedPart[];
+  /** Citations of the text so far, or, if none is in progress, of the last one. */
+  citations?: Citation[];
   /** Fields of the message that only the provider understands, and expects back with it. */
   providerFields?: Record<string, unknown>;
   finishReason?: FinishReason;

@@ -11,6 +11,7 @@ import {
   type PendingCall,
   type ToolCall,
 } from '../../src/core/records.ts';
+import { storedSections } from '../../src/core/sections.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';
 
 /** One step of a turn's execution: a commit to its history, or a frame on the bus. */
@@ -261,7 +262,7 @@ function deltasOf({ pieces, calls }: Attempt, message: string, attempt: number):
 }
 
 export function messageOf(id: string, text: MessageText, gated: boolean, threadId = 'main'): ModelMessage {
-  const { toolCalls, ...rest } = text;
+  const { toolCalls, sections, ...rest } = text;
   const route = { to: 'server' as const, effect: 'once' as const, approval: gated, callHash: 'h' };
   return {
     kind: 'model.message',
@@ -269,6 +270,7 @@ export function messageOf(id: string, text: MessageText, gated: boolean, threadI
     at: AT,
     threadId,
     ...rest,
+    ...storedSections(sections),
     toolCalls: toolCalls.map((call): ToolCall => ({ ...call, route })),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
     usage: { inputTokens: 3, outputTokens: 2, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },

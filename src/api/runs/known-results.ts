@@ -54,7 +54,7 @@ function resultsOf(following: RunItem[]): Map<string, ToolItem> {
 }
 
 function isSameCall(part: ModelPart, { id, name, arguments: text }: GivenCall): boolean {
-  if (part.type !== 'tool-call' || part.tool_call_id !== id || part.tool_name !== name) return false;
+  if (!('tool_name' in part) || part.tool_call_id !== id || part.tool_name !== name) return false;
   return isDeepStrictEqual({ args: part.args, raw: part.raw_args }, { raw: undefined, ...argumentsOf(text) });
 }
 

@@ -1,5 +1,13 @@
-import { applyDelta, emptyText, type MessageDelta, type MessageText, type ToolCallDelta } from '../../core/message.ts';
-import { firstCallIndex } from './output-parts.ts';
+import {
+  applyDelta,
+  emptyText,
+  wholeDelta,
+  type MessageDelta,
+  type MessageText,
+  type ToolCallDelta,
+} from '../../core/message.ts';
+import { placedParts, type PlacedPart, type SectionDelta } from '../../core/sections.ts';
+import { hostedCall, hostedResult, citationOf } from './hosted-parts.ts';
 import type { ModelPart, PartDelta } from './wire/run.ts';
 
 export interface IndexedDelta {
@@ -7,13 +15,20 @@ export interface IndexedDelta {
   part: PartDelta;
 }
 
+/** The lengths of the texts of a message that the client has. */
+type Had = Record<'reasoning' | 'content', number>;
+
+const NOTHING: Had = { reasoning: 0, content: 0 };
+
 /**
  * Translates the deltas of a message in progress to those of its parts. The index of a part is its position in the
- * item: reasoning, text, calls. A model may begin a part after one that stands behind it; the message starts over then.
+ * item. A model may begin a part after one that stands behind it in its section; the message starts over then.
  */
 export class MessagePartials {
   readonly id: string;
   readonly #text: MessageText = emptyText();
+  /** The keys of the parts so far. */
+  #parts: string[] = [];
 
   constructor(id: string) {
     this.id = id;
@@ -21,29 +36,49 @@ export class MessagePartials {
 
   /** The deltas of the parts. `isReset`: they are of the whole message so far, in another order. */
   add(delta: MessageDelta): { deltas: IndexedDelta[]; isReset: boolean } {
-    const { reasoning, content, toolCalls } = this.#text;
-    const isReset =
-      (!reasoning && !!delta.reasoning && (content !== '' || toolCalls.length > 0)) ||
-      (!content && !!delta.content && toolCalls.length > 0);
+    const { reasoning, content } = this.#text;
+    const had = { reasoning: reasoning.length, content: content.length };
     applyDelta(this.#text, delta);
-    return { deltas: this.#deltasOf(isReset ? whole(this.#text) : delta), isReset };
-  }
-
-  #deltasOf({ reasoning, content, toolCalls = [] }: MessageDelta): IndexedDelta[] {
-    const firstCall = firstCallIndex(this.#text);
-    return [
-      ...(reasoning ? [{ index: 0, part: { type: 'reasoning' as const, text: reasoning } }] : []),
-      ...(content ? [{ index: this.#text.reasoning ? 1 : 0, part: { type: 'text' as const, text: content } }] : []),
-      ...toolCalls.flatMap((call) => {
-        const part = callDelta(call);
-        return part ? [{ index: firstCall + call.index, part }] : [];
-      }),
-    ];
+    const parts = placedParts(this.#text);
+    const keys = parts.map(keyOf);
+    const isReset = this.#parts.some((key, index) => keys[index] !== key);
+    this.#parts = keys;
+    const deltas = isReset ? deltasOf(parts, wholeDelta(this.#text), NOTHING) : deltasOf(parts, delta, had);
+    return { deltas, isReset };
   }
 }
 
-function whole({ toolCalls, ...texts }: MessageText): MessageDelta {
-  return { ...texts, toolCalls: toolCalls.map((call, index) => ({ index, ...call })) };
+function keyOf(part: PlacedPart): string {
+  return part.type === 'call' ? `call ${part.index}` : `${part.type} ${part.section}`;
+}
+
+/** What a delta adds to each part. */
+function deltasOf(parts: PlacedPart[], delta: MessageDelta, had: Had): IndexedDelta[] {
+  return parts.flatMap((part, index): IndexedDelta[] =>
+    addedTo(part, delta, had).map((added) => ({ index, part: added })),
+  );
+}
+
+function addedTo(placed: PlacedPart, delta: MessageDelta, had: Had): PartDelta[] {
+  if (placed.type === 'call') {
+    const added = (delta.toolCalls ?? []).filter(({ index }) => index === placed.index);
+    return added.flatMap((call) => callDelta(call) ?? []);
+  }
+  const { type, section } = placed;
+  const sections = (delta.sections ?? []).filter(({ index }) => index === section);
+  if (type === 'hosted') return sections.flatMap((one) => hostedDelta(one) ?? []);
+  const [from, to] = [placed.from - had[type], placed.to - had[type]].map((at) => Math.max(0, at));
+  const text = (delta[type] ?? '').slice(from, to);
+  if (type === 'reasoning') return text ? [{ type, text }] : [];
+  const citations = sections.flatMap((one) => one.citations ?? []);
+  return [
+    ...(text ? [{ type: 'text' as const, text }] : []),
+    ...citations.map((one) => ({
+      type: 'text' as const,
+      text: '',
+      citation: { type: 'citation' as const, ...citationOf(one) },
+    })),
+  ];
 }
 
 /** Id and name are in the first delta of a call. Undefined if there is nothing for the client in it. */
@@ -58,12 +93,19 @@ function callDelta({ id, name, arguments: args }: ToolCallDelta): PartDelta | un
   };
 }
 
+/** The id is in the first delta of a call of the provider. What it has found is complete. */
+function hostedDelta({ start, hosted }: SectionDelta): PartDelta | undefined {
+  if (hosted?.type !== 'call') return hosted && hostedResult(hosted);
+  const { tool_call_id, ...call } = hostedCall(hosted);
+  return { ...call, ...(start && { tool_call_id }) };
+}
+
 /** What comes with the end of a message: what the model has said and drawn, and the signatures of the parts. */
 export function endDeltas(content: ModelPart[]): IndexedDelta[] {
   return content.flatMap((part, index): IndexedDelta[] => {
     if (part.type === 'audio' || part.type === 'image') return [{ index, part }];
+    if (part.type === 'tool-result' || part.signature === undefined) return [];
     const { type, signature } = part;
-    if (signature === undefined) return [];
     return [{ index, part: type === 'tool-call' ? { type, signature } : { type, text: '', signature } }];
   });
 }

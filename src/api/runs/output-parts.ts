@@ -1,39 +1,55 @@
 import type { MessageText } from '../../core/message.ts';
 import type { MadeImage, ModelMessage, SpokenAudio, StoredFile, ToolCall, Usage } from '../../core/records.ts';
+import { placedParts, textOf, type PlacedPart } from '../../core/sections.ts';
 import { parseJson } from '../../tools/arguments.ts';
 import { audioFormat } from '../../core/audio-formats.ts';
+import { citationOf, hostedPart } from './hosted-parts.ts';
 import { kindsOf, type KindOfTokens } from './pricing.ts';
 import { encodeSignature } from './signature.ts';
 import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
 /**
- * The parts of a message: its reasoning, its text, each call, its images, and what the model has said. The log does not keep in
- * which order they began. A refusal is not a part.
+ * The parts of a message in the order in which they began, as far as the log has it, then its images and what the model
+ * has said. A refusal is not a part.
  */
 export function contentOf(message: ModelMessage): ModelPart[] {
-  const { reasoning, content, toolCalls } = message;
-  const parts: ModelPart[] = [
-    ...(reasoning ? [{ type: 'reasoning' as const, text: reasoning }] : []),
-    ...(content ? [{ type: 'text' as const, text: content }] : []),
-  ];
-  const holder = parts.length > 0 && (reasoning || toolCalls.length === 0) ? 0 : parts.length;
-  const first = parts.length;
-  parts.push(...toolCalls.map(callPart));
+  const text = textOf(message);
+  const placed = placedParts(text);
+  const holder = holderOf(placed);
+  const parts = placed.map((one, index): ModelPart => {
+    const call = one.type === 'call' ? message.toolCalls[one.index] : undefined;
+    const part = call ? callPart(call) : textPart(text, one);
+    const signature = signatureOf(message, { isHolder: index === holder, call });
+    return signature === undefined || part.type === 'tool-result' ? part : { ...part, signature };
+  });
   parts.push(...(message.images ?? []).map((image) => drawnPart(message, image)));
   if (message.audio) parts.push(spokenPart(message.audio));
-  return parts.map((part, index) => {
-    if (part.type === 'audio' || part.type === 'image') return part;
-    const signature = signatureOf(message, {
-      isHolder: index === holder,
-      call: index < first ? undefined : toolCalls[index - first],
-    });
-    return signature === undefined ? part : { ...part, signature };
-  });
+  return parts;
 }
 
-/** The index of the first call among the parts of a message. */
-export function firstCallIndex({ reasoning, content }: Pick<MessageText, 'reasoning' | 'content'>): number {
-  return (reasoning ? 1 : 0) + (content ? 1 : 0);
+/** The index of the part that has the fields of the whole message: the first reasoning, or the first call, or the first part. */
+function holderOf(placed: PlacedPart[]): number {
+  const reasoning = placed.findIndex(({ type }) => type === 'reasoning');
+  return Math.max(0, reasoning < 0 ? placed.findIndex(({ type }) => type === 'call') : reasoning);
+}
+
+/** A part that is not a medium. */
+type WrittenPart = Exclude<ModelPart, { type: 'audio' | 'image' }>;
+
+function textPart({ reasoning, content }: MessageText, placed: PlacedPart): WrittenPart {
+  switch (placed.type) {
+    case 'call':
+      throw new Error('the message has no such call');
+    case 'hosted':
+      return hostedPart(placed.hosted);
+    case 'reasoning':
+      return { type: 'reasoning', text: reasoning.slice(placed.from, placed.to) };
+    case 'content': {
+      const { from, to, citations } = placed;
+      const text = content.slice(from, to);
+      return { type: 'text', text, ...(citations.length > 0 && { citations: citations.map(citationOf) }) };
+    }
+  }
 }
 
 function drawnPart({ provider, model }: ModelMessage, { file, providerFields: part }: MadeImage): ModelPart {
@@ -63,7 +79,7 @@ function contentOfFile(file: StoredFile): string {
   return file.base64;
 }
 
-function callPart({ id, name, arguments: text }: ToolCall): ModelPart {
+function callPart({ id, name, arguments: text }: ToolCall): WrittenPart {
   const { args, raw } = argumentsOf(text);
   return {
     type: 'tool-call',
@@ -75,7 +91,6 @@ function callPart({ id, name, arguments: text }: ToolCall): ModelPart {
   };
 }
 
-/** The signature of a part. The fields of the whole message are with its reasoning, else with its first call. */
 function signatureOf(
   { provider, model, providerFields }: ModelMessage,
   { isHolder, call }: { isHolder: boolean; call: ToolCall | undefined },

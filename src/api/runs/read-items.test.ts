@@ -2,6 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
+import { storedSections } from '../../core/sections.ts';
+import { contentOf } from './output-parts.ts';
 import { runErrors } from './errors.ts';
 import { readItems } from './read-items.ts';
 import { encodeSignature } from './signature.ts';
@@ -105,12 +107,45 @@ describe('the end of the input decides', () => {
     });
   });
 
+  test('the parts of a message keep their order, with what its provider did and the sources of its texts', () => {
+    const action = { type: 'search', queries: ['sea'] };
+    const sources = [{ url: 'https://a.example', title: 'Sea', page_age: 'May', signature: 'S' }];
+    const citations = [
+      { source: 'https://a.example', cited_text: 'blue', start_index: 0, end_index: 4, signature: 'C' },
+    ];
+    const parts = [
+      text('Well.'),
+      { ...hosted, call: { type: 'web_search', action, status: 'completed' } },
+      { ...hostedResult, result: { type: 'web_search', sources } },
+      { ...text('Blue,'), citations },
+      text('it is.'),
+    ];
+    const { last } = read(user(text('hi')), model(...parts)).conversation;
+    if (!last) throw new Error('the conversation ends with a message of the model');
+    const { content, refusal, reasoning, sections } = last;
+    const rest = { id: 'm', at: '', threadId: 'main', toolCalls: [], finishReason: 'stop' as const };
+    const message = {
+      kind: 'model.message' as const,
+      ...rest,
+      content,
+      refusal,
+      reasoning,
+      ...storedSections(sections),
+    };
+    expect(contentOf(message)).toEqual(parts);
+    const failed = { type: 'web_search', sources: [], error_code: 'max_uses_exceeded' };
+    const [, item] = read(user(text('hi')), model({ ...hostedResult, result: failed }, text('No.')), hi).conversation
+      .items;
+    if (item?.role !== 'assistant') throw new Error('the second item is of the model');
+    expect(contentOf(item.message)[0]).toEqual({ ...hostedResult, result: failed, status: 'failed' });
+  });
+
   test('a message without calls, or with those of the provider only, is the answer', () => {
     const { conversation } = read(
       user(text('hi')),
       model(text('Hel'), text('lo'), { type: 'reasoning', text: 'greet' }),
     );
-    expect(conversation.last).toEqual({ content: 'Hello', reasoning: 'greet', refusal: '', toolCalls: [] });
+    expect(conversation.last).toMatchObject({ content: 'Hello', reasoning: 'greet', refusal: '', toolCalls: [] });
     expect(shape(user(text('hi')), model(hosted, hostedResult)).last).toEqual([]);
   });
 

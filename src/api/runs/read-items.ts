@@ -1,11 +1,15 @@
 import { inlineFile } from '../../blobs/store-files.ts';
 import type { GivenCall, GivenConversation, GivenMessage } from '../../core/given-conversation.ts';
 import { ROOT_THREAD, type ModelMessage, type ToolOutcome, type UserContentPart } from '../../core/records.ts';
+import { applySections, storedSections } from '../../core/sections.ts';
 import { outcomeText } from '../../core/tool-records.ts';
 import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
+import type { ModelChunk } from '../../models/provider.ts';
+import { SectionDeltas } from '../../models/section-deltas.ts';
 import { placeText, refusal, type Place } from './errors.ts';
 import { audioType } from '../../core/audio-formats.ts';
+import { toCitation, toHosted } from './hosted-parts.ts';
 import { readResultContent } from './result-content.ts';
 import { decodeSignature, type SignedFields } from './signature.ts';
 import { requireSupported, sourceContent, type AcceptedInput } from './supported-parts.ts';
@@ -161,15 +165,14 @@ function userContent(content: Content, { place, accepted }: ItemPlace): UserCont
 
 function modelEntry(content: Content, { place, accepted }: ItemPlace): Entry {
   const message: GivenMessage = { content: '', refusal: '', reasoning: '', toolCalls: [] };
+  const sections = new SectionDeltas();
   const calls = new Map<string, GivenCall>();
   for (const [j, part] of content.entries()) {
     const partPlace = [...place, 'content', j];
     requireSupported(part, partPlace, { author: 'model', accepted });
     const signed = addSigned(message, part);
-    if (part.type === 'text') message.content += part.text;
     if (part.type === 'image') addImage(message, { part, fields: signed?.part });
-    if (part.type === 'audio') message.content += part.transcript ?? '';
-    if (part.type === 'reasoning') message.reasoning += part.text;
+    addText(message, part, sections);
     if (part.type !== 'tool-call' || part.hosted) continue;
     const { id, name, arguments: args } = part;
     if (calls.has(id)) throw invalid([...partPlace, 'tool_call_id'], `another call of the message has the id ${id}`);
@@ -184,6 +187,26 @@ function addImage(message: GivenMessage, { part, fields }: { part: Image; fields
   const images = (message.images ??= []);
   const file = inlineFile({ name: `image-${images.length + 1}`, mimeType: part.mime_type, base64: part.data });
   images.push({ file, ...(fields && { providerFields: fields }) });
+}
+
+/** Adds the text of a part, and what the provider did itself, in their order. */
+function addText(message: GivenMessage, part: InputPart, sections: SectionDeltas): void {
+  const chunk: ModelChunk = {
+    ...(part.type === 'text' && {
+      begins: 'text',
+      content: part.text,
+      citations: (part.citations ?? []).map(toCitation),
+    }),
+    ...(part.type === 'audio' && { begins: 'text', content: part.transcript ?? '' }),
+    ...(part.type === 'reasoning' && { begins: 'reasoning', reasoning: part.text }),
+    ...('hosted' in part && part.hosted && { hosted: [toHosted(part)] }),
+  };
+  const begun = sections.before(chunk, message);
+  if (begun.length > 0) applySections((message.sections ??= []), begun);
+  message.content += chunk.content ?? '';
+  message.reasoning += chunk.reasoning ?? '';
+  const more = sections.after(chunk, message);
+  if (more.length > 0) applySections((message.sections ??= []), more);
 }
 
 /** Adds what a part has from the provider of its message. All parts of a message are from one model. */
@@ -243,13 +266,14 @@ function toItems(entry: Entry): TranscriptItem[] {
 }
 
 /** A message as the transcript has it. Models get neither its id nor its time. */
-function modelMessage({ toolCalls, ...text }: GivenMessage): ModelMessage {
+function modelMessage({ toolCalls, sections, ...text }: GivenMessage): ModelMessage {
   return {
     kind: 'model.message',
     id: '',
     at: '',
     threadId: ROOT_THREAD,
     ...text,
+    ...storedSections(sections),
     toolCalls: toolCalls.map((given) => {
       const { result: _, ...call } = given;
       return { ...call, info: { type: 'system', name: call.name }, route: { to: 'answered' } };

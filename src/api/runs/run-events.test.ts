@@ -7,8 +7,9 @@ import { randomTurn, turnStart, type TurnStep } from '../../../test/support/rand
 import { randomWaiting } from '../../../test/support/random-waiting.ts';
 import { RunFold, type FoldedPart } from '../../../test/support/run-fold.ts';
 import { BEGINNING, parseCursor, type Cursor } from '../../core/cursor.ts';
-import { applyDelta, emptyText, type MessageDelta } from '../../core/message.ts';
+import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../core/message.ts';
 import { turnCreated } from '../../core/projection.ts';
+import { FIRST_SECTION, storedSections, type HostedPart, type SectionDelta } from '../../core/sections.ts';
 import type { LogEntry, LogRecord, ModelMessage, ToolCall, TurnDone } from '../../core/records.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
@@ -206,9 +207,19 @@ const CREATED: LogRecord = turnCreated(turnStart({ createdAt: AT }));
 const USAGE = { inputTokens: 11, outputTokens: 7, cacheReadTokens: 4, cacheWriteTokens: 0, reasoningTokens: 0 };
 
 function messageOf(deltas: MessageDelta[], fields: Partial<ModelMessage> = {}): ModelMessage {
-  const { toolCalls, ...text } = deltas.reduce((text, delta) => (applyDelta(text, delta), text), emptyText());
+  const text: MessageText = emptyText();
+  for (const delta of deltas) applyDelta(text, delta);
+  const { toolCalls, sections, ...texts } = text;
   const calls = toolCalls.map((call): ToolCall => ({ ...call, route: { to: 'client' } }));
-  return { ...HEAD, kind: 'model.message', ...text, toolCalls: calls, finishReason: 'stop', ...fields };
+  return {
+    ...HEAD,
+    kind: 'model.message',
+    ...texts,
+    ...storedSections(sections),
+    toolCalls: calls,
+    finishReason: 'stop',
+    ...fields,
+  };
 }
 
 /** The stream of a run with one message, which is sent while it is written. */
@@ -272,6 +283,80 @@ test('a part that begins after one that stands behind it starts the message over
     [2, 'tool-call', false],
     [0, 'reasoning', false],
   ]);
+});
+
+const SEARCH: HostedPart = { type: 'call', id: 'ws_1', status: 'in_progress' };
+const SEARCHED: HostedPart = { ...SEARCH, action: { type: 'search', queries: ['sea'] }, status: 'completed' };
+const FOUND: HostedPart = { type: 'result', id: 'ws_1', sources: [{ url: 'https://a.example', pageAge: 'May' }] };
+
+/** The deltas of an answer with a search between two texts. */
+const SEARCHING: MessageDelta[] = [
+  { reasoning: 'hm' },
+  { content: 'Let me see.' },
+  { sections: [{ index: 0, start: FIRST_SECTION }, hostedAt(1, SEARCH)] },
+  { sections: [{ index: 1, hosted: SEARCHED }] },
+  { sections: [hostedAt(2, FOUND)] },
+  { content: 'It is ' },
+  { content: 'blue.' },
+  { sections: [{ index: 2, citations: [{ source: 'https://a.example', citedText: 'blue', startIndex: 0 }] }] },
+];
+
+function hostedAt(index: number, hosted: HostedPart): SectionDelta {
+  return { index, start: { reasoning: 2, content: 11, toolCalls: 0 }, hosted };
+}
+
+test('searches of the provider stand among the texts in the order in which they began', () => {
+  const message = messageOf(SEARCHING, { usage: { ...USAGE, cacheReadTokens: 0 } });
+  const events = streamOf(SEARCHING, message);
+  const partials = events.flatMap((event) => (event.event === 'partial' && event.delta ? [event.delta] : []));
+  const web = { type: 'web_search' };
+  const action = { type: 'search', queries: ['sea'] };
+  const found = {
+    type: 'tool-result',
+    tool_call_id: 'ws_1',
+    result: { ...web, sources: [{ url: 'https://a.example', page_age: 'May' }] },
+    status: 'completed',
+  };
+  const citation = { source: 'https://a.example', cited_text: 'blue', start_index: 0 };
+  expect(partials.map(({ index, part }) => [index, part])).toEqual([
+    [0, { type: 'reasoning', text: 'hm' }],
+    [1, { type: 'text', text: 'Let me see.' }],
+    [2, { type: 'tool-call', tool_call_id: 'ws_1', call: { ...web, status: 'in_progress' } }],
+    [2, { type: 'tool-call', call: { ...web, action, status: 'completed' } }],
+    [3, found],
+    [4, { type: 'text', text: 'It is ' }],
+    [4, { type: 'text', text: 'blue.' }],
+    [4, { type: 'text', text: '', citation: { type: 'citation', ...citation } }],
+  ]);
+  expect(events.find((event) => event.event === 'item')?.item).toMatchObject({
+    content: [
+      { type: 'reasoning', text: 'hm' },
+      { type: 'text', text: 'Let me see.' },
+      { type: 'tool-call', tool_call_id: 'ws_1', call: { ...web, action, status: 'completed' } },
+      found,
+      { type: 'text', text: 'It is blue.', citations: [citation] },
+    ],
+  });
+  for (const event of events) expect(runStreamEvent.parse(event)).toEqual(event);
+  expect(events.some((event) => event.event === 'partial' && event.reset)).toBe(false);
+  const fold = new RunFold();
+  for (const event of events.slice(0, -2)) fold.add(event);
+  expect(fold.parts.map(({ type }) => type)).toEqual(['reasoning', 'text', 'tool-call', 'tool-result', 'text']);
+});
+
+test('a reader that joins within a search gets the parts so far, in one delta each', () => {
+  const sequencer = new StreamSequencer();
+  const events = new RunEvents({ run: RUN, limits: LIMITS, cursor: BEGINNING });
+  const { text, toolCalls } = { text: emptyText() as MessageText, toolCalls: [] };
+  for (const delta of SEARCHING) applyDelta(text, delta);
+  const live = { id: 'msg_1', threadId: 'main', at: AT, after: 1, attempt: 1, frames: 8, text, characters: 1 };
+  const sent = [
+    ...events.events(sequencer.durable({ ordinal: 1, record: CREATED })),
+    ...events.events(sequencer.live(live)),
+    ...events.events(sequencer.durable({ ordinal: 2, record: messageOf(SEARCHING, { toolCalls }), liveAttempt: 1 })),
+  ];
+  const partials = sent.flatMap((event) => (event.event === 'partial' && event.delta ? [event.delta.index] : []));
+  expect(partials).toEqual([0, 1, 2, 3, 4, 4]);
 });
 
 test('a reader that was cut within a message gets all of it so far, and forgets what it has', () => {

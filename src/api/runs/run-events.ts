@@ -1,5 +1,5 @@
 import { FIRST_PIECE, FRAMES_PER_ORDINAL, sequenceNumber, type Cursor } from '../../core/cursor.ts';
-import type { MessageDelta } from '../../core/message.ts';
+import { wholeDelta, type MessageDelta } from '../../core/message.ts';
 import { ROOT_THREAD, type LogRecord, type ModelMessage } from '../../core/records.ts';
 import type { NumberedFrame } from '../../live/stream-sequencer.ts';
 import { MessagePartials, endDeltas, type IndexedDelta } from './message-partials.ts';
@@ -76,8 +76,7 @@ export class RunEvents {
         if (message.threadId !== ROOT_THREAD) return [];
         this.#message = new MessagePartials(message.id);
         this.#mustReset = this.#hasPartials;
-        const { toolCalls, ...texts } = text;
-        return this.#grow({ ...texts, toolCalls: toolCalls.map((call, index) => ({ index, ...call })) }, ordinal);
+        return this.#grow(wholeDelta(text), ordinal);
       }
       case 'delta':
         return frame.message.threadId === ROOT_THREAD ? this.#grow(frame.delta, ordinal) : [];

@@ -9,6 +9,7 @@ import type {
   TurnDone,
   TurnOutcome,
 } from '../../core/records.ts';
+import { FIRST_SECTION, storedSections } from '../../core/sections.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';
 import { turnStart } from '../../../test/support/random-turn.ts';
 import { loadFiles } from './load-files.ts';
@@ -386,6 +387,13 @@ test('a structured answer is a value, too', () => {
     turns: 2,
     content: [{ text: '{"a":1}' }],
   });
+});
+
+test('an answer of what its provider did alone is an answer', () => {
+  const hosted = { type: 'call' as const, id: 'ws_1', status: 'completed' as const };
+  const run = runOf(message({ content: '', ...storedSections([{ ...FIRST_SECTION, hosted }]) }), DONE);
+  const content = [{ type: 'tool-call', tool_call_id: 'ws_1', call: { type: 'web_search', status: 'completed' } }];
+  expect(run).toMatchObject({ status: 'completed', content, output: [{ type: 'model', content }] });
 });
 
 test('the fields of a provider come back with the part that they belong to', () => {

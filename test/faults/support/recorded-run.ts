@@ -90,7 +90,8 @@ export class RecordedRun {
       expect(event.item_index).toBe(this.items.length);
       if (event.reset) this.partials.clear();
       const { index = 0, part } = event.delta ?? {};
-      const text = part?.type === 'tool-call' ? part.args : part && 'text' in part ? part.text : part?.data;
+      const text =
+        part && ('text' in part ? part.text : 'args' in part ? part.args : 'data' in part ? part.data : undefined);
       this.partials.set(index, (this.partials.get(index) ?? '') + (text ?? ''));
     } else if (event.event === 'item') {
       expect(event.index).toBe(this.items.length);

@@ -1,9 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
-import { USABLE_ID } from '../../../agents/tool-call-deltas.ts';
+import { USABLE_ID } from '../../../core/ids.ts';
 import { bounded } from '../../../spec/bounds.ts';
 import { BASE64, isBase64 } from '../../http/sent-files.ts';
+import { givenCall, givenCitations, givenResult } from './hosted.ts';
 
 /**
  * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs-api.md`). Null means
@@ -73,9 +74,6 @@ export const resultContent = partsOf(resultPart);
 
 export type ResultContent = z.infer<typeof resultContent>;
 
-/** What a provider runs and answers itself. */
-const hosted = z.object({ type: z.literal('web_search') });
-
 const toolCall = z
   .object({
     type: z.literal('tool-call'),
@@ -85,12 +83,15 @@ const toolCall = z
     signature,
     raw_args: z.string().nullish().describe('the arguments as the model wrote them, if they are not a JSON object'),
     call: z
-      .discriminatedUnion('type', [z.object({ type: z.literal('function'), name: toolName, args: jsonObject }), hosted])
+      .discriminatedUnion('type', [
+        z.object({ type: z.literal('function'), name: toolName, args: jsonObject }),
+        givenCall,
+      ])
       .nullish()
       .describe('instead of tool_name and args, or equal to them'),
   })
   .transform(({ type, tool_call_id: id, call, ...own }, context) => {
-    if (call?.type === 'web_search') return { type, id, hosted: true as const };
+    if (call?.type === 'web_search') return { type, id, hosted: call, signature: own.signature };
     const name = agreed(context, { own: own.tool_name, other: call?.name, field: 'tool_name' });
     const args = agreed(context, { own: own.args, other: call?.args, field: 'args' });
     return { type, id, name, arguments: own.raw_args ?? JSON.stringify(args), signature: own.signature };
@@ -112,12 +113,12 @@ const toolResult = z
     content: resultContent.nullish(),
     ...callEnd,
     result: z
-      .discriminatedUnion('type', [z.object({ type: z.literal('function'), content: resultContent }), hosted])
+      .discriminatedUnion('type', [z.object({ type: z.literal('function'), content: resultContent }), givenResult])
       .nullish()
       .describe('instead of content, or with the same content'),
   })
   .transform(({ type, tool_call_id: id, content, result, ...end }, context) => {
-    if (result?.type === 'web_search') return { type, id, hosted: true as const };
+    if (result?.type === 'web_search') return { type, id, hosted: result };
     return {
       type,
       id,
@@ -157,7 +158,7 @@ function agreed<T>(
 
 const part = z
   .discriminatedUnion('type', [
-    text.extend({ signature }),
+    text.extend({ signature, citations: givenCitations.nullish() }),
     image.extend({ signature }),
     audio,
     source,

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
 import { sentAs } from '../../http/event-stream.ts';
+import { citation, hostedCall, hostedCallPart, hostedResultPart } from './hosted.ts';
 
 /**
  * What a run gives: items, the run and the events of its stream. The fields of llm-sdk 0.3 and those of 0.4 stand side by
@@ -15,6 +16,11 @@ const signature = z
   .describe('opaque: send the part back with it, and the provider that wrote it gets what it needs to continue');
 
 const textPart = z.object({ type: z.literal('text'), text: z.string().min(1), signature: signature.optional() });
+
+/** A text of a model. */
+const answerPart = textPart.extend({
+  citations: z.array(citation).optional().describe('the sources of the text, as the provider gives them'),
+});
 
 const reasoningPart = z.object({ type: z.literal('reasoning'), text: z.string(), signature: signature.optional() });
 
@@ -43,7 +49,7 @@ const drawnPart = imagePart.extend({ signature: signature.optional() });
 
 /** A part of what a model has written, said or drawn. */
 export const modelPart = z
-  .discriminatedUnion('type', [textPart, reasoningPart, toolCallPart, drawnPart, spokenPart])
+  .union([answerPart, reasoningPart, toolCallPart, hostedCallPart, hostedResultPart, drawnPart, spokenPart])
   .meta({ id: 'RunModelPart' });
 
 /** A part of what a tool has given. */
@@ -222,7 +228,15 @@ const sequence = { sequence_number: z.int() };
 
 /** A fragment of a part: texts, arguments and data are appended, other fields replace. */
 const partDelta = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('text'), text: z.string(), signature: signature.optional() }),
+  z.object({
+    type: z.literal('text'),
+    text: z.string(),
+    citation: citation
+      .extend({ type: z.literal('citation') })
+      .optional()
+      .describe('complete: the next one of the part'),
+    signature: signature.optional(),
+  }),
   z.object({ type: z.literal('reasoning'), text: z.string(), signature: signature.optional() }),
   z.object({
     type: z.literal('tool-call'),
@@ -230,12 +244,16 @@ const partDelta = z.discriminatedUnion('type', [
     tool_name: z.string().optional(),
     args: z.string().optional(),
     call: z
-      .object({ type: z.literal('function'), name: z.string().optional(), args: z.string().optional() })
+      .discriminatedUnion('type', [
+        z.object({ type: z.literal('function'), name: z.string().optional(), args: z.string().optional() }),
+        hostedCall,
+      ])
       .optional(),
     signature: signature.optional(),
   }),
   drawnPart.partial({ mime_type: true, data: true }),
   spokenPart.partial({ format: true, data: true }),
+  hostedResultPart,
 ]);
 
 const partialEvent = z.object({

@@ -15,7 +15,8 @@ import type { NoFields } from './no-fields.ts';
 
 /** The event that opens a message on a stream, with the text that the message has already. */
 export function messageBase(message: MessageHeader, text: MessageText): WireModelMessage {
-  const { content, refusal, reasoning, toolCalls, ...rest } = text;
+  // Clients of sessions get the texts as a whole: their agents have no searches of providers.
+  const { content, refusal, reasoning, toolCalls, sections: _, ...rest } = text;
   rest satisfies NoFields;
   return {
     type: 'model.message',
@@ -146,7 +147,7 @@ export function deltaToWire(
   message: Pick<MessageHeader, 'id' | 'threadId'>,
   delta: MessageDelta,
 ): WireModelMessageDelta {
-  const { content, refusal, reasoning, toolCalls, ...rest } = delta;
+  const { content, refusal, reasoning, toolCalls, sections: _, ...rest } = delta;
   rest satisfies NoFields;
   return {
     type: 'model.message.delta',
