@@ -50,6 +50,7 @@ export function promptOf(parts: PromptParts): ModelRequest {
     transcript: acceptedConversation([...(isRoot ? prepended : []), ...transcript]),
     tools,
     ...(toolChoice && { toolChoice }),
+    ...(isRoot && spec.webSearch && { webSearch: spec.webSearch }),
     responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
   };

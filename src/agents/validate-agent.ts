@@ -6,7 +6,7 @@ import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
 import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
 import { takesSignIn } from '../mcp/sign-in-required.ts';
-import { modelNames, type AgentSpec, type ModelOptions } from '../spec/agent-spec.ts';
+import { modelNames, type AgentSpec, type ModelOptions, type WebSearch } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { isSchema } from '../tools/arguments.ts';
 import { answerSchema, isAnswerSchema } from './structured-answer.ts';
@@ -14,7 +14,7 @@ import { reservedNames } from '../tools/system-tools.ts';
 
 /** Why an agent cannot run on this server. */
 export interface AgentProblem {
-  code: 'invalid_agent' | 'feature_not_available' | 'forbidden';
+  code: 'invalid_agent' | 'feature_not_available' | 'unsupported_part' | 'forbidden';
   message: string;
   param: string;
 }
@@ -148,6 +148,7 @@ export class AgentValidator {
       (await this.#unknownSkill(spec)) ??
       (await this.#unknownModel(spec)) ??
       this.#unknownOption(spec) ??
+      this.#unknownSearch(spec) ??
       this.#unknownPrice(spec)
     );
   }
@@ -178,6 +179,24 @@ export class AgentValidator {
       if (option === undefined) continue;
       const message = `the protocol of the model provider ${providerName} has no ${option}: leave it out, or use another model`;
       return { code: 'feature_not_available', message, param: `modelOptions.${option}` };
+    }
+    return undefined;
+  }
+
+  #unknownSearch({ webSearch, ...spec }: AgentSpec): AgentProblem | undefined {
+    if (!webSearch) return undefined;
+    for (const name of modelNames(spec)) {
+      const { search, providerName } = this.#models.resolve(name);
+      const refused = `the protocol of the model provider ${providerName} has no`;
+      if (!search) {
+        const message = `${refused} web search: leave the tool out, or use another model`;
+        return { code: 'unsupported_part', message, param: 'webSearch' };
+      }
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its type
+      const option = (Object.keys(webSearch) as (keyof WebSearch)[]).find((one) => !search.has(one));
+      if (option === undefined) continue;
+      const message = `${refused} ${option} for its web search: leave it out, or use another model`;
+      return { code: 'unsupported_part', message, param: `webSearch.${option}` };
     }
     return undefined;
   }

@@ -16,7 +16,12 @@ export interface AgentCheck {
     spec: AgentSpec,
     owner: SessionOwner | null,
   ): Promise<
-    { code: 'invalid_agent' | 'feature_not_available' | 'forbidden'; message: string; param: string } | undefined
+    | {
+        code: 'invalid_agent' | 'feature_not_available' | 'unsupported_part' | 'forbidden';
+        message: string;
+        param: string;
+      }
+    | undefined
   >;
   acceptedInput(spec: AgentSpec): AcceptedMedia;
 }

@@ -30,6 +30,7 @@ const EFFECTS = {
   not_an_approver: 'rejected',
   invalid_agent: 'rejected',
   feature_not_available: 'rejected',
+  unsupported_part: 'rejected',
   idempotency_key_reused: 'rejected',
   file_unavailable: 'rejected',
   too_many_turns: 'rejected',

@@ -399,11 +399,12 @@ async function assistantMessage(
   };
   const content: AssistantPart[] = partsOf(message)
     .filter((part) => part.type !== 'text' || !isBlank(part.text) || Object.keys(part.fields).length > 0)
-    .map((part) => {
-      if (part.type !== 'call') return { type: part.type, text: part.text, ...options(part.fields) };
+    .flatMap((part): AssistantPart[] => {
+      if (part.type === 'hosted') return [];
+      if (part.type !== 'call') return [{ type: part.type, text: part.text, ...options(part.fields) }];
       const { id, name, arguments: args, providerFields } = part.call;
       const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
-      return { type: 'tool-call', ...call, ...options(providerFields) };
+      return [{ type: 'tool-call', ...call, ...options(providerFields) }];
     });
   for (const { file, providerFields } of message.images ?? []) {
     const data = { type: 'data' as const, data: await fileContent(file) };

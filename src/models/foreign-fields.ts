@@ -20,9 +20,9 @@ function isOf({ provider, model = '' }: ModelMessage, target: Pick<ModelTarget, 
 }
 
 function withoutFields(message: ModelMessage): ModelMessage {
-  const { providerFields: _, toolCalls, images, ...rest } = message;
+  const { providerFields: _, sections: __, toolCalls, images, ...rest } = message;
   const calls = toolCalls.map((call) => {
-    const { providerFields: __, ...own } = call;
+    const { providerFields: ___, ...own } = call;
     return own;
   });
   return { ...rest, toolCalls: calls, ...(images && { images: images.map(({ file }) => ({ file })) }) };

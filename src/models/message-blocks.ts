@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { ModelMessage, ToolCall } from '../core/records.ts';
+import { sectionsOf, type HostedPart } from '../core/sections.ts';
 
 /**
  * The order in which a provider wrote the parts of a message, and the fields that belong to each, such as signatures.
@@ -9,6 +10,7 @@ import type { ModelMessage, ToolCall } from '../core/records.ts';
 const block = z.discriminatedUnion('type', [
   z.object({ type: z.enum(['reasoning', 'text']), length: z.int().min(0), fields: z.record(z.string(), z.unknown()) }),
   z.object({ type: z.literal('call') }),
+  z.object({ type: z.literal('hosted') }),
 ]);
 
 export type Block = z.infer<typeof block>;
@@ -17,7 +19,8 @@ const providerFields = z.object({ blocks: z.array(block) });
 
 export type MessagePart =
   | { type: 'reasoning' | 'text'; text: string; fields: Record<string, unknown> }
-  | { type: 'call'; call: ToolCall };
+  | { type: 'call'; call: ToolCall }
+  | { type: 'hosted'; hosted: HostedPart };
 
 /** The provider fields of a message that add blocks to it. */
 export function blockFields(...blocks: Block[]): { blocks: Block[] } {
@@ -26,13 +29,15 @@ export function blockFields(...blocks: Block[]): { blocks: Block[] } {
 
 /**
  * The parts of a message in the provider's order. A message without blocks, or whose blocks do not cover it because it
- * was cut off, gives its text and its calls, without its reasoning.
+ * was cut off, gives its text and its calls, without its reasoning and without what the provider did itself.
  */
 export function partsOf(message: ModelMessage): MessagePart[] {
   const { content, refusal, reasoning, toolCalls } = message;
   const parsed = providerFields.safeParse(message.providerFields);
   const parts =
-    parsed.success && !refusal ? partsIn(parsed.data.blocks, { reasoning, text: content }, [...toolCalls]) : undefined;
+    parsed.success && !refusal
+      ? partsIn(parsed.data.blocks, { reasoning, text: content }, { calls: [...toolCalls], hosted: hostedOf(message) })
+      : undefined;
   if (parts) return parts;
   const text = content || refusal;
   return [
@@ -45,7 +50,7 @@ export function partsOf(message: ModelMessage): MessagePart[] {
 function partsIn(
   blocks: Block[],
   rest: { reasoning: string; text: string },
-  calls: ToolCall[],
+  { calls, hosted }: { calls: ToolCall[]; hosted: HostedPart[] },
 ): MessagePart[] | undefined {
   const parts: MessagePart[] = [];
   for (const one of blocks) {
@@ -53,13 +58,22 @@ function partsIn(
       const call = calls.shift();
       if (!call) return undefined;
       parts.push({ type: 'call', call });
+    } else if (one.type === 'hosted') {
+      const part = hosted.shift();
+      if (!part) return undefined;
+      parts.push({ type: 'hosted', hosted: part });
     } else {
       const { type, length, fields } = one;
       parts.push({ type, text: rest[type].slice(0, length), fields });
       rest[type] = rest[type].slice(length);
     }
   }
-  return rest.reasoning || rest.text || calls.length > 0 || parts.length === 0 ? undefined : parts;
+  const isWhole = !rest.reasoning && !rest.text && calls.length === 0 && hosted.length === 0;
+  return isWhole && parts.length > 0 ? parts : undefined;
+}
+
+function hostedOf(message: ModelMessage): HostedPart[] {
+  return sectionsOf(message).flatMap(({ hosted }) => hosted ?? []);
 }
 
 /** Adds provider fields to those of the message so far. Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */

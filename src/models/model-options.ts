@@ -1,4 +1,4 @@
-import type { ModelOptions } from '../spec/agent-spec.ts';
+import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
 import type { ProviderConfig } from './provider-file.ts';
 
 /** The options that each protocol has, or replaces by what it has. */
@@ -16,4 +16,12 @@ export const OPTIONS_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof ModelO
   'openai-responses': new Set(['metadata', 'tool_choice', 'reasoning_tokens']),
   anthropic: new Set(['tool_choice', 'reasoning_tokens']),
   google: new Set(['presence_penalty', 'frequency_penalty', 'seed', 'tool_choice', 'reasoning_tokens', 'image_output']),
+};
+
+/** The options that the web search of each protocol has; undefined for one without a search. */
+export const SEARCH_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof WebSearch> | undefined> = {
+  'openai-chat': undefined,
+  'openai-responses': new Set(['allowed_domains', 'max_uses', 'user_location']),
+  anthropic: undefined,
+  google: undefined,
 };

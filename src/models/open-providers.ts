@@ -10,7 +10,7 @@ import { AUDIO_INPUT } from './audio-input.ts';
 import { anthropic } from './anthropic.ts';
 import { google } from './google.ts';
 import { InstrumentedModel } from './instrumented-model.ts';
-import { OPTIONS_OF } from './model-options.ts';
+import { OPTIONS_OF, SEARCH_OF } from './model-options.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
 import { OpenAIProvider } from './openai.ts';
 import { NO_KEY, readProviderFile, type ProviderConfig, type ProviderLimits } from './provider-file.ts';
@@ -88,6 +88,7 @@ export function openProviders({ defaultName, providers }: ModelAccess, options: 
       provider: limited(provider, { name, limits: config.limits }, options),
       options: OPTIONS_OF[config.kind],
       audioTypes: new Set(AUDIO_INPUT[config.kind].keys()),
+      search: SEARCH_OF[config.kind],
       models: config.models,
     };
     return [name, registered] as const;

@@ -20,6 +20,15 @@ import { blockFields, partsOf } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import {
+  citing,
+  SEARCH_SOURCES,
+  searchBegun,
+  searched,
+  searching,
+  searchItem,
+  searchTool,
+} from './responses-search.ts';
 
 /** OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation. */
 export class OpenAIResponsesProvider implements ModelProvider {
@@ -63,6 +72,8 @@ class OutputItems {
       case 'response.output_text.delta':
         this.#grow(event.output_index, event.delta);
         return { content: event.delta };
+      case 'response.output_text.annotation.added':
+        return citing(event.annotation);
       case 'response.refusal.delta':
         return { refusal: event.delta };
       case 'response.reasoning_text.delta':
@@ -77,6 +88,8 @@ class OutputItems {
       }
       case 'response.output_item.done':
         return this.#end(event.output_index, event.item);
+      case 'response.web_search_call.searching':
+        return searching(event.item_id, 'searching');
       case 'response.completed':
       case 'response.incomplete':
         return endOf(event.response);
@@ -88,6 +101,9 @@ class OutputItems {
   }
 
   #begin(at: number, item: ResponseOutputItem): ModelChunk | undefined {
+    if (item.type === 'message') return { begins: 'text' };
+    if (item.type === 'reasoning') return { begins: 'reasoning' };
+    if (item.type === 'web_search_call') return searchBegun(item);
     if (item.type !== 'function_call') return undefined;
     const index = this.#calls.size;
     this.#calls.set(at, index);
@@ -103,6 +119,7 @@ class OutputItems {
       const fields = { id: item.id, encrypted_content: item.encrypted_content };
       return { providerFields: blockFields({ type: 'reasoning', length, fields }) };
     }
+    if (item.type === 'web_search_call') return searched(item);
     if (item.type !== 'message') return undefined;
     return { providerFields: blockFields({ type: 'text', length, fields: { phase: item.phase } }) };
   }
@@ -135,8 +152,20 @@ function failed({ error }: ModelResponse): ModelError {
 }
 
 async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStreaming> {
-  const { model, system, tools, toolChoice, params, options } = request;
+  const { model, system, toolChoice, params, options, webSearch } = request;
   const { max_tokens: maxTokens, temperature, top_p: topP, reasoning_effort: effort } = params;
+  const tools = [
+    ...request.tools.map(({ name, description, parameters }) => ({
+      type: 'function',
+      name,
+      description,
+      parameters,
+      strict: false,
+    })),
+    ...(webSearch ? [searchTool(webSearch)] : []),
+  ];
+  // Without the encrypted content, the reasoning of a step is lost to the next one, since nothing is stored.
+  const include = [...(effort ? ['reasoning.encrypted_content'] : []), ...(webSearch ? [SEARCH_SOURCES] : [])];
   const body = {
     model,
     input: (await Promise.all(request.transcript.map((item) => inputItems(item, request.fileContent)))).flat(),
@@ -148,16 +177,12 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
     ...(typeof topP === 'number' && { top_p: topP }),
     ...(typeof params.parallel_tool_calls === 'boolean' && { parallel_tool_calls: params.parallel_tool_calls }),
     ...(options?.metadata && { metadata: options.metadata }),
-    // Without the encrypted content, the reasoning of a step is lost to the next one, since nothing is stored.
-    ...(effort && { reasoning: { effort, summary: 'auto' }, include: ['reasoning.encrypted_content'] }),
+    ...(effort && { reasoning: { effort, summary: 'auto' } }),
+    ...(include.length > 0 && { include }),
+    // The search is the only tool of OpenAI itself.
+    ...(webSearch?.max_uses && { max_tool_calls: webSearch.max_uses }),
     ...(tools.length > 0 && {
-      tools: tools.map(({ name, description, parameters }) => ({
-        type: 'function',
-        name,
-        description,
-        parameters,
-        strict: false,
-      })),
+      tools,
       ...(toolChoice && {
         tool_choice: typeof toolChoice === 'string' ? toolChoice : { type: 'function', name: toolChoice.tool },
       }),
@@ -210,6 +235,8 @@ function assistantItems(message: ModelMessage): ResponseInputItem[] {
         const { id, name, arguments: args } = part.call;
         return [{ type: 'function_call', call_id: id, name: acceptedName(name), arguments: args || '{}' }];
       }
+      case 'hosted':
+        return searchItem(part.hosted);
       case 'text': {
         const phase = textFields.safeParse(part.fields).data;
         return part.text ? [{ role: 'assistant', content: part.text, ...phase }] : [];

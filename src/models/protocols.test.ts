@@ -11,12 +11,14 @@ import {
 } from '../../test/support/model-protocols.ts';
 import { applyDelta, emptyText, type MessageText } from '../core/message.ts';
 import type { FinishReason, ModelMessage, Usage } from '../core/records.ts';
+import { placedParts, storedSections } from '../core/sections.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import type { ModelError } from './model-error.ts';
 import { openProviders } from './open-providers.ts';
 import type { ModelProvider, ModelRequest } from './provider.ts';
 import type { ModelTarget } from './providers.ts';
+import { SectionDeltas } from './section-deltas.ts';
 
 const log = pino({ level: 'silent' });
 const USER: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
@@ -46,13 +48,24 @@ interface Answer extends MessageText {
 
 /** Reads an answer to its end. */
 async function read(provider: ModelProvider, request = requestOf(), signal = never): Promise<Answer> {
-  const text = emptyText();
+  const text: MessageText = emptyText();
+  const sections = new SectionDeltas();
   const answer = { usage: undefined as Usage | undefined, finishReason: undefined as FinishReason | undefined };
   const blocks: unknown[] = [];
   for await (const chunk of provider.stream(request, signal)) {
     const { toolCalls = [], usage, finishReason, providerFields, ...texts } = chunk;
     const info = { type: 'system' as const, name: 'look' };
-    applyDelta(text, { ...texts, toolCalls: toolCalls.map((call) => ({ ...call, ...(call.name && { info }) })) });
+    const { content, refusal, reasoning } = texts;
+    const begun = sections.before(chunk, text);
+    applyDelta(text, {
+      ...(content && { content }),
+      ...(refusal && { refusal }),
+      ...(reasoning && { reasoning }),
+      toolCalls: toolCalls.map((call) => ({ ...call, ...(call.name && { info }) })),
+      ...(begun.length > 0 && { sections: begun }),
+    });
+    const more = sections.after(chunk, text);
+    if (more.length > 0) applyDelta(text, { sections: more });
     if (usage) answer.usage = usage;
     if (finishReason) answer.finishReason = finishReason;
     if (Array.isArray(providerFields?.['blocks'])) blocks.push(...providerFields['blocks']);
@@ -61,7 +74,7 @@ async function read(provider: ModelProvider, request = requestOf(), signal = nev
 }
 
 /** The answer as the log keeps it. */
-function messageOf({ content, refusal, reasoning, toolCalls, blocks }: Answer): TranscriptItem {
+function messageOf({ content, refusal, reasoning, toolCalls, sections, blocks }: Answer): TranscriptItem {
   const message: ModelMessage = {
     kind: 'model.message',
     id: 'msg_1',
@@ -74,6 +87,7 @@ function messageOf({ content, refusal, reasoning, toolCalls, blocks }: Answer): 
       ...call,
       route: { to: 'server', effect: 'once', approval: false, callHash: '' },
     })),
+    ...storedSections(sections),
     finishReason: 'tool_calls',
     providerFields: { blocks },
   };
@@ -170,6 +184,65 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent.split('SIGNATURE-1')).toHaveLength(2);
     expect(sent.indexOf('the sea, then')).toBeLessThan(sent.indexOf('"c1"'));
     expect(sent).toContain('the sea, then');
+  });
+
+  describe.runIf(kind === 'openai-responses')('the web search of the provider', () => {
+    const found = [
+      { url: 'https://a.example/sea', title: 'The sea', age: 'May 3', secret: 'SECRET-A' },
+      { url: 'https://b.example', title: 'More', secret: 'SECRET-B' },
+    ];
+    const search = { id: 'search_1', query: 'colour of the sea', found };
+    const webSearch = { allowed_domains: ['a.example'], max_uses: 3, user_location: { city: 'Bonn', country: 'DE' } };
+
+    test('its option are sent, beside the tools', async () => {
+      endpoint.script(sending(...events({ text: 'ok' })), sending(...events({ text: 'ok' })));
+      const location = { type: 'approximate', city: 'Bonn', country: 'DE' };
+      const sent = {
+        anthropic: {},
+        google: {},
+        'openai-responses': {
+          tools: [
+            { type: 'function', name: 'look' },
+            { type: 'web_search', filters: { allowed_domains: ['a.example'] }, user_location: location },
+          ],
+          max_tool_calls: 3,
+          include: ['web_search_call.action.sources'],
+        },
+      };
+      await read(provider, requestOf({ tools: [LOOK], webSearch }));
+      expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
+      await read(provider, requestOf({ webSearch: {} }));
+      expect(endpoint.requests[1]?.body.tools).toHaveLength(1);
+    });
+
+    test('what it does and finds stands before the text that cites it, and goes back in its place', async () => {
+      const reasoning = { text: 'I look', signature: 'SIGNATURE-1' };
+      const reply = { reasoning, search, text: 'It is blue.' };
+      endpoint.script(sending(...events(reply)), sending(...events({ text: 'done' })));
+      const request = requestOf({ webSearch: {}, params: { reasoning_effort: 'low' } });
+      const answer = await read(provider, request);
+      const { sections = [] } = answer;
+      const action = { type: 'search', queries: ['colour of the sea'] };
+      expect(placedParts(answer)).toMatchObject([
+        { type: 'reasoning' },
+        { type: 'hosted', hosted: { type: 'call', id: 'search_1', action, status: 'completed' } },
+        { type: 'hosted', hosted: { type: 'result', id: 'search_1', sources: found.map(({ url }) => ({ url })) } },
+        { type: 'content' },
+      ]);
+      const citations = found.map(({ url, title }) => ({ source: url, title }));
+      expect(sections.flatMap((one) => one.citations ?? [])).toMatchObject(citations);
+      await read(provider, { ...request, transcript: [USER, messageOf(answer), USER] });
+      const sent = JSON.stringify(endpoint.requests[1]?.body);
+      const places = ['I look', 'colour of the sea', 'It is blue.'].map((text) => sent.indexOf(text));
+      expect(places).toEqual(places.toSorted((a, b) => a - b));
+      expect(places[0]).toBeGreaterThan(0);
+    });
+
+    test('an answer of it alone is an answer', async () => {
+      endpoint.script(sending(...events({ search })));
+      const { sections, finishReason, content } = await read(provider, requestOf({ webSearch: {} }));
+      expect([sections?.length, finishReason, content]).toEqual([2, 'stop', '']);
+    });
   });
 
   test('a message that another provider wrote is sent without its reasoning', async () => {

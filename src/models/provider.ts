@@ -1,7 +1,7 @@
 import type { FinishReason, StoredFile, Usage } from '../core/records.ts';
 import type { Citation, HostedPart } from '../core/sections.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
-import type { AgentSpec, ModelOptions, ModelParams, ToolChoice } from '../spec/agent-spec.ts';
+import type { AgentSpec, ModelOptions, ModelParams, ToolChoice, WebSearch } from '../spec/agent-spec.ts';
 
 /** A tool as it is offered to a model. */
 export interface OfferedTool {
@@ -25,6 +25,8 @@ export interface ModelRequest {
   tools: OfferedTool[];
   /** With `none` the tools are sent nevertheless: providers require those of earlier calls. */
   toolChoice?: ToolChoice;
+  /** The provider may search the web. */
+  webSearch?: WebSearch;
   responseFormat: AgentSpec['response_format'];
   /** Bytes of the files in the transcript, in base64. */
   fileContent: (file: StoredFile) => Promise<string>;

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Usage } from '../core/records.ts';
-import type { ModelOptions } from '../spec/agent-spec.ts';
+import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
 import type { ModelProvider } from './provider.ts';
 import { costOf } from './price.ts';
 import type { ModelFacts } from './provider-file.ts';
@@ -15,6 +15,7 @@ export interface RegisteredProvider {
   options: ReadonlySet<keyof ModelOptions>;
   /** The types of audio that users may send. */
   audioTypes: ReadonlySet<string>;
+  search?: ReadonlySet<keyof WebSearch> | undefined;
   models: ReadonlyMap<string, ModelFacts>;
 }
 
@@ -28,6 +29,8 @@ export interface ModelTarget {
   options: ReadonlySet<keyof ModelOptions>;
   /** The types of audio that it takes in messages of users. */
   audioTypes: ReadonlySet<string>;
+  /** The options that its web search has; undefined if it has no search. */
+  search?: ReadonlySet<keyof WebSearch> | undefined;
   /** What a call costs in USD; undefined if the model's price is unknown. */
   cost: (usage: Usage) => number | undefined;
   /** The size of the model's context; undefined if it is unknown. */
@@ -62,6 +65,7 @@ export class ModelProviders {
       model,
       options: registered.options,
       audioTypes: registered.audioTypes,
+      search: registered.search,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
       contextTokens,
     };

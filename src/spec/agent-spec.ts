@@ -236,6 +236,14 @@ export interface ClientToolkit {
   isDynamic?: true;
 }
 
+/** The web search that providers run themselves. Not every provider has each option: see `SEARCH_OF` there. */
+export interface WebSearch {
+  allowed_domains?: string[];
+  /** How many searches one answer may make. */
+  max_uses?: number;
+  user_location?: { city?: string; region?: string; country?: string; timezone?: string };
+}
+
 /** An agent to which another one delegates tasks: see `delegations` in `src/catalog/schema.ts`. */
 export interface Delegate {
   name: string;
@@ -294,6 +302,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   modelOptions?: ModelOptions;
   /** Follow the instructions and `client_tools`. Requires `pause: "wait"`, and turns that are not steered. */
   clientToolkits?: ClientToolkit[];
+  /** The provider may search the web for the root agent. */
+  webSearch?: WebSearch;
   /** How long a turn that waits may wait for the answers to one pause, before it ends with an error. */
   actionSeconds?: number;
   /** The limit of a turn, if it is lower than that of the server. */

@@ -45,9 +45,13 @@ export function systemTools(spec: AgentSpec): AgentTool[] {
   ];
 }
 
+/** The name that the web search of a provider has for its models. */
+const WEB_SEARCH = 'web_search';
+
 /** The names that tools of the client cannot have. */
 export function reservedNames(spec: AgentSpec): Set<string> {
-  return new Set([ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name));
+  const names = [ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name);
+  return new Set(spec.webSearch ? [...names, WEB_SEARCH] : names);
 }
 
 function clientTools(spec: AgentSpec): AgentTool[] {

@@ -5,11 +5,19 @@ import { listen } from '../../src/demo/local-server.ts';
 /** What a model answers, in terms that every protocol has. */
 export interface Reply {
   reasoning?: { text: string; signature: string };
+  /** A search of the web by the provider, before the text, which cites what was found. */
+  search?: Search;
   text?: string;
   refusal?: string;
   calls?: { id: string; name: string; args: object; signature?: string }[];
   usage?: { input: number; cached?: number; output: number; reasoning?: number };
   stop?: 'length';
+}
+
+export interface Search {
+  id: string;
+  query: string;
+  found: { url: string; title: string; age?: string; secret: string }[];
 }
 
 /** The wire format of a provider's streams and errors. */
@@ -153,7 +161,7 @@ function googleStatus(status: number): string {
 
 const responses: Protocol = {
   kind: 'openai-responses',
-  events: ({ reasoning, text, refusal, calls = [], usage = USAGE, stop }) => {
+  events: ({ reasoning, search, text, refusal, calls = [], usage = USAGE, stop }) => {
     let sequence = 0;
     const send = (type: string, data: object) => sse({ type, sequence_number: sequence++, ...data }, type);
     let at = 0;
@@ -164,6 +172,16 @@ const responses: Protocol = {
         ...between(place),
         send('response.output_item.done', { ...place, item: done }),
       ];
+    };
+    const searchItem = ({ id, query, found }: Search): string[] => {
+      const begun = { type: 'web_search_call', id, status: 'in_progress' };
+      const sources = found.map(({ url }) => ({ type: 'url', url }));
+      const done = { ...begun, status: 'completed', action: { type: 'search', query, queries: [query], sources } };
+      return item(begun, done, (place) =>
+        ['in_progress', 'searching', 'completed'].map((step) =>
+          send(`response.web_search_call.${step}`, { ...place, item_id: id }),
+        ),
+      );
     };
     const { input, cached = 0, output, reasoning: thoughts = 0 } = usage;
     const response = { id: 'resp_1', object: 'response', output: [] };
@@ -185,10 +203,21 @@ const responses: Protocol = {
             ],
           )
         : []),
+      ...(search ? searchItem(search) : []),
       ...(text
-        ? item(message, message, (place) =>
-            words(text).map((word) => send('response.output_text.delta', { ...place, content_index: 0, delta: word })),
-          )
+        ? item(message, message, (place) => [
+            ...words(text).map((word) =>
+              send('response.output_text.delta', { ...place, content_index: 0, delta: word }),
+            ),
+            ...(search?.found ?? []).map(({ url, title }, annotation_index) =>
+              send('response.output_text.annotation.added', {
+                ...place,
+                content_index: 0,
+                annotation_index,
+                annotation: { type: 'url_citation', url, title, start_index: 0, end_index: text.length },
+              }),
+            ),
+          ])
         : []),
       ...(refusal
         ? item(message, message, (place) => [send('response.refusal.delta', { ...place, delta: refusal })])

@@ -209,7 +209,7 @@ export const ERRORS = {
   unsupported_part: {
     status: 422,
     type: 'unprocessable_error',
-    description: 'the model cannot be given a part of the input; param names it',
+    description: 'the model cannot be given a part of the input or a tool; param names it',
   },
   invalid_context: {
     status: 422,

@@ -308,9 +308,17 @@ test.each<[object, string]>([
 
 const lab = { type: 'mcp', server: 'lab' };
 
-test('a search of the provider is not supported yet', () => {
-  const tools = [tool('a'), { type: 'web_search', max_uses: 1 }];
-  expect(refusalOf(() => inline({ tools }))).toEqual([422, 'unsupported_part', 'agent.tools[1]']);
+test('the web search of the provider is no tool of the client, and has a name of its own', () => {
+  const location = { city: 'Bonn', region: null };
+  const search = { type: 'web_search', max_uses: 1, allowed_domains: null, user_location: location };
+  const { spec, placeOf } = inline({ tools: [tool('a'), search] });
+  expect(spec.client_tools).toMatchObject([{ name: 'a' }]);
+  expect(spec.webSearch).toEqual({ max_uses: 1, user_location: { city: 'Bonn' } });
+  expect([placeOf('webSearch'), placeOf('webSearch.max_uses')]).toEqual(['agent.tools[1]', 'agent.tools[1].max_uses']);
+  expect(inline({ tools: [tool('a')] }).spec).not.toHaveProperty('webSearch');
+  const refused = (tools: object[]) => refusalOf(() => inline({ tools }));
+  expect(refused([search, tool('web_search')])).toEqual([422, 'duplicate_tool_name', 'agent.tools[1].name']);
+  expect(refused([search, search])).toEqual([422, 'duplicate_tool_name', 'agent.tools[1]']);
 });
 
 test.each<[object, string]>([

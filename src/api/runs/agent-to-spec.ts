@@ -7,6 +7,7 @@ import {
   type ClientToolkit,
   type McpServer,
   type ModelOptions,
+  type WebSearch,
 } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { missingCapabilities, requireCapabilities } from './capabilities.ts';
@@ -15,7 +16,6 @@ import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
 import { secretsOf } from './toolkit-secrets.ts';
 import { toolOrder } from './tool-order.ts';
-import { requireSupportedParams } from './unsupported-params.ts';
 import type {
   AgentChanges,
   AgentParams,
@@ -68,7 +68,6 @@ interface ChangeOptions {
 }
 
 function change(base: AgentSpec, params: AgentChanges, { context, root }: ChangeOptions): RunAgent {
-  requireSupportedParams(params, root);
   const ownServers = base.mcp_servers ?? [];
   const { tools, toolkitTools, servers, clientToolkits } = readToolkits(params, ownServers, root);
   const instructions = [
@@ -86,6 +85,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   const required = servers.filter(({ toolkit }) => toolkit.required !== false).map(({ server }) => server.name);
   const order = toolOrder(base, params, servers);
   const options = optionsOf(params);
+  const search = searchOf(params, root);
   const pricing = (typeof params.model === 'object' && params.model?.metadata?.pricing) || {};
   const format = formatOf(params.response_format);
   const { failsWithTools: _, ...rest } = base;
@@ -98,6 +98,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...(given.length > 0 && { givenToServers: given }),
     ...(Object.keys(pricing).length > 0 && { pricing }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),
+    ...(search && { webSearch: search }),
     mcp_servers: [...ownServers, ...servers.map(({ server }) => server)],
     client_tools: [...(base.client_tools ?? []), ...tools.map(({ tool }) => tool)],
     ...(format && { response_format: format }),
@@ -168,6 +169,15 @@ function optionsOf(params: AgentChanges): ModelOptions {
   const reasoning_tokens = reasoning?.enabled ? reasoning.budget_tokens : undefined;
   const options = { presence_penalty, frequency_penalty, seed, metadata, tool_choice, reasoning_tokens };
   return withoutNulls({ ...options, ...mediaOf(params) });
+}
+
+/** The web search of the provider. @throws ApiError if there are two */
+function searchOf({ tools }: AgentChanges, root: Place): WebSearch | undefined {
+  const [first, second] = (tools ?? []).flatMap((tool, i) => (tool.type === 'web_search' ? [{ tool, i }] : []));
+  if (second) throw refusal('duplicate_tool_name', [...root, 'tools', second.i], 'the run has another web_search');
+  if (!first) return undefined;
+  const { allowed_domains, max_uses, user_location: location } = first.tool;
+  return withoutNulls({ allowed_domains, max_uses, user_location: location && withoutNulls(location) });
 }
 
 /**
@@ -318,6 +328,10 @@ function placeIn(params: AgentChanges, { field, index = '', server, inner }: Spe
       return params[field] ? [field] : undefined;
     case 'modelOptions':
       return [OPTION_PARAMS[index] ?? index];
+    case 'webSearch': {
+      const tool = (params.tools ?? []).findIndex(({ type }) => type === 'web_search');
+      return ['tools', tool, ...(index ? [index] : [])];
+    }
     case 'client_tools':
       return ['tools'];
     case 'mcp_servers': {

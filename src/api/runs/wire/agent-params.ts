@@ -149,7 +149,7 @@ const fields = {
     .describe('joined by newlines; {{context.a.b}} is replaced by this part of the context'),
   tools: bounded(z.array(z.union([functionTool, webSearch])), MAX_TOOLS)
     .nullish()
-    .describe('run by the client'),
+    .describe('functions are run by the client, web_search by the provider of the model'),
   toolkits: bounded(z.array(z.discriminatedUnion('type', [mcpToolkit, clientToolkit])), MAX_TOOLKITS).nullish(),
   response_format: z.discriminatedUnion('type', [...responseFormat.options, jsonFormat]).nullish(),
   max_turns: z
