@@ -13,27 +13,27 @@ import type {
   SharedV4ProviderMetadata,
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
-import { z } from 'zod';
 import { describeFile, isImage } from '../core/files.ts';
 import {
   mediaUsage,
   type FinishReason,
   type MediaTokens,
-  type ModelMessage,
   type StoredFile,
   type Usage,
   type UserContentPart,
 } from '../core/records.ts';
 import type { ToolItem } from '../core/transcript.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { acceptedId, acceptedName, isBlank } from './accepted.ts';
+import { acceptedId, acceptedName } from './accepted.ts';
 import { failureOf } from './ai-sdk-failure.ts';
 import { AnswerEnd } from './answer-end.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
-import { blockFields, partsOf, type Block } from './message-blocks.ts';
+import type { HostedSearch } from './hosted-search.ts';
+import { blockFields, type Block } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import { assistantMessage } from './assistant-message.ts';
 
 /** What distinguishes the providers whose protocol an adapter of the AI SDK speaks. */
 export interface Dialect {
@@ -46,6 +46,7 @@ export interface Dialect {
   cached?: (request: ModelRequest) => SharedV4ProviderOptions[string] | undefined;
   /** The types of audio that it takes, with its own names for them. Default: none. */
   audioTypes?: ReadonlyMap<string, string>;
+  search?: HostedSearch;
   /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
   isLast?: (event: unknown) => boolean;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
@@ -130,16 +131,21 @@ class StreamParts {
   readonly #dialect: Dialect;
   readonly #blocks = new Map<string, Block & { type: 'text' | 'reasoning' }>();
   readonly #calls = new Map<string, { index: number; hasArguments: boolean }>();
+  readonly #search: ReturnType<HostedSearch['reader']> | undefined;
 
   constructor(dialect: Dialect) {
     this.#dialect = dialect;
+    this.#search = dialect.search?.reader();
   }
 
   *chunks(part: LanguageModelV4StreamPart): Generator<ModelChunk> {
+    const searched = this.#search?.(part);
+    if (searched) yield searched;
     switch (part.type) {
       case 'text-start':
       case 'reasoning-start':
         this.#grow(part.id, part.type === 'text-start' ? 'text' : 'reasoning', '', part.providerMetadata);
+        yield { begins: part.type === 'text-start' ? 'text' : 'reasoning' };
         return;
       case 'text-delta':
         this.#grow(part.id, 'text', part.delta, part.providerMetadata);
@@ -154,10 +160,13 @@ class StreamParts {
         const type = part.type === 'text-end' ? 'text' : 'reasoning';
         const block = this.#grow(part.id, type, '', part.providerMetadata);
         this.#blocks.delete(part.id);
-        yield { providerFields: blockFields(block) };
+        const citations = this.#dialect.search?.cited?.(block.fields) ?? [];
+        delete block.fields['citations'];
+        yield { providerFields: blockFields(block), ...(citations.length > 0 && { citations }) };
         return;
       }
       case 'tool-input-start':
+        if (part.providerExecuted) return;
         yield this.#begin(part.id, part.toolName, part.providerMetadata);
         return;
       case 'tool-input-delta':
@@ -229,7 +238,8 @@ class StreamParts {
     }
     const metadata = providerMetadata?.[this.#dialect.key];
     const refusal = metadata && this.#dialect.refusalIn?.(metadata);
-    const reason = FINISH_REASONS[finishReason.unified];
+    // Anthropic pauses an answer after many searches; it is not continued here.
+    const reason = finishReason.raw === 'pause_turn' ? 'length' : FINISH_REASONS[finishReason.unified];
     const counted = usageOf(usage, this.#dialect.mediaIn?.(usage.raw));
     return {
       ...(refusal && { refusal }),
@@ -273,10 +283,11 @@ function effortOf({ params }: ModelRequest): (typeof EFFORTS)[number] | undefine
 }
 
 async function callOptions(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4CallOptions> {
-  const { params, options = {}, tools, toolChoice, responseFormat } = request;
+  const { params, options = {}, tools, toolChoice, responseFormat, webSearch } = request;
   const { max_tokens: maxOutputTokens, temperature, top_p: topP, top_k: topK } = params;
   const { presence_penalty: presencePenalty, frequency_penalty: frequencyPenalty, seed } = options;
   const effort = effortOf(request);
+  const search = webSearch && dialect.search?.tool(webSearch);
   return {
     prompt: await promptOf(request, dialect),
     ...(maxOutputTokens && { maxOutputTokens }),
@@ -287,13 +298,16 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
     ...(frequencyPenalty !== undefined && { frequencyPenalty }),
     ...(seed !== undefined && { seed }),
     ...(effort && { reasoning: effort }),
-    ...(tools.length > 0 && {
-      tools: tools.map(({ name, description, parameters }) => ({
-        type: 'function' as const,
-        name,
-        description,
-        inputSchema: parameters,
-      })),
+    ...((tools.length > 0 || search) && {
+      tools: [
+        ...tools.map(({ name, description, parameters }) => ({
+          type: 'function' as const,
+          name,
+          description,
+          inputSchema: parameters,
+        })),
+        ...(search ? [search] : []),
+      ],
       ...(toolChoice && {
         toolChoice: typeof toolChoice === 'string' ? { type: toolChoice } : { type: 'tool', toolName: toolChoice.tool },
       }),
@@ -315,8 +329,6 @@ function responseFormatOf(
 }
 
 type FileContent = ModelRequest['fileContent'];
-type AssistantPart = Extract<LanguageModelV4Message, { role: 'assistant' }>['content'][number];
-
 /** The system prompt and the last message end the parts of the request that are cached. */
 async function promptOf(request: ModelRequest, dialect: Dialect): Promise<LanguageModelV4Prompt> {
   const { system, transcript, fileContent } = request;
@@ -326,7 +338,7 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
       messages.push({ role: 'user', content: await userParts(item.content, fileContent, dialect) });
     else if (item.role === 'tool') messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
     else {
-      const message = await assistantMessage(item.message, dialect, fileContent);
+      const message = await assistantMessage(item.message, dialect, request);
       // One of blank text alone is empty.
       if (message.content.length > 0) messages.push(message);
     }
@@ -385,39 +397,4 @@ async function toolResult(
           ],
         };
   return { type: 'tool-result', toolCallId: acceptedId(toolCallId), toolName: acceptedName(toolName), output };
-}
-
-async function assistantMessage(
-  message: ModelMessage,
-  { key }: Dialect,
-  fileContent: FileContent,
-): Promise<LanguageModelV4Message & { role: 'assistant' }> {
-  const options = (fields: Record<string, unknown> | undefined) => {
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- JSON of the same provider
-    const own = fields as SharedV4ProviderOptions[string] | undefined;
-    return own && Object.keys(own).length > 0 ? { providerOptions: { [key]: own } } : {};
-  };
-  const content: AssistantPart[] = partsOf(message)
-    .filter((part) => part.type !== 'text' || !isBlank(part.text) || Object.keys(part.fields).length > 0)
-    .flatMap((part): AssistantPart[] => {
-      if (part.type === 'hosted') return [];
-      if (part.type !== 'call') return [{ type: part.type, text: part.text, ...options(part.fields) }];
-      const { id, name, arguments: args, providerFields } = part.call;
-      const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
-      return [{ type: 'tool-call', ...call, ...options(providerFields) }];
-    });
-  for (const { file, providerFields } of message.images ?? []) {
-    const data = { type: 'data' as const, data: await fileContent(file) };
-    content.push({ type: 'file', mediaType: file.mimeType, data, ...options(providerFields) });
-  }
-  return { role: 'assistant', content };
-}
-
-/** Providers reject arguments that are not an object, even from their own model; the result describes the error. */
-function parsedArguments(text: string): unknown {
-  try {
-    return z.record(z.string(), z.unknown()).parse(JSON.parse(text));
-  } catch {
-    return {};
-  }
 }

@@ -1,6 +1,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic';
 import { z } from 'zod';
 import type { Dialect } from './ai-sdk.ts';
+import { anthropicSearch } from './anthropic-search.ts';
 import { ModelError } from './model-error.ts';
 import type { ProviderAccess } from './provider.ts';
 
@@ -30,6 +31,7 @@ const stopDetails = z.object({ stopDetails: z.object({ explanation: z.string() }
 export function anthropic({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAccess): Dialect {
   return {
     key: 'anthropic',
+    search: anthropicSearch,
     model: (id, fetch) => createAnthropic({ apiKey, baseURL: baseUrl, headers, fetch })(id),
     options: ({ params, options }) => ({
       ...(params.parallel_tool_calls === false && { disableParallelToolUse: true }),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ModelMessage, ToolCall } from '../core/records.ts';
-import { sectionsOf, type HostedPart } from '../core/sections.ts';
+import { placedParts, textOf, type Citation, type HostedPart } from '../core/sections.ts';
 
 /**
  * The order in which a provider wrote the parts of a message, and the fields that belong to each, such as signatures.
@@ -10,7 +10,7 @@ import { sectionsOf, type HostedPart } from '../core/sections.ts';
 const block = z.discriminatedUnion('type', [
   z.object({ type: z.enum(['reasoning', 'text']), length: z.int().min(0), fields: z.record(z.string(), z.unknown()) }),
   z.object({ type: z.literal('call') }),
-  z.object({ type: z.literal('hosted') }),
+  z.object({ type: z.literal('hosted'), fields: z.record(z.string(), z.unknown()) }),
 ]);
 
 export type Block = z.infer<typeof block>;
@@ -18,9 +18,10 @@ export type Block = z.infer<typeof block>;
 const providerFields = z.object({ blocks: z.array(block) });
 
 export type MessagePart =
-  | { type: 'reasoning' | 'text'; text: string; fields: Record<string, unknown> }
+  | { type: 'reasoning'; text: string; fields: Record<string, unknown> }
+  | { type: 'text'; text: string; fields: Record<string, unknown>; citations: Citation[] }
   | { type: 'call'; call: ToolCall }
-  | { type: 'hosted'; hosted: HostedPart };
+  | { type: 'hosted'; hosted: HostedPart; fields: Record<string, unknown> };
 
 /** The provider fields of a message that add blocks to it. */
 export function blockFields(...blocks: Block[]): { blocks: Block[] } {
@@ -36,12 +37,12 @@ export function partsOf(message: ModelMessage): MessagePart[] {
   const parsed = providerFields.safeParse(message.providerFields);
   const parts =
     parsed.success && !refusal
-      ? partsIn(parsed.data.blocks, { reasoning, text: content }, { calls: [...toolCalls], hosted: hostedOf(message) })
+      ? partsIn(parsed.data.blocks, { reasoning, text: content }, { calls: [...toolCalls], ...placedIn(message) })
       : undefined;
   if (parts) return parts;
   const text = content || refusal;
   return [
-    ...(text ? [{ type: 'text' as const, text, fields: {} }] : []),
+    ...(text ? [{ type: 'text' as const, text, fields: {}, citations: [] }] : []),
     ...toolCalls.map((call) => ({ type: 'call' as const, call })),
   ];
 }
@@ -50,9 +51,10 @@ export function partsOf(message: ModelMessage): MessagePart[] {
 function partsIn(
   blocks: Block[],
   rest: { reasoning: string; text: string },
-  { calls, hosted }: { calls: ToolCall[]; hosted: HostedPart[] },
+  { calls, hosted, citations }: { calls: ToolCall[] } & ReturnType<typeof placedIn>,
 ): MessagePart[] | undefined {
   const parts: MessagePart[] = [];
+  const whole = rest.text.length;
   for (const one of blocks) {
     if (one.type === 'call') {
       const call = calls.shift();
@@ -61,10 +63,14 @@ function partsIn(
     } else if (one.type === 'hosted') {
       const part = hosted.shift();
       if (!part) return undefined;
-      parts.push({ type: 'hosted', hosted: part });
+      parts.push({ type: 'hosted', hosted: part, fields: one.fields });
     } else {
       const { type, length, fields } = one;
-      parts.push({ type, text: rest[type].slice(0, length), fields });
+      const text = rest[type].slice(0, length);
+      const from = whole - rest.text.length;
+      parts.push(
+        type === 'reasoning' ? { type, text, fields } : { type, text, fields, citations: citations.get(from) ?? [] },
+      );
       rest[type] = rest[type].slice(length);
     }
   }
@@ -72,8 +78,13 @@ function partsIn(
   return isWhole && parts.length > 0 ? parts : undefined;
 }
 
-function hostedOf(message: ModelMessage): HostedPart[] {
-  return sectionsOf(message).flatMap(({ hosted }) => hosted ?? []);
+/** What the provider did itself, and the citations of the texts by the places where these begin. */
+function placedIn(message: ModelMessage): { hosted: HostedPart[]; citations: Map<number, Citation[]> } {
+  const placed = placedParts(textOf(message));
+  return {
+    hosted: placed.flatMap((part) => (part.type === 'hosted' ? [part.hosted] : [])),
+    citations: new Map(placed.flatMap((part) => (part.type === 'content' ? [[part.from, part.citations]] : []))),
+  };
 }
 
 /** Adds provider fields to those of the message so far. Lists are sent in pieces, like text, and are concatenated; other values replace the previous one. */

@@ -22,6 +22,6 @@ export const OPTIONS_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof ModelO
 export const SEARCH_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof WebSearch> | undefined> = {
   'openai-chat': undefined,
   'openai-responses': new Set(['allowed_domains', 'max_uses', 'user_location']),
-  anthropic: undefined,
+  anthropic: new Set(['allowed_domains', 'max_uses', 'user_location']),
   google: undefined,
 };

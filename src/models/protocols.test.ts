@@ -186,7 +186,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent).toContain('the sea, then');
   });
 
-  describe.runIf(kind === 'openai-responses')('the web search of the provider', () => {
+  describe.skipIf(kind === 'google')('the web search of the provider', () => {
     const found = [
       { url: 'https://a.example/sea', title: 'The sea', age: 'May 3', secret: 'SECRET-A' },
       { url: 'https://b.example', title: 'More', secret: 'SECRET-B' },
@@ -194,11 +194,22 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     const search = { id: 'search_1', query: 'colour of the sea', found };
     const webSearch = { allowed_domains: ['a.example'], max_uses: 3, user_location: { city: 'Bonn', country: 'DE' } };
 
-    test('its option are sent, beside the tools', async () => {
+    test('its options are sent, beside the tools', async () => {
       endpoint.script(sending(...events({ text: 'ok' })), sending(...events({ text: 'ok' })));
       const location = { type: 'approximate', city: 'Bonn', country: 'DE' };
       const sent = {
-        anthropic: {},
+        anthropic: {
+          tools: [
+            { name: 'look' },
+            {
+              type: 'web_search_20250305',
+              name: 'web_search',
+              max_uses: 3,
+              allowed_domains: ['a.example'],
+              user_location: location,
+            },
+          ],
+        },
         google: {},
         'openai-responses': {
           tools: [
@@ -223,10 +234,13 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       const answer = await read(provider, request);
       const { sections = [] } = answer;
       const action = { type: 'search', queries: ['colour of the sea'] };
+      const sources = found.map(({ url, title, secret: signature }) =>
+        kind === 'anthropic' ? { url, title, signature } : { url },
+      );
       expect(placedParts(answer)).toMatchObject([
         { type: 'reasoning' },
         { type: 'hosted', hosted: { type: 'call', id: 'search_1', action, status: 'completed' } },
-        { type: 'hosted', hosted: { type: 'result', id: 'search_1', sources: found.map(({ url }) => ({ url })) } },
+        { type: 'hosted', hosted: { type: 'result', id: 'search_1', sources } },
         { type: 'content' },
       ]);
       const citations = found.map(({ url, title }) => ({ source: url, title }));
@@ -237,6 +251,111 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       expect(places).toEqual(places.toSorted((a, b) => a - b));
       expect(places[0]).toBeGreaterThan(0);
     });
+
+    test.runIf(kind === 'anthropic')(
+      'what it needs of a search and its citations goes back, or nothing of it',
+      async () => {
+        endpoint.script(sending(...events({ search, text: 'It is blue.' })));
+        const answer = await read(provider, requestOf({ webSearch: {} }));
+        const [, { sources } = { sources: [] }] = (answer.sections ?? []).flatMap(
+          ({ hosted }) => hosted ?? [],
+        ) as never[];
+        expect(sources).toMatchObject([{ pageAge: 'May 3' }, {}]);
+        const again = async (given: Answer, more: Partial<ModelRequest>) => {
+          endpoint.script(sending(...events({ text: 'done' })));
+          await read(provider, requestOf({ transcript: [USER, messageOf(given), USER], ...more }));
+          return endpoint.requests.at(-1)?.body.messages[1].content;
+        };
+        const [a] = found;
+        expect(await again(answer, { webSearch: {} })).toMatchObject([
+          { type: 'server_tool_use', id: 'search_1', name: 'web_search', input: { query: 'colour of the sea' } },
+          {
+            type: 'web_search_tool_result',
+            tool_use_id: 'search_1',
+            content: [{ type: 'web_search_result', url: a?.url, page_age: 'May 3', encrypted_content: 'SECRET-A' }, {}],
+          },
+          {
+            type: 'text',
+            text: 'It is blue.',
+            citations: [
+              {
+                type: 'web_search_result_location',
+                url: a?.url,
+                title: 'The sea',
+                cited_text: 'from The sea',
+                encrypted_index: 'INDEX-SECRET-A',
+              },
+              {},
+            ],
+          },
+        ]);
+        const plain = [{ type: 'text', text: 'It is blue.' }];
+        expect(await again(answer, {})).toEqual(plain);
+        const cut = structuredClone(answer);
+        for (const { hosted } of cut.sections ?? []) if (hosted?.type === 'result') delete hosted.sources[1]?.signature;
+        expect(await again(cut, { webSearch: {} })).toEqual(plain);
+      },
+    );
+
+    test.runIf(kind === 'anthropic')('an answer that is paused after many searches is cut off', async () => {
+      endpoint.script(sending(...events({ search }).map((event) => event.replace('end_turn', 'pause_turn'))));
+      expect(await read(provider, requestOf({ webSearch: {} }))).toMatchObject({ finishReason: 'length' });
+    });
+
+    test.runIf(kind === 'anthropic')(
+      'each text keeps its citations, and a search that has failed says why',
+      async () => {
+        const send = (data: { type: string; [field: string]: unknown }) =>
+          `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
+        const [start = '', , ...rest] = events({});
+        const blocks = [
+          [{ type: 'server_tool_use', id: 's1', name: 'web_search', input: {} }],
+          [
+            {
+              type: 'web_search_tool_result',
+              tool_use_id: 's1',
+              content: { type: 'web_search_tool_result_error', error_code: 'max_uses_exceeded' },
+            },
+          ],
+          [
+            { type: 'text', text: '' },
+            { type: 'text_delta', text: 'One, ' },
+          ],
+          [
+            { type: 'text', text: '' },
+            { type: 'text_delta', text: 'two' },
+            {
+              type: 'citations_delta',
+              citation: {
+                type: 'web_search_result_location',
+                url: 'https://a.example',
+                title: null,
+                cited_text: '2',
+                encrypted_index: 'I',
+              },
+            },
+          ],
+          [
+            { type: 'text', text: '' },
+            { type: 'text_delta', text: '.' },
+          ],
+        ].flatMap(([block, ...deltas], index) => [
+          send({ type: 'content_block_start', index, content_block: block }),
+          ...deltas.map((delta) => send({ type: 'content_block_delta', index, delta })),
+          send({ type: 'content_block_stop', index }),
+        ]);
+        endpoint.script(sending(start, ...blocks, ...rest));
+        const answer = await read(provider, requestOf({ webSearch: {} }));
+        expect(answer.content).toBe('One, two.');
+        expect(placedParts(answer)).toMatchObject([
+          { hosted: { type: 'call', status: 'failed' } },
+          { hosted: { type: 'result', sources: [], errorCode: 'max_uses_exceeded' } },
+          { from: 0, to: 5, citations: [] },
+          { from: 5, to: 8, citations: [{ source: 'https://a.example', citedText: '2', signature: 'I' }] },
+          { from: 8, to: 9, citations: [] },
+        ]);
+      },
+    );
 
     test('an answer of it alone is an answer', async () => {
       endpoint.script(sending(...events({ search })));

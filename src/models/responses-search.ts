@@ -36,7 +36,7 @@ export function searching(id: string, status: 'in_progress' | 'searching'): Mode
 
 /** A search that has begun. */
 export function searchBegun({ id }: SearchItem): ModelChunk {
-  return { ...searching(id, 'in_progress'), providerFields: blockFields({ type: 'hosted' }) };
+  return { ...searching(id, 'in_progress'), providerFields: blockFields({ type: 'hosted', fields: {} }) };
 }
 
 /** A search that has ended, and what it has found. */
@@ -50,7 +50,10 @@ export function searched({ id, status, action: given }: SearchItem): ModelChunk 
   };
   const sources: WebSource[] = done?.type === 'search' ? (done.sources ?? []).map(({ url }) => ({ url })) : [];
   if (sources.length === 0) return { hosted: [call] };
-  return { hosted: [call, { type: 'result', id, sources }], providerFields: blockFields({ type: 'hosted' }) };
+  return {
+    hosted: [call, { type: 'result', id, sources }],
+    providerFields: blockFields({ type: 'hosted', fields: {} }),
+  };
 }
 
 function actionOf(done: z.infer<typeof action>): SearchAction {

@@ -39,7 +39,7 @@ function sse(data: object, event?: string): string {
 
 const anthropic: Protocol = {
   kind: 'anthropic',
-  events: ({ reasoning, text, refusal, calls = [], usage = USAGE, stop }) => {
+  events: ({ reasoning, search, text, refusal, calls = [], usage = USAGE, stop }) => {
     const send = (data: { type: string; [field: string]: unknown }) => sse(data, data.type);
     const { input, cached = 0, output } = usage;
     const started = {
@@ -66,6 +66,27 @@ const anthropic: Protocol = {
         send({ type: 'content_block_stop', ...at }),
       ];
     };
+    const searchBlocks = ({ id, query, found }: Search): string[] => {
+      const [first, second] = halves(JSON.stringify({ query }));
+      const content = found.map(({ url, title, age = null, secret }) => {
+        return { type: 'web_search_result', url, title, page_age: age, encrypted_content: secret };
+      });
+      return [
+        ...block(
+          { type: 'server_tool_use', id, name: 'web_search', input: {} },
+          { type: 'input_json_delta', partial_json: first },
+          { type: 'input_json_delta', partial_json: second },
+        ),
+        ...block({ type: 'web_search_tool_result', tool_use_id: id, content }),
+      ];
+    };
+    const citationOf = ({ url, title, secret }: Search['found'][number]) => ({
+      type: 'web_search_result_location',
+      url,
+      title,
+      cited_text: `from ${title}`,
+      encrypted_index: `INDEX-${secret}`,
+    });
     const stopReason = refusal ? 'refusal' : stop ? 'max_tokens' : calls.length > 0 ? 'tool_use' : 'end_turn';
     return [
       send({ type: 'message_start', message: started }),
@@ -77,8 +98,13 @@ const anthropic: Protocol = {
             { type: 'signature_delta', signature: reasoning.signature },
           )
         : []),
+      ...(search ? searchBlocks(search) : []),
       ...(text
-        ? block({ type: 'text', text: '' }, ...words(text).map((word) => ({ type: 'text_delta', text: word })))
+        ? block(
+            { type: 'text', text: '' },
+            ...words(text).map((word) => ({ type: 'text_delta', text: word })),
+            ...(search?.found ?? []).map((one) => ({ type: 'citations_delta', citation: citationOf(one) })),
+          )
         : []),
       ...calls.flatMap(({ id, name, args }) =>
         block(

@@ -10,7 +10,7 @@ import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** Runs whose provider searches the web itself. */
 
-const KINDS = PROTOCOLS.map(({ kind }) => kind).filter((kind) => kind === 'openai-responses') as string[];
+const KINDS = PROTOCOLS.map(({ kind }) => kind).filter((kind) => kind !== 'google') as string[];
 
 let server: TestServer;
 let folder: string;
