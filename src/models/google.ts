@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { mediaUsage, type MediaTokens } from '../core/records.ts';
 import type { Dialect } from './ai-sdk.ts';
 import { AUDIO_INPUT } from './audio-input.ts';
+import { googleSearch } from './google-search.ts';
 import type { ProviderAccess } from './provider.ts';
 
 const DEFAULT_URL = 'https://generativelanguage.googleapis.com/v1beta';
@@ -40,6 +41,7 @@ const ended = z.object({
 export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAccess): Dialect {
   return {
     key: 'google',
+    search: googleSearch,
     model: (id, fetch) => createGoogle({ apiKey, baseURL: baseUrl, headers, fetch })(id),
     options: ({ params: { reasoning_effort: effort }, options = {} }) => {
       const { reasoning_tokens: thinkingBudget, image_output: drawsImages } = options;

@@ -23,5 +23,5 @@ export const SEARCH_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof WebSear
   'openai-chat': undefined,
   'openai-responses': new Set(['allowed_domains', 'max_uses', 'user_location']),
   anthropic: new Set(['allowed_domains', 'max_uses', 'user_location']),
-  google: undefined,
+  google: new Set(),
 };

@@ -1,5 +1,5 @@
-import { pino } from 'pino';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LOOK, messageOf, openModel, read, requestOf, USER } from '../../test/support/model-answers.ts';
 import {
   EVENTS,
   failing,
@@ -9,94 +9,18 @@ import {
   type Endpoint,
   type EndpointScript,
 } from '../../test/support/model-protocols.ts';
-import { applyDelta, emptyText, type MessageText } from '../core/message.ts';
-import type { FinishReason, ModelMessage, Usage } from '../core/records.ts';
-import { placedParts, storedSections } from '../core/sections.ts';
+import { emptyText } from '../core/message.ts';
+import type { Usage } from '../core/records.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
-import { Metrics } from '../telemetry/metrics.ts';
 import type { ModelError } from './model-error.ts';
-import { openProviders } from './open-providers.ts';
-import type { ModelProvider, ModelRequest } from './provider.ts';
+import type { ModelProvider } from './provider.ts';
 import type { ModelTarget } from './providers.ts';
-import { SectionDeltas } from './section-deltas.ts';
-
-const log = pino({ level: 'silent' });
-const USER: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
-const LOOK = { name: 'look', description: 'looks', parameters: { type: 'object', properties: { at: {} } } };
-const never = new AbortController().signal;
-
-function requestOf(more: Partial<ModelRequest> = {}): ModelRequest {
-  return {
-    model: 'm-1',
-    params: {},
-    system: 'Be brief.',
-    instructionsLength: 9,
-    skillsLength: 0,
-    transcript: [USER],
-    tools: [],
-    responseFormat: undefined,
-    fileContent: () => Promise.resolve(Buffer.from('image').toString('base64')),
-    ...more,
-  };
-}
-
-interface Answer extends MessageText {
-  usage: Usage | undefined;
-  finishReason: FinishReason | undefined;
-  blocks: unknown[];
-}
-
-/** Reads an answer to its end. */
-async function read(provider: ModelProvider, request = requestOf(), signal = never): Promise<Answer> {
-  const text: MessageText = emptyText();
-  const sections = new SectionDeltas();
-  const answer = { usage: undefined as Usage | undefined, finishReason: undefined as FinishReason | undefined };
-  const blocks: unknown[] = [];
-  for await (const chunk of provider.stream(request, signal)) {
-    const { toolCalls = [], usage, finishReason, providerFields, ...texts } = chunk;
-    const info = { type: 'system' as const, name: 'look' };
-    const { content, refusal, reasoning } = texts;
-    const begun = sections.before(chunk, text);
-    applyDelta(text, {
-      ...(content && { content }),
-      ...(refusal && { refusal }),
-      ...(reasoning && { reasoning }),
-      toolCalls: toolCalls.map((call) => ({ ...call, ...(call.name && { info }) })),
-      ...(begun.length > 0 && { sections: begun }),
-    });
-    const more = sections.after(chunk, text);
-    if (more.length > 0) applyDelta(text, { sections: more });
-    if (usage) answer.usage = usage;
-    if (finishReason) answer.finishReason = finishReason;
-    if (Array.isArray(providerFields?.['blocks'])) blocks.push(...providerFields['blocks']);
-  }
-  return { ...text, ...answer, blocks };
-}
-
-/** The answer as the log keeps it. */
-function messageOf({ content, refusal, reasoning, toolCalls, sections, blocks }: Answer): TranscriptItem {
-  const message: ModelMessage = {
-    kind: 'model.message',
-    id: 'msg_1',
-    at: '2026-01-01T00:00:00.000Z',
-    threadId: 'main',
-    content,
-    refusal,
-    reasoning,
-    toolCalls: toolCalls.map((call) => ({
-      ...call,
-      route: { to: 'server', effect: 'once', approval: false, callHash: '' },
-    })),
-    ...storedSections(sections),
-    finishReason: 'tool_calls',
-    providerFields: { blocks },
-  };
-  return { role: 'assistant', message };
-}
 
 function resultOf(toolCallId: string, content: string): TranscriptItem {
   return { role: 'tool', toolCallId, name: 'look', content, files: [] };
 }
+
+const never = new AbortController().signal;
 
 describe.each(PROTOCOLS)('$kind', (protocol) => {
   const { kind, events } = protocol;
@@ -110,11 +34,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
   });
   afterEach(() => endpoint.stop());
 
-  function open(idleSeconds: number): ModelTarget {
-    const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
-    const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, models: new Map() }]]) };
-    return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1');
-  }
+  const open = (idleSeconds: number): ModelTarget => openModel(endpoint, kind, idleSeconds);
 
   test('a text arrives word by word, with its usage', async () => {
     endpoint.script(sending(...events({ text: 'all is well', usage: { input: 12, cached: 4, output: 3 } })));
@@ -184,184 +104,6 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     expect(sent.split('SIGNATURE-1')).toHaveLength(2);
     expect(sent.indexOf('the sea, then')).toBeLessThan(sent.indexOf('"c1"'));
     expect(sent).toContain('the sea, then');
-  });
-
-  describe.skipIf(kind === 'google')('the web search of the provider', () => {
-    const found = [
-      { url: 'https://a.example/sea', title: 'The sea', age: 'May 3', secret: 'SECRET-A' },
-      { url: 'https://b.example', title: 'More', secret: 'SECRET-B' },
-    ];
-    const search = { id: 'search_1', query: 'colour of the sea', found };
-    const webSearch = { allowed_domains: ['a.example'], max_uses: 3, user_location: { city: 'Bonn', country: 'DE' } };
-
-    test('its options are sent, beside the tools', async () => {
-      endpoint.script(sending(...events({ text: 'ok' })), sending(...events({ text: 'ok' })));
-      const location = { type: 'approximate', city: 'Bonn', country: 'DE' };
-      const sent = {
-        anthropic: {
-          tools: [
-            { name: 'look' },
-            {
-              type: 'web_search_20250305',
-              name: 'web_search',
-              max_uses: 3,
-              allowed_domains: ['a.example'],
-              user_location: location,
-            },
-          ],
-        },
-        google: {},
-        'openai-responses': {
-          tools: [
-            { type: 'function', name: 'look' },
-            { type: 'web_search', filters: { allowed_domains: ['a.example'] }, user_location: location },
-          ],
-          max_tool_calls: 3,
-          include: ['web_search_call.action.sources'],
-        },
-      };
-      await read(provider, requestOf({ tools: [LOOK], webSearch }));
-      expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);
-      await read(provider, requestOf({ webSearch: {} }));
-      expect(endpoint.requests[1]?.body.tools).toHaveLength(1);
-    });
-
-    test('what it does and finds stands before the text that cites it, and goes back in its place', async () => {
-      const reasoning = { text: 'I look', signature: 'SIGNATURE-1' };
-      const reply = { reasoning, search, text: 'It is blue.' };
-      endpoint.script(sending(...events(reply)), sending(...events({ text: 'done' })));
-      const request = requestOf({ webSearch: {}, params: { reasoning_effort: 'low' } });
-      const answer = await read(provider, request);
-      const { sections = [] } = answer;
-      const action = { type: 'search', queries: ['colour of the sea'] };
-      const sources = found.map(({ url, title, secret: signature }) =>
-        kind === 'anthropic' ? { url, title, signature } : { url },
-      );
-      expect(placedParts(answer)).toMatchObject([
-        { type: 'reasoning' },
-        { type: 'hosted', hosted: { type: 'call', id: 'search_1', action, status: 'completed' } },
-        { type: 'hosted', hosted: { type: 'result', id: 'search_1', sources } },
-        { type: 'content' },
-      ]);
-      const citations = found.map(({ url, title }) => ({ source: url, title }));
-      expect(sections.flatMap((one) => one.citations ?? [])).toMatchObject(citations);
-      await read(provider, { ...request, transcript: [USER, messageOf(answer), USER] });
-      const sent = JSON.stringify(endpoint.requests[1]?.body);
-      const places = ['I look', 'colour of the sea', 'It is blue.'].map((text) => sent.indexOf(text));
-      expect(places).toEqual(places.toSorted((a, b) => a - b));
-      expect(places[0]).toBeGreaterThan(0);
-    });
-
-    test.runIf(kind === 'anthropic')(
-      'what it needs of a search and its citations goes back, or nothing of it',
-      async () => {
-        endpoint.script(sending(...events({ search, text: 'It is blue.' })));
-        const answer = await read(provider, requestOf({ webSearch: {} }));
-        const [, { sources } = { sources: [] }] = (answer.sections ?? []).flatMap(
-          ({ hosted }) => hosted ?? [],
-        ) as never[];
-        expect(sources).toMatchObject([{ pageAge: 'May 3' }, {}]);
-        const again = async (given: Answer, more: Partial<ModelRequest>) => {
-          endpoint.script(sending(...events({ text: 'done' })));
-          await read(provider, requestOf({ transcript: [USER, messageOf(given), USER], ...more }));
-          return endpoint.requests.at(-1)?.body.messages[1].content;
-        };
-        const [a] = found;
-        expect(await again(answer, { webSearch: {} })).toMatchObject([
-          { type: 'server_tool_use', id: 'search_1', name: 'web_search', input: { query: 'colour of the sea' } },
-          {
-            type: 'web_search_tool_result',
-            tool_use_id: 'search_1',
-            content: [{ type: 'web_search_result', url: a?.url, page_age: 'May 3', encrypted_content: 'SECRET-A' }, {}],
-          },
-          {
-            type: 'text',
-            text: 'It is blue.',
-            citations: [
-              {
-                type: 'web_search_result_location',
-                url: a?.url,
-                title: 'The sea',
-                cited_text: 'from The sea',
-                encrypted_index: 'INDEX-SECRET-A',
-              },
-              {},
-            ],
-          },
-        ]);
-        const plain = [{ type: 'text', text: 'It is blue.' }];
-        expect(await again(answer, {})).toEqual(plain);
-        const cut = structuredClone(answer);
-        for (const { hosted } of cut.sections ?? []) if (hosted?.type === 'result') delete hosted.sources[1]?.signature;
-        expect(await again(cut, { webSearch: {} })).toEqual(plain);
-      },
-    );
-
-    test.runIf(kind === 'anthropic')('an answer that is paused after many searches is cut off', async () => {
-      endpoint.script(sending(...events({ search }).map((event) => event.replace('end_turn', 'pause_turn'))));
-      expect(await read(provider, requestOf({ webSearch: {} }))).toMatchObject({ finishReason: 'length' });
-    });
-
-    test.runIf(kind === 'anthropic')(
-      'each text keeps its citations, and a search that has failed says why',
-      async () => {
-        const send = (data: { type: string; [field: string]: unknown }) =>
-          `event: ${data.type}\ndata: ${JSON.stringify(data)}\n\n`;
-        const [start = '', , ...rest] = events({});
-        const blocks = [
-          [{ type: 'server_tool_use', id: 's1', name: 'web_search', input: {} }],
-          [
-            {
-              type: 'web_search_tool_result',
-              tool_use_id: 's1',
-              content: { type: 'web_search_tool_result_error', error_code: 'max_uses_exceeded' },
-            },
-          ],
-          [
-            { type: 'text', text: '' },
-            { type: 'text_delta', text: 'One, ' },
-          ],
-          [
-            { type: 'text', text: '' },
-            { type: 'text_delta', text: 'two' },
-            {
-              type: 'citations_delta',
-              citation: {
-                type: 'web_search_result_location',
-                url: 'https://a.example',
-                title: null,
-                cited_text: '2',
-                encrypted_index: 'I',
-              },
-            },
-          ],
-          [
-            { type: 'text', text: '' },
-            { type: 'text_delta', text: '.' },
-          ],
-        ].flatMap(([block, ...deltas], index) => [
-          send({ type: 'content_block_start', index, content_block: block }),
-          ...deltas.map((delta) => send({ type: 'content_block_delta', index, delta })),
-          send({ type: 'content_block_stop', index }),
-        ]);
-        endpoint.script(sending(start, ...blocks, ...rest));
-        const answer = await read(provider, requestOf({ webSearch: {} }));
-        expect(answer.content).toBe('One, two.');
-        expect(placedParts(answer)).toMatchObject([
-          { hosted: { type: 'call', status: 'failed' } },
-          { hosted: { type: 'result', sources: [], errorCode: 'max_uses_exceeded' } },
-          { from: 0, to: 5, citations: [] },
-          { from: 5, to: 8, citations: [{ source: 'https://a.example', citedText: '2', signature: 'I' }] },
-          { from: 8, to: 9, citations: [] },
-        ]);
-      },
-    );
-
-    test('an answer of it alone is an answer', async () => {
-      endpoint.script(sending(...events({ search })));
-      const { sections, finishReason, content } = await read(provider, requestOf({ webSearch: {} }));
-      expect([sections?.length, finishReason, content]).toEqual([2, 'stop', '']);
-    });
   });
 
   test('a message that another provider wrote is sent without its reasoning', async () => {
@@ -632,7 +374,10 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     ['in mid-stream', (response) => void response.writeHead(200, EVENTS).write(events({ text: 'I was' })[0])],
   ] satisfies [string, EndpointScript][])('silence %s is a stall', async (_, script) => {
     endpoint.script(script);
-    await expect(read(provider)).rejects.toMatchObject({ failure: 'stalled', message: expect.stringContaining('1 s') });
+    await expect(read(provider)).rejects.toMatchObject({
+      failure: 'stalled',
+      message: expect.stringContaining('1 s'),
+    });
   });
 
   test('a cancelled call ends without an error, and closes its connection', async () => {

@@ -147,7 +147,7 @@ function anthropicType(status: number): string {
 
 const google: Protocol = {
   kind: 'google',
-  events: ({ reasoning, text, refusal, calls = [], usage = USAGE, stop }) => {
+  events: ({ reasoning, search, text, refusal, calls = [], usage = USAGE, stop }) => {
     const parts: object[] = [
       ...(reasoning ? [{ text: reasoning.text, thought: true }] : []),
       ...words(text ?? '').map((word) => ({ text: word })),
@@ -170,7 +170,7 @@ const google: Protocol = {
       sse({ candidates: [{ index: 0, ...candidate }], usageMetadata, modelVersion: 'gemini', responseId: 'r1' });
     return [
       ...parts.map((part) => event({ content: { role: 'model', parts: [part] } })),
-      event({ content: { role: 'model', parts: [] }, finishReason }),
+      event({ content: { role: 'model', parts: [] }, finishReason, ...(search && grounding(search, text ?? '')) }),
     ];
   },
   error: (status, message) => ({ error: { code: status, message, status: googleStatus(status) } }),
@@ -179,6 +179,20 @@ const google: Protocol = {
     return sse({ error: { code, message, status: googleStatus(code) } });
   },
 };
+
+function grounding({ query, found }: Search, text: string): object {
+  return {
+    groundingMetadata: {
+      webSearchQueries: [query],
+      searchEntryPoint: { renderedContent: '<div></div>' },
+      groundingChunks: found.map(({ url, title }) => ({ web: { uri: url, title } })),
+      groundingSupports: found.map((_, index) => ({
+        segment: { endIndex: Buffer.byteLength(text), text },
+        groundingChunkIndices: [index],
+      })),
+    },
+  };
+}
 
 function googleStatus(status: number): string {
   const names: Record<number, string> = { 401: 'UNAUTHENTICATED', 404: 'NOT_FOUND', 429: 'RESOURCE_EXHAUSTED' };
