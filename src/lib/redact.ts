@@ -1,3 +1,5 @@
+import { WordSearch } from './word-search.ts';
+
 const HIDDEN = '[hidden]';
 
 /** Shorter values would also match unrelated words. */
@@ -37,10 +39,10 @@ export function registerSecrets(values: (string | undefined)[]): void {
   known = anyOf(secrets);
 }
 
-/** A function that hides secrets in a text. */
+/** A function that hides secrets in a text. The author of the text may have chosen the secrets, too. */
 export function hiding(values: string[]): (text: string) => string {
-  const pattern = anyOf(new Set(values.flatMap(formsOf)));
-  return (text) => (pattern ? text.replace(pattern, HIDDEN) : text);
+  const search = new WordSearch(values.flatMap(formsOf));
+  return (text) => search.replace(text, HIDDEN);
 }
 
 /** A secret as it may occur in a text; none if it is too short. */
