@@ -1,5 +1,7 @@
+import type { Elicitation } from '../core/records.ts';
 import { credentialsIn, hiding } from '../lib/redact.ts';
 import type { CallAnswer } from './call-outcome.ts';
+import type { CallOptions } from './connection.ts';
 import type { McpEndpoint } from './registry.ts';
 
 /** Hides credentials in a text. */
@@ -16,9 +18,19 @@ export function hidingOf(endpoint: McpEndpoint): Hide | undefined {
 
 /** An answer without credentials. What the server wants back with the next request is unchanged. */
 export function withHidden(answer: CallAnswer, hide: Hide): CallAnswer {
-  if (answer.status === 'input_required') return answer;
+  if (answer.status !== 'input_required') return inTexts(answer, hide);
+  const { request } = answer;
+  const questions = request.questions.map(([key, question]): [string, Elicitation] => [key, inTexts(question, hide)]);
+  return { ...answer, request: { ...request, questions } };
+}
+
+/** The options of a call whose questions have no credentials. */
+export function askingHidden(options: CallOptions, hide: Hide): CallOptions {
+  const { onQuestion } = options;
+  return onQuestion ? { ...options, onQuestion: (question) => onQuestion(inTexts(question, hide)) } : options;
+}
+
+function inTexts<T>(value: T, hide: Hide): T {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same, but for some texts
-  return JSON.parse(JSON.stringify(answer), (_, value: unknown) =>
-    typeof value === 'string' ? hide(value) : value,
-  ) as CallAnswer;
+  return JSON.parse(JSON.stringify(value), (_, one: unknown) => (typeof one === 'string' ? hide(one) : one)) as T;
 }

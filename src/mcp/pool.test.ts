@@ -1,7 +1,8 @@
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { inputRequired } from '@modelcontextprotocol/server';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KINDS, stdioEndpoint } from '../../test/support/mcp-kinds.ts';
 import { SCOPE, toolScope } from '../../test/support/tool-scope.ts';
-import { TestMcpServer, type TestMcpServerOptions } from '../../test/support/mcp-server.ts';
+import { TestMcpServer, type TestMcpServerOptions, type TestTool } from '../../test/support/mcp-server.ts';
 import { McpPool, McpUnavailableError, type McpPoolOptions } from './pool.ts';
 import { eventually } from '../../test/support/eventually.ts';
 
@@ -61,6 +62,24 @@ test('what a server says does not repeat the credentials of a run, which have co
   const error: unknown = await pool.tools(ofRun('ses_3'), SCOPE, unaborted).catch((reason: unknown) => reason);
   expect(JSON.stringify([failed, (error as Error).message])).not.toContain('secret');
 });
+
+test.each(['2026-07-28', '2025-11-25'] as const)(
+  'what a server of %s asks does not repeat the credentials of a run',
+  async (protocol) => {
+    const requestedSchema = { type: 'object' as const, properties: {} };
+    const handler: TestTool['handler'] = async (_, { headers, elicit, inputResponses }) => {
+      const question = { message: `Are you ${headers['x-api-key']}?`, requestedSchema };
+      if (protocol === '2025-11-25') return JSON.stringify(await elicit(question));
+      return inputResponses ? 'done' : inputRequired({ inputRequests: { who: inputRequired.elicit(question) } });
+    };
+    const { pool, endpoint } = await start({ protocol, tools: [{ name: 'ask', handler }] });
+    const ofRun = { ...endpoint, headers: { 'x-api-key': 'secret-of-ann' }, credentialsOf: 'ses_1' };
+    const onQuestion = vi.fn(() => Promise.resolve({ action: 'cancel' as const }));
+    const answer = await pool.call(ofRun, SCOPE, 'ask', {}, { ...calling, onQuestion });
+    const asked = 'request' in answer ? answer.request.questions : onQuestion.mock.calls;
+    expect(JSON.stringify(asked)).toContain('Are you [hidden]?');
+  },
+);
 
 test('an inline server may not use the connection of a registered one at a private address', async () => {
   const { pool, endpoint } = await start();

@@ -6,7 +6,7 @@ import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
 import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
-import { hidingOf, withHidden } from './hidden-credentials.ts';
+import { askingHidden, hidingOf, withHidden } from './hidden-credentials.ts';
 import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
@@ -148,8 +148,9 @@ export class McpPool {
     const hide = hidingOf(endpoint);
     try {
       const { signal } = options;
+      const asking = hide ? askingHidden(options, hide) : options;
       const answer = await this.#asSubject(endpoint, scope, signal, (connection) =>
-        connection.call(tool, args, options),
+        connection.call(tool, args, asking),
       );
       const outcome = hide ? withHidden(answer, hide) : answer;
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;

@@ -1,9 +1,10 @@
 import path from 'node:path';
+import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from 'vitest';
 import { createLogger } from '../../../src/telemetry/logger.ts';
 import { runIdsOf } from '../../../src/engine/runs.ts';
 import { eventually } from '../../support/eventually.ts';
-import { TestMcpServer } from '../../support/mcp-server.ts';
+import { TestMcpServer, type RunningCall } from '../../support/mcp-server.ts';
 import { find, readFolder, readTables, readTemporal } from '../../support/raw-stores.ts';
 import { inShort, RunAgent, textOfRun } from '../../support/runs.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
@@ -41,6 +42,15 @@ beforeAll(async () => {
       handler: (_: unknown, { headers }: { headers: Record<string, string> }) => `you sent ${headers['authorization']}`,
     },
     { name: 'act', handler: () => 'done' },
+    {
+      name: 'ask',
+      handler: (_: unknown, { headers, inputResponses }: RunningCall) => {
+        if (inputResponses) return 'no answer';
+        const message = `Is it you who sent ${headers['authorization']}?`;
+        const requestedSchema = { type: 'object' as const, properties: { ok: { type: 'boolean' as const } } };
+        return inputRequired({ inputRequests: { who: inputRequired.elicit({ message, requestedSchema }) } });
+      },
+    },
   ];
   other = await TestMcpServer.start({ tools, guard: guardOf('other') });
   server = await startTestServer({
@@ -79,7 +89,8 @@ test('56: a server gets the credentials and its part of the context, which are i
     headers: { 'X-Tenant': 'tenant {{context.tenant.id}}' },
     context_keys: ['user', 'nothing'],
   });
-  const one = agent([use({ name: 'whoami', id: 'c1' }), use({ name: 'act', id: 'c2' }), script], [toolkit]);
+  const calls = ['whoami', 'act', 'ask'].map((name) => use({ name }));
+  const one = agent([...calls, script], [toolkit]);
   const context = { token: TOKEN, user: { name: 'ann' }, tenant: { id: 7 }, more: 'more-of-the-context' };
   const stream = one.stream('Who am I?', { context });
   const id = (await stream.headers).get('x-run-id') ?? '';
@@ -90,10 +101,10 @@ test('56: a server gets the credentials and its part of the context, which are i
   expect(new Set(asked.map((request) => JSON.stringify(request)))).toEqual(
     new Set([JSON.stringify({ server: 'lab', authorization: `Bearer ${TOKEN}`, tenant: 'tenant 7' })]),
   );
-  expect(server.mcp.calls.map(({ meta }) => meta['io.everturn/context'])).toEqual([
-    { user: { name: 'ann' } },
-    { user: { name: 'ann' } },
-  ]);
+  expect(server.mcp.calls.map(({ tool, meta }) => [tool, meta['io.everturn/context']])).toEqual(
+    // The last one continues with the answer that there is none.
+    ['whoami', 'act', 'ask', 'ask'].map((tool) => [tool, { user: { name: 'ann' } }]),
+  );
   const { sessionId, turnId } = runIdsOf(id);
   await eventually(async () => expect(await tablesWith(TOKEN)).toEqual([]));
   const temporal = { address: inject('temporalAddress'), namespace: inject('temporalNamespace') };
