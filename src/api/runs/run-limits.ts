@@ -1,4 +1,4 @@
-import { iterationLimit, type AgentSpec } from '../../spec/agent-spec.ts';
+import { iterationLimit, modelNames, type AgentSpec } from '../../spec/agent-spec.ts';
 import type { RunLimits } from './run-output.ts';
 
 /** How long a run waits for the answers to one pause, unless its request says otherwise. */
@@ -6,10 +6,10 @@ export const ACTION_TIMEOUT_SECONDS = 86_400;
 
 /** What the output of a run depends on beside its log. */
 export function limitsOf(spec: AgentSpec): RunLimits {
-  const { model, pricing, actionSeconds } = spec;
+  const { pricing, actionSeconds } = spec;
   return {
     maxTurns: iterationLimit(spec),
     actionTimeoutSeconds: actionSeconds ?? ACTION_TIMEOUT_SECONDS,
-    ...(pricing && { pricing: { model: model.name, prices: pricing } }),
+    ...(pricing && { pricing: { models: modelNames(spec), prices: pricing } }),
   };
 }

@@ -208,9 +208,9 @@ test('a sum with an unknown price is unknown, and the attempts without usage are
 });
 
 test('the prices of the request are those of its model, and precede the cost that the server knows', () => {
-  const pricing = { model: 'acme/gpt', prices: { input_cost_per_text_token: 1, output_cost_per_text_token: 2 } };
-  const costOf = (fields: Partial<ModelMessage>) => {
-    const output = new RunOutput({ maxTurns: 3, actionTimeoutSeconds: 60, pricing });
+  const prices = { input_cost_per_text_token: 1, output_cost_per_text_token: 2 };
+  const costOf = (fields: Partial<ModelMessage>, models = ['acme/gpt']) => {
+    const output = new RunOutput({ maxTurns: 3, actionTimeoutSeconds: 60, pricing: { models, prices } });
     output.feed(
       message({ content: 'a', provider: 'acme', model: 'gpt', usage: { ...USAGE, costInUsd: 0.5 }, ...fields }),
     );
@@ -220,6 +220,11 @@ test('the prices of the request are those of its model, and precede the cost tha
   expect(costOf({ provider: 'other' })).toBe(0.5);
   expect(costOf({ model: 'gpt-2', usage: USAGE })).toBeNull();
   expect(costOf({ provider: 'default', model: 'acme/gpt', usage: USAGE })).toBe(25);
+  // A fallback may be the same model at another provider.
+  for (const [provider, cost] of [['default', 25] as const, ['acme', 0.5] as const]) {
+    expect(costOf({ provider }, ['gpt', 'acme/gpt'])).toBe(cost);
+    expect(costOf({ provider }, ['acme/gpt', 'gpt'])).toBe(25.5 - cost);
+  }
 });
 
 test('a message of which nothing arrived is no item, and no model call if none was made', () => {

@@ -24,8 +24,8 @@ import type { ModelPart, Run, RunError, RunHeader, RunItem, RunStatus } from './
 export interface RunLimits {
   maxTurns: number;
   actionTimeoutSeconds: number;
-  /** What the request says that the calls of its model cost. */
-  pricing?: { model: string; prices: Pricing };
+  /** What the request says that the calls of the first of these models cost. The others are its fallbacks. */
+  pricing?: { models: string[]; prices: Pricing };
 }
 
 /** A call of the root thread, until its item is complete. */
@@ -188,10 +188,11 @@ export class RunOutput {
     if (usage) this.#usage = addUsage(this.#usage ?? NO_USAGE, usage);
   }
 
-  /** Undefined if nobody has said what the model costs. */
-  #costOf({ usage, provider, model = '' }: ModelMessage): number | undefined {
+  /** Undefined if the price of the model is unknown. */
+  #costOf({ usage, provider, model }: ModelMessage): number | undefined {
     const { pricing } = this.#limits;
-    const isPriced = pricing && [model, `${provider}/${model}`].includes(pricing.model);
+    const full = `${provider}/${model}`;
+    const isPriced = pricing && pricing.models[0] === (pricing.models.includes(full) ? full : model);
     const cost = usage && isPriced ? costBy(pricing.prices, usage) : usage?.costInUsd;
     return cost === undefined ? undefined : dollars(cost);
   }
