@@ -36,7 +36,7 @@ export interface HttpEndpoint extends Endpoint {
   trusted: boolean;
   /**
    * The session whose client has given some of the headers. Nothing that the server answers is used for another session,
-   * and nobody signs in to it.
+   * and users do not sign in to it.
    */
   credentialsOf?: string | undefined;
 }

@@ -164,7 +164,7 @@ function inChat({ role, content }: Message): object[] {
   ];
 }
 
-test('52: a run costs what its request says, with cached tokens at their price; without prices nobody knows', async () => {
+test('52: a run costs what its request says, with cached tokens at their price; without prices it is null', async () => {
   const usage = {
     prompt_tokens: 100,
     completion_tokens: 20,
