@@ -18,7 +18,7 @@ import { connectStrategies, openAny, type OpenedClient, type TransportOptions } 
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
-import { hidingOf, type Hide } from './hidden-credentials.ts';
+import { askingHidden, hidingOf, withHidden, type Hide } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError } from './message-bounds.ts';
@@ -201,7 +201,12 @@ export class McpConnection {
    *   SignInRequiredError if the server rejected the call for its token
    */
   call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallAnswer> {
-    return this.#using(() => this.#call(name, args, options));
+    const hide = this.#hide;
+    return this.#using(async () =>
+      hide
+        ? withHidden(await this.#call(name, args, askingHidden(options, hide)), hide)
+        : this.#call(name, args, options),
+    );
   }
 
   /** Closes the connection as soon as it is unused. */

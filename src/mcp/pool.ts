@@ -6,7 +6,7 @@ import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
 import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
-import { askingHidden, hidingOf, withHidden } from './hidden-credentials.ts';
+import { hidingOf } from './hidden-credentials.ts';
 import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
@@ -145,14 +145,10 @@ export class McpPool {
     options: CallOptions,
   ): Promise<CallAnswer> {
     const { name } = endpoint;
-    const hide = hidingOf(endpoint);
     try {
-      const { signal } = options;
-      const asking = hide ? askingHidden(options, hide) : options;
-      const answer = await this.#asSubject(endpoint, scope, signal, (connection) =>
-        connection.call(tool, args, asking),
+      const outcome = await this.#asSubject(endpoint, scope, options.signal, (connection) =>
+        connection.call(tool, args, options),
       );
-      const outcome = hide ? withHidden(answer, hide) : answer;
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {
       const signIn = needOf(endpoint, error);
@@ -161,7 +157,7 @@ export class McpPool {
       }
       const reason = options.signal.aborted
         ? 'had not received the call when it was cancelled'
-        : failureReason(error, hide);
+        : failureReason(error, hidingOf(endpoint));
       return { status: 'not_sent', message: named(name, reason) };
     }
   }
