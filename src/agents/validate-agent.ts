@@ -120,7 +120,7 @@ export class AgentValidator {
         return { code: 'invalid_agent', message, param };
       }
       const given = spec.givenToServers?.find((one) => one.server === server.name);
-      if (given?.hasHeaders && !takesSignIn(endpoint)) {
+      if (given?.headers !== undefined && !takesSignIn(endpoint)) {
         const message = `the MCP server ${server.name} ${NO_CREDENTIALS}`;
         return { code: 'invalid_agent', message, param: `mcp_servers.${i}.authorization` };
       }

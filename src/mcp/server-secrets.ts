@@ -4,8 +4,11 @@ import { takesSignIn } from './sign-in-required.ts';
 
 /** What the client of a run gives to its MCP servers: the JSON in `run_secrets`. */
 export interface ServerSecrets {
-  /** The headers of all requests to a server, by its name. */
-  servers: { name: string; headers: Record<string, string> }[];
+  /**
+   * The headers of all requests to a server, in the order of the toolkits. They do not have the names of the servers: those
+   * depend on the other servers of a registered agent, which may have changed when an interrupted request is repeated.
+   */
+  headers: Record<string, string>[];
   /** The parts of the run's context that servers are sent. */
   context: Record<string, unknown>;
 }
@@ -23,15 +26,15 @@ export interface GivenServer {
  */
 export function withSecrets(
   endpoint: McpEndpoint,
-  { server, hasHeaders, contextKeys }: GivenToServer,
+  { headers: index, contextKeys }: GivenToServer,
   { secrets, sessionId }: { secrets: ServerSecrets | undefined; sessionId: string },
 ): GivenServer | { refusal: string } {
   if (!secrets) return { refusal: 'was given credentials or a context by a run that has ended' };
   const context = contextKeys && partsOf(secrets.context, contextKeys);
-  if (!hasHeaders) return { endpoint, ...(context && { context }) };
+  if (index === undefined) return { endpoint, ...(context && { context }) };
   // The registration may have changed since the request.
   if (!takesSignIn(endpoint)) return { refusal: NO_CREDENTIALS };
-  const headers = secrets.servers.find(({ name }) => name === server)?.headers;
+  const headers = secrets.headers[index];
   return {
     endpoint: { ...endpoint, headers: { ...endpoint.headers, ...headers }, credentialsOf: sessionId },
     ...(context && { context }),

@@ -273,8 +273,8 @@ export type Pricing = { [Price in (typeof PRICES)[number]]?: number };
 export interface GivenToServer {
   /** The name of the server. */
   server: string;
-  /** Its requests have headers of the run's client. */
-  hasHeaders?: true;
+  /** Which headers of the run's client its requests have: the index of them there. */
+  headers?: number;
   /** Its calls have these parts of the run's context. */
   contextKeys?: string[];
 }

@@ -1,7 +1,10 @@
 import { expect, test } from 'vitest';
+import { McpRegistry } from '../../mcp/registry.ts';
+import { withSecrets } from '../../mcp/server-secrets.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
-import { toSpec } from './agent-to-spec.ts';
+import { toSpec, withParams } from './agent-to-spec.ts';
 import { runErrors } from './errors.ts';
 import { runRequest } from './wire/request.ts';
 
@@ -25,7 +28,7 @@ function agentOf(toolkits: object[], context: unknown = CONTEXT) {
 
 /** The headers of the only toolkit. */
 function headersOf(toolkit: object) {
-  return agentOf([{ ...lab, ...toolkit }]).secrets?.servers[0]?.headers;
+  return agentOf([{ ...lab, ...toolkit }]).secrets?.headers[0];
 }
 
 test.each([
@@ -51,20 +54,38 @@ test('the spec says which servers are given what, and has neither values nor tem
   ];
   const { spec, secrets } = agentOf(toolkits);
   expect(spec.givenToServers).toEqual([
-    { server: 'lab', hasHeaders: true, contextKeys: ['user'] },
+    { server: 'lab', headers: 0, contextKeys: ['user'] },
     { server: 'told', contextKeys: ['empty', 'toString', 'nothing'] },
-    { server: 'crm', hasHeaders: true },
+    { server: 'crm', headers: 1 },
   ]);
   expect(secrets).toEqual({
-    servers: [
-      { name: 'lab', headers: { authorization: 'Bearer of-ann' } },
-      { name: 'crm', headers: { authorization: 'Bearer fixed' } },
-    ],
+    headers: [{ authorization: 'Bearer of-ann' }, { authorization: 'Bearer fixed' }],
     context: { user: { id: 7, name: 'Ann' }, empty: '' },
   });
   for (const text of ['of-ann', 'Ann', 'fixed', '{{']) expect(JSON.stringify(spec)).not.toContain(text);
   expect(agentOf([lab])).not.toHaveProperty('secrets');
   expect(agentOf([{ ...lab, context_keys: ['length'] }], 'a text').secrets?.context).toEqual({});
+});
+
+test('a request that is repeated after a crash gives its servers the same, if the agent has more servers by then', () => {
+  const toolkits = ['one', 'two'].map((path) => {
+    return { type: 'mcp' as const, url: `https://a.example/${path}`, authorization: `of-${path}` };
+  });
+  const change = (spec: AgentSpec) => withParams(spec, { toolkits }, {});
+  const { spec } = change({ model: { name: 'm' } });
+  const more = { type: 'inline' as const, name: 'a-example', url: 'https://a.example/more' };
+  const { secrets } = change({ model: { name: 'm' }, mcp_servers: [more] });
+  const registry = new McpRegistry();
+  const sent = spec.givenToServers?.map((given) => {
+    const server = spec.mcp_servers?.find(({ name }) => name === given.server);
+    const endpoint = server && registry.resolve(server);
+    return endpoint && withSecrets(endpoint, given, { secrets, sessionId: 'ses_1' });
+  });
+  expect(sent).toMatchObject(
+    toolkits.map(({ url, authorization }) => ({
+      endpoint: { url, headers: { authorization: `Bearer ${authorization}` } },
+    })),
+  );
 });
 
 test.each<[object, number, string, string]>([

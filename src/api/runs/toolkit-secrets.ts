@@ -34,19 +34,19 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]+$/;
 /** Reads what the toolkits of a request give to their servers. @throws ApiError */
 export function secretsOf(toolkits: ToolkitServer[], context: unknown): ToolkitSecrets {
   const given: GivenToServer[] = [];
-  const servers: ServerSecrets['servers'] = [];
+  const all: ServerSecrets['headers'] = [];
   for (const { name, toolkit, place } of toolkits) {
     const headers = headersOf(toolkit, context, place);
     const { context_keys: contextKeys } = toolkit;
     const hasHeaders = Object.keys(headers).length > 0;
     const hasContext = contextKeys !== undefined && contextKeys !== null && contextKeys.length > 0;
-    if (hasHeaders) servers.push({ name, headers });
     if (!hasHeaders && !hasContext) continue;
-    given.push({ server: name, ...(hasHeaders && { hasHeaders }), ...(hasContext && { contextKeys }) });
+    given.push({ server: name, ...(hasHeaders && { headers: all.length }), ...(hasContext && { contextKeys }) });
+    if (hasHeaders) all.push(headers);
   }
   if (given.length === 0) return { given, secrets: undefined };
   const keys = new Set(given.flatMap(({ contextKeys = [] }) => contextKeys));
-  return { given, secrets: { servers, context: partsOf(isObject(context) ? context : {}, [...keys]) } };
+  return { given, secrets: { headers: all, context: partsOf(isObject(context) ? context : {}, [...keys]) } };
 }
 
 /** The headers of a server, with names in lower case. @throws ApiError */
