@@ -118,8 +118,6 @@ export interface TurnStart extends ToolScope {
   onUnknown?: 'ask';
   /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
   failsWithTools?: true;
-  /** Servers that ask the user are told that there is no answer, in a turn that waits. */
-  declinesQuestions?: true;
   /** The calls of a message of the root thread run one after the other. */
   callsInSequence?: true;
   limits: TurnLimits;

@@ -80,7 +80,6 @@ export interface CreateTurnCommand extends Pick<
   | 'pause'
   | 'indexesPauses'
   | 'failsWithTools'
-  | 'declinesQuestions'
   | 'callsInSequence'
   | 'limits'
   | 'budget'

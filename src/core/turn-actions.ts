@@ -116,7 +116,6 @@ export class TurnActions {
   readonly #delegations: TurnDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
-  readonly #declinesQuestions: boolean;
   readonly #failsWithTools: boolean;
   readonly #answerSeconds: number | undefined;
   /** When the turn ends because of the answers that it waits for now: milliseconds since 1970. */
@@ -136,7 +135,6 @@ export class TurnActions {
     this.#pauses = new Pauses(pauses);
     this.steering = new Steering(steering);
     this.#isForced = carry?.actions?.isForced === true;
-    this.#declinesQuestions = start.declinesQuestions === true;
     this.#failsWithTools = start.failsWithTools === true;
     this.#answerSeconds = start.limits.actionSeconds;
     this.#expiresAt = carry?.actions?.expiresAt;
@@ -274,11 +272,10 @@ export class TurnActions {
   }
 
   /**
-   * A running call waits for an answer. False if nobody is asked, or too many calls wait: the call of a server that asks the user goes on
+   * A running call waits for an answer. False if too many calls wait: the call of a server that asks the user goes on
    * without an answer. How many outcomes may be unknown is decided before the calls run.
    */
   ask(pending: PendingCall): boolean {
-    if (pending.elicitation && this.#declinesQuestions) return false;
     if (!this.waits || (pending.unknownOutcome === undefined && this.open.length >= MAX_ASKING)) return false;
     const calls = this.#threads.get(pending.threadId) ?? new Map<string, TrackedCall>();
     this.#threads.set(pending.threadId, calls.set(pending.toolCallId, { state: 'new', pending, votes: [] }));

@@ -233,7 +233,6 @@ async function commandOf(
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
     ...(spec.failsWithTools && { failsWithTools: true }),
-    ...(spec.declinesQuestions && { declinesQuestions: true }),
     ...(spec.callsInSequence && { callsInSequence: true }),
     ...(budget && { budget }),
     limits: {

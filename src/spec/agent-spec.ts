@@ -287,7 +287,7 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   delegates?: Delegate[];
   /** A turn ends with an error if a call has no result of its tool, or shares its id with another one of its message. */
   failsWithTools?: true;
-  /** MCP servers that ask the user are told that there is no answer. Requires `pause: "wait"`. */
+  /** MCP servers that ask the user are told that there is no answer. */
   declinesQuestions?: true;
   /** Names of MCP servers: a turn ends with an error, before its first model call, if one of them is unavailable. */
   requiredServers?: string[];

@@ -2,7 +2,7 @@ import type { RunSecrets } from '../catalog/run-secrets.ts';
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
-import { callInRounds, type AskingCall } from '../mcp/call-rounds.ts';
+import { callInRounds, type AskingCall, type RoundsOptions } from '../mcp/call-rounds.ts';
 import { instrumentCall } from '../mcp/instrument-call.ts';
 import { OpenCalls } from '../mcp/open-calls.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
@@ -85,15 +85,20 @@ export class McpTools implements ToolKind {
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
     const { name: tool } = info;
     const { endpoint, context } = server;
-    return callInRounds({
+    const rounds: Omit<RoundsOptions, 'resumed'> = {
       openCalls: this.#openCalls,
       send: (more) =>
         this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, context, ...more }),
       measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),
       signal,
       mayRepeat,
-      resumed,
-    });
+    };
+    let end = await callInRounds({ ...rounds, resumed });
+    // Here, so that what a server asks, and the state that it wants back, are not stored.
+    while (spec.declinesQuestions && end.status === 'asks') {
+      end = await callInRounds({ ...rounds, resumed: { ...end, answer: { action: 'cancel' } } });
+    }
+    return end;
   }
 
   /** @throws an Error that says why the tool must not be called, McpUnavailableError, or the reason of the signal */

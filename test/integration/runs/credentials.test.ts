@@ -48,7 +48,8 @@ beforeAll(async () => {
         if (inputResponses) return 'no answer';
         const message = `Is it you who sent ${headers['authorization']}?`;
         const requestedSchema = { type: 'object' as const, properties: { ok: { type: 'boolean' as const } } };
-        return inputRequired({ inputRequests: { who: inputRequired.elicit({ message, requestedSchema }) } });
+        const inputRequests = { who: inputRequired.elicit({ message, requestedSchema }) };
+        return inputRequired({ inputRequests, requestState: `of ${headers['authorization']}` });
       },
     },
   ];
