@@ -171,6 +171,7 @@ describe('instructions', () => {
     [{ instructions: ['a', '{{context.user.name}}'] }, { user: {} }, 'agent.instructions[1]'],
     [{ instructions: '{{context.a}}' }, undefined, 'agent.instructions'],
     [{ instructions: '{{context.toString}}' }, {}, 'agent.instructions'],
+    [{ instructions: '{{context.}}' }, {}, 'agent.instructions'],
     [{ instructions: '{{context.a}}'.repeat(40) }, { a: 'x'.repeat(30_000) }, 'agent.instructions'],
   ])('%# are refused if the context does not have them', (params, context, param) => {
     expect(refusalOf(() => inline(params, context))).toEqual([422, 'invalid_context', param]);

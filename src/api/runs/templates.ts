@@ -16,7 +16,7 @@ export function fillTemplates(templates: string[], { context, maxAdded, placeOf 
   // A short template may name a large part of the context often.
   let free = maxAdded;
   return templates.map((template, i) =>
-    template.replaceAll(/\{\{\s*context\.([^{}]+)\}\}/g, (_, rest: string) => {
+    template.replaceAll(/\{\{\s*context\.([^{}]*)\}\}/g, (_, rest: string) => {
       const path = rest.trim();
       const value = partOf(context, path.split('.'));
       if (value === undefined) throw refusal('invalid_context', placeOf(i), `the context has no ${path.slice(0, 256)}`);
