@@ -46,10 +46,13 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
     options: ({ params: { reasoning_effort: effort }, options = {} }) => {
       const { reasoning_tokens: thinkingBudget, image_output: drawsImages } = options;
       // Thoughts of a model that does not think are rejected.
-      const thinks = effort && effort !== 'none';
+      const thinks = effort && effort !== 'none' && thinkingBudget !== 0;
       return {
-        ...(thinks && {
-          thinkingConfig: { includeThoughts: true, ...(thinkingBudget !== undefined && { thinkingBudget }) },
+        ...((thinks || thinkingBudget !== undefined) && {
+          thinkingConfig: {
+            ...(thinks && { includeThoughts: true }),
+            ...(thinkingBudget !== undefined && { thinkingBudget }),
+          },
         }),
         ...(drawsImages && { responseModalities: ['TEXT', 'IMAGE'] }),
       };
