@@ -26,7 +26,7 @@ import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { compactConversation } from '../src/agents/compact-conversation.ts';
-import { refreshAfter } from '../src/agents/client-toolkits.ts';
+import { refreshAfter, repeatedTool } from '../src/agents/client-toolkits.ts';
 import { prepareModelCall, type Compaction, type PreparedModelCall } from '../src/agents/prepare-model-call.ts';
 import { endOfSubAgent, refusalOf } from '../src/agents/end-sub-agent.ts';
 import { routeDelegation } from '../src/agents/route-delegation.ts';
@@ -199,7 +199,7 @@ class ModelCallAttempt {
     const prepared =
       ahead?.prepared ?? (await prepareModelCall(this.#dependencies, call, conversation, this.#signal, requests));
     // Not only in the first step, which may have asked for a sign-in instead. What was begun ahead follows a message.
-    const failure = isFirst ? missingServer(prepared) : undefined;
+    const failure = (isFirst ? missingServer(prepared) : undefined) ?? repeatedTool(prepared.spec);
     if (failure) return failure;
     const given = ahead || input.threadId !== ROOT_THREAD ? undefined : givenLast(await conversation);
     const message = new MessageAssembler({

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { NewRecord, ToolCall, UnsequencedRecord } from '../core/records.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { refreshAfter, refreshedToolkits, withToolkits } from './client-toolkits.ts';
+import { refreshAfter, refreshedToolkits, repeatedTool, withToolkits } from './client-toolkits.ts';
 
 const at = '2026-11-23T08:00:00.000Z';
 const by = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' } as const;
@@ -35,6 +35,14 @@ test('toolkits follow the agent in their order, as they were refreshed last', ()
   expect(parts([first])).toEqual(['Own.\nA.\nNew.', 'own a1 b2 b3 c1']);
   expect(parts([first, refreshed('b', [])])).toEqual(['Own.\nA.', 'own a1 c1']);
   expect(parts([refreshed('a', ['x'], 'Not dynamic.')])).toEqual(['Own.\nA.\nB.', 'own a1 b1 c1']);
+});
+
+test('toolkits that were refreshed with tools of one name cannot be offered', () => {
+  const problemOf = (...names: string[]) =>
+    repeatedTool(withToolkits(spec, refreshedToolkits([refreshed('b', names)])));
+  expect(problemOf('b2')).toBeUndefined();
+  expect(problemOf('b2', 'c1')).toMatchObject({ code: 'repeated_tool_name', message: expect.stringContaining('c1') });
+  expect(repeatedTool({ model: { name: 'm' }, client_tools: [tool('x'), tool('x')] })).toBeUndefined();
 });
 
 const call: ToolCall = {

@@ -5,6 +5,7 @@ import {
   type NewRecord,
   type RefreshRequired,
   type ToolkitRefreshed,
+  type TurnError,
   type UnsequencedRecord,
   type WithoutId,
 } from '../core/records.ts';
@@ -53,6 +54,19 @@ export function withToolkits(
 /** The toolkits that the client refreshes. */
 export function dynamicToolkits({ clientToolkits = [] }: Pick<AgentSpec, 'clientToolkits'>): string[] {
   return clientToolkits.filter(({ isDynamic }) => isDynamic).map(({ name }) => name);
+}
+
+/**
+ * Why a turn cannot call its model: two of its toolkits, with which `spec` is, have tools of one name. Each refresh is
+ * checked before it is accepted, but two at once do not know of each other.
+ */
+export function repeatedTool({ clientToolkits, client_tools: tools = [] }: AgentSpec): TurnError | undefined {
+  if (!clientToolkits) return undefined;
+  const names = (tools ?? []).map(({ name }) => name);
+  const repeated = names.find((name, i) => names.indexOf(name) !== i);
+  if (repeated === undefined) return undefined;
+  const message = `Two toolkits were refreshed with a tool named ${repeated}: tools need unique names.`;
+  return { status: 'error', message, code: 'repeated_tool_name' };
 }
 
 interface Answered {

@@ -617,6 +617,7 @@ export interface ModelFailed {
  * - `tool_failed`: a call has no result, and the agent's turns end then.
  * - `repeated_call_id`: the model gave two calls of a message the same id, and the agent's turns end then.
  * - `server_unavailable`: an MCP server without which the agent does not begin is unavailable.
+ * - `repeated_tool_name`: its client has given it two tools of one name.
  * - `action_expired`: the turn has waited for answers for as long as it may.
  */
 export type TurnErrorCode =
@@ -627,6 +628,7 @@ export type TurnErrorCode =
   | 'tool_failed'
   | 'repeated_call_id'
   | 'server_unavailable'
+  | 'repeated_tool_name'
   | 'action_expired';
 
 /** The outcome in one word; `action_required`: the turn is done, and calls are pending on it. */

@@ -53,6 +53,7 @@ const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
   tool_failed: 'internal',
   repeated_call_id: 'internal',
   server_unavailable: 'internal',
+  repeated_tool_name: 'internal',
   action_expired: 'internal',
 };
 

@@ -67,6 +67,7 @@ function turnError(
     case 'tool_failed':
       return failed ? toolError(failed) : failure('tool_execution_error', message);
     case 'server_unavailable':
+    case 'repeated_tool_name':
       return failure('init_error', message);
     case 'action_expired':
       return failure('action_expired', message);

@@ -113,6 +113,21 @@ test('30: after tools of the server alone the run waits for its toolkits, each o
   expect((await resumeRefusal(server, paused, { refresh: [large] })).slice(0, 2)).toEqual([409, 'run_ended']);
 });
 
+test('a run whose toolkits are refreshed at once with tools of one name fails', async () => {
+  const one = agent(
+    [use({ name: 'note', id: 'c1' })],
+    [{ type: 'mcp', server: 'test' }, PLANNER, client('list', [], { dynamic: true })],
+  );
+  const paused = await one.run('Go');
+  const names = ['planner', 'list'];
+  const resumed = await Promise.all(
+    names.map((name) => resumeRun(server, paused, { refresh: [toolkit(name, ['x'])] })),
+  );
+  const failed = resumed.find(({ status }) => status === 'failed');
+  expect(failed?.error).toMatchObject({ type: 'init_error', message: expect.stringContaining('named x') });
+  expect([failed?.turns, one.requests.length]).toEqual([1, 1]);
+});
+
 test('a repetition with its key does not refresh the toolkits of a later model call', async () => {
   const one = agent([use({ name: 'gone', id: 'c1' }), use({ name: 'gone', id: 'c2' }), say('Done.')], [PLANNER], {
     on_tool_failure: 'tell',
