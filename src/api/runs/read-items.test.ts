@@ -9,6 +9,7 @@ import { readItems } from './read-items.ts';
 import { encodeSignature } from './signature.ts';
 import type { Capability } from './wire/agent-params.ts';
 import { inputItems } from './wire/items.ts';
+import type { AcceptedInput } from './supported-parts.ts';
 
 const PNG = Buffer.from('picture').toString('base64');
 
@@ -56,13 +57,12 @@ const numbered = (count: number, name: string) =>
 const read = (...items: unknown[]) => readWithout([], ...items);
 
 /** Reads a conversation with a model that lacks some capabilities. */
-function readWithout(missing: Capability[], ...items: unknown[]) {
+const readWithout = (missing: Capability[], ...items: unknown[]) => readWith({ missing: new Set(missing) }, ...items);
+
+function readWith(accepted: Partial<AcceptedInput>, ...items: unknown[]) {
   const { input } = parsePart(z.object({ input: inputItems }), { input: items }, 'body');
-  return readItems(input, {
-    audioTypes: new Set(['audio/wav', 'audio/mpeg']),
-    ownImages: false,
-    missing: new Set(missing),
-  });
+  const audioTypes = new Set(['audio/wav', 'audio/mpeg']);
+  return readItems(input, { audioTypes, ownImages: false, missing: new Set(), ...accepted });
 }
 
 /** Messages and results in short, and the calls of the last message with their results. */
@@ -314,6 +314,16 @@ test.each<[Capability, unknown[], string]>([
     expect.objectContaining({ code: 'unsupported_part', param }),
   );
   expect(() => readWithout(['image_output', 'function_calling'], ...items)).not.toThrow();
+});
+
+test('the images of the last message fit into the history', () => {
+  const images = (count: number) => Array.from({ length: count }, () => image);
+  const draws = { ownImages: true };
+  expect(readWith(draws, hi, model(...images(300))).conversation.last?.images).toHaveLength(300);
+  expect(() => readWith(draws, hi, model(...images(990)), hi)).not.toThrow();
+  expect(() => readWith(draws, hi, model(...images(990)))).toThrow(
+    expect.objectContaining({ code: 'invalid_items', param: 'input[1]' }),
+  );
 });
 
 test('a source is a line that names it, and its content', () => {

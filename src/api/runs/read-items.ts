@@ -48,6 +48,9 @@ const MAX_LAST_BYTES = 120 * 1024;
 /** What that has of each call beside what the client sends: its tool and how it runs. */
 const CALL_BYTES = 300;
 
+/** The reference to an image that is moved to the blob store. */
+const IMAGE_BYTES = 100;
+
 /** Longer texts are moved to the blob store, which leaves less than this. */
 const MOVED_LENGTH = 1024;
 
@@ -73,7 +76,7 @@ export function readItems(
   if (last.role === 'model' && bytesOf(last.message) > MAX_LAST_BYTES) {
     throw invalid(
       last.place,
-      'has too many tool calls for the last message of a model: at most about 300 are possible',
+      'has too many tool calls or images for the last message of a model: at most about 300 are possible',
     );
   }
   const repaired = earlier.flatMap((entry) => (entry.role === 'model' ? danglingCalls(entry.message) : []));
@@ -88,14 +91,15 @@ export function readItems(
 }
 
 /** How much of a message and its results the history of the run has. */
-function bytesOf({ toolCalls }: GivenMessage): number {
+function bytesOf({ toolCalls, images = [] }: GivenMessage): number {
   const withoutLong = (_: string, value: unknown) =>
     typeof value === 'string' && value.length >= MOVED_LENGTH ? '' : value;
+  const drawn = Buffer.byteLength(JSON.stringify(images, withoutLong)) + images.length * IMAGE_BYTES;
   return toolCalls.reduce((bytes, call) => {
     const { name, result } = call;
     // What is recorded of its tool names it, and so does the result that there is no such tool.
     return bytes + Buffer.byteLength(JSON.stringify(call, withoutLong) + name + name) + CALL_BYTES * (result ? 2 : 1);
-  }, 0);
+  }, drawn);
 }
 
 interface ItemPlace {
