@@ -305,6 +305,7 @@ test('audio of a user is a file for the model, and that of a model its transcrip
 
 test.each<[Capability, unknown[], string]>([
   ['text_input', [user(image, text('hi'))], 'input[0].content[1]'],
+  ['text_input', [user(image, source(image))], 'input[0].content[1]'],
   ['image_input', [user(text('hi'), image)], 'input[0].content[1]'],
   ['image_input', [user(source(text('salt'), image))], 'input[0].content[0].content[1]'],
   ['image_input', [hi, model(call('a')), { ...tool('a'), output: [image] }], 'input[2].output[0]'],

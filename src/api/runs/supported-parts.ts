@@ -37,6 +37,7 @@ function problemOf(
 ): string | undefined {
   switch (part.type) {
     case 'text':
+    case 'source': // a line of text names it
       return author === 'user' ? withheld('text_input', missing) : undefined;
     case 'image':
       if (author === 'model' && !ownImages) return NO_OWN_IMAGES;
@@ -45,7 +46,6 @@ function problemOf(
       if (author === 'model') return part.transcript ? undefined : NO_TRANSCRIPT;
       if (author === 'result') return undefined;
       return withheld('audio_input', missing) ?? audioProblem(part.format, audioTypes);
-    case 'source':
     case 'reasoning':
     case 'tool-call':
     case 'tool-result':
