@@ -1,10 +1,14 @@
 import type { FileContent } from '../blobs/store-files.ts';
 import { audioType, type AudioFormat } from '../core/audio-formats.ts';
 import type { MadeImage, ModelMessage, SpokenAudio, StoredFile } from '../core/records.ts';
+import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 
 /** What OpenAI's models send as samples without a header. */
 const RAW = { sampleRate: 24_000, channels: 1 };
+
+/** Limit for one message: each image is a file to store, and has a part of one result of an activity. */
+const MAX_IMAGES = 64;
 
 type Store = (file: FileContent) => Promise<StoredFile>;
 
@@ -15,8 +19,12 @@ export class MadeMedia {
   #transcript = '';
   readonly #audio: Buffer[] = [];
 
+  /** @throws ModelError if there are too many images */
   add({ image, audio }: ModelChunk): void {
     if (image) this.#images.push(image);
+    if (this.#images.length > MAX_IMAGES) {
+      throw new ModelError('bad_request', `the model made more than ${MAX_IMAGES} images in one message`);
+    }
     if (!audio) return;
     const { id, data, transcript = '' } = audio;
     this.#audioId ??= id;
