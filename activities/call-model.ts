@@ -151,7 +151,8 @@ class ModelCallAttempt {
       if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
       }
-      return await this.#result(this.#message?.failure ?? { status: 'answered' });
+      const mayBeCutOff = this.#message?.mayBeCutOff === true && { mayBeCutOff: true as const };
+      return await this.#result(this.#message?.failure ?? { status: 'answered', ...mayBeCutOff });
     } catch (error) {
       if (error instanceof BudgetReached && !this.#signal.aborted) return this.#held(error.report);
       return this.#signal.aborted ? await this.#stopped() : await this.#failed(error);

@@ -351,7 +351,8 @@ export class Thread {
     if (!message) throw new Error('callModel returned no message');
     this.#isGiven ||= message.isGiven === true;
     this.#noteFailures(records);
-    if (message.finishReason === 'length') return { status: 'error', message: LENGTH_REACHED };
+    const mayBeCutOff = outcome.status === 'answered' && outcome.mayBeCutOff;
+    if (message.finishReason === 'length' && !mayBeCutOff) return { status: 'error', message: LENGTH_REACHED };
     const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
     const isDone = isAnswer && !isMisfit(message);
     return isDone ? { status: 'done' } : { message, stamp, started };

@@ -99,6 +99,8 @@ export interface CallHandling {
 
 const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
 
+const CUT_OFF_CALL = 'This call was not executed: its arguments were cut off at the limit of output tokens.';
+
 const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
 
 /** One event on the stream stays far below 1 MiB. */
@@ -173,6 +175,11 @@ export class MessageAssembler {
     return { status: 'error', message, code: 'repeated_call_id' };
   }
 
+  /** Whether it was cut off at the limit of output tokens, and is a message of the agent like any other. */
+  get mayBeCutOff(): boolean {
+    return this.#finishReason === 'length' && this.spec.keepsCutOffCalls === true;
+  }
+
   /** Whether the model has written a complete message without content; it may have reasoning. */
   get isEmpty(): boolean {
     if (this.#options.given) return false;
@@ -239,7 +246,7 @@ export class MessageAssembler {
   async records(end: 'answered' | 'cancelled' | 'error', usage: Usage, handling: CallHandling): Promise<NewRecord[]> {
     const { plan, prepared } = this.#options;
     const { messageId: id, createdAt, threadId } = plan;
-    const isWhole = end === 'answered' && this.#finishReason !== 'length';
+    const isWhole = end === 'answered' && (this.#finishReason !== 'length' || this.mayBeCutOff);
     const isCutOff = end !== 'answered' && prepared.spec.keepsCutOffCalls === true;
     const calls = isWhole ? await this.#routeAll(handling) : isCutOff ? this.#completeCalls() : [];
     const message: ModelMessage = {
@@ -340,6 +347,9 @@ export class MessageAssembler {
     if (given) return { route: { to: 'answered' }, given };
     if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
     const { name, arguments: args } = call;
+    // Without any, the call would be complete for a tool that requires none.
+    const isCutOff = this.mayBeCutOff && place.index === this.#text.toolCalls.length - 1 && args.trim() === '';
+    if (isCutOff) return { route: { to: 'answered' }, problem: CUT_OFF_CALL };
     // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
     const { toolset, request, spec, conversation, files } = this.#options.prepared;
     const tool = toolset.tools.get(name);

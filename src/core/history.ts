@@ -298,5 +298,9 @@ export interface CallModelResult extends Appended {
    * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`: a
    * budget that the turn shares with others has no room for the call, and it was not made.
    */
-  outcome: { status: 'answered' | 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' } | TurnError;
+  outcome:
+    | { status: 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' }
+    /** `mayBeCutOff`: also if the message was cut off at the limit of output tokens, which otherwise ends the turn. */
+    | { status: 'answered'; mayBeCutOff?: true }
+    | TurnError;
 }

@@ -220,7 +220,8 @@ export function budgetExceeded(report: BudgetReport): Refusal {
  */
 function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
   const { finishReason, toolCalls } = message;
-  if (finishReason === 'cancelled' || finishReason === 'error' || finishReason === 'length') return NOTHING_AHEAD;
+  if (finishReason === 'cancelled' || finishReason === 'error') return NOTHING_AHEAD;
+  if (finishReason === 'length' && !isMisfit(message)) return NOTHING_AHEAD;
   const asking = toolCalls.filter(({ route }) => route.to === 'client' || (route.to === 'server' && route.approval));
   const running = toolCalls.filter((call) => !asking.includes(call) && call.route.to !== 'answered');
   const isAnswered = toolCalls.length > 0 && (waits || asking.length === 0);

@@ -310,7 +310,10 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   turnSeconds?: number;
   /** The calls of a message run one after the other. */
   callsInSequence?: true;
-  /** A message that is cut off keeps the calls whose arguments are complete, as cancelled ones. */
+  /**
+   * A message that is cancelled or fails keeps the calls whose arguments are complete, as cancelled ones. One that is cut
+   * off at the limit of output tokens is a message like any other.
+   */
   keepsCutOffCalls?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;

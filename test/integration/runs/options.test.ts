@@ -258,3 +258,14 @@ test('58: fields that the input has in addition are ignored', async () => {
   expect(run).toMatchObject({ status: 'completed', output: [{ type: 'model' }] });
   expect(one.requests[0]?.messages).toEqual([{ role: 'user', content: 'Hi' }]);
 });
+
+test('an answer that is cut off at its limit of tokens is one, and a call that is cut off has invalid arguments', async () => {
+  const answer = await agent([(call) => call.text('The sea').finish('length')]).run('Go');
+  const content = [{ type: 'text', text: 'The sea' }];
+  expect(answer).toMatchObject({ status: 'completed', content, output: [{ finish_reason: 'length' }] });
+  for (const args of ['', '{"at"']) {
+    const cut: Script = (call) => call.toolCall('lookup', args, 'c1').finish('length');
+    const run = await agent([cut, say('Done.')], { tools: [lookup] }).run('Go');
+    expect([run.status, ...inShort(run.output)]).toEqual(['completed', 'model c1', 'c1 failed', 'model']);
+  }
+});
