@@ -310,6 +310,8 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   turnSeconds?: number;
   /** The calls of a message run one after the other. */
   callsInSequence?: true;
+  /** A run's request says that its model takes no images: its client may not give it any. */
+  takesNoImages?: true;
   /**
    * A message that is cancelled or fails keeps the calls whose arguments are complete, as cancelled ones. One that is cut
    * off at the limit of output tokens is a message like any other.

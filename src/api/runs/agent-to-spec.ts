@@ -68,6 +68,7 @@ interface ChangeOptions {
 }
 
 function change(base: AgentSpec, params: AgentChanges, { context, root }: ChangeOptions): RunAgent {
+  const missing = missingCapabilities(params);
   const ownServers = base.mcp_servers ?? [];
   const { tools, toolkitTools, servers, clientToolkits } = readToolkits(params, ownServers, root);
   const instructions = [
@@ -109,6 +110,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     declinesQuestions: true,
     ...(params.timeout_seconds && { turnSeconds: params.timeout_seconds }),
     ...(params.tool_execution === 'sequential' && { callsInSequence: true }),
+    ...(missing.has('image_input') && { takesNoImages: true }),
     actionSeconds: params.action_timeout_seconds ?? ACTION_TIMEOUT_SECONDS,
   };
   const whole = withToolkits({ ...spec, clientToolkits });
@@ -119,7 +121,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   return {
     spec: dynamicToolkits(whole).length > 0 ? { ...spec, clientToolkits } : resolved,
     ...(secrets && { secrets }),
-    missing: missingCapabilities(params),
+    missing,
     placeOf: (param) => {
       const [field, index, inner] = param.split('.');
       const place = placeIn(params, { field, index, server: servers[Number(index) - ownServers.length], inner });

@@ -3,7 +3,9 @@ import { callKey, outcomeText, type CallKey } from '../../core/tool-records.ts';
 import { editedArguments } from '../../engine/edited-arguments.ts';
 import { refusal, type Place } from './errors.ts';
 import { readResultContent } from './result-content.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { RunOutput } from './run-output.ts';
+import { requireSupported } from './supported-parts.ts';
 import type { ResumeRequest } from './wire/resume.ts';
 
 /** An answer of a request. */
@@ -41,6 +43,17 @@ export function readAnswers({ tool_results: results, approvals }: ResumeRequest)
     return { place, toolCallId, threadId, needs: 'approval', given };
   });
   return [...responses, ...decisions];
+}
+
+/** Checks that a run's model takes what results contain. @throws ApiError `unsupported_part` */
+export function requireSupportedResults({ tool_results: results }: ResumeRequest, spec: AgentSpec): void {
+  if (!spec.takesNoImages) return;
+  const accepted = { audioTypes: new Set<string>(), ownImages: true, missing: new Set(['image_input'] as const) };
+  for (const [i, { content }] of (results ?? []).entries()) {
+    for (const [j, part] of (content ?? []).entries()) {
+      requireSupported(part, ['tool_results', i, 'content', j], { author: 'result', accepted });
+    }
+  }
 }
 
 type Decision = Pick<NonNullable<ResumeRequest['approvals']>[number], 'status' | 'reason' | 'arguments'>;

@@ -14,7 +14,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError, isRefusal } from '../http/errors.ts';
 import { placeText } from './errors.ts';
 import { followRun, type FollowedRun } from './follow-run.ts';
-import { callOf, readAnswers, type SentAnswer, type SentResult } from './read-answers.ts';
+import { callOf, readAnswers, requireSupportedResults, type SentAnswer, type SentResult } from './read-answers.ts';
 import { readRefreshes } from './refresh-toolkits.ts';
 import type { RunOutput } from './run-output.ts';
 import type { RefreshedToolkit } from './wire/agent-params.ts';
@@ -108,20 +108,16 @@ interface GivenAnswers {
 /** @throws ApiError or EngineError */
 async function answer(
   context: ApiContext,
-  { run, caller }: ResumeCall,
+  { run, body, caller }: ResumeCall,
   { sent, refresh, messageId, output }: GivenAnswers,
 ): Promise<void> {
   const isRefreshed = refresh.length > 0;
   // Before anything is stored with the run.
   if (isRefreshed || sent.some(({ needs }) => needs === 'response')) requireRight(run.session, caller, 'send');
   if (!output.isOpen) throw hasEnded(run);
-  const refreshes = isRefreshed && {
-    refreshes: readRefreshes(refresh, {
-      spec: await context.catalog.agents.spec(run.session.spec_hash),
-      pause: output.pause,
-      messageId,
-    }),
-  };
+  const spec = await context.catalog.agents.spec(run.session.spec_hash);
+  requireSupportedResults(body, spec);
+  const refreshes = isRefreshed && { refreshes: readRefreshes(refresh, { spec, pause: output.pause, messageId }) };
   const answered = sent.map((one) => ({ ...one, call: callOf(one, output) }));
   const answers: Answer[] = [];
   // One after the other: each may have megabytes.

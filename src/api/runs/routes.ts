@@ -209,6 +209,7 @@ export function runRoutes(context: ApiContext): Route[] {
           'call_already_answered',
           'call_answered_twice',
           'duplicate_tool_name',
+          'unsupported_part',
           'invalid_arguments',
           'edit_not_allowed',
           'feature_not_available',

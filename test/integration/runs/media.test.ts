@@ -4,8 +4,8 @@ import path from 'node:path';
 import { StreamAccumulator, type PartialModelResponse } from '@hoangvvo/llm-sdk';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sending, startEndpoint, type Endpoint } from '../../support/model-protocols.ts';
-import { RunAgent, RunStream } from '../../support/runs.ts';
-import { say, type Script } from '../../support/scripted-model.ts';
+import { resumeRefusal, RunAgent, RunStream } from '../../support/runs.ts';
+import { say, use, type Script } from '../../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
 
 /** What runs do with images, audio and sources. */
@@ -194,6 +194,11 @@ test('what needs a capability that the request denies its model is rejected', as
   const thinking = narrow({ reasoning: { enabled: true } });
   expect(await thinking.refusal([user(text)])).toEqual([422, 'feature_not_available', 'agent.reasoning']);
   expect(await narrow().run([user(text, wav)])).toMatchObject({ status: 'completed' });
+  one.script(use({ name: 'look', id: 'c1' }));
+  const paused = await narrow({ tools: [{ name: 'look', description: 'looks', parameters: {} }] }).run([user(text)]);
+  const results = { tool_results: [{ tool_call_id: 'c1', content: [text, image] }] };
+  const refused = [422, 'unsupported_part', 'tool_results[0].content[1]'];
+  expect(await resumeRefusal(server, paused, results)).toEqual(refused);
 });
 
 test('54: audio that one of the models does not take is rejected', async () => {
