@@ -1,6 +1,5 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { LiveBus } from '../live/bus.ts';
-import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
+import type { GivenMessage } from '../core/given-conversation.ts';
 import { eventId } from '../core/ids.ts';
 import {
   applyDelta,
@@ -10,7 +9,6 @@ import {
   textDeltas,
   type MessageDelta,
   type MessageText,
-  type ToolCallText,
 } from '../core/message.ts';
 import {
   serversConnected,
@@ -19,33 +17,22 @@ import {
   type McpInitialized,
   type ModelMessage,
   type NewRecord,
-  type NoResult,
   type StoredFile,
-  type SubAgent,
-  type ToolOutcome,
-  type ToolRoute,
   type TurnError,
   type TurnErrorCode,
   type Usage,
 } from '../core/records.ts';
 import { keptSections, storedSections } from '../core/sections.ts';
 import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
 import type { FileContent } from '../blobs/store-files.ts';
-import { callHash } from '../engine/call-hash.ts';
 import { mergeFields } from '../models/message-blocks.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
 import { SectionDeltas } from '../models/section-deltas.ts';
-import { outcomeText } from '../core/tool-records.ts';
-import { parseArguments, parseJson } from '../tools/arguments.ts';
-import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
-import { decideCall } from '../tools/decision-policy.ts';
 import { MadeMedia } from './made-media.ts';
-import type { DelegationRoute } from './route-delegation.ts';
-import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
+import { completeCalls, routeCalls, type CallHandling } from './route-calls.ts';
 import { checkAnswer } from './structured-answer.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
@@ -67,41 +54,11 @@ interface AssemblerOptions {
 /** Limit for one message: each call adds an activity, records and a result to the workflow. */
 const MAX_CALLS = 500;
 
-/** How a call is handled. */
-interface RoutedCall {
-  route: ToolRoute;
-  /** Why the call cannot run. */
-  problem?: string;
-  /** The result of a call that the conversation answers. */
-  content?: string;
-  /** Default: succeeded, or failed if there is a problem. */
-  outcome?: ToolOutcome;
-  noResult?: NoResult;
-  /** The result that the client has given with its conversation. */
-  given?: GivenResult;
-  /** The sub-agent that the call starts. */
-  started?: { thread: SubAgent; input: string };
-}
-
-/** What happens to the calls of a message. */
-export interface CallHandling {
-  /** Why no call of the message can run; undefined if they can. */
-  refusal: string | undefined;
-  /** How many calls may wait for a human or a client. */
-  maxWaiting: number;
-  startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
-  delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
+/** What happens to the calls and the files of a message. */
+export interface MessageHandling extends CallHandling {
   /** Stores what the model has said or drawn. */
   storeFile: (file: FileContent) => Promise<StoredFile>;
-  /** Loads a text of the session. */
-  loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
 }
-
-const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
-
-const CUT_OFF_CALL = 'This call was not executed: its arguments were cut off at the limit of output tokens.';
-
-const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
 
 /** One event on the stream stays far below 1 MiB. */
 const MAX_DELTA_BYTES = 256 * 1024;
@@ -243,12 +200,20 @@ export class MessageAssembler {
    * text but not its calls, because they may be incomplete too; for some agents it keeps those that are complete.
    * @param usage the usage of all attempts at the message
    */
-  async records(end: 'answered' | 'cancelled' | 'error', usage: Usage, handling: CallHandling): Promise<NewRecord[]> {
+  async records(
+    end: 'answered' | 'cancelled' | 'error',
+    usage: Usage,
+    handling: MessageHandling,
+  ): Promise<NewRecord[]> {
     const { plan, prepared } = this.#options;
     const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && (this.#finishReason !== 'length' || this.mayBeCutOff);
     const isCutOff = end !== 'answered' && prepared.spec.keepsCutOffCalls === true;
-    const calls = isWhole ? await this.#routeAll(handling) : isCutOff ? this.#completeCalls() : [];
+    const calls = isWhole
+      ? await routeCalls(this.#text.toolCalls, { ...this.#options, mayBeCutOff: this.mayBeCutOff }, handling)
+      : isCutOff
+        ? completeCalls(this.#text.toolCalls)
+        : [];
     const message: ModelMessage = {
       kind: 'model.message',
       id,
@@ -313,78 +278,6 @@ export class MessageAssembler {
     return plan.connectsServers ? [serversConnected(plan, prepared.toolset.servers)] : [];
   }
 
-  /** The calls whose arguments are complete, as cancelled ones. */
-  #completeCalls(): { call: ToolCallText; routed: RoutedCall }[] {
-    const cancelled = { route: { to: 'answered' }, content: outcomeText('cancelled'), outcome: 'cancelled' } as const;
-    return this.#text.toolCalls.flatMap((call) => {
-      const parsed = parseJson(call.arguments);
-      const isComplete = 'value' in parsed && typeof parsed.value === 'object';
-      return isComplete ? [{ call, routed: cancelled }] : [];
-    });
-  }
-
-  /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
-  async #routeAll(handling: CallHandling): Promise<{ call: ToolCallText; routed: RoutedCall }[]> {
-    const all: { call: ToolCallText; routed: RoutedCall }[] = [];
-    for (const [index, call] of this.#text.toolCalls.entries()) {
-      const started = all.filter(({ routed: { route } }) => route.to === 'thread' || route.to === 'session').length;
-      const reads = all.filter(({ routed }) => routed.content !== undefined).length;
-      const routed = await this.#route(call, { index, started, reads }, handling);
-      const isOneTooMany =
-        waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
-      all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
-      await nextTurn();
-    }
-    return all;
-  }
-
-  async #route(
-    call: ToolCallText,
-    { reads, ...place }: Pick<SubAgentCall, 'index' | 'started'> & { reads: number },
-    { refusal, startSubAgent, delegate, loadBlob }: CallHandling,
-  ): Promise<RoutedCall> {
-    const { result: given } = this.#options.given?.toolCalls[place.index] ?? {};
-    if (given) return { route: { to: 'answered' }, given };
-    if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
-    const { name, arguments: args } = call;
-    // Without any, the call would be complete for a tool that requires none.
-    const isCutOff = this.mayBeCutOff && place.index === this.#text.toolCalls.length - 1 && args.trim() === '';
-    if (isCutOff) return { route: { to: 'answered' }, problem: CUT_OFF_CALL };
-    // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
-    const { toolset, request, spec, conversation, files } = this.#options.prepared;
-    const tool = toolset.tools.get(name);
-    if (!tool) {
-      const known = request.tools.map((one) => one.name).join(', ') || 'none';
-      const problem = `There is no tool named ${name}. The tools are: ${known}.`;
-      return { route: { to: 'answered' }, problem, noResult: 'unknown_tool' };
-    }
-    const parsed = parseArguments(tool.parameters, args);
-    if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
-    if (tool.run.to === 'client') return { route: { to: 'client' } };
-    if (tool.run.to === 'thread') {
-      const started = await startSubAgent({ call, args: parsed.value, ...place });
-      if ('problem' in started) return { route: { to: 'answered' }, ...started };
-      return { route: { to: 'thread', threadId: started.thread.threadId }, started };
-    }
-    if (tool.run.to === 'session') {
-      const delegated = delegate(place);
-      if ('problem' in delegated) return { route: { to: 'answered' }, ...delegated };
-      return { route: { to: 'session', ...delegated, callHash: callHash(call) } };
-    }
-    if (tool.run.to === 'conversation') {
-      if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
-      return {
-        route: { to: 'answered' },
-        ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
-      };
-    }
-    const { effect } = tool.run;
-    const { decision, policy } = decideCall(spec, tool, parsed.value);
-    if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
-    const approval = decision === 'ask';
-    return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
-  }
-
   /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */
   #endReason(hasCalls: boolean): FinishReason {
     if (hasCalls) return 'tool_calls';
@@ -414,16 +307,6 @@ export class MessageAssembler {
     bus.publish({ turnId, threadId, messageId, createdAt, after, attempt, n: this.#frames, delta, ...preceding });
     this.#frames += 1;
   }
-}
-
-/** Whether a call waits for a human or a client. */
-function waits(route: ToolRoute): boolean {
-  return route.to === 'client' || (route.to === 'server' && route.approval);
-}
-
-function tooManyWaiting(max: number): RoutedCall {
-  const problem = `This call was not executed: at most ${max} calls of a message may wait for a person.`;
-  return { route: { to: 'answered' }, problem };
 }
 
 /** Omits a usage without any count. */

@@ -1,7 +1,7 @@
-import type { CallHandling } from '../../src/agents/message-assembler.ts';
+import type { MessageHandling } from '../../src/agents/message-assembler.ts';
 
 /** For messages that start no sub-agents. */
-export const NO_SUB_AGENTS: CallHandling = {
+export const NO_SUB_AGENTS: MessageHandling = {
   refusal: undefined,
   maxWaiting: Infinity,
   startSubAgent: () => Promise.resolve({ problem: 'there are no sub-agents in this test' }),

@@ -1,0 +1,152 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
+import type { ToolCallText } from '../core/message.ts';
+import type { NoResult, SubAgent, ToolOutcome, ToolRoute } from '../core/records.ts';
+import { outcomeText } from '../core/tool-records.ts';
+import { callHash } from '../engine/call-hash.ts';
+import { parseArguments, parseJson } from '../tools/arguments.ts';
+import { decideCall } from '../tools/decision-policy.ts';
+import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
+import type { PreparedModelCall } from './prepare-model-call.ts';
+import type { DelegationRoute } from './route-delegation.ts';
+import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
+
+/** How a call is handled. */
+interface RoutedCall {
+  route: ToolRoute;
+  /** Why the call cannot run. */
+  problem?: string;
+  /** The result of a call that the conversation answers. */
+  content?: string;
+  /** Default: succeeded, or failed if there is a problem. */
+  outcome?: ToolOutcome;
+  noResult?: NoResult;
+  /** The result that the client has given with its conversation. */
+  given?: GivenResult;
+  /** The sub-agent that the call starts. */
+  started?: { thread: SubAgent; input: string };
+}
+
+interface CallWithRoute {
+  call: ToolCallText;
+  routed: RoutedCall;
+}
+
+/** The message whose calls are routed. */
+interface RoutedMessage {
+  prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'files' | 'request' | 'spec'>;
+  /** It is this one of the client's conversation. */
+  given?: GivenMessage | undefined;
+  /** It ended at the limit of output tokens. */
+  mayBeCutOff: boolean;
+}
+
+/** What happens to the calls of a message. */
+export interface CallHandling {
+  /** Why no call of the message can run; undefined if they can. */
+  refusal: string | undefined;
+  /** How many calls may wait for a human or a client. */
+  maxWaiting: number;
+  startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
+  delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
+  /** Loads a text of the session. */
+  loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
+}
+
+const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
+
+const CUT_OFF_CALL = 'This call was not executed: its arguments were cut off at the limit of output tokens.';
+
+const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
+
+/** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
+export async function routeCalls(
+  calls: readonly ToolCallText[],
+  message: RoutedMessage,
+  handling: CallHandling,
+): Promise<CallWithRoute[]> {
+  const all: CallWithRoute[] = [];
+  for (const [index, call] of calls.entries()) {
+    const started = all.filter(({ routed: { route } }) => route.to === 'thread' || route.to === 'session').length;
+    const reads = all.filter(({ routed }) => routed.content !== undefined).length;
+    const routed = await routeCall(
+      call,
+      { index, started, reads, isLast: index === calls.length - 1 },
+      { message, handling },
+    );
+    const isOneTooMany =
+      waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
+    all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
+    await nextTurn();
+  }
+  return all;
+}
+
+async function routeCall(
+  call: ToolCallText,
+  { reads, isLast, ...place }: Pick<SubAgentCall, 'index' | 'started'> & { reads: number; isLast: boolean },
+  { message, handling }: { message: RoutedMessage; handling: CallHandling },
+): Promise<RoutedCall> {
+  const { refusal, startSubAgent, delegate, loadBlob } = handling;
+  const { result: given } = message.given?.toolCalls[place.index] ?? {};
+  if (given) return { route: { to: 'answered' }, given };
+  if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
+  const { name, arguments: args } = call;
+  // Without any, the call would be complete for a tool that requires none.
+  const isCutOff = message.mayBeCutOff && isLast && args.trim() === '';
+  if (isCutOff) return { route: { to: 'answered' }, problem: CUT_OFF_CALL };
+  // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
+  const { toolset, request, spec, conversation, files } = message.prepared;
+  const tool = toolset.tools.get(name);
+  if (!tool) {
+    const known = request.tools.map((one) => one.name).join(', ') || 'none';
+    const problem = `There is no tool named ${name}. The tools are: ${known}.`;
+    return { route: { to: 'answered' }, problem, noResult: 'unknown_tool' };
+  }
+  const parsed = parseArguments(tool.parameters, args);
+  if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
+  if (tool.run.to === 'client') return { route: { to: 'client' } };
+  if (tool.run.to === 'thread') {
+    const started = await startSubAgent({ call, args: parsed.value, ...place });
+    if ('problem' in started) return { route: { to: 'answered' }, ...started };
+    return { route: { to: 'thread', threadId: started.thread.threadId }, started };
+  }
+  if (tool.run.to === 'session') {
+    const delegated = delegate(place);
+    if ('problem' in delegated) return { route: { to: 'answered' }, ...delegated };
+    return { route: { to: 'session', ...delegated, callHash: callHash(call) } };
+  }
+  if (tool.run.to === 'conversation') {
+    if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
+    return {
+      route: { to: 'answered' },
+      ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
+    };
+  }
+  const { effect } = tool.run;
+  const { decision, policy } = decideCall(spec, tool, parsed.value);
+  if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
+  const approval = decision === 'ask';
+  return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
+}
+
+/** The calls whose arguments are complete, as cancelled ones. */
+export function completeCalls(calls: readonly ToolCallText[]): CallWithRoute[] {
+  const cancelled = { route: { to: 'answered' }, content: outcomeText('cancelled'), outcome: 'cancelled' } as const;
+  return calls.flatMap((call) => {
+    const parsed = parseJson(call.arguments);
+    const isComplete = 'value' in parsed && typeof parsed.value === 'object';
+    return isComplete ? [{ call, routed: cancelled }] : [];
+  });
+}
+
+/** Whether a call waits for a human or a client. */
+function waits(route: ToolRoute): boolean {
+  return route.to === 'client' || (route.to === 'server' && route.approval);
+}
+
+function tooManyWaiting(max: number): RoutedCall {
+  const problem = `This call was not executed: at most ${max} calls of a message may wait for a person.`;
+  return { route: { to: 'answered' }, problem };
+}
