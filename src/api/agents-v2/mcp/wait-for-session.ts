@@ -29,7 +29,12 @@ export async function waitForSession(
     // Each time, since it may have been deleted.
     const read = await reader.read(await authorizeSession(catalog, sessionId, caller, 'read'));
     const timeoutMs = deadline - Date.now();
-    if (timeoutMs <= 0 || signal.aborted || !WORKING.has(stateNow(read).status)) return read;
+    if (timeoutMs <= 0 || signal.aborted) return read;
+    if (!WORKING.has(stateNow(read).status)) {
+      // An answer that was accepted a moment ago may not have reached this process yet.
+      await read.view.refreshFromLog();
+      if (!WORKING.has(stateNow(read).status)) return read;
+    }
     await read.view.untilGrown(read.view.count, { timeoutMs, signal });
   }
 }
