@@ -8,6 +8,7 @@ import { expect } from 'vitest';
 import type { Config } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { workerConverterFor } from '../../src/temporal/data-converter.ts';
+import { isNotFound } from '../../src/temporal/errors.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 
 /** Checks that every history of the test replays on the workflow code: the same commands in the same order. */
@@ -16,7 +17,7 @@ export async function expectReplays(config: Config): Promise<void> {
   const connection = await Connection.connect(temporal.external?.connectionOptions);
   try {
     const client = new Client({ connection, namespace: temporal.namespace });
-    const histories = client.workflow.list({ query: `TaskQueue = '${temporal.taskQueue}'` }).intoHistories();
+    const histories = historiesOf(client, `TaskQueue = '${temporal.taskQueue}'`);
     const dataConverter = workerConverterFor(new Cipher(encryptionKeys), config);
     const bundle = await workflowBundle(cacheDir, { encodesFailures: encryptionKeys.length > 0 });
     const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
@@ -30,6 +31,17 @@ export async function expectReplays(config: Config): Promise<void> {
     }
   } finally {
     await connection.close();
+  }
+}
+
+async function* historiesOf({ workflow }: Client, query: string) {
+  for await (const { workflowId, runId } of workflow.list({ query })) {
+    try {
+      yield { workflowId, runId, history: await workflow.getHandle(workflowId, runId).fetchHistory() };
+    } catch (error) {
+      // It was deleted after it was listed.
+      if (!isNotFound(error)) throw error;
+    }
   }
 }
 

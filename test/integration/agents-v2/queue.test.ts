@@ -150,7 +150,7 @@ test('a session in the queue keeps its messages, and its first turn has all of t
   const places = [`Hi ${waiting.name}`, 'second', 'third', 'fourth', PIXEL].map((text) => all.indexOf(text));
   expect(places.every((place) => place >= 0)).toBe(true);
   expect(places).toEqual(places.toSorted((a, b) => a - b));
-  expect(await inputsOf(waiting.session)).toEqual([{ input: null }, { input: null }]);
+  await eventually(async () => expect(await inputsOf(waiting.session)).toEqual([{ input: null }, { input: null }]));
 });
 
 test('a message to a session in the queue is kept once per key of its call, however often that is repeated', async () => {

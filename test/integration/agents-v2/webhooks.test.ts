@@ -317,7 +317,11 @@ test('a server that is killed after each message tells what follows, and repeats
   });
   await process.start();
   expect((await process.api.send('POST', '/api/v2/webhooks', { url: to.url })).status).toBe(201);
-  model.script('killed', use({ name: 'lookup', id: 'a' }), say('Done.'));
+  // A kill may hit a model call, which is repeated.
+  model.otherwise = (call) => {
+    const isAnswered = call.request.messages.some(({ role }) => role === 'tool');
+    return (isAnswered ? say('Done.') : use({ name: 'lookup', id: 'a' }))(call);
+  };
   const agent = agentNamed('killed', { tools: [lookup] });
   const killed = [0, 1].map(() => {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
