@@ -113,7 +113,7 @@ export interface TextLengths {
   reasoning: number;
   /** The length of the arguments of each tool call. */
   toolCalls: number[];
-  /** Of each section, its hosted part and the number of its citations. */
+  /** Each section's hosted part and the number of its citations. */
   sections: { hosted: HostedPart | undefined; citations: number }[];
 }
 

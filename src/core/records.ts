@@ -224,7 +224,7 @@ export interface SpokenAudio {
   transcript: string;
   /** That of its provider. */
   id?: string;
-  /** Of samples without a header. */
+  /** In hertz, if the file has samples without a header. */
   sampleRate?: number;
   channels?: number;
 }

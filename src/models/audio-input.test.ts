@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
+import { modelRequest } from '../../test/support/model-request.ts';
 import { PROTOCOLS, sending, startEndpoint } from '../../test/support/model-protocols.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { openProviders } from './open-providers.ts';
@@ -28,17 +29,10 @@ test.each(PROTOCOLS)('$kind gets audio as such if its protocol takes it', async 
   }).resolve('m');
   endpoint.script(sending(...events({ text: 'a song' })));
   const answer = provider.stream(
-    {
-      model: 'm',
-      params: {},
-      system: '',
-      instructionsLength: 0,
-      skillsLength: 0,
+    modelRequest({
       transcript: [{ role: 'user', content: [{ type: 'text', text: 'What is it?' }, speech, mentioned] }],
-      tools: [],
-      responseFormat: undefined,
       fileContent: () => Promise.resolve('c291bmQ='),
-    },
+    }),
     new AbortController().signal,
   );
   await Array.fromAsync(answer);

@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
+import { modelRequest } from '../../test/support/model-request.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { LocalAllowance, type AllowedCall } from './allowance.ts';
 import { LimitedModel } from './limited-model.ts';
@@ -36,17 +37,7 @@ test('a rate of tokens is corrected to what the calls used', async () => {
   expect(await allowance.take(call(1_000_000))).toBe(60_000);
 });
 
-const request: ModelRequest = {
-  model: 'm',
-  system: '',
-  instructionsLength: 0,
-  skillsLength: 0,
-  transcript: [],
-  tools: [],
-  params: {},
-  responseFormat: undefined,
-  fileContent: () => Promise.reject(new Error('there are no files')),
-};
+const request = modelRequest();
 
 /** A provider with one call at a time, and its calls in the order in which they reach it. */
 function oneAtATime() {

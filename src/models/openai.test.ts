@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
+import { modelRequest } from '../../test/support/model-request.ts';
 import { OpenAIProvider } from './openai.ts';
 
 const CALLS = 20;
@@ -40,17 +41,7 @@ async function startModel(): Promise<{ call: () => Promise<ServerResponse>; conn
     connections: () => connections,
     call: async () => {
       const answer = provider.stream(
-        {
-          model: 'm',
-          params: {},
-          system: '',
-          instructionsLength: 0,
-          skillsLength: 0,
-          transcript: [{ role: 'user', content: [{ type: 'text', text: 'really?' }] }],
-          tools: [],
-          responseFormat: undefined,
-          fileContent: () => Promise.reject(new Error('there is no file')),
-        },
+        modelRequest({ transcript: [{ role: 'user', content: [{ type: 'text', text: 'really?' }] }] }),
         new AbortController().signal,
       );
       const chunks = await Array.fromAsync(answer);

@@ -18,7 +18,7 @@ const MAX_BYTES = 1024 * 1024;
 /** A larger one would not fit into a frame of the live bus. */
 const MAX_PART_BYTES = 100 * 1024;
 
-/** Of a result that is larger, without signatures: an address and a title each. */
+/** How many sources are kept of a larger part, each as an address and a title. */
 const MAX_SOURCES = 100;
 
 /** What counts of a message in progress. */

@@ -2,28 +2,19 @@ import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
 import { longestStretch } from '../support/main-thread.ts';
+import { modelRequest } from '../support/model-request.ts';
 import { listen } from '../../src/demo/local-server.ts';
 import { chatAccess, openProviders } from '../../src/models/open-providers.ts';
 import { OpenAIProvider } from '../../src/models/openai.ts';
 import type { ProviderConfig } from '../../src/models/provider-file.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from '../../src/models/provider.ts';
+import type { ModelChunk, ModelProvider } from '../../src/models/provider.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 
 const log = pino({ level: 'silent' });
 const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;
 const signal = new AbortController().signal;
-const request: ModelRequest = {
-  model: 'm',
-  system: '',
-  instructionsLength: 0,
-  skillsLength: 0,
-  transcript: [],
-  tools: [],
-  params: {},
-  responseFormat: undefined,
-  fileContent: () => Promise.reject(new Error('there are no files')),
-};
+const request = modelRequest();
 
 const EVENTS = { contentType: 'text/event-stream' };
 const KINDS: ProviderConfig['kind'][] = ['openai-chat', 'openai-responses', 'anthropic', 'google'];

@@ -2,6 +2,7 @@ import { MessageAssembler } from '../../src/agents/message-assembler.ts';
 import { firstCallOf } from '../../src/core/projection.ts';
 import type { McpInitialized } from '../../src/core/records.ts';
 import type { SpeculativeCall } from '../../src/engine/speculation.ts';
+import { modelRequest } from './model-request.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { OPTIONS_OF } from '../../src/models/model-options.ts';
@@ -20,17 +21,6 @@ export function begunCall(
   { bus = new InProcessBus(), servers = [] }: BegunCallOptions = {},
 ): BegunCall {
   const toolset = { tools: new Map(), servers, unavailable: [] };
-  const request = {
-    model: 'm',
-    params: {},
-    system: '',
-    instructionsLength: 0,
-    skillsLength: 0,
-    transcript: [],
-    tools: [],
-    responseFormat: undefined,
-    fileContent: () => Promise.resolve(''),
-  };
   const provider = { stream: () => chunks, has: () => Promise.resolve(true) };
   const target = {
     provider,
@@ -48,7 +38,7 @@ export function begunCall(
       toolset,
       conversation: [],
       files: { extracted: [], loadFile: () => undefined },
-      request,
+      request: modelRequest(),
       spec: { model: { name: 'm' } },
       target,
       hasFallback: false,

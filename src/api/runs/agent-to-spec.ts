@@ -117,7 +117,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   requireShortPrompt(whole, [...root, 'instructions']);
   requireUsableTools({ ...spec, client_tools: base.client_tools }, [...tools, ...toolkitTools], [...root, 'tools']);
   const { clientToolkits: _toolkits, ...resolved } = whole;
-  requireCapabilities(whole, params, root);
+  requireCapabilities(whole, params, { missing, root });
   return {
     spec: dynamicToolkits(whole).length > 0 ? { ...spec, clientToolkits } : resolved,
     ...(secrets && { secrets }),

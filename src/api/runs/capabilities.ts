@@ -11,12 +11,15 @@ export function missingCapabilities({ model }: AgentChanges): ReadonlySet<Capabi
 }
 
 /**
- * Checks that an agent needs nothing that the request says its model cannot do. `spec` is the agent with the changes of
- * the request; what the request itself does not have is refused at the place of the capability.
+ * Checks that an agent needs nothing of what is `missing`. `spec` is the agent with the changes of the request; what the
+ * request itself does not have is refused at the place of the capability.
  * @throws ApiError `feature_not_available`
  */
-export function requireCapabilities(spec: AgentSpec, params: AgentChanges, root: Place): void {
-  const missing = missingCapabilities(params);
+export function requireCapabilities(
+  spec: AgentSpec,
+  params: AgentChanges,
+  { missing, root }: { missing: ReadonlySet<Capability>; root: Place },
+): void {
   for (const { capability, place } of needs(spec, params)) {
     if (!missing.has(capability)) continue;
     const message = `this needs a model with ${capability}, which the request says that it has not`;

@@ -67,7 +67,7 @@ test('the spec says which servers are given what, and has neither values nor tem
   expect(agentOf([{ ...lab, context_keys: ['length'] }], 'a text').secrets?.context).toEqual({});
 });
 
-test('a request that is repeated after a crash gives its servers the same, if the agent has more servers by then', () => {
+test('a repeated request gives its servers the same credentials after another server was added to the agent', () => {
   const toolkits = ['one', 'two'].map((path) => {
     return { type: 'mcp' as const, url: `https://a.example/${path}`, authorization: `of-${path}` };
   });
