@@ -50,7 +50,7 @@ async function measure(setting: Setting, start: (setting: Setting) => Promise<De
   return {
     ...(await measureFirstDelta(bench, 40)),
     ...(await measureFirstDeltaBehindModel(bench, 40)),
-    ...(await measureSteps(bench, { steps: 100, rounds: 3 })),
+    ...(await measureSteps(bench, { steps: 100, rounds: 7 })),
     ...(await measureHistory(bench, [20, 100, 400])),
     loop_ratio_20: await measureLoop(bench, { steps: 20, rounds: 3 }),
     ...(await measureTurnEvents(bench, 5)),

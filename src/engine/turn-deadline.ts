@@ -15,13 +15,16 @@ const MAX_DELAY_MS = 2 ** 31 - 1;
  */
 export async function cancelAtDeadline<T>(client: Client, deadline: number, work: () => Promise<T>): Promise<T> {
   const { workflowId, runId } = Context.current().info.workflowExecution ?? { workflowId: '' };
-  const ended = new AbortController();
+  // Created at the deadline: nearly all attempts end before it, and aborting costs a tenth of a millisecond.
+  let cancelling: AbortController | undefined;
   const cancel = async (): Promise<void> => {
+    cancelling = new AbortController();
+    const { signal } = cancelling;
     const handle = client.workflow.getHandle(workflowId, runId);
     try {
-      await retryWhileUnavailable(() => handle.signal(cancelTurn, 'server-execution-timeout'), ended.signal);
+      await retryWhileUnavailable(() => handle.signal(cancelTurn, 'server-execution-timeout'), signal);
     } catch (error) {
-      const isOver = isNotFound(error) || ended.signal.aborted;
+      const isOver = isNotFound(error) || signal.aborted;
       if (!isOver) log.error('a turn could not be cancelled at its deadline', { error });
     }
   };
@@ -30,6 +33,6 @@ export async function cancelAtDeadline<T>(client: Client, deadline: number, work
     return await work();
   } finally {
     clearTimeout(timer);
-    ended.abort();
+    cancelling?.abort();
   }
 }

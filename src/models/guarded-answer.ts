@@ -73,13 +73,14 @@ export async function* guardedAnswer(
   } finally {
     idle.stop();
     stopListening();
-    const close = (): void => {
-      clearTimeout(finishing);
-      controller.abort();
-    };
+    const end = (): void => clearTimeout(finishing);
     // Only a connection whose response was read to its end serves the next call. `finishing` limits the time.
-    if (rest) void readToEnd(rest).then(close);
-    else close();
+    if (rest) {
+      void readToEnd(rest).then(end);
+    } else {
+      end();
+      controller.abort();
+    }
   }
   // Some servers keep the connection open after a complete answer.
   if (finishing || signal.aborted) return;
