@@ -258,8 +258,8 @@ export class Turns {
    * runs for that long, nor are requests from before `requestedSince`, since they were abandoned.
    */
   async countOpen(which: {
-    /** A session whose turns are not counted. */
-    except: string;
+    /** Sessions whose turns are not counted. */
+    except: string[];
     createdSince: string;
     requestedSince: string;
   }): Promise<Map<string, number>> {
@@ -280,7 +280,7 @@ export class Turns {
           eb.and([eb('turns.queue_number', 'is', null), eb('turns.created_at', '>', requestedSince)]),
         ]),
       )
-      .where('turns.session_id', '<>', except)
+      .where('turns.session_id', 'not in', except)
       .groupBy('sessions.subject_id')
       .execute();
     return new Map(rows.map(({ subject_id: subject, count }) => [subject, count]));

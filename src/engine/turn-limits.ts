@@ -16,9 +16,14 @@ const REQUEST_MS = 60_000;
 /** How far past its time limit a turn may end and be archived. */
 const GRACE_MS = 3_600_000;
 
+interface Admission {
+  sessionId: string;
+  subject: string;
+}
+
 interface TurnLimitsOptions {
-  catalog: Catalog;
-  limits: () => Limits;
+  catalog: { turns: Pick<Catalog['turns'], 'countOpen'> };
+  limits: () => Pick<Limits, 'turns' | 'turnsPerSubject'>;
   config: Pick<Config, 'turnSeconds'>;
 }
 
@@ -30,8 +35,8 @@ interface TurnLimitsOptions {
  */
 export class TurnLimits {
   readonly #options: TurnLimitsOptions;
-  /** Admitted here and not in the index yet, by subject. */
-  readonly #admitted = new Map<string, number>();
+  /** Admitted here: some of their turns are in the index already. */
+  readonly #admitted = new Set<Admission>();
 
   constructor(options: TurnLimitsOptions) {
     this.#options = options;
@@ -47,12 +52,14 @@ export class TurnLimits {
     const { turns: limit, turnsPerSubject } = limits();
     if (limit === Infinity && turnsPerSubject === Infinity) return () => undefined;
     const now = Date.now();
+    // Their sessions are not counted in the index, so that none counts twice, whenever its turn gets there.
+    const admitted = new Set(this.#admitted);
     const running = await catalog.turns.countOpen({
-      except: id,
+      except: [id, ...Array.from(admitted, ({ sessionId }) => sessionId)],
       createdSince: new Date(now - config.turnSeconds * 1000 - GRACE_MS).toISOString(),
       requestedSince: new Date(now - REQUEST_MS).toISOString(),
     });
-    for (const [other, count] of this.#admitted) running.set(other, (running.get(other) ?? 0) + count);
+    for (const one of admitted.union(this.#admitted)) running.set(one.subject, (running.get(one.subject) ?? 0) + 1);
     const own = running.get(subject) ?? 0;
     const all = running.values().reduce((sum, count) => sum + count, 0);
     if (own >= turnsPerSubject) {
@@ -64,18 +71,8 @@ export class TurnLimits {
         `the server is busy with ${all} turns, ${own} of them yours: try again soon`,
       );
     }
-    return this.#reserve(subject);
-  }
-
-  #reserve(subject: string): () => void {
-    this.#admitted.set(subject, (this.#admitted.get(subject) ?? 0) + 1);
-    let isReleased = false;
-    return () => {
-      if (isReleased) return;
-      isReleased = true;
-      const remaining = (this.#admitted.get(subject) ?? 0) - 1;
-      if (remaining > 0) this.#admitted.set(subject, remaining);
-      else this.#admitted.delete(subject);
-    };
+    const admission = { sessionId: id, subject };
+    this.#admitted.add(admission);
+    return () => void this.#admitted.delete(admission);
   }
 }
