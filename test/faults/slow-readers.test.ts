@@ -1,8 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { EventReader, folded, frameOf } from '../support/api-client.ts';
+import { EventReader, folded, frameOf, type Frame } from '../support/api-client.ts';
+import { Exposition } from '../support/prometheus.ts';
 import { textOf, type ModelCall } from '../support/scripted-model.ts';
+import { isFinding } from './support/persistence.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { OPERATOR } from './support/subjects.ts';
 import { World } from './support/world.ts';
 
 /** Row 12: crowds of readers that read nothing, or all reconnect at once. */
@@ -22,8 +25,8 @@ const MESSAGES = 9;
 /** Twice what the kernel takes for a reader: the rest would have to wait in the API. */
 const TEXT_BYTES = MESSAGES * MESSAGE_BYTES;
 
-/** The limit for the latency of a word, also on a busy machine: readers that are blocked wait for 60 s. */
-const IN_TIME_MS = 5_000;
+/** What a reader of another turn is told, word by word, while some read nothing. */
+const WORDS = 20;
 
 let it: World;
 /** The model's response to each message, however often it is requested. */
@@ -44,12 +47,13 @@ test(`${STALLED} readers that have stopped reading cost little memory, and do no
   speeches.set('Speak at length.', async (call) => {
     asked.resolve();
     await mayBegin.promise;
-    for (let bytes = 0; bytes < MESSAGE_BYTES; bytes += CHUNK.length) {
-      await call.text(CHUNK).sent();
-      await sleep(50);
+    const messages = call.request.messages.filter(({ role }) => role === 'assistant').length;
+    for (let bytes = CHUNK.length; bytes <= MESSAGE_BYTES; bytes += CHUNK.length) {
+      call.text(CHUNK);
+      // One chunk at a time: the reader that reads has to be given each while the others have not taken it.
+      await turn.until((frames) => lengthOf(frames) >= messages * MESSAGE_BYTES + bytes);
     }
-    const messages = call.request.messages.filter(({ role }) => role === 'assistant').length + 1;
-    if (messages < MESSAGES) return call.toolCall('look', {}, `look_${messages}`).finish();
+    if (messages + 1 < MESSAGES) return call.toolCall('look', {}, `look_${messages}`).finish();
     await mayEnd.promise;
     call.finish();
   });
@@ -63,11 +67,15 @@ test(`${STALLED} readers that have stopped reading cost little memory, and do no
 
   const memory = watchMemory();
   mayBegin.resolve();
-  expect(await worstDelay(300, 20), 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
-  await turn.until((frames) => lengthOf(frames) >= TEXT_BYTES);
+  await beforeDisconnection(
+    0,
+    turn.until((frames) => lengthOf(frames) >= TEXT_BYTES),
+  );
+  await beforeDisconnection(0, talk(WORDS));
   // These get the text from the log, in the longest events that there are.
   await stallMore();
-  expect(await worstDelay(100, 20), 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
+  // On a slow machine those that have stalled before may have been disconnected now.
+  await beforeDisconnection(STALLED / 2, talk(WORDS));
   expect(await memory.stop(), 'bytes that the readers have cost').toBeLessThan(BASE_BYTES + STALLED * READER_BYTES);
 
   // Some resume reading, and have missed nothing.
@@ -77,8 +85,7 @@ test(`${STALLED} readers that have stopped reading cost little memory, and do no
   for (const reader of stalled) if (reader !== early && reader !== late) reader.abort.abort();
   for (const reader of [early, late]) {
     if (!reader) throw new Error('there are so many');
-    const frames = await new EventReader(Promise.resolve(reader.response), reader.abort, frameOf).done;
-    expect(folded(frames)).toEqual(folded(turn.frames));
+    expect(folded(await framesOf(turn, reader))).toEqual(folded(turn.frames));
   }
 });
 
@@ -89,10 +96,12 @@ test(`${RECONNECTING} readers reconnect at once: all resume at their position, a
   const before = Array.from({ length: RECONNECTING }, () => api.subscribe(turn.sessionId, turn.turnId));
   for (const reader of before) await reader.says('w3 ');
   const memory = watchMemory();
-  await it.fault(() => before.map((reader) => reader.close()));
+  const cut = await it.fault(() => before.map((reader) => reader.close()));
   const after = before.map(({ frames }) =>
     api.subscribe(turn.sessionId, turn.turnId, frames.at(-1)?.sequence_number, 'header'),
   );
+  await Promise.all(after.map((reader) => reader.next(() => true)));
+  const resumed = performance.now();
   await turn.done;
   for (const [i, reader] of after.entries()) {
     expect(folded(before[i]?.frames ?? [], await reader.done)).toEqual(folded(turn.frames));
@@ -100,7 +109,11 @@ test(`${RECONNECTING} readers reconnect at once: all resume at their position, a
   expect(await memory.stop(), 'bytes that the readers have cost').toBeLessThan(
     BASE_BYTES + RECONNECTING * READER_BYTES,
   );
-  expect(worstOf(turn, said), 'milliseconds from a word to its reader').toBeLessThan(IN_TIME_MS);
+  const delays = delaysOf(turn, said).filter((word) => word.said > cut && word.said < resumed);
+  // In the time of this machine: a word that waits for all of them, and for as long again, is held up by something else.
+  expect(Math.max(...delays.map(({ delay }) => delay)), 'milliseconds from a word to its reader').toBeLessThan(
+    2 * (resumed - cut),
+  );
 });
 
 interface Stalled {
@@ -116,6 +129,18 @@ async function stall({ sessionId, turnId }: RecordedTurn): Promise<Stalled> {
   const response = await fetch(it.recorder.api.url + path, { method: 'POST', headers, signal: abort.signal });
   expect(response.status).toBe(200);
   return { response, abort };
+}
+
+/** Reads what is left of a stream; if the API has ended it, as on a slow machine, the rest as clients do. */
+async function framesOf({ sessionId, turnId }: RecordedTurn, { response, abort }: Stalled): Promise<Frame[]> {
+  const reader = new EventReader(Promise.resolve(response), abort, frameOf);
+  const { frames } = reader;
+  await reader.done.catch((error: unknown) => {
+    if (isFinding(error)) throw error;
+  });
+  if (frames.at(-1)?.type === 'turn.done') return frames;
+  const api = it.recorder.as(it.recorder.ownerOf(sessionId));
+  return [...frames, ...(await api.subscribe(sessionId, turnId, frames.at(-1)?.sequence_number, 'header').done)];
 }
 
 /** On the message `content` the model sends this many words at this interval; returns the time of each. */
@@ -136,28 +161,53 @@ function pace(content: string, words: number, pauseMs: number): number[] {
   return said;
 }
 
-/** The highest latency of a word at the reader of another turn. */
-async function worstDelay(words: number, pauseMs: number): Promise<number> {
-  const said = pace('Speak quickly.', words, pauseMs);
-  const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak quickly.' }]);
+/** Has a model say so many words in another turn, each when the reader has the one before. */
+async function talk(words: number): Promise<void> {
+  const following = Promise.withResolvers<RecordedTurn>();
+  speeches.set('Speak with me.', async (call) => {
+    const reader = await following.promise;
+    for (let i = 1; i <= words; i++) {
+      call.text(`w${i} `);
+      await reader.words(i);
+    }
+    call.finish();
+  });
+  const turn = await it.recorder.turn(await it.session(), [{ type: 'user.message', content: 'Speak with me.' }]);
+  following.resolve(turn);
   await turn.done;
-  return worstOf(turn, said);
 }
 
-function worstOf(turn: RecordedTurn, said: number[]): number {
-  let words = 0;
-  let worst = 0;
+/**
+ * Waits for what others receive beside stalled readers, of which `known` may be disconnected. The API disconnects each
+ * after a minute, and what waits for one arrives after that: the order tells it from what is late on a slow machine.
+ */
+async function beforeDisconnection(known: number, received: Promise<void>): Promise<void> {
+  for (let isReceived = false; !isReceived;) {
+    isReceived = await Promise.race([received.then(() => true), sleep(1_000, false)]);
+    expect(await disconnections(), 'stalled readers that were disconnected first').toBeLessThanOrEqual(known);
+  }
+}
+
+/** How many readers the API has disconnected because they read nothing. */
+async function disconnections(): Promise<number | undefined> {
+  const headers = { authorization: `Bearer ${OPERATOR.key}` };
+  const response = await fetch(`${it.recorder.api.url}/metrics`, { headers });
+  return new Exposition(await response.text()).value('everturn_readers_disconnected_total');
+}
+
+/** When each word was said, and how long it took to its reader, in milliseconds. */
+function delaysOf(turn: RecordedTurn, said: number[]): { said: number; delay: number }[] {
+  const delays: { said: number; delay: number }[] = [];
   for (const { frame, at } of turn.recorded) {
     if (frame.type !== 'model.message.delta') continue;
     for (const word of (frame.content ?? '').match(/\d+/g) ?? []) {
+      const moment = said[Number(word)] ?? NaN;
       // Text that is sent again has nothing new.
-      if (Number(word) < words) continue;
-      worst = Math.max(worst, at - (said[words] ?? NaN));
-      words += 1;
+      if (Number(word) === delays.length) delays.push({ said: moment, delay: at - moment });
     }
   }
-  expect(words).toBe(said.length);
-  return worst;
+  expect(delays).toHaveLength(said.length);
+  return delays;
 }
 
 /** The highest growth of the API's memory, in bytes, until it is stopped or the test has failed. */
