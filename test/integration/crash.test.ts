@@ -423,7 +423,7 @@ test('a crash after a sign-in, before its waiting turn was told of it: the turn 
   const signIn = () => ({
     ...catalog.prepare('SELECT status, told FROM mcp_sign_ins WHERE turn_id = ?').get(turnId),
   });
-  await expect.poll(signIn, { timeout: 10_000 }).toEqual({ status: 'granted', told: 0 });
+  await expect.poll(signIn).toEqual({ status: 'granted', told: 0 });
   await server.kill();
   process.kill(temporal.pid, 'SIGCONT');
   expect(await page).toBeUndefined();

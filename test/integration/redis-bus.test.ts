@@ -216,8 +216,8 @@ test('a subscription that ends during an outage is not renewed after it', async 
   // With this the client discards its queued commands.
   await new Promise((resolve) => void api.subscriptions.once('error', resolve));
   await server.up();
-  await expect.poll(() => reading.lost, { timeout: 10_000 }).toBeGreaterThan(0);
-  await expect.poll(channels, { timeout: 10_000 }).toBe(0);
+  await expect.poll(() => reading.lost).toBeGreaterThan(0);
+  await expect.poll(channels).toBe(0);
 });
 
 test('the hint of a cancel reaches the other processes, also after an outage', async () => {
@@ -233,7 +233,7 @@ test('the hint of a cancel reaches the other processes, also after an outage', a
     api.bus.hintCancel(turnId);
     return hints;
   };
-  await expect.poll(hintAgain, { timeout: 10_000 }).toBeGreaterThan(1);
+  await expect.poll(hintAgain).toBeGreaterThan(1);
 });
 
 test('the hint that a log grows reaches the readers of its turn in other processes', async () => {
