@@ -13,7 +13,10 @@ import { SEED } from '../support/seed.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
 const HOOKS = fileURLToPath(new URL('../python/schemathesis_hooks.py', import.meta.url));
-/** Generated requests per operation, in addition to those that the document itself implies. */
+/**
+ * Generated requests per operation, in addition to those that the document itself implies. Of these, repetitions are left
+ * out unless `EXAMPLES` is set (`filter_case` in the hooks).
+ */
 const EXAMPLES = process.env['EXAMPLES'] ?? '5';
 
 /** Thousands of requests per minute, some of them with generated keys. */

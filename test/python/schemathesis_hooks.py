@@ -1,7 +1,12 @@
 """What schemathesis can not know from the document."""
 
+import json
+import os
+import re
+
 import schemathesis
 from hypothesis import strategies as st
+from schemathesis.generation.meta import CoveragePhaseData, GenerationMode, ParameterLocation
 from schemathesis.transport import requests as transport
 
 # An empty page token is the first page.
@@ -20,6 +25,50 @@ def before_call(context, case, kwargs):
     wait = (case.query or {}).get("wait_for_seconds")
     if str(wait).isdecimal() and 1 < int(wait) <= 25:
         case.query["wait_for_seconds"] = 1
+
+
+sent = set()
+
+
+@schemathesis.hook
+def filter_case(context, case):
+    """
+    Without the requests of the coverage phase that repeat a part of another body: two of five.
+
+    Each of its bodies differs from a valid one in one value. The bodies of many operations have parts in common, such
+    as the specification of an agent or the content of a message, each of which would be tried in all of its places.
+    A part that is invalid is rejected by a schema that its places share, so it is sent in one place. A part that is
+    valid is sent once to each operation, as is whatever stands directly in a body. With `EXAMPLES`, all are sent.
+    """
+    data = case.meta.phase.data if case.meta else None
+    if "EXAMPLES" in os.environ or not isinstance(data, CoveragePhaseData):
+        return True
+    part = changed_part(case.body, data) if data.parameter_location == ParameterLocation.BODY else None
+    if part is None:
+        return True
+    mode = case.meta.generation.mode
+    place = None if mode == GenerationMode.NEGATIVE else context.operation.label
+    # The end of a description says what the value is, and its beginning where.
+    value = re.split(": |-> ", data.description)[-1]
+    key = (mode, place, data.scenario, value, json.dumps(part))
+    is_first = key not in sent
+    sent.add(key)
+    return is_first
+
+
+def changed_part(body, data):
+    """The innermost object that contains the value for which the body was made, or `None` if that is the body."""
+    steps = (data.location or "").split("/")
+    names = [name for keyword, name in zip(steps, steps[1:]) if keyword == "properties"]
+    names = names or re.findall("'([^']*)' value", data.description)
+    part, value = None, body
+    for depth, name in enumerate(names):
+        while isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, dict) or name not in value:
+            break
+        part, value = (value if depth else None), value[name]
+    return part
 
 
 # Seconds of silence after which a stream has been read: streams stay open, and a heartbeat comes every 15 seconds.
