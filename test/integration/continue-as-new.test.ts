@@ -13,7 +13,7 @@ import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { testConverter } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
-/** A Temporal that suggests continue-as-new after 60 events; the default is 4,000. */
+/** A Temporal that suggests continue-as-new after 30 events; the default is 4,000. */
 
 let temporal: OwnTemporal;
 let server: TestServer;
@@ -21,7 +21,7 @@ let connection: Connection;
 let client: Client;
 beforeAll(async () => {
   temporal = await startOwnTemporal({
-    'limit.historyCount.suggestContinueAsNew': 60,
+    'limit.historyCount.suggestContinueAsNew': 30,
     // Otherwise runs as short as these would each be delayed by a second.
     'history.continueAsNewMinInterval': '20ms',
     ...DELETES_RUNS_AT_ONCE,
@@ -45,13 +45,13 @@ async function runsOf(workflowId: string): Promise<number> {
   return runs;
 }
 
-test('a turn of forty steps spans several runs with one log, one stream and one conversation', async () => {
-  const steps = Array.from({ length: 40 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
+test('a turn of twenty steps spans several runs with one log, one stream and one conversation', async () => {
+  const steps = Array.from({ length: 20 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
   const chat = await server.chat({ scripts: [...steps, say('That was all.')], spec: onTestServer });
-  const reader = chat.turn('look forty times');
+  const reader = chat.turn('look twenty times');
   const turnId = await reader.turnId();
   // A reader that joins in the middle, and others that resume from old cursors.
-  await reader.next((frame) => frame.type === 'tool.response' && frame.tool_call_id === 'c20');
+  await reader.next((frame) => frame.type === 'tool.response' && frame.tool_call_id === 'c10');
   const late = server.api.subscribe(chat.sessionId, turnId);
   const cut = reader.frames.slice(0, 30);
   const resumed = server.api.subscribe(chat.sessionId, turnId, cut.at(-1)?.sequence_number);
@@ -66,7 +66,7 @@ test('a turn of forty steps spans several runs with one log, one stream and one 
   for (const [n, request] of chat.requests().entries()) {
     expect(request.messages.filter(({ role }) => role === 'tool').length).toBe(n);
   }
-  expect(await reader.end()).toMatchObject({ metrics: { total_input_tokens: 410, model_calls: 41, tool_calls: 40 } });
+  expect(await reader.end()).toMatchObject({ metrics: { total_input_tokens: 210, model_calls: 21, tool_calls: 20 } });
   // The whole log is in the archive, including the runs that closed long before the turn.
   const replay = await server.api.subscribe(chat.sessionId, turnId).done;
   expect(folded(replay)).toEqual(whole);
@@ -87,9 +87,9 @@ test('sub-agents that work in parallel continue as new together, also while one 
     );
   const looks = (count: number) =>
     Array.from({ length: count }, (_, n) => use({ name: 'look', args: { n }, id: `c${n}` }));
-  server.model.script(modelOf('long'), ...looks(15), start('nested'), say('long is done'));
-  server.model.script(modelOf('nested'), ...looks(10), say('nested is done'));
-  server.model.script(modelOf('other'), ...looks(12), say('other is done'));
+  server.model.script(modelOf('long'), ...looks(8), start('nested'), say('long is done'));
+  server.model.script(modelOf('nested'), ...looks(5), say('nested is done'));
+  server.model.script(modelOf('other'), ...looks(6), say('other is done'));
   server.model.script(modelOf('asking'), use({ name: 'ask', id: 'q1' }), say('asking is done'));
   chat.script(start('long', 'other', 'asking'), say('All done.'));
   const reader = chat.turn('go');
@@ -101,9 +101,9 @@ test('sub-agents that work in parallel continue as new together, also while one 
   const input = [{ type: 'user.tool_response', thread_id: asked.thread_id, tool_call_id: 'q1', content: 'yes' }];
   expect(await chat.turn(input).end()).toMatchObject({ status: 'done', output: { content: 'All done.' } });
   for (const [name, count] of [
-    ['long', 17],
-    ['nested', 11],
-    ['other', 13],
+    ['long', 10],
+    ['nested', 6],
+    ['other', 7],
     ['asking', 2],
   ] as const) {
     const requests = server.model.requestsTo(modelOf(name));
@@ -171,7 +171,7 @@ test('sub-agents of a turn that waits for answers do so in its next runs', async
     id: `call_${name}`,
     args: { name, input: 'a task', model: modelOf(name) },
   }));
-  const looks = Array.from({ length: 30 }, (_, n) => use({ name: 'look', args: { n }, id: `c${n}` }));
+  const looks = Array.from({ length: 15 }, (_, n) => use({ name: 'look', args: { n }, id: `c${n}` }));
   server.model.script(modelOf('looking'), ...looks, say('seen'));
   server.model.script(modelOf('asking'), use({ name: 'ask', id: 'q1' }), say('answered'));
   chat.script(use(...start), say('All done.'));
@@ -190,7 +190,7 @@ test('sub-agents of a turn that waits for answers do so in its next runs', async
 });
 
 test('a deleted session leaves no run of its turns', async () => {
-  const steps = Array.from({ length: 25 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
+  const steps = Array.from({ length: 13 }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
   const chat = await server.chat({ scripts: steps, spec: onTestServer });
   const reader = chat.turn('look');
   await reader.done;
@@ -202,29 +202,29 @@ test('a deleted session leaves no run of its turns', async () => {
 
 test('the iteration limit counts across runs', async () => {
   const chat = await server.chat({
-    scripts: Array.from({ length: 40 }, (): Script => use({ name: 'look', args: { n: 0 } })),
-    spec: { ...onTestServer, config: { iteration_limit: 15 } },
+    scripts: Array.from({ length: 20 }, (): Script => use({ name: 'look', args: { n: 0 } })),
+    spec: { ...onTestServer, config: { iteration_limit: 8 } },
   });
-  expect(await chat.turn('go').end()).toMatchObject({ status: 'error', message: expect.stringContaining('15') });
-  expect(chat.requests().length).toBe(15);
+  expect(await chat.turn('go').end()).toMatchObject({ status: 'error', message: expect.stringContaining('8') });
+  expect(chat.requests().length).toBe(8);
 });
 
 test('a turn that answers at its limit of model calls does so in a later run', async () => {
   const chat = await server.chat({
-    scripts: Array.from({ length: 40 }, (): Script => use({ name: 'look', args: { n: 0 } })),
-    spec: { ...onTestServer, config: { iteration_limit: 15, on_limit: 'answer' } },
+    scripts: Array.from({ length: 20 }, (): Script => use({ name: 'look', args: { n: 0 } })),
+    spec: { ...onTestServer, config: { iteration_limit: 8, on_limit: 'answer' } },
   });
   const reader = chat.turn('go');
   expect(await reader.end()).toMatchObject({ status: 'done', limit: 'iterations' });
   const choices = chat.requests().map((request) => request.tool_choice);
-  expect(choices).toEqual([...Array.from({ length: 14 }, () => undefined), 'none']);
+  expect(choices).toEqual([...Array.from({ length: 7 }, () => undefined), 'none']);
   expect(await runsOf(turnWorkflowId(await reader.turnId()))).toBeGreaterThan(1);
   const replay = await server.api.subscribe(chat.sessionId, await reader.turnId()).done;
   expect(folded(replay)).toEqual(folded(await reader.done));
 });
 
 test('a cancel reaches the current run', async () => {
-  const steps = Array.from({ length: 12 }, (_, n): Script => use({ name: 'look', args: { n } }));
+  const steps = Array.from({ length: 6 }, (_, n): Script => use({ name: 'look', args: { n } }));
   const last = held(
     (call) => call.text('hold'),
     () => undefined,
@@ -239,11 +239,11 @@ test('a cancel reaches the current run', async () => {
 });
 
 test('a session continues as new between its turns and loses nothing', async () => {
-  const chat = await server.chat({ scripts: Array.from({ length: 14 }, (_, n) => say(`answer ${n}`)) });
-  for (let n = 0; n < 14; n++) expect((await chat.turn(`question ${n}`).end()).status).toBe('done');
+  const chat = await server.chat({ scripts: Array.from({ length: 7 }, (_, n) => say(`answer ${n}`)) });
+  for (let n = 0; n < 7; n++) expect((await chat.turn(`question ${n}`).end()).status).toBe('done');
   await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId)), { timeout: 20_000 }).toBeGreaterThan(1);
-  expect(chat.requests().at(-1)?.messages.length).toBe(27);
-  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(14);
+  expect(chat.requests().at(-1)?.messages.length).toBe(13);
+  expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(7);
 });
 
 test('commands that arrive while a session continues as new are executed once', async () => {
