@@ -1,12 +1,11 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { parentPort, workerData, Worker } from 'node:worker_threads';
+import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createGzip } from 'node:zlib';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
-import { z } from 'zod';
 
 /** Bytes of a response: `head`, `unit` repeated up to `bytes`, `tail`. */
 export interface Hostile {
@@ -32,25 +31,44 @@ export interface HostileAnswers {
   protocol?: '2026-07-28' | '2025-11-25' | '2024-11-05';
 }
 
-/** The port of the server, or the method of a request that it has received. */
-type Report = number | { method: string };
+/** The port of the server, the method of a request that it has received, or its end. */
+type Report = { port: number } | { method: string } | { ended: true };
+
+/** Threads without a server. The start of a thread takes longer than most tests. */
+const idle: Worker[] = [];
 
 /** A server in its own thread, so that its processor time is not measured as ours. */
 export async function startHostileServer(
   answers: HostileAnswers,
 ): Promise<{ url: string; stop: () => Promise<void>; received: string[] }> {
-  const worker = new Worker(fileURLToPath(import.meta.url), { workerData: answers });
+  const thread = idle.pop() ?? new Worker(fileURLToPath(import.meta.url));
   const received: string[] = [];
-  const port = await new Promise<number>((resolve, reject) => {
-    worker.once('error', reject);
-    worker.on('message', (message: Report) => {
-      if (typeof message === 'number') resolve(message);
-      else received.push(message.method);
-    });
-  });
+  const listening = Promise.withResolvers<number>();
+  const ended = Promise.withResolvers<void>();
+  const hear = (report: Report): void => {
+    if ('port' in report) listening.resolve(report.port);
+    else if ('method' in report) received.push(report.method);
+    else ended.resolve();
+  };
+  const fail = (error: unknown): void => {
+    listening.reject(error);
+    ended.reject(error);
+  };
+  thread.on('error', fail).on('message', hear);
+  thread.ref();
+  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a page
+  thread.postMessage(answers);
+  const port = await listening.promise;
   return {
     url: `http://127.0.0.1:${port}/mcp`,
-    stop: async () => void (await worker.terminate()),
+    stop: async () => {
+      // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread, not a page
+      thread.postMessage('end');
+      await ended.promise;
+      thread.off('error', fail).off('message', hear);
+      thread.unref();
+      idle.push(thread);
+    },
     received,
   };
 }
@@ -58,9 +76,9 @@ export async function startHostileServer(
 async function send(
   response: ServerResponse,
   { head = '', unit, bytes, tail = '', pauseMs, location }: Hostile,
+  { gzip, contentType = 'application/json' }: HostileAnswers,
   id?: unknown,
 ): Promise<void> {
-  const { gzip, contentType = 'application/json' } = workerData as HostileAnswers;
   const { host } = response.req.headers;
   const filled = (part: string): string =>
     part.replaceAll('$id', JSON.stringify(id ?? null)).replaceAll('$origin', `http://${host}`);
@@ -91,8 +109,6 @@ async function send(
   out.end(filled(tail));
 }
 
-const json = z.object({ method: z.string().default(''), id: z.unknown().optional() });
-
 const GOOD: Record<string, object> = {
   'server/discover': {
     resultType: 'complete',
@@ -112,18 +128,20 @@ function report(message: Report): void {
   parentPort?.postMessage(message);
 }
 
-function serve({ methods = {}, paths = {}, protocol = '2026-07-28' }: HostileAnswers): void {
+function serve(answers: HostileAnswers): Server {
+  const { methods = {}, paths = {}, protocol = '2026-07-28' } = answers;
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const ofPath = paths[request.url ?? ''];
     if (ofPath) {
-      await send(response, ofPath);
+      await send(response, ofPath, answers);
       return;
     }
-    const { method, id } = json.parse(JSON.parse((await text(request)) || '{}'));
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- sent by the client under test; a thread with zod starts slowly
+    const { method = '', id } = JSON.parse((await text(request)) || '{}') as { method?: string; id?: unknown };
     report({ method });
     const hostile = methods[method] ?? methods['*'];
     if (hostile) {
-      await send(response, hostile, id);
+      await send(response, hostile, answers, id);
       return;
     }
     if (protocol === '2024-11-05') {
@@ -143,7 +161,17 @@ function serve({ methods = {}, paths = {}, protocol = '2026-07-28' }: HostileAns
   const server = createServer((request, response) => {
     answer(request, response).catch(() => response.destroy());
   });
-  server.listen(0, '127.0.0.1', () => report((server.address() as AddressInfo).port));
+  return server.listen(0, '127.0.0.1', () => report({ port: (server.address() as AddressInfo).port }));
 }
 
-if (parentPort && workerData) serve(workerData as HostileAnswers);
+if (!isMainThread && parentPort) {
+  let server: Server | undefined;
+  parentPort.on('message', (message: HostileAnswers | 'end') => {
+    if (message !== 'end') {
+      server = serve(message);
+      return;
+    }
+    server?.close(() => report({ ended: true }));
+    server?.closeAllConnections();
+  });
+}
