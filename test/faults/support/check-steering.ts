@@ -8,13 +8,17 @@ import type { World } from './world.ts';
 
 /** 12: what was sent to running turns, and to the queue behind them, counts once, in its order. */
 export async function checkSteering(world: World, sessionId: string, turns: Stored[]): Promise<void> {
-  const { recorder, model } = world;
+  const { recorder } = world;
   const controls = recorder.controls.filter((one) => one.sessionId === sessionId);
   const inputs = recorder.inputs.filter((one) => one.sessionId === sessionId);
   checkMessages(recorder.messages, sessionId, turns);
   checkPauses(controls, turns);
   checkForced(world, controls, turns);
   await checkQueue(world, inputs, turns);
+}
+
+/** 12: no request to a model contains a message twice. */
+export function checkRequests({ model }: World): void {
   for (const { messages } of model.requests) {
     const plans = messages.flatMap(({ role, content }) => (role === 'user' ? (planOf(content)?.id ?? []) : []));
     expect(plans, 'the messages that a model has read').toEqual([...new Set(plans)]);

@@ -8,7 +8,7 @@ import { expectReplays } from '../../support/replay.ts';
 import { callOf, callsOf } from './called.ts';
 import { checkDecisions } from './check-decisions.ts';
 import { checkEvents } from './check-events.ts';
-import { checkSteering, unbegunOf } from './check-steering.ts';
+import { checkRequests, checkSteering, unbegunOf } from './check-steering.ts';
 import { checkSubjects } from './check-subjects.ts';
 import { checkWebhooks } from './check-webhooks.ts';
 import { effectOf, type Effect } from './ledger.ts';
@@ -68,6 +68,7 @@ export async function checkInvariants(world: World): Promise<number> {
     await checkSteering(world, sessionId, its);
     missingAttempts += checkUsage(planned, its);
   }
+  checkRequests(world);
   expect(missingAttempts, 'attempts that no turn accounts for').toBeLessThanOrEqual(MAX_MISSING_ATTEMPTS);
   for (const run of recorder.runs) await run.check(END_MS);
   const logs = await Promise.all(recorder.runs.map((run) => run.log()));
