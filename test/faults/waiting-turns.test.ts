@@ -1,9 +1,10 @@
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { TestBrowser } from '../support/authorization-server.ts';
+import { eventually } from '../support/eventually.ts';
 import { OPERATOR, SUBJECTS, type Subject } from './support/subjects.ts';
 import { World } from './support/world.ts';
 
@@ -44,7 +45,7 @@ async function received({ turnId }: RecordedTurn, count: number): Promise<void> 
     const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
     return (events ?? []).filter((event) => event.workflowExecutionSignaledEventAttributes).length;
   };
-  await expect.poll(commands).toBe(count);
+  await eventually(async () => expect(await commands()).toBe(count));
 }
 
 const outcomes = ({ turn, calls }: Waiting) =>
@@ -78,16 +79,6 @@ test('the API is killed between a decision and its response: the repetition is a
   expect(outcomes(one)).toMatchObject([[{ outcome: 'succeeded' }], [{ outcome: 'succeeded' }]]);
 });
 
-test('everything is killed while the turn waits, between two decisions', async () => {
-  const one = await waiting();
-  expect(await one.decide('allow')).toBe(200);
-  await one.turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
-  await it.crash();
-  await it.recover();
-  expect(await one.decide('allow', 1)).toBe(200);
-  expect(await one.turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
-});
-
 test('two contrary decisions in one workflow task: the first one counts, the other is told so', async () => {
   const [worker] = it.workers;
   const one = await waiting();
@@ -106,117 +97,153 @@ test('two contrary decisions in one workflow task: the first one counts, the oth
   ).toBe(409);
 });
 
-test('everything is killed around a message and a pause: both count once, and the paused turn does nothing', async () => {
-  const [worker] = it.workers;
-  const plan = it.plan({ say: 'Let me think about it.', hold: 1 }, { say: 'I see.' });
-  const sessionId = await it.session();
-  const turn = await it.turn(sessionId, plan);
-  await turn.until((frames) => frames.some((frame) => frame.type === 'model.message.delta'));
-  await it.fault(() => worker?.kill());
-  const sent = [it.recorder.steer(sessionId, 'And this?'), it.recorder.control(sessionId, 'pause')];
-  await received(turn, 2);
-  // The responses wait for the turn. With both APIs gone, the recorder repeats both requests.
-  await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
-  await it.up();
-  expect(await Promise.all(sent)).toEqual([{ turnId: turn.turnId, isNew: false }, 200]);
-  const isWhole = ({ frames }: RecordedTurn) =>
-    frames.some((frame) => frame.type === 'model.message.delta' && frame.finish_reason === 'stop');
-  await turn.until(() => isWhole(turn));
-  await it.crash();
-  await it.recover();
-  expect(it.planned.attempts(plan, 1)).toBe(0);
-  expect(await it.recorder.control(sessionId, 'resume')).toBe(200);
-  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I see.' } });
-  const types = turn.frames.flatMap(({ type }) => (/^turn\.(paused|resumed)|^user/.test(type) ? [type] : []));
-  expect([types.slice(0, 2).toSorted(), types.slice(2)]).toEqual([['turn.paused', 'user.steered'], ['turn.resumed']]);
-  const { messages = [] } = it.requestsFor(plan).at(-1) ?? {};
-  expect(messages.slice(-2).map(({ content }) => content)).toEqual(['Let me think about it.', 'And this?']);
-});
+/**
+ * Everything is killed once for all of these. Each begins something that waits, and returns what follows after the crash.
+ */
+const BEFORE_THE_CRASH: Record<string, () => Promise<() => Promise<void>>> = {
+  'around a message and a pause: both count once, and the paused turn does nothing': async () => {
+    const [worker] = it.workers;
+    const plan = it.plan({ say: 'Let me think about it.', hold: 1 }, { say: 'I see.' });
+    const sessionId = await it.session();
+    const turn = await it.turn(sessionId, plan);
+    await turn.until((frames) => frames.some((frame) => frame.type === 'model.message.delta'));
+    await it.fault(() => worker?.kill());
+    const sent = [it.recorder.steer(sessionId, 'And this?'), it.recorder.control(sessionId, 'pause')];
+    await received(turn, 2);
+    // The responses wait for the turn. With both APIs gone, the recorder repeats both requests.
+    await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
+    await it.up();
+    expect(await Promise.all(sent)).toEqual([{ turnId: turn.turnId, isNew: false }, 200]);
+    const isWhole = ({ frames }: RecordedTurn) =>
+      frames.some((frame) => frame.type === 'model.message.delta' && frame.finish_reason === 'stop');
+    await turn.until(() => isWhole(turn));
+    return async () => {
+      expect(it.planned.attempts(plan, 1)).toBe(0);
+      expect(await it.recorder.control(sessionId, 'resume')).toBe(200);
+      expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+      const types = turn.frames.flatMap(({ type }) => (/^turn\.(paused|resumed)|^user/.test(type) ? [type] : []));
+      expect([types.slice(0, 2).toSorted(), types.slice(2)]).toEqual([
+        ['turn.paused', 'user.steered'],
+        ['turn.resumed'],
+      ]);
+      const { messages = [] } = it.requestsFor(plan).at(-1) ?? {};
+      expect(messages.slice(-2).map(({ content }) => content)).toEqual(['Let me think about it.', 'And this?']);
+    };
+  },
 
-test('everything is killed around a budget and its raise: no call is made above it, and the raise counts once', async () => {
-  const [worker] = it.workers;
-  const mcp_servers = [...it.servers.keys()].map((name) => ({ type: 'truefoundry-mcp-registry', name }));
-  const config = { budget: { scope: 'session', steps: 1 } };
-  await it.putAgent('frugal', { model: { name: 'planned' }, mcp_servers, config });
-  const plan = it.plan({ say: 'Let me look.', tools: [{ name: 'look' }] }, { say: 'I see.' });
-  const sessionId = await it.session({ agent: 'frugal' });
-  const turn = await it.turn(sessionId, plan);
-  await turn.until((frames) => frames.some(({ type }) => type === 'turn.paused'));
-  await it.crash();
-  await it.recover();
-  expect(it.planned.attempts(plan, 1)).toBe(0);
-  await it.fault(() => worker?.kill());
-  const path = `/v1/agents/sessions/${sessionId}/resume`;
-  const as = it.recorder.ownerOf(sessionId);
-  const raise = it.recorder.persist((api) => api.send('POST', path, { budget: { steps: 2 } }), { as });
-  await received(turn, 1);
-  // The response waits for the turn. With both APIs gone, the recorder repeats the request.
-  await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
-  await it.up();
-  expect((await raise).status).toBe(200);
-  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I see.' } });
-  expect(it.planned.attempts(plan, 1)).toBe(1);
-  const pauses = turn.frames.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
-  expect(pauses).toMatchObject([
-    { type: 'turn.paused', reason: 'budget', budget: { limit: { steps: 1 }, spent: { steps: 1 } } },
-    { type: 'turn.resumed', reason: 'budget', budget: { limit: { steps: 2 }, spent: { steps: 1 } } },
-  ]);
-});
+  'after a worker that was killed after the effects, one with edited arguments: a person says what happened, or has the call run again':
+    async () => {
+      const [worker] = it.workers;
+      const tools = [{ name: 'pay', args: { first: 'hang' } }, { name: 'refund' }];
+      const plan = it.plan({ say: 'I will pay.', tools }, { say: 'Paid.' });
+      const sessionId = await it.session();
+      const owner = it.recorder.ownerOf(sessionId);
+      const turn = await it.turn(sessionId, plan);
+      const [again = '', told = ''] = [0, 1].map((i) => `${plan.id}_0_${i}`);
+      await turn.until((frames) => frames.some(({ type }) => type === 'tool.approval_required'));
+      const edited = { first: 'hang', amount: 7 };
+      expect(await it.recorder.decide({ sessionId, toolCallId: told, status: 'allow', edited, by: owner })).toBe(200);
+      for (const id of [again, told]) await it.ledger.reached(`/${id}`);
+      await it.fault(() => worker?.kill());
+      await worker?.start();
+      await turn.until((frames) => {
+        const asked = frames.flatMap((one) => (one.type === 'tool.response_required' ? one.tool_calls : []));
+        return asked.filter((one) => one.unknown_outcome).length === 2;
+      });
+      return async () => {
+        expect(await it.recorder.decide({ sessionId, toolCallId: again, status: 'allow', by: owner })).toBe(200);
+        await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
+        const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: told, content: 'It was paid.' };
+        const path = `/v1/agents/sessions/${sessionId}/actions`;
+        const { status } = await it.recorder.persist((api) => api.send('POST', path, { input: [response] }), {
+          as: owner,
+        });
+        expect(status).toBe(200);
+        expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+        expect(await it.outcomes(sessionId)).toEqual({ [again]: 'succeeded', [told]: 'succeeded' });
+        const runs = [again, told].map((id) =>
+          it.ledger.effects.filter(({ operation }) => operation.endsWith(`/${id}`)),
+        );
+        expect(runs.map((its) => new Set(its.map(({ operation }) => operation)).size)).toEqual([1, 1]);
+        expect(runs.map((its) => its.length)).toEqual([2, 1]);
+        expect(runs[1]).toMatchObject([{ tool: 'refund', arguments: edited }]);
+      };
+    },
 
-test('the worker is killed after the effects, one with edited arguments: a person says what happened, or has the call run again', async () => {
-  const [worker] = it.workers;
-  const tools = [{ name: 'pay', args: { first: 'hang' } }, { name: 'refund' }];
-  const plan = it.plan({ say: 'I will pay.', tools }, { say: 'Paid.' });
-  const sessionId = await it.session();
-  const owner = it.recorder.ownerOf(sessionId);
-  const turn = await it.turn(sessionId, plan);
-  const [again = '', told = ''] = [0, 1].map((i) => `${plan.id}_0_${i}`);
-  await turn.until((frames) => frames.some(({ type }) => type === 'tool.approval_required'));
-  const edited = { first: 'hang', amount: 7 };
-  expect(await it.recorder.decide({ sessionId, toolCallId: told, status: 'allow', edited, by: owner })).toBe(200);
-  for (const id of [again, told]) await it.ledger.reached(`/${id}`);
-  await it.fault(() => worker?.kill());
-  await worker?.start();
-  await turn.until((frames) => {
-    const asked = frames.flatMap((one) => (one.type === 'tool.response_required' ? one.tool_calls : []));
-    return asked.filter((one) => one.unknown_outcome).length === 2;
-  });
-  await it.crash();
-  await it.recover();
-  expect(await it.recorder.decide({ sessionId, toolCallId: again, status: 'allow', by: owner })).toBe(200);
-  await turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
-  const response = { type: 'user.tool_response', thread_id: 'main', tool_call_id: told, content: 'It was paid.' };
-  const path = `/v1/agents/sessions/${sessionId}/actions`;
-  const { status } = await it.recorder.persist((api) => api.send('POST', path, { input: [response] }), { as: owner });
-  expect(status).toBe(200);
-  expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
-  expect(await it.outcomes(sessionId)).toEqual({ [again]: 'succeeded', [told]: 'succeeded' });
-  const runs = [again, told].map((id) => it.ledger.effects.filter(({ operation }) => operation.endsWith(`/${id}`)));
-  expect(runs.map((its) => new Set(its.map(({ operation }) => operation)).size)).toEqual([1, 1]);
-  expect(runs.map((its) => its.length)).toEqual([2, 1]);
-  expect(runs[1]).toMatchObject([{ tool: 'refund', arguments: edited }]);
-});
+  'while the turn waits, between two decisions': async () => {
+    const one = await waiting();
+    expect(await one.decide('allow')).toBe(200);
+    await one.turn.until((frames) => frames.some(({ type }) => type === 'tool.response'));
+    return async () => {
+      expect(await one.decide('allow', 1)).toBe(200);
+      expect(await one.turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+    };
+  },
 
-test('the queue survives its session and everything else: each turn begins once, in the order of the requests', async () => {
-  const one = await waiting();
-  const { sessionId } = one.turn;
-  const queued: RecordedTurn[] = [];
-  for (const say of ['First.', 'Second.', 'Third.']) {
-    const message = { type: 'user.message', content: messageFor(it.plan({ say })) };
-    const { turnId = '' } = await it.recorder.send(sessionId, [message], 'queue');
-    queued.push(it.recorder.follow(sessionId, turnId));
-  }
-  await (await it.temporal.operator()).client.workflow.getHandle(sessionWorkflowId(sessionId)).terminate();
-  await it.crash();
-  await it.recover();
-  expect(await Promise.all([one.decide('allow'), one.decide('allow', 1)])).toEqual([200, 200]);
-  // Housekeeping has started the session: no command arrives.
-  const outputs = queued.map(async ({ done }) => done);
-  expect(await Promise.all(outputs)).toMatchObject(
-    ['First.', 'Second.', 'Third.'].map((content) => ({ status: 'done', output: { content } })),
-  );
-  const previous = queued.map(({ frames }) => frames.findLast((one) => one.type === 'turn.created')?.previous_turn_id);
-  expect(previous).toEqual([one.turn, ...queued].slice(0, 3).map(({ turnId }) => turnId));
+  'behind a turn with a queue, which survives its session too: each turn begins once, in the order of the requests':
+    async () => {
+      const one = await waiting();
+      const { sessionId } = one.turn;
+      const queued: RecordedTurn[] = [];
+      for (const say of ['First.', 'Second.', 'Third.']) {
+        const message = { type: 'user.message', content: messageFor(it.plan({ say })) };
+        const { turnId = '' } = await it.recorder.send(sessionId, [message], 'queue');
+        queued.push(it.recorder.follow(sessionId, turnId));
+      }
+      await (await it.temporal.operator()).client.workflow.getHandle(sessionWorkflowId(sessionId)).terminate();
+      return async () => {
+        expect(await Promise.all([one.decide('allow'), one.decide('allow', 1)])).toEqual([200, 200]);
+        // Housekeeping has started the session: no command arrives.
+        const outputs = queued.map(async ({ done }) => done);
+        expect(await Promise.all(outputs)).toMatchObject(
+          ['First.', 'Second.', 'Third.'].map((content) => ({ status: 'done', output: { content } })),
+        );
+        const previous = queued.map(
+          ({ frames }) => frames.findLast((one) => one.type === 'turn.created')?.previous_turn_id,
+        );
+        expect(previous).toEqual([one.turn, ...queued].slice(0, 3).map(({ turnId }) => turnId));
+      };
+    },
+
+  'around a budget and its raise: no call is made above it, and the raise counts once': async () => {
+    const [worker] = it.workers;
+    const mcp_servers = [...it.servers.keys()].map((name) => ({ type: 'truefoundry-mcp-registry', name }));
+    const config = { budget: { scope: 'session', steps: 1 } };
+    await it.putAgent('frugal', { model: { name: 'planned' }, mcp_servers, config });
+    const plan = it.plan({ say: 'Let me look.', tools: [{ name: 'look' }] }, { say: 'I see.' });
+    const sessionId = await it.session({ agent: 'frugal' });
+    const turn = await it.turn(sessionId, plan);
+    await turn.until((frames) => frames.some(({ type }) => type === 'turn.paused'));
+    return async () => {
+      expect(it.planned.attempts(plan, 1)).toBe(0);
+      await it.fault(() => worker?.kill());
+      const path = `/v1/agents/sessions/${sessionId}/resume`;
+      const as = it.recorder.ownerOf(sessionId);
+      const raise = it.recorder.persist((api) => api.send('POST', path, { budget: { steps: 2 } }), { as });
+      await received(turn, 1);
+      // The response waits for the turn. With both APIs gone, the recorder repeats the request.
+      await it.fault(() => Promise.all(it.apis.map((api) => api.kill())));
+      await it.up();
+      expect((await raise).status).toBe(200);
+      expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'I see.' } });
+      expect(it.planned.attempts(plan, 1)).toBe(1);
+      const pauses = turn.frames.filter(({ type }) => /^turn\.(paused|resumed)$/.test(type));
+      expect(pauses).toMatchObject([
+        { type: 'turn.paused', reason: 'budget', budget: { limit: { steps: 1 }, spent: { steps: 1 } } },
+        { type: 'turn.resumed', reason: 'budget', budget: { limit: { steps: 2 }, spent: { steps: 1 } } },
+      ]);
+    };
+  },
+};
+
+describe('everything is killed', () => {
+  const goOn = new Map<string, () => Promise<void>>();
+  beforeAll(async () => {
+    for (const [what, begin] of Object.entries(BEFORE_THE_CRASH)) goOn.set(what, await begin());
+    await it.crash();
+    await it.recover();
+  }, 300_000);
+  test.each(Object.keys(BEFORE_THE_CRASH))('%s', async (what) => goOn.get(what)?.());
 });
 
 /** A turn that pays and then syncs at the server that requires a sign-in. */
