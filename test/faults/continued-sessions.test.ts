@@ -6,13 +6,14 @@ import type { TemporalClient } from '../support/temporal-client.ts';
 import { openRows } from '../support/test-database.ts';
 import { messageFor } from './support/plan.ts';
 import type { SentInput } from './support/sent.ts';
+import { sized } from './support/sized.ts';
 import { World } from './support/world.ts';
 
 /** Row 16: inputs that arrive while their session continues as new. */
 
-const INPUTS = process.env['LONG'] ? 200 : 24;
+const INPUTS = sized({ brief: 12, full: 24, long: 200 });
 const SENDERS = 2;
-const EDGES = process.env['LONG'] ? 20 : 2;
+const EDGES = sized({ brief: 1, full: 2, long: 20 });
 
 /** From this number of events on Temporal suggests continue-as-new, with the next task. */
 const MAX_EVENTS = 40;

@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RecordedTurn } from './support/recorder.ts';
+import { sized } from './support/sized.ts';
 import { World } from './support/world.ts';
 
-/** Row 2: `kill -9` of the API while 200 readers follow 20 turns. */
+/** Row 2: `kill -9` of the API while many readers follow many turns. */
 
-const TURNS = 20;
-const READERS = 10;
+const TURNS = sized({ brief: 6, full: 20 });
+/** Of each turn. */
+const READERS = sized({ brief: 6, full: 10 });
 const TEXT = 'one two three four five six';
 
 let it: World;

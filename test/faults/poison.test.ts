@@ -6,12 +6,15 @@ import { Cipher } from '../../src/encryption/cipher.ts';
 import { dataConverterFor, failureMessage } from '../../src/temporal/data-converter.ts';
 import { use } from '../support/scripted-model.ts';
 import { messageFor } from './support/plan.ts';
+import { sized } from './support/sized.ts';
 import { World } from './support/world.ts';
 
 /** Row 10: content that is larger, deeper or stranger than expected. */
 
 const UNHANDLED_COMMAND =
   proto.temporal.api.enums.v1.WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND;
+
+const CALLS = sized({ brief: 100, full: 300 });
 
 let world: World;
 let sessionId: string;
@@ -78,8 +81,8 @@ test('a tool result of 3 MB is stored as a file, and the model gets its beginnin
   expect((await file.text()).length).toBeGreaterThan(3_000_000);
 });
 
-test('300 tool calls in one message are each executed once', async () => {
-  const tools = Array.from({ length: 300 }, (_, i) => ({ name: i % 2 ? 'look' : 'pay' }));
+test(`${CALLS} tool calls in one message are each executed once`, async () => {
+  const tools = Array.from({ length: CALLS }, (_, i) => ({ name: i % 2 ? 'look' : 'pay' }));
   const plan = world.plan({ say: 'All at once.', tools }, { say: 'Done with all.' });
   const turn = await world.turn(sessionId, plan);
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Done with all.' } });

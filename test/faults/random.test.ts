@@ -11,7 +11,7 @@ import type { Steps } from './support/world-options.ts';
 
 /** Row 19: random actions and random faults. A seed reproduces a schedule. */
 
-const DURATION_MS = Number(process.env['DURATION'] ?? 20) * 1000;
+const DURATION_MS = Number(process.env['DURATION'] ?? 12) * 1000;
 /** The agent of each person. The turns of the last two wait. */
 const AGENTS = [AGENT, AGENT, 'waiting', 'waiting'];
 /** How deep sub-agents are nested. */

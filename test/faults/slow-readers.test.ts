@@ -6,12 +6,14 @@ import { textOf, type ModelCall } from '../support/scripted-model.ts';
 import { isFinding } from './support/persistence.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { OPERATOR } from './support/subjects.ts';
+import { sized } from './support/sized.ts';
 import { World } from './support/world.ts';
 
 /** Row 12: crowds of readers that read nothing, or all reconnect at once. */
 
-const STALLED = process.env['LONG'] ? 1_000 : 200;
-const RECONNECTING = process.env['LONG'] ? 2_000 : 300;
+/** Fewer would cost less than the API may use without readers, also if nothing bounded what waits for a reader. */
+const STALLED = sized({ brief: 120, full: 200, long: 1_000 });
+const RECONNECTING = sized({ brief: 100, full: 300, long: 2_000 });
 
 const MB = 1024 * 1024;
 /** What the API may use without readers, including the text of the turn in several forms. */
