@@ -30,6 +30,7 @@ const isolate = false;
 
 const GLOBAL_SETUP = 'test/support/global-setup.ts';
 const POSTGRES_SETUP = 'test/support/postgres-setup.ts';
+const COMPILE_CACHE_SETUP = 'test/support/compile-cache-setup.ts';
 
 const INTEGRATION = 'test/integration/**/*.test.ts';
 /** The integration tests that belong to another project. */
@@ -100,6 +101,7 @@ export default defineConfig({
         test: {
           ...onServers,
           name: 'faults',
+          globalSetup: [COMPILE_CACHE_SETUP],
           testTimeout: 300_000,
           hookTimeout: 120_000,
           include: [FAULTS],

@@ -1,0 +1,9 @@
+/** Loads the modules of all server processes, and exits: that is when Node writes its compile cache. */
+import '../../src/cli/api.ts';
+import '../../src/cli/start.ts';
+import '../../src/cli/worker.ts';
+import '../../src/server/all-in-one.ts';
+import '../../src/server/standalone.ts';
+import '../../src/telemetry/temporal-runtime.ts';
+
+process.exit(0);
