@@ -100,6 +100,7 @@ export default defineConfig({
         // Each file has its own Temporal, Redis and processes, and kills them. The long ones run with LONG=1 only.
         test: {
           ...onServers,
+          isolate,
           name: 'faults',
           globalSetup: [COMPILE_CACHE_SETUP],
           testTimeout: 300_000,

@@ -19,14 +19,16 @@ const MAX_PER_SCENARIO = 40;
 
 type Recorded = Record<string, unknown>;
 
-/** A test file may have several scenarios, each with its own Temporal. */
-let recorded = 0;
+/** The number of recorded scenarios of each test file: it may have several, each with its own Temporal. */
+const recorded = new Map<string, number>();
 
 /** Records the histories of a scenario of a test file, one of each sequence of events. */
 export async function recordHistories(client: Client, testFile: string): Promise<void> {
   const folder = process.env[RECORD_INTO];
   if (folder === undefined) return;
-  const scenario = `${testFile}-${++recorded}`;
+  const count = (recorded.get(testFile) ?? 0) + 1;
+  recorded.set(testFile, count);
+  const scenario = `${testFile}-${count}`;
   const courses = new Set<string>();
   const kept: Recorded = {};
   for await (const { workflowId, runId } of client.workflow.list()) {
