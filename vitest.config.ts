@@ -1,8 +1,12 @@
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
 import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES, READING_LOGS, REPLACING_MODULES } from './test/suites.ts';
+import { INHERITED_ENV } from './test/support/inherited-env.ts';
 import { LongestFirst } from './test/support/longest-first.ts';
 import { filesToSkip } from './test/support/requirements.ts';
+
+// For vitest's processes as for those of Everturn: each server has a workflow thread, which loads modules of its own.
+process.env['NODE_COMPILE_CACHE'] ??= INHERITED_ENV['NODE_COMPILE_CACHE'];
 
 /** How long a condition is polled. A busy machine takes longer than vitest's default of one second. */
 const expectOptions = { poll: { timeout: 20_000 } };

@@ -3,25 +3,25 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
-import { Worker } from '@temporalio/worker';
+import type { ReplayResult, ReplayWorkerOptions } from '@temporalio/worker';
 import { expect } from 'vitest';
 import type { Config } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { workerConverterFor } from '../../src/temporal/data-converter.ts';
 import { isNotFound } from '../../src/temporal/errors.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
+import { LeanWorker } from '../../src/temporal/workflow-threads.ts';
 
 /** Checks that every history of the test replays on the workflow code: the same commands in the same order. */
 export async function expectReplays(config: Config): Promise<void> {
-  const { temporal, cacheDir, encryptionKeys } = config;
+  const { temporal, encryptionKeys } = config;
   const connection = await Connection.connect(temporal.external?.connectionOptions);
   try {
     const client = new Client({ connection, namespace: temporal.namespace });
     const histories = historiesOf(client, `TaskQueue = '${temporal.taskQueue}'`);
-    const dataConverter = workerConverterFor(new Cipher(encryptionKeys), config);
-    const bundle = await workflowBundle(cacheDir, { encodesFailures: encryptionKeys.length > 0 });
-    const options = { workflowBundle: bundle, ...(dataConverter && { dataConverter }) };
-    for await (const { workflowId, runId, error } of Worker.runReplayHistories(options, begun(histories))) {
+    const replayer = await replayerFor(config);
+    for await (const { workflowId, runId, history } of begun(histories)) {
+      const error = await replayer.replay(workflowId, history);
       if (!error) continue;
       const file = path.join(await mkdtemp(path.join(tmpdir(), 'everturn-history-')), 'history.json');
       await writeFile(file, historyToJSON(await client.workflow.getHandle(workflowId, runId).fetchHistory()));
@@ -31,6 +31,54 @@ export async function expectReplays(config: Config): Promise<void> {
     }
   } finally {
     await connection.close();
+  }
+}
+
+const replayers = new Map<string, Promise<Replayer>>();
+
+/** Starting a replay worker takes longer than a typical test's replay: there is one per process and its settings. */
+function replayerFor(config: Config): Promise<Replayer> {
+  const { encryptionKeys, acceptsUnencrypted } = config;
+  const settings = JSON.stringify([
+    encryptionKeys.map(({ id, key }) => [id, key.toString('base64')]),
+    acceptsUnencrypted,
+  ]);
+  const replayer = replayers.get(settings) ?? startReplayer(config);
+  replayers.set(settings, replayer);
+  return replayer;
+}
+
+async function startReplayer(config: Config): Promise<Replayer> {
+  const { cacheDir, encryptionKeys } = config;
+  const dataConverter = workerConverterFor(new Cipher(encryptionKeys), config);
+  const bundle = await workflowBundle(cacheDir, { encodesFailures: encryptionKeys.length > 0 });
+  return new Replayer({ workflowBundle: bundle, ...(dataConverter && { dataConverter }) });
+}
+
+interface HistoryToReplay {
+  workflowId: string;
+  history: unknown;
+}
+
+/** A replay worker, which ends with the process. It replays one history after the other. */
+class Replayer {
+  readonly #histories: WritableStreamDefaultWriter<HistoryToReplay>;
+  readonly #results: AsyncIterableIterator<ReplayResult>;
+
+  constructor(options: ReplayWorkerOptions) {
+    const { readable, writable } = new TransformStream<HistoryToReplay, HistoryToReplay>();
+    this.#histories = writable.getWriter();
+    // Not the SDK's own worker: it replays in the main thread and records the stack of each promise.
+    this.#results = LeanWorker.runReplayHistories(options, readable);
+  }
+
+  /** Returns why the history does not replay, or undefined if it does. */
+  async replay(workflowId: string, history: unknown): Promise<Error | undefined> {
+    // Each history has one result, in the same order, also when several are replayed at the same time.
+    void this.#histories.write({ workflowId, history });
+    const { done, value } = await this.#results.next();
+    if (done) throw new Error('the replay worker has ended');
+    return value.error;
   }
 }
 

@@ -1,4 +1,5 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { flushCompileCache } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Logger } from 'pino';
@@ -102,7 +103,7 @@ export async function startTestServer({
   };
   let config = loadConfig(variables);
   const log = givenLog ?? createLogger(config);
-  runtimeInstalled ??= installTemporalRuntime(log);
+  runtimeInstalled ??= installRuntime(log);
   await runtimeInstalled;
   let server = await startAllInOne(config, log, { ...(bus && { bus }), tracing });
   let api = new ApiClient(server.url);
@@ -136,6 +137,12 @@ export async function startTestServer({
       }
     },
   };
+}
+
+async function installRuntime(log: Logger): Promise<void> {
+  await installTemporalRuntime(log);
+  // Node writes it when a process exits, but vitest ends its processes by a signal.
+  flushCompileCache();
 }
 
 async function openChat(
