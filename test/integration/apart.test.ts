@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterAll, beforeAll, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
+import { afterAll, beforeAll, beforeEach, expect, inject, test, vi } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { folded, foldedByTurn, type EventReader, type SessionFrame } from '../support/api-client.ts';
@@ -68,6 +68,7 @@ beforeAll(async () => {
     ServerProcess.prepare(dataDir, env, 'worker'),
     ServerProcess.prepare(dataDir, env, 'worker'),
   ]);
+  await Promise.all([api1.start(), api2.start()]);
 });
 
 afterAll(async () => {
@@ -77,14 +78,13 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-beforeEach(async () => {
+beforeEach(() => {
   toolMayEnd = Promise.withResolvers();
-  await worker2.stop();
-  await Promise.all([api1, api2, worker1].filter((part) => !part.isRunning).map((part) => part.start()));
 });
 
-/** Starts a turn at the first API. */
+/** Starts a turn at the first API, after the processes that a test before has ended. */
 async function begin(...scripts: Script[]) {
+  await Promise.all([api1, api2, worker1].filter((part) => !part.isRunning).map((part) => part.start()));
   const agent = newId('req');
   model.script(agent, ...scripts);
   await api1.api.putAgent(agent, { model: { name: agent }, ...onTestServer });
@@ -104,6 +104,31 @@ async function begin(...scripts: Script[]) {
 async function whole(...readers: EventReader[]): Promise<object[]> {
   return folded(...(await Promise.all(readers.map(({ done, frames }) => done.catch(() => frames)))));
 }
+
+test('an API without workers reports it until one starts, which creates the sessions of schedules triggered before', async () => {
+  const { status, body } = await api1.api.send('GET', '/readyz');
+  expect([status, body.problems]).toEqual([503, [expect.stringMatching(/^no worker is running: .*everturn worker/)]]);
+  const name = newId('req');
+  model.script(name, say('One.'), say('Two.'));
+  const agent = { name: 'scheduled', description: 'for the test', environments: [], model: name };
+  const created = await api1.api.send('POST', '/api/v2/schedules', {
+    name: 'Rarely',
+    timing: { expression: '0 0 1 1 *', timezone: 'UTC' },
+    session_request: { agent, messages: 'go' },
+  });
+  expect(created.status, JSON.stringify(created.body)).toBe(201);
+  const path = `/api/v2/schedules/${created.body.id}`;
+  expect((await api1.api.send('POST', `${path}/trigger`)).status).toBe(503);
+  await worker1.start();
+  await expect.poll(async () => (await api1.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  await expect.poll(() => api1.api.get(`${path}/runs`)).toMatchObject({ total: 1 });
+  const { body: run } = await api2.api.send('POST', `${path}/trigger`);
+  expect(run).toMatchObject({ status: 'created', triggered_manually: true });
+  const ended = () => api1.api.get(`/api/v2/sessions/${run.session_id}/status`);
+  await expect.poll(ended).toMatchObject({ status: 'completed' });
+  expect(await api1.api.get(`${path}/runs`)).toMatchObject({ total: 2 });
+  expect((await api1.api.send('DELETE', path)).status).toBe(204);
+});
 
 test('a turn started at one API is streamed live by another; a late reader gets the text so far', async () => {
   const answer = held(
@@ -134,6 +159,7 @@ test('when a worker is killed in mid-stream, another repeats the message for the
   await beside.says('I was saying');
   await worker2.start();
   await worker1.kill();
+  [worker1, worker2] = [worker2, worker1];
   answer.release();
   expect(await first.end()).toMatchObject({ status: 'done', output: { content: 'I was saying that all is well.' } });
   expect(await whole(beside)).toEqual(await whole(first));
@@ -157,21 +183,6 @@ test('when an API is killed in mid-stream, its reader resumes at another from it
   expect(await rest.end()).toMatchObject({ status: 'done', output: { content: 'I was saying that all is well.' } });
   expect(await whole(first, rest)).toEqual(await whole(read(api2)));
   expect(requests()).toBe(1);
-});
-
-test('an API that is stopped completes its responses and ends its streams, whose readers resume at another', async () => {
-  const answer = held(
-    (call) => call.text('I was saying '),
-    (call) => call.text('that all is well.').finish(),
-  );
-  const { first, read } = await begin(answer.script);
-  await first.says('I was saying');
-  expect(await api1.stop()).toBe(0);
-  await expect(first.done).rejects.toThrow('terminated');
-  const rest = read(api2, first.frames.at(-1)?.sequence_number);
-  answer.release();
-  expect(await rest.end()).toMatchObject({ status: 'done' });
-  expect(await whole(first, rest)).toEqual(await whole(read(api2)));
 });
 
 test('when Redis restarts in mid-stream, text in progress is resent and no event is lost', async () => {
@@ -252,6 +263,7 @@ test('a worker that is stopped finishes its tools and hands its model calls to a
   await expect.poll(() => mcp.calls.some(({ tool }) => tool === 'wait')).toBe(true);
   await worker2.start();
   const stopped = worker1.stop();
+  [worker1, worker2] = [worker2, worker1];
   expect(await streaming.first.end()).toMatchObject({ status: 'done', output: { content: 'Half a word.' } });
   toolMayEnd.resolve();
   expect(await stopped).toBe(0);
@@ -259,18 +271,6 @@ test('a worker that is stopped finishes its tools and hands its model calls to a
   expect([streaming.requests(), waiting.requests()]).toEqual([2, 2]);
   const outcomes = (await whole(waiting.first)).map((event) => 'outcome' in event && event.outcome);
   expect(outcomes).toContain('succeeded');
-});
-
-test('an API without workers reports it until one starts', async () => {
-  const alone = { ...env, EVERTURN_TASK_QUEUE: newId('req') };
-  const api = await ServerProcess.prepare(dataDir, alone, 'api');
-  const worker = await ServerProcess.prepare(dataDir, alone, 'worker');
-  onTestFinished(async () => void (await Promise.all([api.stop(), worker.stop()])));
-  await api.start();
-  const { status, body } = await api.api.send('GET', '/readyz');
-  expect([status, body.problems]).toEqual([503, [expect.stringMatching(/^no worker is running: .*everturn worker/)]]);
-  await worker.start();
-  await expect.poll(async () => (await api.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
 });
 
 test('agents in files are registered once, however many APIs register them', async () => {
@@ -286,24 +286,18 @@ test.each(['api', 'worker'])('%s without the shared services reports which setti
   );
 });
 
-test('a worker without an API creates the sessions of schedules, also those triggered while none was running', async () => {
-  const name = newId('req');
-  model.script(name, say('One.'), say('Two.'));
-  const agent = { name: 'scheduled', description: 'for the test', environments: [], model: name };
-  const { status, body: schedule } = await api1.api.send('POST', '/api/v2/schedules', {
-    name: 'Rarely',
-    timing: { expression: '0 0 1 1 *', timezone: 'UTC' },
-    session_request: { agent, messages: 'go' },
-  });
-  expect(status, JSON.stringify(schedule)).toBe(201);
-  const path = `/api/v2/schedules/${schedule.id}`;
-  const { body: run } = await api2.api.send('POST', `${path}/trigger`);
-  expect(run).toMatchObject({ status: 'created', triggered_manually: true });
-  const ended = () => api1.api.get(`/api/v2/sessions/${run.session_id}/status`);
-  await expect.poll(ended).toMatchObject({ status: 'completed' });
-  await worker1.stop();
-  expect((await api1.api.send('POST', `${path}/trigger`)).status).toBe(503);
-  await worker1.start();
-  await expect.poll(() => api1.api.get(`${path}/runs`)).toMatchObject({ total: 2 });
-  expect((await api1.api.send('DELETE', path)).status).toBe(204);
+// Ends an API that no later test needs.
+test('an API that is stopped completes its responses and ends its streams, whose readers resume at another', async () => {
+  const answer = held(
+    (call) => call.text('I was saying '),
+    (call) => call.text('that all is well.').finish(),
+  );
+  const { first, read } = await begin(answer.script);
+  await first.says('I was saying');
+  expect(await api1.stop()).toBe(0);
+  await expect(first.done).rejects.toThrow('terminated');
+  const rest = read(api2, first.frames.at(-1)?.sequence_number);
+  answer.release();
+  expect(await rest.end()).toMatchObject({ status: 'done' });
+  expect(await whole(first, rest)).toEqual(await whole(read(api2)));
 });
