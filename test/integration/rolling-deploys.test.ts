@@ -92,7 +92,6 @@ beforeAll(async () => {
     OPENAI_BASE_URL: model.url,
     TEMPORAL_ADDRESS: address,
     TEMPORAL_NAMESPACE: namespace,
-    XDG_CACHE_HOME: path.join(dataDir, 'cache'),
   };
   const versions = {
     none: undefined,
@@ -102,7 +101,12 @@ beforeAll(async () => {
   };
   api = await ServerProcess.prepare(dataDir, settings, 'api');
   const prepared = Object.entries(versions).map(async ([version, main]) => {
-    const env = { ...settings, ...(version !== 'none' && { EVERTURN_BUILD_ID: version }) };
+    const env = {
+      ...settings,
+      ...(version !== 'none' && { EVERTURN_BUILD_ID: version }),
+      // The bundles of this checkout are those of other tests.
+      ...(main && { XDG_CACHE_HOME: path.join(dataDir, 'cache') }),
+    };
     return [version, await ServerProcess.prepare(dataDir, env, 'worker', main)];
   });
   workers = Object.fromEntries(await Promise.all(prepared));
