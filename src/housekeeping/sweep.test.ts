@@ -32,11 +32,17 @@ test('slow sweeps do not overlap, and no sweep starts after the stop', async () 
   await vi.advanceTimersByTimeAsync(3_600_000);
   expect(sweeps.length).toBe(1);
   sweeps[0]?.reject(new Error('the sweep fails here'));
-  await vi.advanceTimersByTimeAsync(3_600_000);
+  // One that fails is repeated soon.
+  await vi.advanceTimersByTimeAsync(15_000);
   expect(sweeps.length).toBe(2);
-  const stopped = housekeeping.stop();
   sweeps[1]?.reject(new Error('the sweep fails here'));
+  await vi.advanceTimersByTimeAsync(15_000);
+  expect(sweeps.length).toBe(2);
+  await vi.advanceTimersByTimeAsync(3_600_000);
+  expect(sweeps.length).toBe(3);
+  const stopped = housekeeping.stop();
+  sweeps[2]?.reject(new Error('the sweep fails here'));
   await stopped;
   await vi.advanceTimersByTimeAsync(3_600_000);
-  expect(sweeps.length).toBe(2);
+  expect(sweeps.length).toBe(3);
 });

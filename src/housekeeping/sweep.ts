@@ -1,6 +1,7 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
 import type { SessionQueue } from '../engine/session-queue.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
@@ -20,8 +21,10 @@ import { syncSchedules } from './sync-schedules.ts';
 /** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
 const DELIVERIES_KEPT_MS = 3 * 86_400_000;
 
-/** From the end of a sweep to the next. */
+/** From the end of a sweep to the next, unless the sweep was incomplete. */
 const EVERY_MS = 3 * 60_000;
+/** ... if it was. Twice as long after each further one. */
+const FIRST_RETRY_MS = 10_000;
 
 /** How long it is known that a user has declined to sign in to an MCP server. */
 const SIGN_IN_KEPT_MS = 24 * 3_600_000;
@@ -49,6 +52,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   let swept: Swept | undefined;
   /** Running turns that may be missing from the index; unknown before the first sweep. Later turns are indexed on request. */
   let unindexed: string[] | undefined;
+  /** The sweeps in a row that were incomplete. */
+  let incomplete = 0;
   let next: NodeJS.Timeout | undefined;
   let running = run();
   return {
@@ -60,14 +65,16 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   };
 
   async function run(): Promise<void> {
-    await sweep();
+    incomplete = (await sweep()) ? 0 : incomplete + 1;
     if (stop.signal.aborted) return;
+    const waitMs = incomplete === 0 ? EVERY_MS : backoffMs(incomplete - 1, { first: FIRST_RETRY_MS, max: EVERY_MS });
     next = setTimeout(() => {
       running = run();
-    }, EVERY_MS);
+    }, waitMs);
   }
 
-  async function sweep(): Promise<void> {
+  /** Returns whether the sweep was complete. */
+  async function sweep(): Promise<boolean> {
     const started = new Date();
     const when = { now: started, stop: stop.signal };
     // All turns that were requested before this time have ended.
@@ -100,8 +107,10 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       const [oldest] = await options.catalog.turns.unarchived();
       const unused = oldest && oldest.created_at < before ? oldest.created_at : before;
       await options.catalog.agents.forgetSpecs(unused, started.toISOString());
+      return isComplete;
     } catch (error) {
       options.log.warn({ err: error }, 'housekeeping failed; it is retried');
+      return false;
     }
   }
 }

@@ -5,11 +5,10 @@ import { loadConfig } from '../../src/config.ts';
 import { McpPool } from '../../src/mcp/pool.ts';
 import { McpRegistry } from '../../src/mcp/registry.ts';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
-import { longestStretch } from '../support/main-thread.ts';
+import { longestStretch, MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { OidcIssuer } from '../support/oidc-issuer.ts';
 import { SCOPE } from '../support/tool-scope.ts';
 
-const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;
 const GZIP = { gzip: true };
 

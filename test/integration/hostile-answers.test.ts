@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { EventReader } from '../support/api-client.ts';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
+import { MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { say, ScriptedModel, use } from '../support/scripted-model.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
@@ -16,7 +17,6 @@ import { ServerProcess } from '../support/server-process.ts';
  * (`mcp-hostile-answers`, `model-hostile-answers`, `auth-hostile-answers`) have more kinds of answers.
  */
 
-const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;
 const PROBE = fileURLToPath(new URL('../support/event-loop-probe.ts', import.meta.url));
 

@@ -1,15 +1,12 @@
 import { SCOPE } from '../support/tool-scope.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
-import { longestStretch } from '../support/main-thread.ts';
+import { longestStretch, MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { storeToolResult, readResult } from '../../src/tools/results.ts';
 import type { BlobStore } from '../../src/blobs/blob-store.ts';
 import { sha256 } from '../../src/lib/hash.ts';
 import type { CallAnswer } from '../../src/mcp/call-outcome.ts';
 import { McpPool } from '../../src/mcp/pool.ts';
-
-/** How long a response may block the main thread: heartbeats and all other sessions wait meanwhile. */
-const MAX_STRETCH_MS = 100;
 
 const MB = 1_000_000;
 const signal = new AbortController().signal;

@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
-import { longestStretch } from '../support/main-thread.ts';
+import { longestStretch, MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { modelRequest } from '../support/model-request.ts';
 import { listen } from '../../src/demo/local-server.ts';
 import { chatAccess, openProviders } from '../../src/models/open-providers.ts';
@@ -11,7 +11,6 @@ import type { ModelChunk, ModelProvider } from '../../src/models/provider.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 
 const log = pino({ level: 'silent' });
-const MAX_STRETCH_MS = 100;
 const MB = 1_000_000;
 const signal = new AbortController().signal;
 const request = modelRequest();

@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
+ * How long foreign input may block a thread, in milliseconds of processor time: heartbeats and all other sessions wait
+ * meanwhile. What is tested takes 20 to 80, and half as much again on a slow machine; without bounds it takes seconds.
+ */
+export const MAX_STRETCH_MS = 250;
+
+/**
  * Measures the processor time, in milliseconds, that this thread spends between two runs of a 1 ms timer: how long it
  * blocks the event loop. The load of the rest of the machine is not counted.
  */
