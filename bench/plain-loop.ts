@@ -10,10 +10,10 @@ import { listen } from '../src/demo/local-server.ts';
  * An agent as a plain loop: it takes the body of `POST …/turns`, calls the model and the MCP server's tools until the model
  * calls none, and streams the model's output. It uses the usual client libraries, which keep their connections open, and
  * nothing remains of a turn that is interrupted. Runs in its own process, as Everturn does, and prints its URL. Arguments:
- * the URLs of the model and of the MCP server.
+ * the URLs of the model and of the MCP server, and the model's name.
  */
 
-const [modelUrl = '', mcpUrl = ''] = process.argv.slice(2);
+const [modelUrl = '', mcpUrl = '', model = ''] = process.argv.slice(2);
 
 const openai = new OpenAI({ apiKey: 'none', baseURL: modelUrl });
 const mcp = new Client({ name: 'plain-loop', version: '1' });
@@ -39,7 +39,7 @@ async function runTurn(body: string, response: ServerResponse): Promise<void> {
   const messages: ChatCompletionMessageParam[] = input.map(({ content }) => ({ role: 'user', content }));
   response.writeHead(200, { 'content-type': 'text/event-stream' });
   for (;;) {
-    const stream = openai.chat.completions.stream({ model: 'wait-200', messages, tools });
+    const stream = openai.chat.completions.stream({ model, messages, tools });
     for await (const { choices } of stream) response.write(`data: ${JSON.stringify(choices)}\n\n`);
     const message = await stream.finalMessage();
     messages.push(message);

@@ -11,6 +11,8 @@ export interface Report {
   bare_first_delta_behind_200_ms: number;
   step_ms: number;
   baseline_step_ms: number;
+  /** The same model call and tool call in a plain loop, without Temporal. */
+  plain_step_ms: number;
   step_ratio: number;
   step_ratio_with_reader: number;
   /** By the number of steps in the turn. */

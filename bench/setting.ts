@@ -53,3 +53,8 @@ export async function startBeside<T>(name: string, args: string[], cleanup: Sett
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
   return JSON.parse(line) as T;
 }
+
+/** An agent without Everturn: see `plain-loop.ts`. */
+export function startPlainLoop({ modelUrl, mcpUrl, cleanup }: Setting, model: string): Promise<{ url: string }> {
+  return startBeside('plain-loop.ts', [modelUrl, mcpUrl, model], cleanup);
+}

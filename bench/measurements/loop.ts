@@ -1,6 +1,6 @@
 import type { Bench } from '../bench.ts';
-import { timeOfTurn } from '../bench-client.ts';
-import { startBeside } from '../setting.ts';
+import { THINKING_AGENT, timeOfTurn } from '../bench-client.ts';
+import { startPlainLoop } from '../setting.ts';
 import { alternate, round } from '../statistics.ts';
 
 /**
@@ -12,8 +12,7 @@ export async function measureLoop(
   { steps, rounds }: { steps: number; rounds: number },
 ): Promise<number> {
   setting.say(`${steps} steps with a 200 ms model, beside a plain loop`);
-  const { modelUrl, mcpUrl, cleanup } = setting;
-  const { url } = await startBeside<{ url: string }>('plain-loop.ts', [modelUrl, mcpUrl], cleanup);
+  const { url } = await startPlainLoop(setting, THINKING_AGENT.model.name);
   const calls = steps - 1;
   const medians = await alternate(rounds, {
     loop: () => timeOfTurn(`${url}/turns`, calls),

@@ -1,14 +1,21 @@
 import type { Bench } from '../bench.ts';
+import { timeOfTurn } from '../bench-client.ts';
 import type { Report } from '../report.ts';
+import { startPlainLoop } from '../setting.ts';
 import { alternate, round, timed } from '../statistics.ts';
 
-/** What a step costs, a model call and a tool call, beside two activities that do nothing. */
+/**
+ * What a step costs, a model call and a tool call, beside two activities that do nothing. The plain loop's step is what the
+ * calls themselves cost.
+ */
 export async function measureSteps(
   { client, baseline, setting }: Bench,
   { steps, rounds }: { steps: number; rounds: number },
-): Promise<Pick<Report, 'step_ms' | 'baseline_step_ms' | 'step_ratio' | 'step_ratio_with_reader'>> {
+): Promise<Pick<Report, 'step_ms' | 'baseline_step_ms' | 'plain_step_ms' | 'step_ratio' | 'step_ratio_with_reader'>> {
   setting.say(`${steps} steps, ${rounds} times each`);
+  const { url } = await startPlainLoop(setting, 'instant');
   const medians = await alternate(rounds, {
+    plain: async () => (await timeOfTurn(`${url}/turns`, steps)) / steps,
     baseline: async () => (await timed(() => baseline.run(2 * steps))) / steps,
     alone: async () => (await client.timeOfSteps(steps, { reader: false })) / steps,
     watched: async () => (await client.timeOfSteps(steps, { reader: true })) / steps,
@@ -16,6 +23,7 @@ export async function measureSteps(
   return {
     step_ms: round(medians.alone),
     baseline_step_ms: round(medians.baseline),
+    plain_step_ms: round(medians.plain),
     step_ratio: round(medians.alone / medians.baseline, 3),
     step_ratio_with_reader: round(medians.watched / medians.baseline, 3),
   };
