@@ -9,6 +9,7 @@ import type { ModelProvider, ModelRequest } from '../../src/models/provider.ts';
 import type { ModelTarget } from '../../src/models/providers.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 import type { Endpoint, Protocol } from './model-protocols.ts';
+import { modelRequest } from './model-request.ts';
 
 const log = pino({ level: 'silent' });
 export const USER: TranscriptItem = { role: 'user', content: [{ type: 'text', text: 'hi' }] };
@@ -16,18 +17,14 @@ export const LOOK = { name: 'look', description: 'looks', parameters: { type: 'o
 const never = new AbortController().signal;
 
 export function requestOf(more: Partial<ModelRequest> = {}): ModelRequest {
-  return {
+  return modelRequest({
     model: 'm-1',
-    params: {},
     system: 'Be brief.',
     instructionsLength: 9,
-    skillsLength: 0,
     transcript: [USER],
-    tools: [],
-    responseFormat: undefined,
     fileContent: () => Promise.resolve(Buffer.from('image').toString('base64')),
     ...more,
-  };
+  });
 }
 
 export interface Answer extends MessageText {
