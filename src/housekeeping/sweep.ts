@@ -21,9 +21,9 @@ import { syncSchedules } from './sync-schedules.ts';
 /** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
 const DELIVERIES_KEPT_MS = 3 * 86_400_000;
 
-/** From the end of a sweep to the next, unless the sweep was incomplete. */
+/** From the end of a complete sweep to the next. */
 const EVERY_MS = 3 * 60_000;
-/** ... if it was. Twice as long after each further one. */
+/** From the end of an incomplete sweep to the next; doubled for each further incomplete one in a row. */
 const FIRST_RETRY_MS = 10_000;
 
 /** How long it is known that a user has declined to sign in to an MCP server. */
@@ -52,7 +52,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   let swept: Swept | undefined;
   /** Running turns that may be missing from the index; unknown before the first sweep. Later turns are indexed on request. */
   let unindexed: string[] | undefined;
-  /** The sweeps in a row that were incomplete. */
+  /** The number of incomplete sweeps in a row. */
   let incomplete = 0;
   let next: NodeJS.Timeout | undefined;
   let running = run();

@@ -4,8 +4,8 @@ interface Range {
 }
 
 /**
- * Finds words in a text with the Aho-Corasick algorithm: its time is proportional to the length of the text, whatever the
- * words are. A regular expression of long words takes minutes for a text that is made for it.
+ * Finds words in a text with the Aho-Corasick algorithm, in time linear in the length of the text for any words. A regular
+ * expression of long words takes minutes for a text that is made for it.
  */
 export class WordSearch {
   /** The next states, by state and UTF-16 code unit. State 0 is the beginning of all words. */

@@ -6,7 +6,7 @@ import { World } from './support/world.ts';
 /** Row 2: `kill -9` of the API while many readers follow many turns. */
 
 const TURNS = sized({ brief: 6, full: 20 });
-/** Of each turn. */
+/** Readers per turn. */
 const READERS = sized({ brief: 6, full: 10 });
 const TEXT = 'one two three four five six';
 

@@ -237,13 +237,17 @@ const BEFORE_THE_CRASH: Record<string, () => Promise<() => Promise<void>>> = {
 };
 
 describe('everything is killed', () => {
-  const goOn = new Map<string, () => Promise<void>>();
+  const afterTheCrash = new Map<string, () => Promise<void>>();
   beforeAll(async () => {
-    for (const [what, begin] of Object.entries(BEFORE_THE_CRASH)) goOn.set(what, await begin());
+    for (const [what, begin] of Object.entries(BEFORE_THE_CRASH)) afterTheCrash.set(what, await begin());
     await it.crash();
     await it.recover();
   }, 300_000);
-  test.each(Object.keys(BEFORE_THE_CRASH))('%s', async (what) => goOn.get(what)?.());
+  test.each(Object.keys(BEFORE_THE_CRASH))('%s', async (what) => {
+    const goOn = afterTheCrash.get(what);
+    if (!goOn) throw new Error('the scenario has not begun');
+    await goOn();
+  });
 });
 
 /** A turn that pays and then syncs at the server that requires a sign-in. */
