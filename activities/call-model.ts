@@ -34,6 +34,7 @@ import { missingServer } from '../src/agents/missing-server.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
 import { outcomeOf } from '../src/agents/structured-answer.ts';
 import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
+import { withEarlyResults } from '../src/speculation/early-results.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -67,6 +68,12 @@ const FALLBACK_WAIT_MS = 1;
 type Outcome = CallModelResult['outcome'];
 
 type MessageOutcome = Outcome & { status: 'answered' | 'cancelled' | 'sign_in_required' | 'error' };
+
+/** Records, and what the history gets of them: large texts are in the blob store. */
+interface StoredRecords {
+  records: NewRecord[];
+  stored: NewRecord[];
+}
 
 /** What comes before the model is called: a compaction, sign-ins, or an error. */
 type Instead = NewRecord | ServerSignIn[] | TurnError;
@@ -325,23 +332,48 @@ class ModelCallAttempt {
     return this.#append(records, outcome);
   }
 
-  /** Stores the records of a result. */
-  async #append(records: NewRecord[], outcome: Outcome): Promise<CallModelResult> {
-    const { conversations, blobs, stepsAhead } = this.#dependencies;
-    const { sessionId } = this.#input;
+  /** Stores the records of a result, and begins what follows its message. */
+  async #append(answer: NewRecord[], outcome: Outcome): Promise<CallModelResult> {
+    const { conversations, stepsAhead } = this.#dependencies;
     const stamp = randomUUID();
-    // The message is complete and paid for, so an unavailable store is retried.
-    const store = () => offloadResult(records, { blobs, sessionId });
+    if (this.#message) {
+      const { toolset, inSequence } = this.#message;
+      stepsAhead.messageEnded(this.#input, stamp, answer, { tools: toolset.tools, inSequence });
+    }
     // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
     const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
     const until = isStopped ? NEVER : this.#signal;
-    const stored = await retryWhileUnavailable(store, until, isRetryableStoreError);
+    const extended = await this.#storeWithResults(answer, stamp);
+    const { records, stored } = extended ?? (await this.#store(answer, until));
     conversations.remember(stamp, records);
-    if (this.#message) {
-      const { toolset, inSequence } = this.#message;
-      stepsAhead.messageEnded(this.#input, stamp, records, { tools: toolset.tools, inSequence });
+    const nextIsBegun = extended !== undefined && stepsAhead.resultsEnded(stamp);
+    return { records: stored, stamp, outcome, ...(nextIsBegun && { nextIsBegun }) };
+  }
+
+  /** The message is complete and paid for, so an unavailable store is retried. @throws PayloadTooLarge */
+  async #store(records: NewRecord[], until: AbortSignal): Promise<StoredRecords> {
+    const { blobs } = this.#dependencies;
+    const { sessionId } = this.#input;
+    const store = () => offloadResult(records, { blobs, sessionId });
+    return { records, stored: await retryWhileUnavailable(store, until, isRetryableStoreError) };
+  }
+
+  /**
+   * Stores the records with the results of the message's calls, if these are known at once. Not in a further attempt: such
+   * a call may be what has killed the worker of the first one.
+   */
+  async #storeWithResults(records: NewRecord[], stamp: string): Promise<StoredRecords | undefined> {
+    const message = records.find((record) => record.kind === 'model.message');
+    if (!message || this.#context.info.attempt > 1) return undefined;
+    const { turnId } = this.#input;
+    const results = await this.#dependencies.stepsAhead.earlyResults({ turnId, stamp }, message, this.#signal);
+    if (!results) return undefined;
+    try {
+      return await this.#store(withEarlyResults(records, message, results), this.#signal);
+    } catch (error) {
+      if (error instanceof PayloadTooLarge) return undefined;
+      throw error;
     }
-    return { records: stored, stamp, outcome };
   }
 
   /** The records of a model call that waits for sign-ins; a message that readers may have seen ends as cancelled. */

@@ -9,7 +9,7 @@ import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
 import { parseAnswer } from '../src/tools/elicitation-answer.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
-import { readResult, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
+import { returned, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
@@ -189,10 +189,8 @@ class ToolCallAttempt {
 
   #resultOf(outcome: Exclude<CallOutcome, { status: 'sign_in_required' }>, signal: AbortSignal): UnstoredResult {
     switch (outcome.status) {
-      case 'result': {
-        const { isError, foundTools } = outcome;
-        return { outcome: isError ? 'failed' : 'succeeded', ...readResult(outcome), ...(foundTools && { foundTools }) };
-      }
+      case 'result':
+        return returned(outcome);
       case 'rejected':
         return { outcome: 'failed', text: `The tool call failed: ${outcome.message}`, noResult: 'protocol' };
       case 'not_sent':

@@ -5,6 +5,7 @@ import {
   condition,
   isCancellation,
   proxyActivities,
+  proxySinks,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
@@ -33,6 +34,7 @@ import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
 import { callKey, hasNoResult, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
+import type { CommandSinks } from './turn-commands.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
 export type ThreadResult =
@@ -80,6 +82,8 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   retry: { initialInterval: '100 milliseconds', maximumInterval: '10 seconds' },
 });
 
+const { speculation } = proxySinks<Pick<CommandSinks, 'speculation'>>();
+
 /** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
 const MAX_CONCURRENT_TOOLS = 50;
 /** The same for each sub-agent, of which five work at once by default. */
@@ -109,7 +113,7 @@ export class Thread {
   #lacksResult = false;
   /** How many records the log had when the thread last called its model. */
   #known: number;
-  /** Whether a worker has begun the next model call, or may have: see `CallToolResult`. */
+  /** Whether a worker has begun the next model call, or may have: see `Appended`. */
   #nextIsBegun: boolean;
   /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
   #planned: MessagePlan | undefined;
@@ -320,6 +324,7 @@ export class Thread {
     limits.modelCalled(input);
     if (!this.#agent) steering.modelCalled();
     let result: CallModelResult;
+    speculation.modelCalled(input.messageId);
     try {
       result = await callModel(input);
     } catch (error) {
@@ -332,7 +337,8 @@ export class Thread {
     }
     if (!this.#agent) steering.modelEnded();
     this.#turn.count(result);
-    const { outcome, records, stamp } = result;
+    const { outcome, records, stamp, nextIsBegun } = result;
+    this.#nextIsBegun = !this.#agent && nextIsBegun === true;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     this.#turn.unreserve((plan.mayStart ?? 0) - started.length - delegatedBy(records));
     if (outcome.status === 'cancelled') return { status: 'stopped' };

@@ -10,8 +10,12 @@ import { commandTurn } from './messages.ts';
 export interface CommandSinks extends Sinks {
   /** The turn is paused, or resumed. */
   pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
-  /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
-  speculation: { changed(turnId: string, isHeld: boolean): void };
+  speculation: {
+    /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
+    changed(turnId: string, isHeld: boolean): void;
+    /** The turn, which is not held, calls the model for this message. */
+    modelCalled(messageId: string): void;
+  };
 }
 
 const { pauses, speculation } = proxySinks<CommandSinks>();

@@ -216,7 +216,7 @@ export interface RunGuard {
 export interface NextModelCall {
   /** Their stamps: see `src/engine/conversations.ts`. */
   recent: string[];
-  /** A worker has begun the call, or may have: see `CallToolResult`. */
+  /** A worker has begun the call, or may have: see `Appended`. */
   isBegun?: true;
 }
 
@@ -275,6 +275,8 @@ export interface ConnectToolsInput extends ThreadPlace, RunGuard {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+  /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
+  nextIsBegun?: true;
 }
 
 /**
@@ -287,8 +289,6 @@ export interface CallToolResult extends Appended {
   elicitation?: PendingElicitation;
   /** What is known of the outcome. */
   unknownOutcome?: string;
-  /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
-  nextIsBegun?: true;
 }
 
 export interface CallModelResult extends Appended {

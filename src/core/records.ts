@@ -94,7 +94,8 @@ export type ToolRoute =
   | { to: 'client' }
   | { to: 'thread'; threadId: string }
   | { to: 'session'; sessionId: string; callHash: string }
-  | { to: 'answered' };
+  /** `ran`: the server has run it, and its result was recorded together with the message. */
+  | { to: 'answered'; ran?: true };
 
 /** Who may decide on a call, by subject slugs and roles. */
 export interface Approvers {

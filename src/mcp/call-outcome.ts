@@ -26,6 +26,9 @@ export type CallOutcome =
   | { status: 'sign_in_required'; message: string; signIn: SignInNeed }
   | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
 
+/** What a tool has returned. */
+export type ToolResult = Extract<CallOutcome, { status: 'result' }>;
+
 /** How a call's request ended: with the call's outcome, or because the server needs input to continue. */
 export type CallAnswer = CallOutcome | { status: 'input_required'; request: InputRequest };
 

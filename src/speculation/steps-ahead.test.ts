@@ -9,6 +9,7 @@ import type { ModelChunk } from '../models/provider.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import type { Annotation } from '../tools/selectors.ts';
 import type { AgentTool } from '../tools/toolset.ts';
+import type { EarlyResult } from './early-results.ts';
 import { StepsAhead, type ClaimedModelCall } from './steps-ahead.ts';
 
 const AT = '2026-01-01T00:00:00.000Z';
@@ -65,6 +66,10 @@ function toolset(annotation: Annotation = '@read-only'): { tools: ReadonlyMap<st
   return { tools: new Map([['look', { name: 'look', description: '', parameters: {}, info, run, annotation }]]) };
 }
 
+function seen(text: string): { isError: boolean; content: object[] } {
+  return { isError: false, content: [{ type: 'text', text }] };
+}
+
 const source = (index = 0) => ({ turnId: 'turn_1', messageId: 'msg_1', stamp: STAMP, index });
 
 let bus: InProcessBus;
@@ -81,6 +86,8 @@ let known: UnsequencedRecord[] | undefined;
 let unavailable: object[];
 let steps: StepsAhead;
 let unreported: number;
+/** What a tool call does instead of returning its operation id. */
+let answer: (() => Promise<object>) | undefined;
 const onUnreported = (): void => void unreported++;
 
 beforeEach(() => {
@@ -93,9 +100,10 @@ beforeEach(() => {
     [],
   ];
   unreported = 0;
+  answer = undefined;
   unavailable = [];
   requests = [];
-  async function* answer(request: object, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+  async function* stream(request: object, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     models.push(signal);
     requests.push(request);
     yield { content: 'next' };
@@ -111,12 +119,12 @@ beforeEach(() => {
     skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
     budgets: { metered: ({ provider }: { provider: unknown }) => provider },
-    models: { resolve: () => ({ model: 'm', provider: { stream: answer } }) },
+    models: { resolve: () => ({ model: 'm', provider: { stream } }) },
     toolKinds: {
       mcp: {
         run: (_call: unknown, { signal, operationId }: { signal: AbortSignal; operationId: string }) => {
           tools.push(signal);
-          return Promise.resolve({ status: 'result', isError: false, content: [{ type: 'text', text: operationId }] });
+          return answer?.() ?? Promise.resolve({ status: 'result', ...seen(operationId) });
         },
       },
     },
@@ -399,4 +407,100 @@ test('no model call begins before the client has refreshed its toolkits', async 
   expect(steps.toolEnded(source(), 'result', resultOf('call_0'))).toBe(false);
   await begun();
   expect([tools.length, models.length]).toEqual([1, 0]);
+});
+
+/** The results that the message brings along, whose calls have begun. */
+function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined> {
+  const message = messageWith(...routes);
+  steps.scheduled(message.id);
+  steps.messageEnded(input, STAMP, [message], toolset());
+  return steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never);
+}
+
+const answered = { to: 'answered' } as const;
+
+test('results that are known at once belong to their message, and the next model call begins with it', async () => {
+  expect(await early(server, answered, server)).toEqual([
+    { index: 0, result: { outcome: 'succeeded', text: `turn_1/call_0/${STAMP}`, files: [] } },
+    { index: 2, result: { outcome: 'succeeded', text: `turn_1/call_2/${STAMP}`, files: [] } },
+  ]);
+  expect([steps.claimTool(source(0), never), steps.claimTool(source(2), never)]).toEqual([undefined, undefined]);
+  expect(models).toEqual([]);
+  expect(steps.resultsEnded(STAMP)).toBe(true);
+  const asked = { ...next([]), upTo: 4 };
+  expect(await textOf(await steps.claimModelCall(asked, never, onUnreported))).toBe('next');
+  expect(unreported).toBe(0);
+});
+
+test('a failure of the tool is a result like any other', async () => {
+  answer = () => Promise.resolve({ status: 'result', ...seen('no'), isError: true });
+  expect(await early(server)).toMatchObject([{ index: 0, result: { outcome: 'failed', text: 'no' } }]);
+});
+
+const image = { type: 'image', mimeType: 'image/png', data: '' };
+
+test.each<[string, () => Promise<object>]>([
+  ['comes late', () => new Promise(() => undefined)],
+  ['has a file', () => Promise.resolve({ status: 'result', isError: false, content: [image] })],
+  ['is long', () => Promise.resolve({ status: 'result', ...seen('x'.repeat(8193)) })],
+  [
+    'has long structured content',
+    () => Promise.resolve({ status: 'result', ...seen(''), structuredContent: 'x'.repeat(8193) }),
+  ],
+  ['offers tools', () => Promise.resolve({ status: 'result', ...seen(''), foundTools: [] })],
+  ['is none: the server has rejected the call', () => Promise.resolve({ status: 'rejected', message: 'no' })],
+  ['is none: the server asks the user', () => Promise.resolve({ status: 'asks' })],
+  ['is none: the call could not be sent', () => Promise.reject(new Error('no such server'))],
+])('a result is left to the activity of its call if it %s', async (_what, outcome) => {
+  answer = outcome;
+  expect(await early(server)).toBeUndefined();
+  const claimed = steps.claimTool(source(), never);
+  expect(claimed).toBeDefined();
+  claimed?.catch(() => undefined);
+});
+
+test('results that are long together are left to the activities of their calls', async () => {
+  answer = () => Promise.resolve({ status: 'result', ...seen('x'.repeat(5000)) });
+  expect(await early(server, server)).toBeUndefined();
+});
+
+test.each<[string, ToolRoute[]]>([
+  ['a call needs an approval', [server, { ...server, approval: true }]],
+  ['the client runs a call', [server, { to: 'client' }]],
+  ['nothing has run', [answered]],
+])('no result belongs to its message if %s', async (_what, routes) => {
+  expect(await early(...routes)).toBeUndefined();
+});
+
+test.each([
+  ['is held', () => steps.commanded('turn_1', true)],
+  ['is cancelled', () => bus.hintCancel('turn_1')],
+  ['loses its worker', () => draining.abort()],
+])('no result belongs to its message if the turn %s meanwhile', async (_what, stop) => {
+  const results = early(server);
+  stop();
+  expect(await results).toBeUndefined();
+});
+
+test('no result belongs to its message on a worker that does not know whether the turn is held', async () => {
+  const message = messageWith(server);
+  steps.messageEnded(input, STAMP, [message], toolset());
+  expect(await steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never)).toBeUndefined();
+});
+
+test('no model call begins with a message that a command has followed meanwhile', async () => {
+  const results = early(server);
+  steps.commanded('turn_1', false);
+  expect(await results).toHaveLength(1);
+  expect(steps.resultsEnded(STAMP)).toBe(false);
+});
+
+test('no model call begins with a message of a sub-agent', async () => {
+  const message = messageWith(server);
+  const parent = { threadId: 'main', toolCallId: 'call_9' };
+  const subAgent = { title: '', parent, depth: 1, iterations: 9 };
+  steps.scheduled(message.id);
+  steps.messageEnded({ ...input, subAgent }, STAMP, [message], toolset());
+  expect(await steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never)).toHaveLength(1);
+  expect(steps.resultsEnded(STAMP)).toBe(false);
 });

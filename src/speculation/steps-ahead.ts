@@ -3,10 +3,11 @@ import { isUsedUp } from '../core/budget.ts';
 import { addRecord, NO_TOTALS } from '../core/turn-totals.ts';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import type { CallModelInput } from '../core/history.ts';
-import { ROOT_THREAD, type CallSource, type NewRecord, type ToolCall } from '../core/records.ts';
+import { ROOT_THREAD, type CallSource, type ModelMessage, type NewRecord, type ToolCall } from '../core/records.ts';
 import { hasNoResult, operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
+import { withTimeout } from '../lib/timeout.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AskingCall } from '../mcp/call-rounds.ts';
 import type { ModelChunk } from '../models/provider.ts';
@@ -15,6 +16,7 @@ import type { Metrics, SpeculativeStepOutcome } from '../telemetry/metrics.ts';
 import { inTurn } from '../telemetry/trace-propagation.ts';
 import { runToolCall, type ToolCallSources } from '../tools/run-tool-call.ts';
 import type { Toolset } from '../tools/toolset.ts';
+import { shortResults, type EarlyResult } from './early-results.ts';
 import { chunksOf, readAhead, type Part } from './read-ahead.ts';
 import type { OnUnreported } from './speculative-calls.ts';
 import { UnclaimedWork } from './unclaimed-work.ts';
@@ -69,6 +71,12 @@ const MAX_TOOL_CALLS = 50;
 
 const MAX_MESSAGES = 1_000;
 
+/** More model calls than a worker has at once. */
+const MAX_SCHEDULED = 10_000;
+
+/** How long a complete message waits for the results of its calls: about as long as Temporal takes to schedule one. */
+const EARLY_MS = 10;
+
 /**
  * The next step of each turn, begun while Temporal still records the current one: the read-only tools of a message as
  * soon as it is complete, and the next model call as soon as the last result is known. The activity that the workflow
@@ -84,6 +92,8 @@ export class StepsAhead {
   readonly #calls: UnclaimedWork<BegunCall>;
   /** By the stamps of the messages. */
   readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
+  /** The messages for which the turns of this worker have called the model. */
+  readonly #scheduled = new LRUCache<string, true>({ max: MAX_SCHEDULED });
   /** The turns of this worker that are held: they begin no tool call and no model call. */
   readonly #held = new LRUCache<string, true>({ max: MAX_MESSAGES });
 
@@ -95,6 +105,11 @@ export class StepsAhead {
     });
     this.#tools = new UnclaimedWork(ofWork('tool_call'));
     this.#calls = new UnclaimedWork(ofWork('model_call'));
+  }
+
+  /** The workflow of a turn, on this worker, calls the model for a message. */
+  scheduled(messageId: string): void {
+    this.#scheduled.set(messageId, true);
   }
 
   /** A model call is about to return `records` under `stamp`. */
@@ -146,14 +161,43 @@ export class StepsAhead {
     if (!message || (isResult && (record.foundTools || hasNoResult(record)))) return false;
     const next = { ...message.next, recent: [...message.next.recent, stamp] };
     const missing = message.missing - 1;
-    if (missing === 0) {
-      const now = Date.now();
-      if (now >= (next.left?.untilMs ?? Infinity)) return false;
-      const call: NextCall = now >= (next.forcedFromMs ?? Infinity) ? { ...next, isForced: true } : next;
-      return this.#calls.begin(threadKey(call), call.turnId, (signal) => this.#ask(call, signal));
-    }
+    if (missing === 0) return this.#beginCall(next);
     this.#messages.set(ofMessage, { next, missing });
     return false;
+  }
+
+  /**
+   * The results of a message's calls, if the server runs all of them and all results are short and known soon: the model
+   * call then returns them with the message. Otherwise the activities of the calls claim what was begun.
+   *
+   * Only if the turn's workflow is on this worker, which then knows whether the turn is held.
+   */
+  async earlyResults(
+    { turnId, stamp }: Pick<CallSource, 'turnId' | 'stamp'>,
+    { id, toolCalls }: ModelMessage,
+    signal: AbortSignal,
+  ): Promise<EarlyResult[] | undefined> {
+    if (!this.#scheduled.delete(id)) return undefined;
+    const calls = [...toolCalls.entries()].flatMap(([index, { route }]) => {
+      const key = toolKey({ stamp, index });
+      return route.to === 'answered' ? [] : [{ index, key, outcome: this.#tools.peek(key) }];
+    });
+    if (calls.length === 0 || calls.some(({ outcome }) => !outcome)) return undefined;
+    const outcomes = Promise.all(calls.map(async ({ index, outcome }) => ({ index, outcome: await outcome })));
+    const ended = await withTimeout(EARLY_MS, outcomes).catch(() => undefined);
+    const results = ended && shortResults(ended);
+    if (!results || signal.aborted || this.#held.has(turnId)) return undefined;
+    const claimed = calls.map(({ key }) => this.#tools.claim(key, signal));
+    for (const one of claimed) one?.release();
+    // What is gone was withdrawn: the turn is being cancelled, or this worker drains.
+    return claimed.includes(undefined) ? undefined : results;
+  }
+
+  /** A model call is about to return a message with its early results. Returns whether the next model call has begun. */
+  resultsEnded(stamp: string): boolean {
+    const message = this.#messages.get(stamp);
+    this.#messages.delete(stamp);
+    return message !== undefined && this.#beginCall(message.next);
   }
 
   /** A command has changed what comes next in a turn: the model call that follows its open message is not this one. */
@@ -195,6 +239,13 @@ export class StepsAhead {
     if (answer) return { prepared: answer.prepared, chunks: releasing(chunksOf(answer.parts), release) };
     release();
     return undefined;
+  }
+
+  #beginCall(next: NextCall): boolean {
+    const now = Date.now();
+    if (now >= (next.left?.untilMs ?? Infinity)) return false;
+    const call: NextCall = now >= (next.forcedFromMs ?? Infinity) ? { ...next, isForced: true } : next;
+    return this.#calls.begin(threadKey(call), call.turnId, (signal) => this.#ask(call, signal));
   }
 
   #ask(call: NextCall, signal: AbortSignal): BegunCall | undefined {

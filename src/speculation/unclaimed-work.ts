@@ -70,6 +70,11 @@ export class UnclaimedWork<T> {
     return true;
   }
 
+  /** The work of a key, if it was begun: it stays unclaimed. */
+  peek(key: string): T | undefined {
+    return this.#unclaimed.get(key)?.value;
+  }
+
   /** The work, if it was begun and is what is asked for. From now on `signal` ends it, until `release` is called. */
   claim(key: string, signal: AbortSignal, isAskedFor: (value: T) => boolean = () => true): Claimed<T> | undefined {
     const begun = this.#unclaimed.get(key);

@@ -3,6 +3,7 @@ import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client'
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sizeText } from '../core/files.ts';
+import type { ToolResult } from '../mcp/call-outcome.ts';
 import type { FoundTool, FullText, NoResult, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
@@ -24,6 +25,11 @@ export interface UnstoredResult {
   files?: FileContent[];
   foundTools?: FoundTool[];
   noResult?: NoResult;
+}
+
+/** What a tool has returned. */
+export function returned({ isError, foundTools, ...result }: ToolResult): UnstoredResult {
+  return { outcome: isError ? 'failed' : 'succeeded', ...readResult(result), ...(foundTools && { foundTools }) };
 }
 
 /** An MCP result as a model reads it: a text, which names the files of the result, and these files. */

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
@@ -17,7 +18,8 @@ beforeAll(async () => {
     bus,
     mcp: {
       tools: [
-        { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' },
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => sleep(50, 'seen') },
+        { name: 'glance', annotations: { readOnlyHint: true }, handler: () => 'seen' },
         { name: 'pay', annotations: { destructiveHint: true }, handler: () => 'paid' },
       ],
     },
@@ -113,6 +115,17 @@ test('a turn with one tool has two workflow tasks and two activities more', asyn
   const { tasks, ...rest } = await costOf(chat, () => run(chat, 'look'));
   expect(rest).toEqual({ activities: 3, timers: 0, signals: 0 });
   expect(tasks).toBeLessThanOrEqual(7);
+});
+
+test('a read-only tool that returns at once costs no activity, and the model call after it one workflow task', async () => {
+  const chat = await warmChat(...Array.from({ length: 30 }, () => [use({ name: 'glance' }), say('seen')]).flat());
+  const cost = async () => {
+    const turn = await costOf(chat, () => run(chat, 'glance'));
+    expect(turn.tasks).toBeLessThanOrEqual(4 + turn.activities);
+    return turn;
+  };
+  // "At once" is a matter of milliseconds, which a busy machine may not have.
+  await expect.poll(cost, { timeout: 60_000 }).toMatchObject({ activities: 2, timers: 0, signals: 0 });
 });
 
 const approval = {

@@ -236,7 +236,7 @@ export class RunOutput {
       status,
       outcome,
       ...(isReused && { reused: true as const }),
-      ...(call.route.to !== 'answered' && {
+      ...((call.route.to !== 'answered' || call.route.ran) && {
         operation_id: operationIdOf(this.#turn, { threadId: ROOT_THREAD, toolCallId: call.id }),
       }),
     };

@@ -1,0 +1,51 @@
+import type { ModelMessage, NewRecord } from '../core/records.ts';
+import type { CallOutcome, ToolResult } from '../mcp/call-outcome.ts';
+import type { AskingCall } from '../mcp/call-rounds.ts';
+import { returned, type UnstoredResult } from '../tools/results.ts';
+
+/** The result of a call that the record of its message brings along, by the place of the call in the message. */
+export interface EarlyResult {
+  index: number;
+  result: Pick<UnstoredResult, 'outcome' | 'text'>;
+}
+
+/** The characters of all early results of a message: its record stays small enough for the history. */
+const MAX_LENGTH = 8 * 1024;
+
+/** The results of calls, if all of them are short texts. */
+export function shortResults(
+  ended: { index: number; outcome: CallOutcome | AskingCall | undefined }[],
+): EarlyResult[] | undefined {
+  const results = ended.flatMap(({ index, outcome }) =>
+    isShort(outcome) ? [{ index, result: returned(outcome) }] : [],
+  );
+  const length = results.reduce((sum, { result }) => sum + result.text.length, 0);
+  return results.length === ended.length && length <= MAX_LENGTH ? results : undefined;
+}
+
+/** Whether an outcome is a result that needs nothing but its text: no file, and no tool that has to be offered. */
+function isShort(outcome: CallOutcome | AskingCall | undefined): outcome is ToolResult {
+  if (outcome?.status !== 'result' || outcome.foundTools) return false;
+  const length = outcome.content.reduce(
+    (sum, block) => sum + (block.type === 'text' ? block.text.length : Infinity),
+    0,
+  );
+  return length <= MAX_LENGTH;
+}
+
+/** The records of a model call with the early results of its message, which follow the message. */
+export function withEarlyResults(records: NewRecord[], message: ModelMessage, results: EarlyResult[]): NewRecord[] {
+  const { threadId, toolCalls } = message;
+  const at = new Date().toISOString();
+  const ran = new Set(results.map(({ index }) => index));
+  const answered = toolCalls.map((call, index): typeof call =>
+    ran.has(index) ? { ...call, route: { to: 'answered', ran: true } } : call,
+  );
+  const responses = results.flatMap(({ index, result: { outcome, text } }): NewRecord[] => {
+    const call = toolCalls[index];
+    return call ? [{ kind: 'tool.response', at, threadId, toolCallId: call.id, outcome, content: text }] : [];
+  });
+  return records.flatMap((record) =>
+    record === message ? [{ ...message, toolCalls: answered }, ...responses] : [record],
+  );
+}
