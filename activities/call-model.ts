@@ -11,6 +11,7 @@ import {
   ROOT_THREAD,
   UNREPORTED,
   type FailedAttempt,
+  type ModelMessage,
   type NewRecord,
   type ServerSignIn,
   type TurnError,
@@ -119,6 +120,8 @@ class ModelCallAttempt {
   readonly #signal: AbortSignal;
   readonly #startedAt = Date.now();
   #message: MessageAssembler | undefined;
+  /** Whether the worker of the attempt before this one was lost. */
+  readonly #wasLost: boolean;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
   /** The attempt writes a summary of the conversation, not the message. */
@@ -141,6 +144,7 @@ class ModelCallAttempt {
     };
     // Attempts whose workers were lost have not recorded their usage.
     const { attempt } = this.#context.info;
+    this.#wasLost = this.details.accounted < attempt - 1;
     for (; this.details.accounted < attempt - 1; this.details.accounted++) {
       this.#add(UNREPORTED);
       dependencies.metrics.retries.inc({ activity: 'callModel', reason: 'lost' });
@@ -343,10 +347,13 @@ class ModelCallAttempt {
     // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
     const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
     const until = isStopped ? NEVER : this.#signal;
-    const extended = await this.#storeWithResults(answer, stamp);
+    const message = answer.find((record) => record.kind === 'model.message');
+    const extended = message && (await this.#storeWithResults(answer, message, stamp));
     const { records, stored } = extended ?? (await this.#store(answer, until));
     conversations.remember(stamp, records);
-    const nextIsBegun = extended !== undefined && stepsAhead.resultsEnded(stamp);
+    const nextIsBegun = extended
+      ? stepsAhead.resultsEnded(stamp)
+      : message !== undefined && this.#wasLost && stepsAhead.earlierWasLost(stamp, message);
     return { records: stored, stamp, outcome, ...(nextIsBegun && { nextIsBegun }) };
   }
 
@@ -362,9 +369,12 @@ class ModelCallAttempt {
    * Stores the records with the results of the message's calls, if these are known at once. Not in a further attempt: such
    * a call may be what has killed the worker of the first one.
    */
-  async #storeWithResults(records: NewRecord[], stamp: string): Promise<StoredRecords | undefined> {
-    const message = records.find((record) => record.kind === 'model.message');
-    if (!message || this.#context.info.attempt > 1) return undefined;
+  async #storeWithResults(
+    records: NewRecord[],
+    message: ModelMessage,
+    stamp: string,
+  ): Promise<StoredRecords | undefined> {
+    if (this.#context.info.attempt > 1) return undefined;
     const { turnId } = this.#input;
     const results = await this.#dependencies.stepsAhead.earlyResults({ turnId, stamp }, message, this.#signal);
     if (!results) return undefined;

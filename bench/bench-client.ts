@@ -26,6 +26,7 @@ export class BenchClient {
     const servers = { mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'bench' }] };
     const config = { iteration_limit: 1_000, ask_user_questions: { enabled: false } };
     await this.#json('PUT', '/tools', { model: { name: 'instant' }, ...servers, config });
+    await this.#json('PUT', '/noting', { model: { name: 'noting' }, ...servers, config });
     await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
     await this.#json('PUT', '/talking', { model: { name: 'talk' }, config });
     await this.#json('PUT', '/thinking', { ...THINKING_AGENT, config });
@@ -82,14 +83,14 @@ export class BenchClient {
   }
 
   /** Milliseconds that a turn of this many steps takes, by its own time stamps. */
-  async timeOfSteps(steps: number, { reader }: { reader: boolean }): Promise<number> {
-    const turn = await this.#stepsTurn(steps, reader);
+  async timeOfSteps(steps: number, { reader = false, agent = 'tools' } = {}): Promise<number> {
+    const turn = await this.#stepsTurn(steps, { reader, agent });
     return Date.parse(turn.state.completed_at ?? '') - Date.parse(turn.created_at);
   }
 
   /** Bytes of history of a turn of this many steps, over all of its runs. */
   async bytesOfSteps(steps: number): Promise<number> {
-    const { id } = await this.#stepsTurn(steps, false);
+    const { id } = await this.#stepsTurn(steps, { reader: false, agent: 'tools' });
     const { connection, options } = this.#temporal;
     const query = `WorkflowId = '${turnWorkflowId(id)}'`;
     const runs = new Set<string>();
@@ -108,8 +109,8 @@ export class BenchClient {
     return bytes;
   }
 
-  async #stepsTurn(steps: number, reader: boolean): Promise<WireTurn> {
-    const sessionId = await this.session('tools');
+  async #stepsTurn(steps: number, { reader, agent }: { reader: boolean; agent: string }): Promise<WireTurn> {
+    const sessionId = await this.session(agent);
     if (reader) await readToEnd(this.turnsUrl(sessionId), message(String(steps)));
     else await this.#start(sessionId, String(steps));
     for (;;) {

@@ -33,7 +33,8 @@ export async function startBench(setting: Setting, start: (setting: Setting) => 
   await client.putAgents();
   setting.say('warming up');
   await baseline.run(40);
-  await client.timeOfSteps(20, { reader: false });
+  await client.timeOfSteps(20);
+  await client.timeOfSteps(20, { agent: 'noting' });
   await client.timeOfSteps(20, { reader: true });
   return { setting, deployment, client, temporal, baseline };
 }

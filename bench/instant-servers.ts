@@ -5,9 +5,9 @@ import { listen } from '../src/demo/local-server.ts';
 import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
 
 /**
- * A model and an MCP server that respond immediately, in their own process as real ones are. The model calls the tool
- * until it has as many results as the last user message says: "<steps>". The model `wait-<ms>` waits before its first byte,
- * and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
+ * A model and an MCP server that respond immediately, in their own process as real ones are. The model calls the read-only
+ * tool `look` until it has as many results as the last user message says: "<steps>". The model `noting` calls `note`, which
+ * is not read-only. The model `wait-<ms>` waits before its first byte, and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
  */
 
 const TOOL_RESULT = 'x'.repeat(2048);
@@ -43,14 +43,18 @@ interface RpcRequest {
 /** The minimal MCP server (2025-11-25) that a client accepts. */
 async function answerRpc(body: string, response: ServerResponse): Promise<void> {
   const { id, method, params } = JSON.parse(body || '{}') as RpcRequest;
-  const tool = { name: 'look', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } };
+  const inputSchema = { type: 'object' };
+  const tools = [
+    { name: 'look', inputSchema, annotations: { readOnlyHint: true } },
+    { name: 'note', inputSchema },
+  ];
   const results: Record<string, object> = {
     initialize: {
       protocolVersion: '2025-11-25',
       capabilities: { tools: {} },
       serverInfo: { name: 'bench', version: '1' },
     },
-    'tools/list': { tools: [tool] },
+    'tools/list': { tools },
     'tools/call': { content: [{ type: 'text', text: TOOL_RESULT }] },
   };
   const result = results[method ?? ''];
@@ -74,7 +78,8 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const args = JSON.stringify(thinkingMs > 0 ? { wait_ms: TOOL_MS } : {});
-  const call = { index: 0, id: `call_${done}`, type: 'function', function: { name: 'look', arguments: args } };
+  const name = body.includes('"model":"noting"') ? 'note' : 'look';
+  const call = { index: 0, id: `call_${done}`, type: 'function', function: { name, arguments: args } };
   const parts =
     done < steps
       ? chunk({ role: 'assistant', tool_calls: [call] }, null) + chunk({}, 'tool_calls')

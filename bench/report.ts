@@ -15,6 +15,8 @@ export interface Report {
   plain_step_ms: number;
   step_ratio: number;
   step_ratio_with_reader: number;
+  /** The same with a tool that is not read-only, whose calls have activities of their own. */
+  step_ratio_with_effect: number;
   /** By the number of steps in the turn. */
   bytes_per_step: Record<string, number>;
   /** A turn of 20 steps with a 200 ms model and a 20 ms tool, beside a plain loop in one process. */

@@ -4,6 +4,11 @@ import type { Report } from '../report.ts';
 import { startPlainLoop } from '../setting.ts';
 import { alternate, round, timed } from '../statistics.ts';
 
+type Steps = Pick<
+  Report,
+  'step_ms' | 'baseline_step_ms' | 'plain_step_ms' | 'step_ratio' | 'step_ratio_with_reader' | 'step_ratio_with_effect'
+>;
+
 /**
  * What a step costs, a model call and a tool call, beside two activities that do nothing. The plain loop's step is what the
  * calls themselves cost.
@@ -11,13 +16,14 @@ import { alternate, round, timed } from '../statistics.ts';
 export async function measureSteps(
   { client, baseline, setting }: Bench,
   { steps, rounds }: { steps: number; rounds: number },
-): Promise<Pick<Report, 'step_ms' | 'baseline_step_ms' | 'plain_step_ms' | 'step_ratio' | 'step_ratio_with_reader'>> {
+): Promise<Steps> {
   setting.say(`${steps} steps, ${rounds} times each`);
   const { url } = await startPlainLoop(setting, 'instant');
   const medians = await alternate(rounds, {
     plain: async () => (await timeOfTurn(`${url}/turns`, steps)) / steps,
     baseline: async () => (await timed(() => baseline.run(2 * steps))) / steps,
-    alone: async () => (await client.timeOfSteps(steps, { reader: false })) / steps,
+    alone: async () => (await client.timeOfSteps(steps)) / steps,
+    noting: async () => (await client.timeOfSteps(steps, { agent: 'noting' })) / steps,
     watched: async () => (await client.timeOfSteps(steps, { reader: true })) / steps,
   });
   return {
@@ -26,6 +32,7 @@ export async function measureSteps(
     plain_step_ms: round(medians.plain),
     step_ratio: round(medians.alone / medians.baseline, 3),
     step_ratio_with_reader: round(medians.watched / medians.baseline, 3),
+    step_ratio_with_effect: round(medians.noting / medians.baseline, 3),
   };
 }
 

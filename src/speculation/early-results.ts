@@ -33,7 +33,7 @@ function isShort(outcome: CallOutcome | AskingCall | undefined): outcome is Tool
   return length <= MAX_LENGTH;
 }
 
-/** The records of a model call with the early results of its message, which follow the message. */
+/** The records of a model call with the early results of its message: results are in the order of their calls. */
 export function withEarlyResults(records: NewRecord[], message: ModelMessage, results: EarlyResult[]): NewRecord[] {
   const { threadId, toolCalls } = message;
   const at = new Date().toISOString();
@@ -41,11 +41,13 @@ export function withEarlyResults(records: NewRecord[], message: ModelMessage, re
   const answered = toolCalls.map((call, index): typeof call =>
     ran.has(index) ? { ...call, route: { to: 'answered', ran: true } } : call,
   );
-  const responses = results.flatMap(({ index, result: { outcome, text } }): NewRecord[] => {
+  const early = results.flatMap(({ index, result: { outcome, text } }): NewRecord[] => {
     const call = toolCalls[index];
     return call ? [{ kind: 'tool.response', at, threadId, toolCallId: call.id, outcome, content: text }] : [];
   });
-  return records.flatMap((record) =>
-    record === message ? [{ ...message, toolCalls: answered }, ...responses] : [record],
-  );
+  const begin = records.indexOf(message);
+  const place = (record: NewRecord): number =>
+    record.kind === 'tool.response' ? toolCalls.findIndex(({ id }) => id === record.toolCallId) : toolCalls.length;
+  const rest = [...early, ...records.slice(begin + 1)].toSorted((a, b) => place(a) - place(b));
+  return [...records.slice(0, begin), { ...message, toolCalls: answered }, ...rest];
 }

@@ -1,4 +1,5 @@
 import { getEventListeners } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput } from '../core/history.ts';
@@ -409,8 +410,18 @@ test('no model call begins before the client has refreshed its toolkits', async 
   expect([tools.length, models.length]).toEqual([1, 0]);
 });
 
+/** A message in which the tool returns at once. */
+async function runQuickly(): Promise<void> {
+  const outcome = answer;
+  answer = undefined;
+  steps.messageEnded(input, 'earlier', [messageWith(server)], toolset());
+  await steps.claimTool({ ...source(), stamp: 'earlier' }, never);
+  [tools, answer] = [[], outcome];
+}
+
 /** The results that the message brings along, whose calls have begun. */
-function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined> {
+async function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined> {
+  await runQuickly();
   const message = messageWith(...routes);
   steps.scheduled(message.id);
   steps.messageEnded(input, STAMP, [message], toolset());
@@ -477,25 +488,50 @@ test.each([
   ['is cancelled', () => bus.hintCancel('turn_1')],
   ['loses its worker', () => draining.abort()],
 ])('no result belongs to its message if the turn %s meanwhile', async (_what, stop) => {
+  const running = Promise.withResolvers<object>();
+  answer = () => running.promise;
   const results = early(server);
+  await begun();
+  expect(tools.length).toBe(1);
   stop();
+  running.resolve({ status: 'result', ...seen('in vain') });
   expect(await results).toBeUndefined();
 });
 
 test('no result belongs to its message on a worker that does not know whether the turn is held', async () => {
+  await runQuickly();
   const message = messageWith(server);
   steps.messageEnded(input, STAMP, [message], toolset());
   expect(await steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never)).toBeUndefined();
 });
 
-test('no model call begins with a message that a command has followed meanwhile', async () => {
-  const results = early(server);
+test('no model call begins with early results after a command', async () => {
+  expect(await early(server)).toHaveLength(1);
   steps.commanded('turn_1', false);
-  expect(await results).toHaveLength(1);
   expect(steps.resultsEnded(STAMP)).toBe(false);
 });
 
+test('a message waits for tools only if they have returned as soon before', async () => {
+  const message = messageWith(server);
+  const results = (stamp: string) => {
+    steps.scheduled(message.id);
+    steps.messageEnded(input, stamp, [message], toolset());
+    return steps.earlyResults({ turnId: 'turn_1', stamp }, message, never);
+  };
+  expect(await results('first')).toBeUndefined();
+  await begun();
+  expect(await results('second')).toHaveLength(1);
+  answer = () => sleep(50, { status: 'result', ...seen('late') });
+  expect(await results('third')).toBeUndefined();
+  await steps.claimTool({ ...source(), stamp: 'third' }, never);
+  answer = undefined;
+  expect(await results('fourth')).toBeUndefined();
+  await begun();
+  expect(await results('fifth')).toHaveLength(1);
+});
+
 test('no model call begins with a message of a sub-agent', async () => {
+  await runQuickly();
   const message = messageWith(server);
   const parent = { threadId: 'main', toolCallId: 'call_9' };
   const subAgent = { title: '', parent, depth: 1, iterations: 9 };
@@ -503,4 +539,19 @@ test('no model call begins with a message of a sub-agent', async () => {
   steps.messageEnded({ ...input, subAgent }, STAMP, [message], toolset());
   expect(await steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never)).toHaveLength(1);
   expect(steps.resultsEnded(STAMP)).toBe(false);
+});
+
+test('a message whose earlier attempt was lost begins no model call if that may have begun one', () => {
+  const message = messageWith(server);
+  steps.messageEnded(input, STAMP, [message], toolset());
+  expect(steps.earlierWasLost(STAMP, message)).toBe(true);
+  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
+});
+
+test('the earlier attempt cannot have begun a model call if one of the calls is not read-only', async () => {
+  const message = messageWith(server);
+  steps.messageEnded(input, STAMP, [message], toolset('@write'));
+  expect(steps.earlierWasLost(STAMP, message)).toBe(false);
+  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(true);
+  await begun();
 });

@@ -74,8 +74,10 @@ const MAX_MESSAGES = 1_000;
 /** More model calls than a worker has at once. */
 const MAX_SCHEDULED = 10_000;
 
-/** How long a complete message waits for the results of its calls: about as long as Temporal takes to schedule one. */
-const EARLY_MS = 10;
+/** How long a complete message waits for the results of its calls: about as long as Temporal takes to schedule them. */
+const EARLY_MS = 25;
+
+const MAX_TOOLS = 10_000;
 
 /**
  * The next step of each turn, begun while Temporal still records the current one: the read-only tools of a message as
@@ -92,6 +94,8 @@ export class StepsAhead {
   readonly #calls: UnclaimedWork<BegunCall>;
   /** By the stamps of the messages. */
   readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
+  /** The tools whose last call took less than `EARLY_MS`. */
+  readonly #quick = new LRUCache<string, true>({ max: MAX_TOOLS });
   /** The messages for which the turns of this worker have called the model. */
   readonly #scheduled = new LRUCache<string, true>({ max: MAX_SCHEDULED });
   /** The turns of this worker that are held: they begin no tool call and no model call. */
@@ -132,7 +136,9 @@ export class StepsAhead {
       this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {
         const place = { sessionId, owner, specHash, operationId, mayRepeat: true };
         const outcome = detached(() => runToolCall(this.#sources, call, place, signal));
-        outcome.catch(() => undefined);
+        const startedAt = performance.now();
+        const note = (): void => this.#noteDuration(call, performance.now() - startedAt);
+        outcome.then(note, () => undefined);
         return outcome;
       });
     }
@@ -170,19 +176,17 @@ export class StepsAhead {
    * The results of a message's calls, if the server runs all of them and all results are short and known soon: the model
    * call then returns them with the message. Otherwise the activities of the calls claim what was begun.
    *
-   * Only if the turn's workflow is on this worker, which then knows whether the turn is held.
+   * Waits only if the tools have returned as soon before, and if the turn's workflow is on this worker, which then knows
+   * whether the turn is held.
    */
   async earlyResults(
     { turnId, stamp }: Pick<CallSource, 'turnId' | 'stamp'>,
     { id, toolCalls }: ModelMessage,
     signal: AbortSignal,
   ): Promise<EarlyResult[] | undefined> {
-    if (!this.#scheduled.delete(id)) return undefined;
-    const calls = [...toolCalls.entries()].flatMap(([index, { route }]) => {
-      const key = toolKey({ stamp, index });
-      return route.to === 'answered' ? [] : [{ index, key, outcome: this.#tools.peek(key) }];
-    });
-    if (calls.length === 0 || calls.some(({ outcome }) => !outcome)) return undefined;
+    const calls = this.#begunCalls(stamp, toolCalls);
+    const isScheduledHere = this.#scheduled.delete(id);
+    if (!isScheduledHere || !calls?.every(({ call }) => this.#quick.has(toolOf(call)))) return undefined;
     const outcomes = Promise.all(calls.map(async ({ index, outcome }) => ({ index, outcome: await outcome })));
     const ended = await withTimeout(EARLY_MS, outcomes).catch(() => undefined);
     const results = ended && shortResults(ended);
@@ -191,6 +195,16 @@ export class StepsAhead {
     for (const one of claimed) one?.release();
     // What is gone was withdrawn: the turn is being cancelled, or this worker drains.
     return claimed.includes(undefined) ? undefined : results;
+  }
+
+  /**
+   * An earlier attempt at a message was lost with its worker. Returns whether it may have had early results, and so have
+   * begun the next model call: then none begins ahead, and the activity of that call counts one as unreported.
+   */
+  earlierWasLost(stamp: string, { toolCalls }: ModelMessage): boolean {
+    const mayHaveEnded = this.#begunCalls(stamp, toolCalls) !== undefined;
+    if (mayHaveEnded) this.#messages.delete(stamp);
+    return mayHaveEnded;
   }
 
   /** A model call is about to return a message with its early results. Returns whether the next model call has begun. */
@@ -241,6 +255,20 @@ export class StepsAhead {
     return undefined;
   }
 
+  /** The calls of a message that are to run, if there are any and all of them have begun. */
+  #begunCalls(stamp: string, toolCalls: ToolCall[]) {
+    const calls = [...toolCalls.entries()].flatMap(([index, call]) => {
+      const key = toolKey({ stamp, index });
+      return call.route.to === 'answered' ? [] : [{ index, call, key, outcome: this.#tools.peek(key) }];
+    });
+    return calls.length > 0 && calls.every(({ outcome }) => outcome) ? calls : undefined;
+  }
+
+  #noteDuration(call: ToolCall, ms: number): void {
+    if (ms < EARLY_MS) this.#quick.set(toolOf(call), true);
+    else this.#quick.delete(toolOf(call));
+  }
+
   #beginCall(next: NextCall): boolean {
     const now = Date.now();
     if (now >= (next.left?.untilMs ?? Infinity)) return false;
@@ -284,6 +312,10 @@ function isSame(begun: NextCall, asked: CallModelInput): boolean {
     begun.recent.length === asked.recent.length &&
     begun.recent.every((stamp) => asked.recent.includes(stamp))
   );
+}
+
+function toolOf({ info }: ToolCall): string {
+  return info.type === 'mcp' ? `${info.serverId} ${info.name}` : info.name;
 }
 
 function toolKey({ stamp, index }: Pick<CallSource, 'stamp' | 'index'>): string {

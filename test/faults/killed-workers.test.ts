@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { Exposition } from '../support/prometheus.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import { TOKENS, type Plan } from './support/plan.ts';
@@ -115,6 +115,46 @@ test("killed between the model's end and the activity's: the message is repeated
     it.workersLine.up();
     await spare.start();
     await expectGoneOn(held, moment);
+    [running, spare] = [spare, running];
+  }
+});
+
+/** A turn whose worker has its message, its results and the begin of the next one, and cannot tell Temporal. */
+async function withUnrecordedResults(): Promise<{ plan: Plan; turn: RecordedTurn }> {
+  for (;;) {
+    const look = { name: 'look' };
+    // The first call of a session connects to the server, and is not quick.
+    const plan = it.plan(
+      { say: 'Look.', tools: [look] },
+      { say: TEXT, hold: 9, tools: [look, look] },
+      { say: 'And on.' },
+    );
+    const turn = await it.turn(await it.session(), plan);
+    await turn.says('one two three four five six seven eight nine');
+    it.workersLine.down();
+    it.planned.goOn(plan);
+    // The tool was not quick before, or this machine is too busy for results that are recorded with their message.
+    const isBegun = await vi
+      .waitUntil(() => it.planned.attempts(plan, 2) === 1, { timeout: 3_000 })
+      .catch(() => false as const);
+    if (isBegun) return { plan, turn };
+    it.workersLine.up();
+    await turn.done;
+  }
+}
+
+test('killed with the results of read-only tools: the message and its tools are repeated, and all calls are counted', async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    const { plan, turn } = await withUnrecordedResults();
+    await it.fault(() => running.kill());
+    it.workersLine.up();
+    await spare.start();
+    expect(await turn.done).toMatchObject({
+      status: 'done',
+      output: { content: 'And on.' },
+      metrics: { model_calls: 3, tool_calls: 3, unreported_attempts: 2 },
+    });
+    expect([0, 1, 2].map((step) => it.planned.attempts(plan, step))).toEqual([1, 2, 2]);
     [running, spare] = [spare, running];
   }
 });

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { deleteSessionWorkflowId } from '../../src/core/temporal-names.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
+import { late } from '../support/mcp-server.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
@@ -17,7 +18,7 @@ beforeAll(async () => {
   server = await startTestServer({
     env: { TEMPORAL_ADDRESS: proxy.address },
     log: createLogger({ logLevel: 'trace' }, destination),
-    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen' }] },
+    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: () => late('seen') }] },
   });
 });
 afterAll(async () => {

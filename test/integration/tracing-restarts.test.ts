@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { TestMcpServer } from '../support/mcp-server.ts';
+import { late, TestMcpServer } from '../support/mcp-server.ts';
 import { OtlpReceiver } from '../support/otlp-receiver.ts';
 import { startOwnTemporal } from '../support/own-temporal.ts';
 import { expectReplays } from '../support/replay.ts';
@@ -27,7 +27,7 @@ test('a turn is one trace across crashes, runs and servers that do not trace, an
     cleanup.unshift(() => temporal.stop());
     const [collector, model] = await Promise.all([OtlpReceiver.start(), ScriptedModel.start()]);
     const mcp = await TestMcpServer.start({
-      tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => `seen ${String(n)}` }],
+      tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => late(`seen ${String(n)}`) }],
     });
     cleanup.unshift(() => Promise.all([collector.stop(), model.stop(), mcp.stop()]));
     const mcpFile = path.join(folder, 'mcp.json');

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { pino } from 'pino';
 import { startTracing, type Tracing } from '../../src/telemetry/tracing.ts';
+import { late } from '../support/mcp-server.ts';
 import { OtlpReceiver, type SeenSpan } from '../support/otlp-receiver.ts';
 import { say, use, type ModelCall } from '../support/scripted-model.ts';
 import { startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
@@ -26,7 +27,7 @@ beforeAll(async () => {
     tracing,
     mcp: {
       tools: [
-        { name: 'look', annotations: { readOnlyHint: true }, handler: () => 'seen: the secret of the tool' },
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => late('seen: the secret of the tool') },
         { name: 'erase', annotations: { destructiveHint: true }, handler: () => 'erased' },
       ],
     },

@@ -1,8 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, test, vi } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
+import { late } from '../support/mcp-server.ts';
 import { say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -18,7 +18,7 @@ beforeAll(async () => {
     bus,
     mcp: {
       tools: [
-        { name: 'look', annotations: { readOnlyHint: true }, handler: () => sleep(50, 'seen') },
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => late('seen') },
         { name: 'glance', annotations: { readOnlyHint: true }, handler: () => 'seen' },
         { name: 'pay', annotations: { destructiveHint: true }, handler: () => 'paid' },
       ],

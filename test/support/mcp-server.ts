@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from 'node:http';
@@ -21,6 +22,11 @@ import {
 } from '@modelcontextprotocol/server';
 import { z } from 'zod';
 import type { McpEndpoint } from '../../src/mcp/registry.ts';
+
+/** What a tool returns so late that its call has an activity of its own: see `EARLY_MS` of `src/speculation`. */
+export function late(text: string): Promise<string> {
+  return sleep(50, text);
+}
 
 export interface TestTool extends Partial<Tool> {
   name: string;

@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest';
+import type { ModelMessage, NewRecord, ToolRoute } from '../core/records.ts';
+import { withEarlyResults } from './early-results.ts';
+
+const AT = '2026-01-01T00:00:00.000Z';
+const server = { to: 'server', effect: 'retry', approval: false, callHash: 'h' } as const;
+const answered = { to: 'answered' } as const;
+
+function messageWith(...routes: ToolRoute[]): ModelMessage {
+  return {
+    kind: 'model.message',
+    id: 'msg_1',
+    at: AT,
+    threadId: 'main',
+    content: '',
+    refusal: '',
+    reasoning: '',
+    finishReason: 'tool_calls',
+    toolCalls: routes.map((route, i) => ({
+      id: `call_${i}`,
+      name: 'look',
+      arguments: '{}',
+      info: { type: 'system', name: 'look' },
+      route,
+    })),
+  };
+}
+
+function response(toolCallId: string, content: string): NewRecord {
+  return { kind: 'tool.response', at: AT, threadId: 'main', toolCallId, outcome: 'failed', content };
+}
+
+const connected: NewRecord = { kind: 'mcp.initialize', at: AT, threadId: 'main', servers: [] };
+const refresh: NewRecord = { kind: 'toolkit.refresh_required', at: AT, messageId: 'msg_1', toolkits: ['a'] };
+
+test('results follow their message in the order of the calls, and the calls are marked as run', () => {
+  const message = messageWith(server, answered, server);
+  const records = [connected, message, response('call_1', 'no such tool'), refresh];
+  const results = [
+    { index: 2, result: { outcome: 'failed', text: 'third' } as const },
+    { index: 0, result: { outcome: 'succeeded', text: 'first' } as const },
+  ];
+  const [before, its, ...rest] = withEarlyResults(records, message, results);
+  expect(before).toBe(connected);
+  const ran = { to: 'answered', ran: true };
+  expect(its).toMatchObject({ id: 'msg_1', toolCalls: [{ route: ran }, { route: answered }, { route: ran }] });
+  expect(rest).toMatchObject([
+    { kind: 'tool.response', threadId: 'main', toolCallId: 'call_0', outcome: 'succeeded', content: 'first' },
+    { toolCallId: 'call_1', content: 'no such tool' },
+    { toolCallId: 'call_2', outcome: 'failed', content: 'third' },
+    refresh,
+  ]);
+  expect(message.toolCalls[0]?.route).toBe(server);
+});
