@@ -29,7 +29,7 @@ export function begunBy(threadId: string, records: UnsequencedRecord[]): string 
       threads.add(record.thread.threadId);
     } else if (record.kind === 'model.message' && threads.has(record.threadId)) {
       for (const call of record.toolCalls) {
-        if (isRun(call)) calls.set(callKey({ ...record, toolCallId: call.id }), call);
+        if (hasRun(call)) calls.set(callKey({ ...record, toolCallId: call.id }), call);
       }
     } else if (record.kind === 'tool.response') {
       const call = calls.get(callKey(record));
@@ -42,7 +42,7 @@ export function begunBy(threadId: string, records: UnsequencedRecord[]): string 
   return ['It had called these tools:', ...begun.slice(0, MAX_NAMED), ...more].join('\n');
 }
 
-function isRun({ route }: ToolCall): boolean {
+function hasRun({ route }: ToolCall): boolean {
   return route.to === 'server' || (route.to === 'answered' && route.ran === true);
 }
 

@@ -173,6 +173,12 @@ test.each([
   expect(output[1]).not.toHaveProperty('operation_id');
 });
 
+test('a call whose result was recorded with its message was an operation', () => {
+  const ran = { ...call('a'), route: { to: 'answered', ran: true } } as const;
+  const { output } = runOf(message({ toolCalls: [ran] }), response('a'));
+  expect(output[1]).toMatchObject({ operation_id: 'turn_01jd0000000000000000000000/a' });
+});
+
 test.each([
   ['failed', 'failed', ['no']],
   ['denied', 'failed', ['The user denied this tool call. Reason: no']],
