@@ -348,12 +348,12 @@ class ModelCallAttempt {
     const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
     const until = isStopped ? NEVER : this.#signal;
     const message = answer.find((record) => record.kind === 'model.message');
-    const extended = message && (await this.#storeWithResults(answer, message, stamp));
+    const extended = message && (await this.#storeWithResults(answer, { stamp, message }));
     const { records, stored } = extended ?? (await this.#store(answer, until));
     conversations.remember(stamp, records);
     const nextIsBegun = extended
       ? stepsAhead.resultsEnded(stamp)
-      : message !== undefined && this.#wasLost && stepsAhead.earlierWasLost(stamp, message);
+      : message !== undefined && this.#wasLost && stepsAhead.earlierWasLost({ stamp, message });
     return { records: stored, stamp, outcome, ...(nextIsBegun && { nextIsBegun }) };
   }
 
@@ -371,15 +371,13 @@ class ModelCallAttempt {
    */
   async #storeWithResults(
     records: NewRecord[],
-    message: ModelMessage,
-    stamp: string,
+    ended: { stamp: string; message: ModelMessage },
   ): Promise<StoredRecords | undefined> {
     if (this.#context.info.attempt > 1) return undefined;
-    const { turnId } = this.#input;
-    const results = await this.#dependencies.stepsAhead.earlyResults({ turnId, stamp }, message, this.#signal);
+    const results = await this.#dependencies.stepsAhead.earlyResults(this.#input, ended, this.#signal);
     if (!results) return undefined;
     try {
-      return await this.#store(withEarlyResults(records, message, results), this.#signal);
+      return await this.#store(withEarlyResults(records, ended.message, results), this.#signal);
     } catch (error) {
       if (error instanceof PayloadTooLarge) return undefined;
       throw error;

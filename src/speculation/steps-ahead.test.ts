@@ -425,7 +425,7 @@ async function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined>
   const message = messageWith(...routes);
   steps.scheduled(message.id);
   steps.messageEnded(input, STAMP, [message], toolset());
-  return steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never);
+  return steps.earlyResults(input, { stamp: STAMP, message }, never);
 }
 
 const answered = { to: 'answered' } as const;
@@ -502,7 +502,7 @@ test('no result belongs to its message on a worker that does not know whether th
   await runQuickly();
   const message = messageWith(server);
   steps.messageEnded(input, STAMP, [message], toolset());
-  expect(await steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never)).toBeUndefined();
+  expect(await steps.earlyResults(input, { stamp: STAMP, message }, never)).toBeUndefined();
 });
 
 test('no model call begins with early results after a command', async () => {
@@ -516,7 +516,7 @@ test('a message waits for tools only if they have returned as soon before', asyn
   const results = (stamp: string) => {
     steps.scheduled(message.id);
     steps.messageEnded(input, stamp, [message], toolset());
-    return steps.earlyResults({ turnId: 'turn_1', stamp }, message, never);
+    return steps.earlyResults(input, { stamp, message }, never);
   };
   expect(await results('first')).toBeUndefined();
   await begun();
@@ -530,28 +530,27 @@ test('a message waits for tools only if they have returned as soon before', asyn
   expect(await results('fifth')).toHaveLength(1);
 });
 
-test('no model call begins with a message of a sub-agent', async () => {
+test('no result belongs to the message of a sub-agent: another thread may have used up the budget of the turn', async () => {
   await runQuickly();
   const message = messageWith(server);
   const parent = { threadId: 'main', toolCallId: 'call_9' };
-  const subAgent = { title: '', parent, depth: 1, iterations: 9 };
+  const ofSubAgent = { ...input, subAgent: { title: '', parent, depth: 1, iterations: 9 } };
   steps.scheduled(message.id);
-  steps.messageEnded({ ...input, subAgent }, STAMP, [message], toolset());
-  expect(await steps.earlyResults({ turnId: 'turn_1', stamp: STAMP }, message, never)).toHaveLength(1);
-  expect(steps.resultsEnded(STAMP)).toBe(false);
+  steps.messageEnded(ofSubAgent, STAMP, [message], toolset());
+  expect(await steps.earlyResults(ofSubAgent, { stamp: STAMP, message }, never)).toBeUndefined();
 });
 
 test('a message whose earlier attempt was lost begins no model call if that may have begun one', () => {
   const message = messageWith(server);
   steps.messageEnded(input, STAMP, [message], toolset());
-  expect(steps.earlierWasLost(STAMP, message)).toBe(true);
+  expect(steps.earlierWasLost({ stamp: STAMP, message })).toBe(true);
   expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
 });
 
 test('the earlier attempt cannot have begun a model call if one of the calls is not read-only', async () => {
   const message = messageWith(server);
   steps.messageEnded(input, STAMP, [message], toolset('@write'));
-  expect(steps.earlierWasLost(STAMP, message)).toBe(false);
+  expect(steps.earlierWasLost({ stamp: STAMP, message })).toBe(false);
   expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(true);
   await begun();
 });

@@ -54,6 +54,12 @@ type NextCall = Pick<
   | 'idleMs'
 >;
 
+/** A message that a model call is about to return under its stamp. */
+interface EndedMessage {
+  stamp: string;
+  message: ModelMessage;
+}
+
 /** A model call that was begun. */
 interface BegunCall {
   call: NextCall;
@@ -177,16 +183,16 @@ export class StepsAhead {
    * The results of a message's calls, if the server runs all of them and all results are short and known soon: the model
    * call then returns them with the message. Otherwise the activities of the calls claim what was begun.
    *
-   * Waits only if the tools have returned as soon before, and if the turn's workflow is on this worker, which then knows
-   * whether the turn is held.
+   * Waits only if the tools have returned as soon before, and if this worker knows whether the calls may run: the turn's
+   * workflow is here, which says whether the turn is held, and no thread beside this one uses up its budget.
    */
   async earlyResults(
-    { turnId, stamp }: Pick<CallSource, 'turnId' | 'stamp'>,
-    { id, toolCalls }: ModelMessage,
+    { turnId, subAgent }: Pick<CallModelInput, 'turnId' | 'subAgent'>,
+    { stamp, message }: EndedMessage,
     signal: AbortSignal,
   ): Promise<EarlyResult[] | undefined> {
-    const calls = this.#begunCalls(stamp, toolCalls);
-    const isScheduledHere = this.#scheduled.delete(id);
+    const isScheduledHere = this.#scheduled.delete(message.id);
+    const calls = subAgent ? undefined : this.#begunCalls(stamp, message.toolCalls);
     if (!isScheduledHere || !calls?.every(({ call }) => this.#quick.has(toolOf(call)))) return undefined;
     const outcomes = Promise.all(calls.map(async ({ index, outcome }) => ({ index, outcome: await outcome })));
     const ended = await withTimeout(EARLY_MS, outcomes).catch(() => undefined);
@@ -202,8 +208,8 @@ export class StepsAhead {
    * An earlier attempt at a message was lost with its worker. Returns whether it may have had early results, and so have
    * begun the next model call: then none begins ahead, and the activity of that call counts one as unreported.
    */
-  earlierWasLost(stamp: string, { toolCalls }: ModelMessage): boolean {
-    const mayHaveEnded = this.#begunCalls(stamp, toolCalls) !== undefined;
+  earlierWasLost({ stamp, message }: EndedMessage): boolean {
+    const mayHaveEnded = this.#begunCalls(stamp, message.toolCalls) !== undefined;
     if (mayHaveEnded) this.#messages.delete(stamp);
     return mayHaveEnded;
   }

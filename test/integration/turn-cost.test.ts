@@ -128,6 +128,13 @@ test('a read-only tool that returns at once costs no activity, and the model cal
   await expect.poll(cost, { timeout: 60_000 }).toMatchObject({ activities: 2, timers: 0, signals: 0 });
 });
 
+test('a read-only tool costs an activity after a message that was tried again: it may have ended the worker', async () => {
+  const quick = () => use({ name: 'glance' });
+  const chat = await warmChat(quick(), say('seen'), (call) => call.fail(500, 'not now'), quick(), say('seen'));
+  await run(chat, 'glance');
+  expect(await costOf(chat, () => run(chat, 'glance'))).toMatchObject({ activities: 3 });
+});
+
 const approval = {
   type: 'user.tool_approval',
   thread_id: 'main',
