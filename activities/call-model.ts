@@ -54,6 +54,8 @@ interface AttemptDetails {
   /** The usage of the first `accounted` attempts, as far as it was reported. */
   usage: Usage;
   accounted: number;
+  /** The worker of the first attempt was lost. */
+  isFirstLost?: true;
 }
 
 /** The wait between attempts at a provider that fails, unless the provider says how long to wait. */
@@ -81,7 +83,7 @@ type Instead = NewRecord | ServerSignIn[] | TurnError;
 
 /**
  * Requests the next message of a thread from the model. Deltas are published on the live bus as they arrive; the result
- * is the finished message.
+ * is the finished message, with the results of its calls if these are known at once.
  *
  * - If the workflow cancels, the result is the message so far.
  * - If this worker stops, or the provider fails with a transient error, it throws, and another attempt starts the same
@@ -120,8 +122,6 @@ class ModelCallAttempt {
   readonly #signal: AbortSignal;
   readonly #startedAt = Date.now();
   #message: MessageAssembler | undefined;
-  /** Whether the worker of the attempt before this one was lost. */
-  readonly #wasLost: boolean;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
   /** The attempt writes a summary of the conversation, not the message. */
@@ -144,7 +144,7 @@ class ModelCallAttempt {
     };
     // Attempts whose workers were lost have not recorded their usage.
     const { attempt } = this.#context.info;
-    this.#wasLost = this.details.accounted < attempt - 1;
+    if (attempt > 1 && this.details.accounted === 0) this.details.isFirstLost = true;
     for (; this.details.accounted < attempt - 1; this.details.accounted++) {
       this.#add(UNREPORTED);
       dependencies.metrics.retries.inc({ activity: 'callModel', reason: 'lost' });
@@ -340,20 +340,21 @@ class ModelCallAttempt {
   async #append(answer: NewRecord[], outcome: Outcome): Promise<CallModelResult> {
     const { conversations, stepsAhead } = this.#dependencies;
     const stamp = randomUUID();
+    // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
+    const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
+    const until = isStopped ? NEVER : this.#signal;
+    const complete = await this.#store(answer, until);
     if (this.#message) {
       const { toolset, inSequence } = this.#message;
       stepsAhead.messageEnded(this.#input, stamp, answer, { tools: toolset.tools, inSequence });
     }
-    // No other attempt would produce the message of a cancelled call, so it is stored also while the worker drains.
-    const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
-    const until = isStopped ? NEVER : this.#signal;
     const message = answer.find((record) => record.kind === 'model.message');
     const extended = message && (await this.#storeWithResults(answer, { stamp, message }));
-    const { records, stored } = extended ?? (await this.#store(answer, until));
+    const { records, stored } = extended ?? complete;
     conversations.remember(stamp, records);
     const nextIsBegun = extended
-      ? stepsAhead.resultsEnded(stamp)
-      : message !== undefined && this.#wasLost && stepsAhead.earlierWasLost({ stamp, message });
+      ? !this.#signal.aborted && stepsAhead.resultsEnded(stamp)
+      : message !== undefined && this.details.isFirstLost && stepsAhead.firstWasLost({ stamp, message });
     return { records: stored, stamp, outcome, ...(nextIsBegun && { nextIsBegun }) };
   }
 

@@ -15,7 +15,7 @@ import { prepare } from './setting.ts';
 /** Counted in the histories: three tasks of the session, and two tasks and an activity of the turn. */
 const EVENTS_PER_TURN = { tasks: 5, activities: 1, timers: 0 };
 
-/** 1.46 to 1.68 on a quiet machine, 3.1 once with a load of 20 on 2 cores. */
+/** 0.8 on a quiet machine. When each call had an activity of its own, 3.1 once with a load of 20 on 2 cores. */
 const STEP_RATIO = 4;
 
 /** With 5 steps, 1.4 at most with a load of 20 on 2 cores. At 2 a step costs as much as a real model and its tool. */

@@ -113,7 +113,7 @@ export class Thread {
   #lacksResult = false;
   /** How many records the log had when the thread last called its model. */
   #known: number;
-  /** Whether a worker has begun the next model call, or may have: see `Appended`. */
+  /** Whether a worker has begun the next model call, or may have: see `StepResult`. */
   #nextIsBegun: boolean;
   /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
   #planned: MessagePlan | undefined;

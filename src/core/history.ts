@@ -216,7 +216,7 @@ export interface RunGuard {
 export interface NextModelCall {
   /** Their stamps: see `src/engine/conversations.ts`. */
   recent: string[];
-  /** A worker has begun the call, or may have: see `Appended`. */
+  /** A worker has begun the call, or may have: see `StepResult`. */
   isBegun?: true;
 }
 
@@ -275,6 +275,10 @@ export interface ConnectToolsInput extends ThreadPlace, RunGuard {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+}
+
+/** The result of a part of a step, after which the next one may begin. */
+interface StepResult extends Appended {
   /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
   nextIsBegun?: true;
 }
@@ -283,7 +287,7 @@ export interface Appended<R extends NewRecord = NewRecord> {
  * Without records if the call waits for an answer of the user, for a person to say how it ended, or for another agent: it
  * stays open.
  */
-export interface CallToolResult extends Appended {
+export interface CallToolResult extends StepResult {
   /** Another agent works on the call, in a session of its own. */
   isDelegated?: true;
   elicitation?: PendingElicitation;
@@ -291,7 +295,7 @@ export interface CallToolResult extends Appended {
   unknownOutcome?: string;
 }
 
-export interface CallModelResult extends Appended {
+export interface CallModelResult extends StepResult {
   /** The budget that was reached. */
   budget?: BudgetReport;
   /**

@@ -1,14 +1,13 @@
 import { expect, test } from 'vitest';
-import type { ToolOutcome, ToolRoute, UnsequencedRecord } from './records.ts';
+import type { ToolOutcome, UnsequencedRecord } from './records.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
 import { transcript } from './transcript.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 const base = { at: AT, refusal: '', reasoning: '' };
 
-const SERVER: ToolRoute = { to: 'server', effect: 'once', approval: false, callHash: '' };
-
-function calling(threadId: string, ids: string[], args = '{"id":1}', route = SERVER): UnsequencedRecord {
+function calling(threadId: string, ids: string[], args = '{"id":1}'): UnsequencedRecord {
+  const route = { to: 'server' as const, effect: 'once' as const, approval: false, callHash: '' };
   const info = { type: 'mcp' as const, serverId: 's', serverName: 's', name: 'send' };
   const toolCalls = ids.map((id) => ({ id, name: 'send', arguments: args, info, route }));
   return {
@@ -62,12 +61,6 @@ test('the model of a parent is told what a stopped sub-agent and those below it 
     '- send({"id":1}): failed',
   ]);
   expect(begunBy('a', records.slice(0, 6))).toBe(undefined);
-});
-
-test('calls whose results were recorded with their message are told, those that did not run are not', () => {
-  const told = (route: ToolRoute) => begunBy('a', [calling('a', ['a1'], '{}', route), ended('a', 'a1', 'failed')]);
-  expect(told({ to: 'answered', ran: true })).toContain('send({}): failed');
-  expect(told({ to: 'answered' })).toBeUndefined();
 });
 
 test('what is told is bounded', () => {

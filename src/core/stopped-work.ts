@@ -29,7 +29,7 @@ export function begunBy(threadId: string, records: UnsequencedRecord[]): string 
       threads.add(record.thread.threadId);
     } else if (record.kind === 'model.message' && threads.has(record.threadId)) {
       for (const call of record.toolCalls) {
-        if (hasRun(call)) calls.set(callKey({ ...record, toolCallId: call.id }), call);
+        if (call.route.to === 'server') calls.set(callKey({ ...record, toolCallId: call.id }), call);
       }
     } else if (record.kind === 'tool.response') {
       const call = calls.get(callKey(record));
@@ -40,10 +40,6 @@ export function begunBy(threadId: string, records: UnsequencedRecord[]): string 
   if (begun.length === 0) return undefined;
   const more = begun.length > MAX_NAMED ? [`- and ${begun.length - MAX_NAMED} more`] : [];
   return ['It had called these tools:', ...begun.slice(0, MAX_NAMED), ...more].join('\n');
-}
-
-function hasRun({ route }: ToolCall): boolean {
-  return route.to === 'server' || (route.to === 'answered' && route.ran === true);
 }
 
 function shortened(text: string): string {

@@ -125,7 +125,7 @@ export async function startWorker(
       },
       speculation: {
         changed: { fn: (_workflow, turnId, isHeld) => stepsAhead.commanded(turnId, isHeld), callDuringReplay: false },
-        modelCalled: { fn: (_workflow, messageId) => stepsAhead.scheduled(messageId), callDuringReplay: false },
+        modelCalled: { fn: (_workflow, messageId) => stepsAhead.modelCalled(messageId), callDuringReplay: false },
       },
       turns: {
         cancelling: {

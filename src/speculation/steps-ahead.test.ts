@@ -423,7 +423,7 @@ async function runQuickly(): Promise<void> {
 async function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined> {
   await runQuickly();
   const message = messageWith(...routes);
-  steps.scheduled(message.id);
+  steps.modelCalled(message.id);
   steps.messageEnded(input, STAMP, [message], toolset());
   return steps.earlyResults(input, { stamp: STAMP, message }, never);
 }
@@ -514,7 +514,7 @@ test('no model call begins with early results after a command', async () => {
 test('a message waits for tools only if they have returned as soon before', async () => {
   const message = messageWith(server);
   const results = (stamp: string) => {
-    steps.scheduled(message.id);
+    steps.modelCalled(message.id);
     steps.messageEnded(input, stamp, [message], toolset());
     return steps.earlyResults(input, { stamp, message }, never);
   };
@@ -535,22 +535,22 @@ test('no result belongs to the message of a sub-agent: another thread may have u
   const message = messageWith(server);
   const parent = { threadId: 'main', toolCallId: 'call_9' };
   const ofSubAgent = { ...input, subAgent: { title: '', parent, depth: 1, iterations: 9 } };
-  steps.scheduled(message.id);
+  steps.modelCalled(message.id);
   steps.messageEnded(ofSubAgent, STAMP, [message], toolset());
   expect(await steps.earlyResults(ofSubAgent, { stamp: STAMP, message }, never)).toBeUndefined();
 });
 
-test('a message whose earlier attempt was lost begins no model call if that may have begun one', () => {
+test('a message whose first attempt was lost begins no model call if that may have begun one', () => {
   const message = messageWith(server);
   steps.messageEnded(input, STAMP, [message], toolset());
-  expect(steps.earlierWasLost({ stamp: STAMP, message })).toBe(true);
+  expect(steps.firstWasLost({ stamp: STAMP, message })).toBe(true);
   expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
 });
 
-test('the earlier attempt cannot have begun a model call if one of the calls is not read-only', async () => {
+test('the first attempt cannot have begun a model call if one of the calls is not read-only', async () => {
   const message = messageWith(server);
   steps.messageEnded(input, STAMP, [message], toolset('@write'));
-  expect(steps.earlierWasLost({ stamp: STAMP, message })).toBe(false);
+  expect(steps.firstWasLost({ stamp: STAMP, message })).toBe(false);
   expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(true);
   await begun();
 });

@@ -78,7 +78,7 @@ const MAX_TOOL_CALLS = 50;
 const MAX_MESSAGES = 1_000;
 
 /** More model calls than a worker has at once. */
-const MAX_SCHEDULED = 10_000;
+const MAX_CALLED = 10_000;
 
 /** How long a complete message waits for the results of its calls: about as long as Temporal takes to schedule them. */
 const EARLY_MS = 25;
@@ -101,10 +101,10 @@ export class StepsAhead {
   readonly #calls: UnclaimedWork<BegunCall>;
   /** By the stamps of the messages. */
   readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
-  /** The tools whose last call took less than `EARLY_MS`. */
+  /** The tools whose last call that began ahead took less than `EARLY_MS`. */
   readonly #quick = new LRUCache<string, true>({ max: MAX_TOOLS });
   /** The messages for which the turns of this worker have called the model. */
-  readonly #scheduled = new LRUCache<string, true>({ max: MAX_SCHEDULED });
+  readonly #called = new LRUCache<string, true>({ max: MAX_CALLED });
   /** The turns of this worker that are held: they begin no tool call and no model call. */
   readonly #held = new LRUCache<string, true>({ max: MAX_MESSAGES });
 
@@ -119,11 +119,11 @@ export class StepsAhead {
   }
 
   /** The workflow of a turn, on this worker, calls the model for a message. */
-  scheduled(messageId: string): void {
-    this.#scheduled.set(messageId, true);
+  modelCalled(messageId: string): void {
+    this.#called.set(messageId, true);
   }
 
-  /** A model call is about to return `records` under `stamp`. */
+  /** A model call has all `records` that it returns under `stamp`, except early results. */
   messageEnded(
     input: CallModelInput,
     stamp: string,
@@ -191,9 +191,9 @@ export class StepsAhead {
     { stamp, message }: EndedMessage,
     signal: AbortSignal,
   ): Promise<EarlyResult[] | undefined> {
-    const isScheduledHere = this.#scheduled.delete(message.id);
+    const isCalledHere = this.#called.delete(message.id);
     const calls = subAgent ? undefined : this.#begunCalls(stamp, message.toolCalls);
-    if (!isScheduledHere || !calls?.every(({ call }) => this.#quick.has(toolOf(call)))) return undefined;
+    if (!isCalledHere || !calls?.every(({ call }) => this.#quick.has(toolOf(call)))) return undefined;
     const outcomes = Promise.all(calls.map(async ({ index, outcome }) => ({ index, outcome: await outcome })));
     const ended = await withTimeout(EARLY_MS, outcomes).catch(() => undefined);
     const results = ended && shortResults(ended);
@@ -205,13 +205,11 @@ export class StepsAhead {
   }
 
   /**
-   * An earlier attempt at a message was lost with its worker. Returns whether it may have had early results, and so have
+   * The first attempt at a message was lost with its worker. Returns whether it may have had early results, and so have
    * begun the next model call: then none begins ahead, and the activity of that call counts one as unreported.
    */
-  earlierWasLost({ stamp, message }: EndedMessage): boolean {
-    const mayHaveEnded = this.#begunCalls(stamp, message.toolCalls) !== undefined;
-    if (mayHaveEnded) this.#messages.delete(stamp);
-    return mayHaveEnded;
+  firstWasLost({ stamp, message }: EndedMessage): boolean {
+    return this.#begunCalls(stamp, message.toolCalls) !== undefined && this.#messages.delete(stamp);
   }
 
   /** A model call is about to return a message with its early results. Returns whether the next model call has begun. */
@@ -268,7 +266,7 @@ export class StepsAhead {
       const key = toolKey({ stamp, index });
       return call.route.to === 'answered' ? [] : [{ index, call, key, outcome: this.#tools.peek(key) }];
     });
-    return calls.length > 0 && calls.every(({ outcome }) => outcome) ? calls : undefined;
+    return calls.length > 0 && calls.every(({ outcome }) => outcome !== undefined) ? calls : undefined;
   }
 
   #noteDuration(call: ToolCall, ms: number): void {
