@@ -15,9 +15,9 @@ const files = Array.from({ length: 1_000 }, () => ({
 }));
 
 vi.mock(import('../src/tools/results.ts'), () => ({
-  readResult: () => {
+  returned: () => {
     const file = { name: 'image', mimeType: 'image/png', base64: 'AAAA' };
-    return { text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
+    return { outcome: 'succeeded', text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
   storeToolResult: (result: { text: string; files: unknown[] }) =>
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),

@@ -82,12 +82,12 @@ test('during a model call, tool calls, a pending approval, an idle session, and 
 });
 
 test('while a turn and a session continue as new', async () => {
-  const looks = Array.from({ length: 7 }, (_, n) => ({
-    say: `Look ${n}`,
+  const syncs = Array.from({ length: 7 }, (_, n) => ({
+    say: `Sync ${n}`,
     ...(n === 4 && { hold: 1 }),
-    tools: [{ name: 'look', args: { n } }],
+    tools: [{ name: 'sync', args: { n } }],
   }));
-  const { turn, plan } = await begin(...looks, { say: 'That was all.' });
+  const { turn, plan } = await begin(...syncs, { say: 'That was all.' });
   const { session } = await begin({ say: 'Once.' });
   const workflows = [turnWorkflowId(turn.turnId), sessionWorkflowId(session)];
   const runs = (): Promise<string[]> => Promise.all(workflows.map((id) => it.temporal.runOf(id)));

@@ -112,7 +112,7 @@ test.concurrent.each(['first', 'last'] as const)(
 );
 
 /** Enough for the turn to have at least three runs. */
-const LOOKS: Steps = Array.from({ length: 7 }, () => ({ say: 'I look.', tools: [{ name: 'look' }] }));
+const SYNCS: Steps = Array.from({ length: 7 }, () => ({ say: 'I sync.', tools: [{ name: 'sync' }] }));
 
 const RUNS = {
   first: (runs: string[]) => runs[0],
@@ -128,8 +128,8 @@ test.concurrent.each(RESETS)(
   'a turn of several runs whose $run one is reset to its $task task ends there, or keeps its outcome',
   async ({ run, pick, task }) => {
     const hold = `${run} ${task}`;
-    const pay = it.plan(...LOOKS, { say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
-    const ended = await it.turn(await it.session(), it.plan(...LOOKS, { say: 'Seen.', tools: [{ name: 'pay' }] }));
+    const pay = it.plan(...SYNCS, { say: 'I pay.', tools: [{ name: 'pay', args: { hold } }] }, { say: 'Paid.' });
+    const ended = await it.turn(await it.session(), it.plan(...SYNCS, { say: 'Seen.', tools: [{ name: 'pay' }] }));
     const running = await paying(await it.session(), pay);
     await ended.done;
     for (const { turnId } of [ended, running]) {

@@ -7,6 +7,7 @@ import { commandTurn, createTurn } from '../../workflows/messages.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { byThread, folded } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
+import { late } from '../support/mcp-server.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { delegate, DelegatingChats } from '../support/delegating-chats.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
@@ -28,7 +29,9 @@ beforeAll(async () => {
   });
   server = await startTestServer({
     env: { TEMPORAL_ADDRESS: temporal.address },
-    mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => `seen ${String(n)}` }] },
+    mcp: {
+      tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => late(`seen ${String(n)}`) }],
+    },
   });
   connection = await Connection.connect({ address: temporal.address });
   client = new Client({ connection, namespace: temporal.namespace, ...testConverter() });
@@ -52,13 +55,13 @@ test('a turn of twenty steps spans several runs with one log, one stream and one
   const turnId = await reader.turnId();
   // A reader that joins in the middle, and others that resume from old cursors.
   await reader.next((frame) => frame.type === 'tool.response' && frame.tool_call_id === 'c10');
-  const late = server.api.subscribe(chat.sessionId, turnId);
+  const joined = server.api.subscribe(chat.sessionId, turnId);
   const cut = reader.frames.slice(0, 30);
   const resumed = server.api.subscribe(chat.sessionId, turnId, cut.at(-1)?.sequence_number);
   const frames = await reader.done;
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'That was all.' } });
   const whole = folded(frames);
-  expect(folded(await late.done)).toEqual(whole);
+  expect(folded(await joined.done)).toEqual(whole);
   expect(folded(cut, await resumed.done)).toEqual(whole);
   expect(await server.api.list(`${chat.path}/turns/${turnId}/events`, 9)).toEqual(whole.slice(1, -1));
   await expect.poll(() => runsOf(turnWorkflowId(turnId)), { timeout: 20_000 }).toBeGreaterThan(3);
