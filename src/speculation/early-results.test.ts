@@ -1,30 +1,11 @@
 import { expect, test } from 'vitest';
-import type { ModelMessage, NewRecord, ToolRoute } from '../core/records.ts';
+import { messageWith } from '../../test/support/model-message.ts';
+import type { NewRecord } from '../core/records.ts';
 import { withEarlyResults } from './early-results.ts';
 
 const AT = '2026-01-01T00:00:00.000Z';
 const server = { to: 'server', effect: 'retry', approval: false, callHash: 'h' } as const;
 const answered = { to: 'answered' } as const;
-
-function messageWith(...routes: ToolRoute[]): ModelMessage {
-  return {
-    kind: 'model.message',
-    id: 'msg_1',
-    at: AT,
-    threadId: 'main',
-    content: '',
-    refusal: '',
-    reasoning: '',
-    finishReason: 'tool_calls',
-    toolCalls: routes.map((route, i) => ({
-      id: `call_${i}`,
-      name: 'look',
-      arguments: '{}',
-      info: { type: 'system', name: 'look' },
-      route,
-    })),
-  };
-}
 
 function response(toolCallId: string, content: string): NewRecord {
   return { kind: 'tool.response', at: AT, threadId: 'main', toolCallId, outcome: 'failed', content };

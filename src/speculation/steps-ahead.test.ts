@@ -1,10 +1,11 @@
 import { getEventListeners } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { messageWith } from '../../test/support/model-message.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput } from '../core/history.ts';
 import { turnCreated } from '../core/projection.ts';
-import type { ModelMessage, NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
+import type { NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { Metrics } from '../telemetry/metrics.ts';
@@ -35,27 +36,6 @@ const input: CallModelInput = {
 };
 
 const server = { to: 'server', effect: 'retry', approval: false, callHash: 'h' } as const;
-
-/** A message with a call for each route; the first calls `call_0`, and so on. */
-function messageWith(...routes: ToolRoute[]): ModelMessage {
-  return {
-    kind: 'model.message',
-    id: 'msg_1',
-    at: AT,
-    threadId: 'main',
-    content: '',
-    refusal: '',
-    reasoning: '',
-    finishReason: 'tool_calls',
-    toolCalls: routes.map((route, i) => ({
-      id: `call_${i}`,
-      name: 'look',
-      arguments: '{}',
-      info: { type: 'mcp', serverId: 's', serverName: 's', name: 'look' },
-      route,
-    })),
-  };
-}
 
 function resultOf(toolCallId: string): Extract<NewRecord, { kind: 'tool.response' }> {
   return { kind: 'tool.response', at: AT, threadId: 'main', toolCallId, outcome: 'succeeded', content: 'seen' };

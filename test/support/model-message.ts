@@ -1,0 +1,24 @@
+import type { ModelMessage, ToolRoute } from '../../src/core/records.ts';
+
+const AT = '2026-01-01T00:00:00.000Z';
+
+/** A message with a call for each route; the first calls `call_0`, and so on. */
+export function messageWith(...routes: ToolRoute[]): ModelMessage {
+  return {
+    kind: 'model.message',
+    id: 'msg_1',
+    at: AT,
+    threadId: 'main',
+    content: '',
+    refusal: '',
+    reasoning: '',
+    finishReason: 'tool_calls',
+    toolCalls: routes.map((route, i) => ({
+      id: `call_${i}`,
+      name: 'look',
+      arguments: '{}',
+      info: { type: 'mcp', serverId: 's', serverName: 's', name: 'look' },
+      route,
+    })),
+  };
+}
