@@ -349,7 +349,7 @@ class ModelCallAttempt {
       stepsAhead.messageEnded(this.#input, stamp, answer, { tools: toolset.tools, inSequence });
     }
     const message = answer.find((record) => record.kind === 'model.message');
-    const extended = message && (await this.#storeWithResults(answer, { stamp, message }));
+    const extended = message && (await this.#storeWithResults(complete, { stamp, message }));
     const { records, stored } = extended ?? complete;
     conversations.remember(stamp, records);
     const nextIsBegun = extended
@@ -368,21 +368,16 @@ class ModelCallAttempt {
 
   /**
    * Stores the records with the results of the message's calls, if these are known at once. Not in a further attempt: such
-   * a call may be what has killed the worker of the first one.
+   * a call may be what has killed the worker of the first one. Nor if texts were moved to the blob store, which would be
+   * written twice: the results fit beside what the history has inline.
    */
   async #storeWithResults(
-    records: NewRecord[],
+    { records, stored }: StoredRecords,
     ended: { stamp: string; message: ModelMessage },
   ): Promise<StoredRecords | undefined> {
-    if (this.#context.info.attempt > 1) return undefined;
+    if (this.#context.info.attempt > 1 || stored !== records) return undefined;
     const results = await this.#dependencies.stepsAhead.earlyResults(this.#input, ended, this.#signal);
-    if (!results) return undefined;
-    try {
-      return await this.#store(withEarlyResults(records, ended.message, results), this.#signal);
-    } catch (error) {
-      if (error instanceof PayloadTooLarge) return undefined;
-      throw error;
-    }
+    return results && this.#store(withEarlyResults(records, ended.message, results), this.#signal);
   }
 
   /** The records of a model call that waits for sign-ins; a message that readers may have seen ends as cancelled. */

@@ -166,8 +166,7 @@ export class StepsAhead {
 
   /** A tool call is about to return `record` under `stamp`. Returns whether the next model call has begun. */
   toolEnded({ stamp: ofMessage }: CallSource, stamp: string, record: NewRecord): boolean {
-    const message = this.#messages.get(ofMessage);
-    this.#messages.delete(ofMessage);
+    const message = this.#take(ofMessage);
     // The tools that searches find are offered in the order of their results, which the history decides. A call without
     // a result may end the turn.
     const isResult = record.kind === 'tool.response';
@@ -214,8 +213,7 @@ export class StepsAhead {
 
   /** A model call is about to return a message with its early results. Returns whether the next model call has begun. */
   resultsEnded(stamp: string): boolean {
-    const message = this.#messages.get(stamp);
-    this.#messages.delete(stamp);
+    const message = this.#take(stamp);
     return message !== undefined && this.#beginCall(message.next);
   }
 
@@ -267,6 +265,12 @@ export class StepsAhead {
       return call.route.to === 'answered' ? [] : [{ index, call, key, outcome: this.#tools.peek(key) }];
     });
     return calls.length > 0 && calls.every(({ outcome }) => outcome !== undefined) ? calls : undefined;
+  }
+
+  #take(stamp: string): OpenMessage | undefined {
+    const message = this.#messages.get(stamp);
+    this.#messages.delete(stamp);
+    return message;
   }
 
   #noteDuration(call: ToolCall, ms: number): void {

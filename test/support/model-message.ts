@@ -2,8 +2,8 @@ import type { ModelMessage, ToolRoute } from '../../src/core/records.ts';
 
 const AT = '2026-01-01T00:00:00.000Z';
 
-/** A message with a call for each route; the first calls `call_0`, and so on. */
-export function messageWith(...routes: ToolRoute[]): ModelMessage {
+/** A message of the root agent, complete and empty but for `fields`. */
+export function modelMessage(fields: Partial<ModelMessage> = {}): ModelMessage {
   return {
     kind: 'model.message',
     id: 'msg_1',
@@ -12,7 +12,15 @@ export function messageWith(...routes: ToolRoute[]): ModelMessage {
     content: '',
     refusal: '',
     reasoning: '',
-    finishReason: 'tool_calls',
+    toolCalls: [],
+    finishReason: fields.toolCalls ? 'tool_calls' : 'stop',
+    ...fields,
+  };
+}
+
+/** A message with a call for each route; the first calls `call_0`, and so on. */
+export function messageWith(...routes: ToolRoute[]): ModelMessage {
+  return modelMessage({
     toolCalls: routes.map((route, i) => ({
       id: `call_${i}`,
       name: 'look',
@@ -20,5 +28,5 @@ export function messageWith(...routes: ToolRoute[]): ModelMessage {
       info: { type: 'mcp', serverId: 's', serverName: 's', name: 'look' },
       route,
     })),
-  };
+  });
 }

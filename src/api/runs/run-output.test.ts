@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { modelMessage } from '../../../test/support/model-message.ts';
 import { turnCreated } from '../../core/projection.ts';
 import type {
   LogRecord,
@@ -41,19 +42,7 @@ function call(id: string, args = '{"q":1}', route: keyof typeof ROUTES = 'server
 }
 
 function message(fields: Partial<ModelMessage> = {}): ModelMessage {
-  return {
-    kind: 'model.message',
-    id: 'msg_1',
-    at: AT,
-    threadId: 'main',
-    content: '',
-    refusal: '',
-    reasoning: '',
-    toolCalls: [],
-    finishReason: fields.toolCalls ? 'tool_calls' : 'stop',
-    usage: USAGE,
-    ...fields,
-  };
+  return modelMessage({ at: AT, usage: USAGE, ...fields });
 }
 
 function response(toolCallId: string, fields: Partial<ToolResponse> = {}): ToolResponse {
