@@ -9,6 +9,7 @@ import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
 import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
+import { describeSchema } from './describe-schema.ts';
 import { EncryptionKeys } from './encryption-keys.ts';
 import { IdleTimeouts } from './idle-timeouts.ts';
 import { Idempotency } from './idempotency.ts';
@@ -36,6 +37,13 @@ import { Spending } from './spending.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
 import { Webhooks } from './webhooks.ts';
+
+interface CatalogOptions {
+  db: Kysely<Tables>;
+  kind: Database['kind'];
+  schema: readonly string[];
+  cipher: Cipher;
+}
 
 /** The server's own database: agents, the index of sessions and turns, and the archive of logs. */
 export class Catalog {
@@ -71,9 +79,14 @@ export class Catalog {
   readonly idleTimeouts: IdleTimeouts;
   readonly runSecrets: RunSecrets;
   readonly #db: Kysely<Tables>;
+  readonly #kind: Database['kind'];
+  /** Its tables, columns and indexes at the start. */
+  readonly #schema: readonly string[];
 
-  private constructor(db: Kysely<Tables>, cipher: Cipher) {
+  private constructor({ db, kind, schema, cipher }: CatalogOptions) {
     this.#db = db;
+    this.#kind = kind;
+    this.#schema = schema;
     this.outbox = new Outbox(db);
     const index = { cipher, outbox: this.outbox, actions: new ActionIndex(cipher) };
     this.agents = new Agents(db, cipher);
@@ -116,17 +129,33 @@ export class Catalog {
    */
   static async open(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
     await prepareDatabase(database, log);
-    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }), cipher);
+    return Catalog.#connect(database, log, cipher);
   }
 
   /** Opens the existing catalog of a server without changing its schema. @throws CatalogError */
   static async openExisting(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
     await checkDatabase(database, log);
-    return new Catalog(new Kysely<Tables>({ dialect: dialectOf(database, log) }), cipher);
+    return Catalog.#connect(database, log, cipher);
   }
 
-  /** Throws if the catalog cannot be written: it is unreachable, full or read-only. */
+  static async #connect(database: Database, log: Logger, cipher: Cipher): Promise<Catalog> {
+    const { kind } = database;
+    const db = new Kysely<Tables>({ dialect: dialectOf(database, log) });
+    return new Catalog({ db, kind, schema: await describeSchema(db, kind), cipher });
+  }
+
+  /**
+   * Throws if the catalog cannot be used: it is unreachable, full or read-only, or lacks a table, column or index that it
+   * had at the start, because an older backup was restored under the running server.
+   */
   async check(now: string): Promise<void> {
+    const present = new Set(await describeSchema(this.#db, this.#kind));
+    const missing = this.#schema.filter((line) => !present.has(line));
+    if (missing.length > 0) {
+      throw new Error(
+        `it is incomplete: ${missing.length} of its columns and indexes are missing, first ${missing[0]}`,
+      );
+    }
     const claim = { scope: 'readiness', key: '', resourceId: '', sessionId: '', bodyHash: '', now };
     await this.idempotency.claim(claim, now);
   }

@@ -3,6 +3,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Kysely, Migrator, sql, type Dialect, type Migration } from 'kysely';
 import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
+import {
+  appliedMigrations,
+  hashMigrations,
+  otherMigrations,
+  storingHashes,
+  type MigrationHashes,
+  type MigrationTables,
+} from './migration-hashes.ts';
 import { BREAKING, migrations } from './migrations.ts';
 import { isPostgresRejection, PgDialect } from './postgres.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
@@ -57,10 +65,12 @@ async function whenAvailable(
 }
 
 async function prepare(database: Database, log: Logger): Promise<void> {
-  const db = new Kysely<MigrationTable>({ dialect: migrationDialect(database, log) });
+  const db = new Kysely<MigrationTables>({ dialect: migrationDialect(database, log) });
   try {
     if (database.kind === 'postgres') await checkEncoding(db);
-    const all = { ...migrations, ...(await newerMigrations(db)) };
+    const hashes = await hashMigrations(dialectOf(database, log));
+    await checkHashes(db, database, hashes);
+    const all = { ...storingHashes(hashes), ...(await newerMigrations(db)) };
     const { error } = await new Migrator({
       db,
       provider: { getMigrations: () => Promise.resolve(all) },
@@ -74,13 +84,16 @@ async function prepare(database: Database, log: Logger): Promise<void> {
 async function checkSchema(database: Database, log: Logger): Promise<void> {
   // Opening the file would create it.
   if (database.kind === 'sqlite' && !existsSync(database.file)) throw noCatalog(database);
-  const db = new Kysely<MigrationTable>({ dialect: dialectOf(database, log) });
+  const db = new Kysely<MigrationTables>({ dialect: dialectOf(database, log) });
   try {
     const applied = await appliedMigrations(db);
     if (applied.length === 0) throw noCatalog(database);
     const lacks = Object.keys(migrations).filter((name) => !applied.includes(name));
     const has = applied.filter((name) => !isUsable(name));
-    if (lacks.length + has.length === 0) return;
+    if (lacks.length + has.length === 0) {
+      await checkHashes(db, database, await hashMigrations(dialectOf(database, log)));
+      return;
+    }
     const differences = [...lacks.map((name) => `lacks ${name}`), ...has.map((name) => `has ${name}`)];
     throw new CatalogError(
       `the catalog belongs to another version of Everturn (it ${differences.join(', ')}): ` +
@@ -98,16 +111,14 @@ function noCatalog(database: Database): CatalogError {
   );
 }
 
-interface MigrationTable {
-  kysely_migration: { name: string };
-}
-
-/** The names of the migrations that the database has; none if it is empty. */
-async function appliedMigrations(db: Kysely<MigrationTable>): Promise<string[]> {
-  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
-  if (!tables.some(({ name }) => name === 'kysely_migration')) return [];
-  const rows = await db.selectFrom('kysely_migration').select('name').execute();
-  return rows.map(({ name }) => name);
+/** @throws CatalogError if the migrations that the database has are others than those of this version */
+async function checkHashes(db: Kysely<MigrationTables>, database: Database, hashes: MigrationHashes): Promise<void> {
+  const others = await otherMigrations(db, database.kind, hashes);
+  if (others.length === 0) return;
+  throw new CatalogError(
+    `the catalog was made by an unreleased version of Everturn, with another ${others.join(', ')}: start the version ` +
+      'that made it, or start without that catalog: see Upgrade in docs/operations.md',
+  );
 }
 
 /** Whether this version works on a database that has this migration, which may be that of a newer version. */
@@ -125,7 +136,7 @@ function isNewer(name: string): boolean {
  *
  * @throws CatalogError if one of them is breaking
  */
-async function newerMigrations(db: Kysely<MigrationTable>): Promise<Record<string, Migration>> {
+async function newerMigrations(db: Kysely<MigrationTables>): Promise<Record<string, Migration>> {
   const newer = (await appliedMigrations(db)).filter(isNewer);
   const breaking = newer.filter((name) => !isUsable(name));
   if (breaking.length > 0) {
@@ -145,7 +156,7 @@ function migrationDialect(database: Database, log: Logger): Dialect {
   return new PgDialect({ ...database, connections: 1, statementMs: 0 }, log);
 }
 
-async function checkEncoding(db: Kysely<MigrationTable>): Promise<void> {
+async function checkEncoding(db: Kysely<MigrationTables>): Promise<void> {
   const { rows } = await sql<{ encoding: string }>`select current_setting('server_encoding') as encoding`.execute(db);
   const encoding = rows[0]?.encoding;
   if (encoding === 'UTF8') return;

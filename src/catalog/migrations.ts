@@ -3,10 +3,13 @@ import { sql, type Kysely, type Migration } from 'kysely';
 /** Ends the name of a migration that the version before does not work with. */
 export const BREAKING = '-breaking';
 
+/** Creates the table in which the hash of each migration is stored. */
+export const MIGRATION_HASHES = '0002-migration-hashes';
+
 /**
- * In their order. A released migration never changes. Each runs on SQLite and on PostgreSQL. The version before works on
- * its result, since processes of both run side by side during a deploy; the name of one that cannot achieve this ends
- * with `BREAKING`.
+ * In their order. None ever changes, and a test pins the hash of each: a change is a further migration. Each runs on
+ * SQLite and on PostgreSQL. The version before works on its result, since processes of both run side by side during a
+ * deploy; the name of one that cannot achieve this ends with `BREAKING`.
  */
 export const migrations: Record<string, Migration> = {
   '0001-initial': {
@@ -18,6 +21,15 @@ export const migrations: Record<string, Migration> = {
       await createAgentsV2Tables(db);
       await createDelegationTables(db);
       await createIndexes(db);
+    },
+  },
+  [MIGRATION_HASHES]: {
+    async up({ schema }: Kysely<unknown>): Promise<void> {
+      await schema
+        .createTable('migration_hashes')
+        .addColumn('name', 'text', (c) => c.primaryKey())
+        .addColumn('hash', 'text', (c) => c.notNull())
+        .execute();
     },
   },
 };

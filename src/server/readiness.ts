@@ -87,7 +87,7 @@ function storeChecks({
   const checks: Check[] = [
     {
       dependency: 'catalog',
-      problem: 'the catalog cannot be written',
+      problem: 'the catalog cannot be used',
       run: () => catalog.check(new Date().toISOString()),
     },
     { dependency: 'blobs', problem: 'the blob store cannot be written', run: () => blobs.check() },

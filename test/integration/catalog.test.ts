@@ -2,11 +2,12 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { sql } from 'kysely';
+import { Migrator, sql } from 'kysely';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { migrations } from '../../src/catalog/migrations.ts';
 import type { SessionRow } from '../../src/catalog/schema.ts';
 import { subjectAccount } from '../../src/catalog/spending.ts';
 import { loadConfig } from '../../src/config.ts';
@@ -71,6 +72,59 @@ test('a catalog of a newer version opens unless one of its migrations is breakin
   await migrate('9999-table-breaking');
   await expect(open()).rejects.toThrow(
     /^the catalog was migrated by a newer version, and this one cannot use it \(9999-table-breaking\): start the newer/,
+  );
+});
+
+/** Makes what commits before the stored hashes have made. */
+async function migrateInitially(): Promise<void> {
+  const initial = Object.fromEntries(Object.entries(migrations).slice(0, 1));
+  const provider = { getMigrations: () => Promise.resolve(initial) };
+  const { error } = await new Migrator({ db: database.rows, provider }).migrateToLatest();
+  if (error) throw error;
+}
+
+test('a catalog without stored hashes is adopted if it has the schema of the initial migration', async () => {
+  await migrateInitially();
+  const catalog = await open();
+  await catalog.agents.put('a', { model: { name: 'm' } }, NOW);
+  const stored = await sql<{ name: string }>`select name from migration_hashes order by name`.execute(database.rows);
+  expect(stored.rows.map(({ name }) => name)).toEqual(Object.keys(migrations));
+  expect(await (await open()).agents.get('a')).toMatchObject({ version: 1 });
+});
+
+test.each([
+  ['lacks a table', 'drop table run_secrets'],
+  ['lacks an index', 'drop index turns_by_place'],
+  ['has another column', 'alter table turns add column state text'],
+  ['has other keys', 'drop table marks; create table marks (name text, at text not null)'],
+])('a catalog without stored hashes that %s is refused, and stays as it is', async (_, statements) => {
+  await migrateInitially();
+  for (const statement of statements.split(';')) await sql.raw(statement).execute(database.rows);
+  const tables = async () => (await database.rows.introspection.getTables()).map(({ name }) => name);
+  const before = await tables();
+  await expect(open()).rejects.toThrow(
+    /^the catalog was made by an unreleased version of Everturn, with another 0001-initial: start the version that made/,
+  );
+  expect(await tables()).toEqual(before);
+});
+
+test('a catalog with another migration of the same name is refused by servers and by commands', async () => {
+  await open();
+  await sql`update migration_hashes set hash = 'another' where name = '0001-initial'`.execute(database.rows);
+  const refusal = /^the catalog was made by an unreleased version of Everturn, with another 0001-initial: /;
+  await expect(open()).rejects.toThrow(refusal);
+  const { database: existing } = loadConfig({ DATABASE_URL: database.url });
+  await expect(Catalog.openExisting(existing, log)).rejects.toThrow(refusal);
+});
+
+test('a catalog that becomes incomplete while it is used fails its check', async () => {
+  const catalog = await open();
+  await catalog.check(NOW);
+  await sql`alter table turns add column of_a_newer_version text`.execute(database.rows);
+  await catalog.check(NOW);
+  await sql`drop table run_secrets`.execute(database.rows);
+  await expect(catalog.check(NOW)).rejects.toThrow(
+    /^it is incomplete: \d of its columns and indexes are missing, first /,
   );
 });
 

@@ -1,9 +1,11 @@
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { Migrator, sql } from 'kysely';
+import { sql } from 'kysely';
+import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { migrations } from '../../src/catalog/migrations.ts';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import { loadConfig } from '../../src/config.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { createTestDatabase } from '../support/test-database.ts';
@@ -145,9 +147,12 @@ test('commands that only read a catalog neither create one nor change its schema
   const migrated = async (): Promise<unknown[]> => (await sql`select name from kysely_migration`.execute(rows)).rows;
   await rows.schema.createTable('something').addColumn('else', 'text').execute();
   await expectRefusal('keys list', other, /^everturn: there is no catalog (?:at|in) /);
-  const migrator = new Migrator({ db: rows, provider: { getMigrations: () => Promise.resolve(migrations) } });
-  await migrator.migrateToLatest();
-  await sql`update kysely_migration set name = '0000-earlier'`.execute(rows);
+  await rows.schema.dropTable('something').execute();
+  const catalog = await Catalog.open(loadConfig(other).database, pino({ level: 'silent' }));
+  await catalog.close();
+  const rename = (from: string, to: string) =>
+    sql`update kysely_migration set name = ${to} where name = ${from}`.execute(rows);
+  await rename('0001-initial', '0000-earlier');
   const before = await migrated();
   await expectRefusal(
     'turn inspect turn_1',
@@ -156,7 +161,7 @@ test('commands that only read a catalog neither create one nor change its schema
   );
   expect(await migrated()).toEqual(before);
 
-  await sql`update kysely_migration set name = '0001-initial'`.execute(rows);
+  await rename('0000-earlier', '0001-initial');
   expect((await everturn(['keys', 'list'], { EVERTURN_DATA: folder, ...other })).code).toBe(0);
   await sql`insert into kysely_migration (name, timestamp) values ('9999-breaking', '2030-01-01')`.execute(rows);
   await expectRefusal(

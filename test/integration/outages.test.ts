@@ -1,5 +1,6 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { sql } from 'kysely';
 import { afterEach, beforeEach, expect, inject, onTestFinished, test, vi } from 'vitest';
 import { FolderBlobStore } from '../../src/blobs/folder-blob-store.ts';
 import { folded } from '../support/api-client.ts';
@@ -91,10 +92,7 @@ test('the catalog unavailable: readiness says so, running turns continue, the ar
     model.release();
     expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });
     const ready = await server.api.send('GET', '/readyz');
-    expect([ready.status, ready.body.problems[0]]).toEqual([
-      503,
-      expect.stringMatching(/^the catalog cannot be written/),
-    ]);
+    expect([ready.status, ready.body.problems[0]]).toEqual([503, expect.stringMatching(/^the catalog cannot be used/)]);
     const refused = await server.api.send('POST', `${chat.path}/turns`, {
       input: [{ type: 'user.message', content: 'x' }],
     });
@@ -106,6 +104,21 @@ test('the catalog unavailable: readiness says so, running turns continue, the ar
   const turnId = await reader.turnId();
   await expect.poll(() => isArchived(turnId), { timeout: 40_000 }).toBe(true);
   expect((await chat.turn('more').end()).status).toBe('done');
+});
+
+test('the catalog of an older backup restored under the server: readiness says so', async () => {
+  const { rows } = server.database;
+  expect((await server.api.get('/readyz')).status).toBe('ready');
+  await sql`alter table run_secrets rename to away`.execute(rows);
+  const problem = async () => (await server.api.send('GET', '/readyz')).body.problems[0];
+  try {
+    await expect
+      .poll(problem, { timeout: 20_000 })
+      .toMatch(/^the catalog cannot be used: it is incomplete: .*run_secrets/);
+  } finally {
+    await sql`alter table away rename to run_secrets`.execute(rows);
+  }
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
 });
 
 test('the disk of the blobs full: readiness says so', async () => {

@@ -61,7 +61,7 @@ test('PostgreSQL stopped and started during a turn: 503 meanwhile, and nothing i
   const ready = await server.api.send('GET', '/readyz');
   expect([ready.status, ready.body.problems]).toEqual([
     503,
-    [expect.stringMatching(/^the catalog can ?not be written: PostgreSQL cannot be reached: /)],
+    [expect.stringMatching(/^the catalog cannot be used: PostgreSQL cannot be reached: /)],
   ]);
   model.release();
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });

@@ -1,0 +1,29 @@
+import { pino } from 'pino';
+import { expect, test } from 'vitest';
+import { dialectOf, type Database } from './database.ts';
+import { hashMigrations } from './migration-hashes.ts';
+
+const log = pino({ level: 'silent' });
+
+/**
+ * Catalogs store these hashes, and a server refuses a catalog that has another. So add lines for a new migration, and
+ * change none: if one differs, the migration was edited, or a newer Kysely writes other SQL for it.
+ */
+test.each<[Database, Record<string, string>]>([
+  [
+    { kind: 'sqlite', file: ':memory:', sync: 'normal' },
+    {
+      '0001-initial': '3b2518b4757c132a28189ccf32d8ab5575d53614d811044c8b5023abf6289650',
+      '0002-migration-hashes': '4a5a61db2d202031f4bb62fceb600ee7cdbb2ce7c5cf90194c2d1374e6152b5c',
+    },
+  ],
+  [
+    { kind: 'postgres', url: 'postgresql://nobody@127.0.0.1/none' },
+    {
+      '0001-initial': 'a305b321178d6a069b68608238389877a440388d4ee78b4c3a72c501b179431e',
+      '0002-migration-hashes': '6de5eaaaa8d47841ae6f6d6ee758875f4a40d915f8e5bacfd1b1ecbde9faa08a',
+    },
+  ],
+])('no migration has changed on $kind', async (database, pinned) => {
+  expect(Object.fromEntries(await hashMigrations(dialectOf(database, log)))).toEqual(pinned);
+});
