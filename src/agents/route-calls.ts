@@ -106,6 +106,9 @@ async function routeCall(
   }
   const parsed = parseArguments(tool.parameters, args);
   if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
+  const { decision, policy } = decideCall(spec, tool, parsed.value);
+  if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
+  // These have no approval: their client answers them, or the calls of their sub-agents are decided one by one.
   if (tool.run.to === 'client') return { route: { to: 'client' } };
   if (tool.run.to === 'thread') {
     const started = await startSubAgent({ call, args: parsed.value, ...place });
@@ -125,8 +128,6 @@ async function routeCall(
     };
   }
   const { effect } = tool.run;
-  const { decision, policy } = decideCall(spec, tool, parsed.value);
-  if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
   const approval = decision === 'ask';
   return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
 }

@@ -1,5 +1,5 @@
 import { callKey, callName } from './tool-records.ts';
-import type { InputItem, PendingCall } from './records.ts';
+import type { ApprovalPolicy, InputItem, PendingCall } from './records.ts';
 import type { Answer } from './turn-command.ts';
 
 /** Why a turn cannot be created; each is an error code of the API. */
@@ -21,6 +21,7 @@ export type Rejection =
   | 'budget_exceeded'
   | 'already_decided'
   | 'edit_not_allowed'
+  | 'remember_not_allowed'
   | 'not_an_approver';
 
 export interface Refusal {
@@ -86,7 +87,8 @@ export function refuseInputAnswer(
   if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
   const refusal = refuseAnswer(call, item);
   if (refusal) return refusal;
-  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow' || !needsVotes(call)) return undefined;
+  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow' || !namesDeciders(call.policy))
+    return undefined;
   return {
     code: 'not_an_approver',
     message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,
@@ -110,8 +112,8 @@ export function refuseAnswer(call: PendingCall, answer: Answer): Refusal | undef
   return { code: 'edit_not_allowed', message };
 }
 
-/** Whether the policy of a call says more than that one subject with the right to decide has to allow it. */
-function needsVotes({ policy }: PendingCall): boolean {
+/** Whether a policy says more of who allows a call than that it is one subject with the right to decide. */
+export function namesDeciders(policy: ApprovalPolicy | undefined): boolean {
   return policy !== undefined && (policy.quorum > 1 || policy.approvers !== undefined);
 }
 

@@ -105,6 +105,8 @@ export interface Approvers {
 
 /** The agent's policy for the approval of a call; decided with its route. */
 export interface ApprovalPolicy {
+  /** The hash of the agent's whole policy, by which it is told from others; undefined if the call has none. */
+  id?: string;
   /** Undefined: those with the right to decide in the session. */
   approvers?: Approvers;
   /** How many subjects must allow the call; one denial decides. */
@@ -340,7 +342,14 @@ export interface FoundTool {
 export interface McpInitialized extends Base {
   kind: 'mcp.initialize';
   threadId: string;
-  servers: { id: string; name: string; sessionId: string | null; transport: 'streamable-http' | 'sse' | 'stdio' }[];
+  servers: {
+    id: string;
+    name: string;
+    sessionId: string | null;
+    transport: 'streamable-http' | 'sse' | 'stdio';
+    /** What is wrong with the agent's lists of the server's tools. */
+    warnings?: string[];
+  }[];
 }
 
 /** The record before a thread's first message. It has the message's time, so that every attempt gives the same one. */

@@ -1,3 +1,4 @@
+import { namesDeciders } from './input-rules.ts';
 import type { PendingCall, ToolCall } from './records.ts';
 import type { Subject } from './subject.ts';
 
@@ -35,9 +36,12 @@ export class RememberedDecisions {
   }
 }
 
-/** Equal for calls that the same decision holds for; undefined if none is remembered for the call. */
+/**
+ * Equal for calls that the same decision holds for: those of the same tool about which the same policy asks, or none.
+ * Undefined if none is remembered for the call: its policy says who decides each call.
+ */
 export function ruleFor({ info }: Pick<ToolCall, 'info'>, { needs, policy }: PendingCall): string | undefined {
-  // Each call needs the votes of several.
-  if (info.type !== 'mcp' || needs !== 'approval' || (policy?.quorum ?? 1) > 1) return undefined;
-  return JSON.stringify([info.serverId, info.name, policy ?? null]);
+  if (info.type !== 'mcp' || needs !== 'approval' || namesDeciders(policy)) return undefined;
+  if (policy && policy.id === undefined) return undefined;
+  return JSON.stringify([info.serverId, info.name, policy?.id ?? null]);
 }

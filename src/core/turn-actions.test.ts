@@ -51,6 +51,8 @@ function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
   };
 }
 
+const remember = (answer: ReturnType<typeof vote>): Answer => ({ ...answer, remembers: true });
+
 let commands = 0;
 function command(who: string, ...answers: Answer[]): AnswerCommand {
   return {
@@ -305,19 +307,35 @@ test('a result is repeated if all of it is the same; without one its thread lack
 });
 
 test('a decision that is remembered holds for calls of the same tool by the same policy, in all threads and runs', () => {
-  const byBob = policyOf({ approvers: { subjects: ['bob'], roles: [] } });
+  // Equal but for their `match`, of which only the id tells.
+  const [small, large] = [policyOf({ id: 'small' }), policyOf({ id: 'large' })];
   const named = (id: string, call: ToolCall): ToolCall => ({ ...call, id });
-  const remember = (answer: ReturnType<typeof vote>): Answer => ({ ...answer, remembers: true });
-  const actions = waitingOn(asking('a'), asking('b'), asking('c', policyOf({ quorum: 2 })));
-  expect(actions.refuse(command('ann', remember(vote('c'))))).toMatchObject({ code: 'not_an_approver' });
+  const of = (serverId: string, call: ToolCall): ToolCall => ({ ...call, info: { ...call.info, serverId } as never });
+  const actions = waitingOn(asking('a'), asking('b', small));
   endTask(actions, [command('ann', remember(vote('a')), remember(vote('b', 'deny')))]);
   for (const one of [actions, new TurnActions({ ...start, carry: carryOf(actions) })]) {
-    const calls = [named('a2', asking('a')), named('b2', asking('b')), named('a3', asking('a', byBob)), asking('d')];
-    one.add(messageOf(calls, 't1'), 's');
+    const decided = [named('a2', asking('a')), named('b2', asking('b', small))];
+    const asked = [
+      named('of another policy', asking('b', large)),
+      named('of a policy', asking('a', small)),
+      named('of none', asking('b')),
+      named('of another server', of('other', asking('a'))),
+      asking('another tool'),
+    ];
+    one.add(messageOf([...decided, ...asked], 't1'), 's');
     expect(endTask(one, [])).toEqual(['a2 allow ann 0', 'b2 deny ann 0', 'b2 denied', 'tool.approval_required']);
     expect(one.allowed('t1').map(({ toolCallId }) => toolCallId)).toEqual(['a2']);
-    expect(one.waiting.map(({ call }) => call.toolCallId)).toEqual(['c', 'a3', 'd']);
+    expect(one.waiting.map(({ call }) => call.toolCallId)).toEqual(asked.map(({ id }) => id));
   }
+});
+
+test.each<[string, Partial<ApprovalPolicy>]>([
+  ['a quorum', { id: 'p', quorum: 2 }],
+  ['approvers', { id: 'p', approvers: { subjects: [], roles: ['user'] } }],
+])('no decision is remembered where a policy has %s: it says who decides each call', (_, policy) => {
+  const actions = waitingOn(asking('a', policyOf(policy)));
+  expect(actions.refuse(command('ann', remember(vote('a'))))).toMatchObject({ code: 'remember_not_allowed' });
+  expect(actions.refuse(command('ann', vote('a')))).toBeUndefined();
 });
 
 test('the time for which a turn is paused is counted, and a turn is paused only if no thread does anything', () => {

@@ -521,7 +521,10 @@ export class TurnActions {
       return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
     }
     if (answer.type === 'user.tool_approval' && answer.remembers && call.rule === undefined) {
-      return { code: 'not_an_approver', message: `each call of the tool of ${what} needs the votes of several` };
+      return {
+        code: 'remember_not_allowed',
+        message: `no decision on ${what} is remembered: its policy says who decides each call`,
+      };
     }
     if (hasVoted(call.votes, caller.subject)) {
       return { code: 'already_decided', message: `you have already answered ${what}, differently` };

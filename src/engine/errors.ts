@@ -22,6 +22,7 @@ const EFFECTS = {
   invalid_answer: 'rejected',
   invalid_arguments: 'rejected',
   edit_not_allowed: 'rejected',
+  remember_not_allowed: 'rejected',
   nothing_pending: 'rejected',
   nothing_running: 'rejected',
   too_many_messages: 'rejected',

@@ -161,7 +161,7 @@ export async function openServices({
   cleanup.defer(() => signIns.close());
   const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
   cleanup.defer(() => toolPool.close());
-  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills, runSecrets: catalog.runSecrets });
+  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills, runSecrets: catalog.runSecrets, log });
   const toolsets = new ToolsetLoader(toolKinds);
   const limits = () => limitsInForce(config.limits, keyring);
   const services = {

@@ -33,6 +33,31 @@ test.each<[DecisionPolicy['match'], boolean]>([
   expect(decideCall(specOf({ match, decision: 'deny' }), tool(), args).decision).toBe(fits ? 'deny' : 'ask');
 });
 
+test('a policy holds for every kind of tool: one without a server fits where none is asked for', () => {
+  const kinds: AgentTool[] = [
+    { ...tool(), info: { type: 'system', name: 'pay_bill' } },
+    { ...tool(), info: { type: 'system', name: 'pay_bill' }, run: { to: 'client' } },
+    { ...tool(), run: { to: 'thread' } },
+  ];
+  for (const one of kinds) {
+    const decide = (match: DecisionPolicy['match']) =>
+      decideCall(specOf({ match, decision: 'deny' }), one, {}).decision;
+    expect(decide({ tool: 'pay_*' })).toBe('deny');
+    expect(decide({ tool: 'refund' })).not.toBe('deny');
+  }
+  const [system] = kinds;
+  const ofServer: DecisionPolicy = { match: { server: 'bank', tool: 'pay_*' }, decision: 'deny' };
+  expect(decideCall(specOf(ofServer), system!, {}).decision).toBe('ask');
+});
+
+test('policies that differ in their match only are told apart by their ids', () => {
+  const upTo = (maximum: number): DecisionPolicy => ({ match: { arguments: { '/a': { maximum } } }, decision: 'ask' });
+  const idOf = (policy: DecisionPolicy, a: number) => decideCall(specOf(policy), tool(), { a }).policy?.id;
+  expect(idOf(upTo(5), 1)).toMatch(/^[0-9a-f]{64}$/);
+  expect(idOf(upTo(5), 1)).toBe(idOf(upTo(5), 2));
+  expect(idOf(upTo(5), 1)).not.toBe(idOf(upTo(9), 1));
+});
+
 test('the first policy that fits decides; without one, the approvals of the server apply', () => {
   const spec = specOf({ match: { tool: 'pay_*' }, decision: 'allow' }, { match: {}, decision: 'deny' });
   expect(decideCall(spec, tool(), {})).toEqual({ decision: 'allow' });
@@ -44,7 +69,12 @@ test('a policy cannot drop an approval that the operator requires, but may say w
   const policy: DecisionPolicy = { match: {}, decision: 'allow', approvers: { subjects: ['bob'] }, quorum: 2 };
   expect(decideCall(specOf(policy), tool({ isFloor: true }), {})).toEqual({
     decision: 'ask',
-    policy: { approvers: { subjects: ['bob'], roles: [] }, quorum: 2, onExpiry: 'deny' },
+    policy: {
+      id: expect.any(String),
+      approvers: { subjects: ['bob'], roles: [] },
+      quorum: 2,
+      onExpiry: 'deny',
+    },
   });
 });
 

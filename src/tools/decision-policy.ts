@@ -1,4 +1,5 @@
 import type { ApprovalPolicy, Approvers } from '../core/records.ts';
+import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { fitsSchema } from './arguments.ts';
 import type { AgentTool } from './toolset.ts';
@@ -10,12 +11,12 @@ export interface Decision {
 }
 
 /**
- * Decides on a call of a server's tool: by the first of the agent's policies that fits it, else by the server's
- * `require_approval_for_tools`. The operator's policy may require an approval that the agent's does not.
+ * Decides on a call of any tool: by the first of the agent's policies that fits it, else by the
+ * `require_approval_for_tools` of its server, if it has one. The operator's policy may require an approval that the
+ * agent's does not.
  */
-export function decideCall(spec: AgentSpec, tool: AgentTool, args: Record<string, unknown>): Decision {
-  if (tool.run.to !== 'server') throw new TypeError(`${tool.name} is not run by the server`);
-  const { approval, isFloor } = tool.run;
+export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: Record<string, unknown>): Decision {
+  const { approval, isFloor } = run.to === 'server' ? run : { approval: false, isFloor: undefined };
   for (const policy of spec.config?.decision_policies ?? []) {
     const fits = matches(policy, tool, args);
     if (fits === false) continue;
@@ -28,10 +29,14 @@ export function decideCall(spec: AgentSpec, tool: AgentTool, args: Record<string
 }
 
 /** Whether a policy fits a call; undefined if that cannot be evaluated. */
-function matches({ match }: DecisionPolicy, { info, annotation }: AgentTool, args: object): boolean | undefined {
-  if (info.type !== 'mcp') return false;
+function matches(
+  { match }: DecisionPolicy,
+  { info, annotation }: Pick<AgentTool, 'info' | 'annotation'>,
+  args: object,
+): boolean | undefined {
   const { server, tool, annotations, arguments: conditions } = match;
-  if (typeof server === 'string' && server !== info.serverName) return false;
+  const serverName = info.type === 'mcp' ? info.serverName : undefined;
+  if (typeof server === 'string' && server !== serverName) return false;
   if (typeof tool === 'string' && !fitsWildcards(tool, info.name)) return false;
   if (typeof annotations === 'string' && annotations !== annotation) return false;
   let fits: boolean | undefined = true;
@@ -54,6 +59,7 @@ function approvalPolicy(policy: DecisionPolicy): ApprovalPolicy {
     may_edit_arguments: mayEdit,
   } = policy;
   return {
+    id: hashOf(policy),
     ...(approvers && { approvers: approversOf(approvers) }),
     quorum: quorum ?? 1,
     ...(typeof expiry === 'number' && { expiresInSeconds: expiry }),

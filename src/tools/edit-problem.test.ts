@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { ApprovalPolicy, ToolCall } from '../core/records.ts';
+import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { createEditCheck, editProblem } from './edit-problem.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
@@ -51,13 +52,13 @@ test.each([
 
 const upTo = (maximum: number) => ({ arguments: { '/amount': { type: 'number', maximum } } });
 const two: DecisionPolicy = { match: upTo(100), decision: 'ask', quorum: 2 };
-const byTwo: ApprovalPolicy = { quorum: 2, onExpiry: 'deny' };
+const byTwo: ApprovalPolicy = { id: hashOf(two), quorum: 2, onExpiry: 'deny' };
 
 test('an edit is no way around a policy: only the one that the call waits by, or none, may apply to it', () => {
   const spec = specOf(
     { match: upTo(1), decision: 'allow' },
     two,
-    { match: upTo(500), decision: 'ask', quorum: 3 },
+    { match: upTo(500), decision: 'ask', quorum: 2 },
     { match: upTo(900), decision: 'deny' },
   );
   const problemOf = (amount: number, tool = pay()) => editProblem(spec, toolset(tool), edited({ amount }, byTwo))?.code;

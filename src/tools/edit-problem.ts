@@ -1,7 +1,6 @@
 import type { ApprovalPolicy, ToolCall } from '../core/records.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { EditCheck, EditProblem } from '../engine/edited-arguments.ts';
-import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { parseArguments } from './arguments.ts';
 import { decideCall } from './decision-policy.ts';
@@ -53,7 +52,7 @@ export function editProblem(
   const parsed = parseArguments(tool.parameters, call.arguments);
   if (!parsed.ok) return { code: 'invalid_arguments', message: parsed.message, pointer: parsed.pointer };
   const { decision, policy } = decideCall(spec, tool, parsed.value);
-  if (decision === 'allow' || (decision === 'ask' && isSame(policy, policyOf(call)))) return undefined;
+  if (decision === 'allow' || (decision === 'ask' && policy?.id === policyOf(call)?.id)) return undefined;
   const message =
     decision === 'deny'
       ? "the agent's policy does not allow the call with these arguments"
@@ -68,8 +67,4 @@ function isToolOf({ info }: AgentTool, call: ToolCall): boolean {
 
 function policyOf({ route }: ToolCall): ApprovalPolicy | undefined {
   return route.to === 'server' ? route.policy : undefined;
-}
-
-function isSame(a: ApprovalPolicy | undefined, b: ApprovalPolicy | undefined): boolean {
-  return hashOf(a ?? null) === hashOf(b ?? null);
 }

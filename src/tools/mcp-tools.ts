@@ -1,3 +1,5 @@
+import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
 import type { RunSecrets } from '../catalog/run-secrets.ts';
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
@@ -14,7 +16,7 @@ import { approvalFloor, mayUse, type ServerPolicy } from '../mcp/server-policy.t
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
-import { isListed, selectTools } from './selectors.ts';
+import { isListed, selectorWarnings, selectTools } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import { toolNames } from './tool-names.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
@@ -35,7 +37,10 @@ export interface McpToolsOptions {
   pool: McpPool;
   metrics: Metrics;
   runSecrets: Pick<RunSecrets, 'get'>;
+  log: Logger;
 }
+
+const MAX_WARNED = 1_000;
 
 /** The tools of an agent's MCP servers. */
 export class McpTools implements ToolKind {
@@ -44,9 +49,12 @@ export class McpTools implements ToolKind {
   readonly #pool: McpPool;
   readonly #metrics: Metrics;
   readonly #runSecrets: Pick<RunSecrets, 'get'>;
+  readonly #log: Logger;
   readonly #openCalls = new OpenCalls();
+  readonly #warned = new LRUCache<string, true>({ max: MAX_WARNED });
 
-  constructor({ registry, pool, metrics, runSecrets }: McpToolsOptions) {
+  constructor({ registry, pool, metrics, runSecrets, log }: McpToolsOptions) {
+    this.#log = log;
     this.#registry = registry;
     this.#pool = pool;
     this.#metrics = metrics;
@@ -159,7 +167,19 @@ export class McpTools implements ToolKind {
         ...(annotation && { annotation }),
       }),
     );
-    return { connected: [{ id, name, sessionId, transport }], tools, unavailable: [] };
+    const warnings = selectorWarnings(spec, offered.tools);
+    this.#warn(name, warnings);
+    const connected = { id, name, sessionId, transport, ...(warnings.length > 0 && { warnings }) };
+    return { connected: [connected], tools, unavailable: [] };
+  }
+
+  /** Logs each warning once. */
+  #warn(server: string, warnings: string[]): void {
+    for (const warning of warnings) {
+      const key = `${server}: ${warning}`;
+      if (!this.#warned.has(key)) this.#log.warn({ server }, `the tools of an agent's MCP server: ${warning}`);
+      this.#warned.set(key, true);
+    }
   }
 
   /** Looks up the servers of an agent in a session, with what its run gives to them. */

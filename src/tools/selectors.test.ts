@@ -1,7 +1,7 @@
 import type { Tool } from '@modelcontextprotocol/client';
 import { describe, expect, test } from 'vitest';
 import type { McpServer } from '../spec/agent-spec.ts';
-import { selectTools, type OperatorLimits, type SelectedTool } from './selectors.ts';
+import { selectorWarnings, selectTools, type OperatorLimits, type SelectedTool } from './selectors.ts';
 
 const HINTS = {
   bare: undefined,
@@ -65,9 +65,41 @@ describe('approval', () => {
       ['bare', 'reads', 'destroys'],
     ],
     [['@read-only'], []],
+    [['bare', 'bear'], ['bare']],
+    // Names of which the server has none are a mistake, which keeps the default protection.
+    [['bear'], ['writes', 'puts', 'opens', 'destroys']],
+    [
+      ['bear', '@read-only'],
+      ['writes', 'puts', 'opens', 'destroys'],
+    ],
   ])('%j', (require_approval_for_tools, expected) => {
     const approved = select({ require_approval_for_tools }).filter(({ approval }) => approval);
     expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+});
+
+describe('warnings', () => {
+  const warnings = (spec: Selectors) =>
+    selectorWarnings({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools);
+
+  test('each name that is no tool of the server is one, with its list', () => {
+    expect(
+      warnings({
+        enable_tools: ['@all', 'bare'],
+        disable_tools: ['bear'],
+        preload_tools: null,
+        require_approval_for_tools: ['@write', 'destroy'],
+      }),
+    ).toEqual([
+      'disable_tools names bear, which is no tool of the server',
+      'require_approval_for_tools names destroy, which is no tool of the server',
+    ]);
+    expect(warnings({})).toEqual([]);
+  });
+
+  test('many are counted', () => {
+    const found = warnings({ enable_tools: Array.from({ length: 1_000 }, (_, i) => `t${i}`) });
+    expect([found.length, found.at(-1)]).toEqual([11, '990 more names in these lists are no tools of the server']);
   });
 });
 

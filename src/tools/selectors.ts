@@ -34,8 +34,8 @@ export interface OperatorLimits {
  * - annotated: at least one of the four hints is present. A title alone does not describe what the tool does.
  *
  * In lists to enable and disable, `@read-only` selects the read-only tools. In lists for approval, `@destructive`
- * selects the destructive ones, and `@write` those that are annotated and neither read-only nor destructive. A tool
- * that is not annotated is selected only by `@all` or its name. `effect` is `retry` for tools that are read-only, have
+ * selects the destructive ones, and `@write` those that are annotated and neither read-only nor destructive: both are
+ * the default. A tool that is not annotated is selected only by `@all` or its name. `effect` is `retry` for tools that are read-only, have
  * `idempotentHint`, or are listed as idempotent by the operator. If the agent sets `preload` to false, all tools are
  * deferred except those that `preload_tools` selects, with the selectors of the lists to enable.
  *
@@ -49,7 +49,7 @@ export function selectTools(
 ): SelectedTool[] {
   const enabled = spec.enable_tools ?? ['@all'];
   const disabled = spec.disable_tools ?? [];
-  const approved = spec.require_approval_for_tools ?? ['@write', '@destructive'];
+  const approved = approvalSelectors(spec, tools);
   return tools
     .filter((tool) => isListed(tool, allowed) && isListed(tool, enabled) && !isListed(tool, disabled))
     .map((tool) => {
@@ -59,6 +59,45 @@ export function selectTools(
       const approval = needsApproval(tool, approved) || isFloor;
       return { tool, approval, isFloor, annotation: annotationOf(tool), effect: retry ? 'retry' : 'once', deferred };
     });
+}
+
+const DEFAULT_APPROVAL = ['@write', '@destructive'];
+
+/**
+ * An agent's list replaces the default. If it names tools and the server has none of them, it is a mistake, which must
+ * not drop the default protection.
+ */
+function approvalSelectors(
+  { require_approval_for_tools: listed }: McpServer,
+  tools: readonly Tool[],
+): readonly string[] {
+  const names = toolNamesIn(listed);
+  const isMistaken = names.length > 0 && names.every((name) => !hasTool(tools, name));
+  return listed && !isMistaken ? listed : [...(listed ?? []), ...DEFAULT_APPROVAL];
+}
+
+const LISTS = ['enable_tools', 'disable_tools', 'preload_tools', 'require_approval_for_tools'] as const;
+
+/** The most warnings for one server of an agent. */
+const MAX_WARNINGS = 10;
+
+/** What an agent's lists name that is no tool of the server, for the agent's author. */
+export function selectorWarnings(spec: McpServer, tools: readonly Tool[]): string[] {
+  const unknown = LISTS.flatMap((list) =>
+    toolNamesIn(spec[list])
+      .filter((name) => !hasTool(tools, name))
+      .map((name) => `${list} names ${name}, which is no tool of the server`),
+  );
+  const [shown, others] = [unknown.slice(0, MAX_WARNINGS), unknown.length - MAX_WARNINGS];
+  return others > 0 ? [...shown, `${others} more names in these lists are no tools of the server`] : shown;
+}
+
+function toolNamesIn(selectors: readonly string[] | null | undefined): string[] {
+  return (selectors ?? []).filter((selector) => !selector.startsWith('@'));
+}
+
+function hasTool(tools: readonly Tool[], name: string): boolean {
+  return tools.some((tool) => tool.name === name);
 }
 
 /** Whether tools of a server may be deferred; depends on the agent alone, not on the server's tools. */

@@ -1,3 +1,4 @@
+import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import type { ToolScope } from '../core/history.ts';
@@ -10,6 +11,7 @@ import type { RegisteredServer } from '../mcp/registry-file.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { ToolsetLoader } from './toolset-loader.ts';
 
+const log = pino({ level: 'silent' });
 const unaborted = new AbortController().signal;
 
 const runSecrets = { get: () => Promise.resolve(undefined) };
@@ -42,7 +44,14 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const kinds = createToolKinds({ registry, pool, runSecrets, metrics: new Metrics(), skills: await Skills.open([]) });
+  const kinds = createToolKinds({
+    registry,
+    pool,
+    runSecrets,
+    metrics: new Metrics(),
+    skills: await Skills.open([]),
+    log,
+  });
   const toolsets = new ToolsetLoader(kinds);
   /** The names of the tools, in capitals if they need approval; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
@@ -102,6 +111,7 @@ test('an inline server is open to its agent, regardless of the author', async ()
       runSecrets,
       metrics: new Metrics(),
       skills: await Skills.open([]),
+      log,
     }),
   );
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };

@@ -134,6 +134,9 @@ test('a wrong answer changes nothing; a repeated one neither', async () => {
     const { body, ...rest } = await answer(chat, ...input);
     expect({ status: rest.status, ...body.error }).toMatchObject({ status, code, ...(param && { param }) });
   }
+  const elsewhere = await server.api.send('POST', `${chat.path}/turns`, { input: [allow('w1')] });
+  expect([elsewhere.status, elsewhere.body.error.code]).toEqual([422, 'call_not_pending']);
+  expect(elsewhere.body.error.message).toContain(`POST ${chat.path}/actions answers the calls of a running turn`);
   const denied = deny('e1', 'no');
   for (let i = 0; i < 2; i++) expect((await answer(chat, denied)).body.data.waiting).toEqual(['w1']);
   expect(await answer(chat, allow('e1'))).toMatchObject({ status: 409, body: { error: { code: 'already_decided' } } });

@@ -201,6 +201,11 @@ export const ERRORS = {
     type: 'unprocessable_error',
     description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
   },
+  remember_not_allowed: {
+    status: 422,
+    type: 'unprocessable_error',
+    description: 'no decision on the tool call can be remembered: its policy says who decides each call',
+  },
   invalid_items: {
     status: 422,
     type: 'unprocessable_error',

@@ -212,6 +212,7 @@ export function runRoutes(context: ApiContext): Route[] {
           'unsupported_part',
           'invalid_arguments',
           'edit_not_allowed',
+          'remember_not_allowed',
           'feature_not_available',
           'content_too_large',
           'idempotency_key_reused',

@@ -3,6 +3,7 @@ import type { Caller } from '../../core/subject.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import { isId } from '../../core/ids.ts';
 import { authorizeSession } from '../../engine/access.ts';
+import { EngineError } from '../../engine/errors.ts';
 import type { PreviousTurn } from '../../engine/start-turn.ts';
 import type { TurnEnds } from '../../engine/turn-log-reader.ts';
 import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
@@ -33,6 +34,16 @@ interface CreateTurnCall {
 
 /** Starts a turn and answers with its stream, or with the turn. @throws ApiError or EngineError before an answer is sent */
 export async function createTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
+  try {
+    await startFrom(context, call);
+  } catch (error) {
+    if (!(error instanceof EngineError) || error.code !== 'call_not_pending') throw error;
+    const message = `${error.message}; POST /v1/agents/sessions/${call.sessionId}/actions answers the calls of a running turn`;
+    throw new ApiError('call_not_pending', message, { param: error.param, cause: error });
+  }
+}
+
+async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<void> {
   const { sessionId, key, body, view, caller, rateLimitError, request, response } = call;
   const items = body.input ?? [];
   const previous = previousOf(body.previous_turn_id);

@@ -117,11 +117,11 @@ function mcpInitializeToWire(record: McpInitialized): SessionEvent {
     id,
     created_at: at,
     thread_id: threadId,
-    mcp_servers: servers.map(({ id, name, sessionId, transport, ...rest }) => {
+    mcp_servers: servers.map(({ id, name, sessionId, transport, warnings, ...rest }) => {
       rest satisfies NoFields;
       // Clients accept two values only: stdio is shown as the one that is not the deprecated transport.
       const transportType = transport === 'sse' ? 'sse' : 'streamable-http';
-      return { id, name, session_id: sessionId, transport_type: transportType };
+      return { id, name, session_id: sessionId, transport_type: transportType, ...(warnings && { warnings }) };
     }),
     content: servers.map(({ name, sessionId }) => ({ mcp_server_name: name, session_id: sessionId })),
   };

@@ -302,6 +302,10 @@ export const mcpInitialize = z
         name: z.string(),
         session_id: z.string().nullable(),
         transport_type: z.enum(['streamable-http', 'sse']),
+        warnings: z
+          .array(z.string())
+          .optional()
+          .describe("what the agent's lists of tools name that is no tool of the server"),
       }),
     ),
     content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),

@@ -87,8 +87,8 @@ export function policyToWire(
   policy: ApprovalPolicy,
   at: string,
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
-  // What happens at the expiry is a matter of the agent.
-  const { onExpiry: _, ...shown } = policy;
+  // What happens at the expiry is a matter of the agent, and the id one of the server.
+  const { onExpiry: _, id: __, ...shown } = policy;
   const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
