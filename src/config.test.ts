@@ -31,6 +31,9 @@ test.each([
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
   ['TEMPORAL_ADDRESS', '::1:7233', '<host>:<port>'],
   ['TEMPORAL_ADDRESS', '[::1]', '<host>:<port>'],
+  ['EVERTURN_TEMPORAL_INSTALL', 'sdk,apt', 'some of sdk, pypi, go, each once'],
+  ['EVERTURN_TEMPORAL_INSTALL', 'go,pypi,go', 'some of sdk, pypi, go, each once'],
+  ['EVERTURN_DOWNLOAD_TEMPORAL', 'sdk', 'true or false'],
   ['EVERTURN_BUILD_ID', 'everturn:2', 'such as an image tag'],
   ['REDIS_URL', 'http://localhost:6379', 'redis://'],
   ['REDIS_URL', 'redis:///0', 'redis://'],
@@ -49,6 +52,14 @@ test.each([
 ])('%s=%s is rejected with its name and its valid values', (name, value, message) => {
   expect(() => loadConfig({ [name]: value })).toThrow(ConfigError);
   expect(() => loadConfig({ [name]: value })).toThrow(new RegExp(`${name} .*${message}`));
+});
+
+test('the CLI is installed in the ways and in the order of the setting, and never by the SDK if that is switched off', () => {
+  const installers = (env: Record<string, string>) => loadConfig(env).temporal.installers;
+  expect(installers({})).toEqual(['sdk', 'pypi', 'go']);
+  expect(installers({ EVERTURN_DOWNLOAD_TEMPORAL: 'false' })).toEqual(['pypi', 'go']);
+  expect(installers({ EVERTURN_TEMPORAL_INSTALL: 'go, pypi' })).toEqual(['go', 'pypi']);
+  expect(installers({ EVERTURN_TEMPORAL_INSTALL: 'sdk', EVERTURN_DOWNLOAD_TEMPORAL: 'false' })).toEqual([]);
 });
 
 test('all invalid settings are named', () => {

@@ -10,6 +10,7 @@ import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
 import type { EncryptionKey } from './encryption/cipher.ts';
 import { registerSecrets } from './lib/redact.ts';
+import { INSTALLER_NAMES, type InstallerName } from './temporal-server/installers.ts';
 import { errorMessage, StartupError } from './lib/errors.ts';
 
 /**
@@ -75,8 +76,8 @@ export interface Config {
     taskQueue: string;
     /** The version of a standalone worker, for Temporal's worker versioning; unset: it is not used. */
     buildId: string | undefined;
-    /** Whether the embedded server's program may be downloaded. */
-    mayDownload: boolean;
+    /** The ways in which the embedded server's program may be installed, in the order in which they are tried. */
+    installers: InstallerName[];
     /** Whether workers answer queries for the stacks of workflows. */
     stackTraces: boolean;
   };
@@ -192,7 +193,7 @@ export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRo
       taskQueue: vars.EVERTURN_TASK_QUEUE,
       // `everturn start` replaces its only worker, so turns that stay with a version would wait for ever.
       buildId: role === 'worker' ? buildIdOf(vars) : undefined,
-      mayDownload: vars.EVERTURN_DOWNLOAD_TEMPORAL,
+      installers: vars.EVERTURN_TEMPORAL_INSTALL.filter((name) => name !== 'sdk' || vars.EVERTURN_DOWNLOAD_TEMPORAL),
       stackTraces: vars.EVERTURN_WORKFLOW_STACK_TRACES,
     },
     redisUrl: vars.REDIS_URL,
@@ -255,6 +256,18 @@ const folders = z
   .transform((value) => value.split(',').map((one) => one.trim()))
   .pipe(z.array(z.string().min(1, { error: 'must be folders, with commas between them' })))
   .default([]);
+
+const INSTALLERS_RULE = `must be some of ${INSTALLER_NAMES.join(', ')}, each once, with commas, in the order in which they are tried`;
+
+const installers = z
+  .string()
+  .transform((value) => value.split(',').map((one) => one.trim()))
+  .pipe(
+    z
+      .array(z.enum(INSTALLER_NAMES, { error: INSTALLERS_RULE }))
+      .refine((names) => new Set(names).size === names.length, { error: INSTALLERS_RULE }),
+  )
+  .default([...INSTALLER_NAMES]);
 
 function isNetwork(value: string): boolean {
   const [address = '', prefix = '0', ...more] = value.split('/');
@@ -439,7 +452,8 @@ const schema = z.object({
   EVERTURN_STREAMS: limit,
   EVERTURN_SUBJECT_BUDGET: subjectBudget.optional(),
   EVERTURN_TRUSTED_PROXIES: proxies,
-  EVERTURN_DOWNLOAD_TEMPORAL: flag.default(false),
+  EVERTURN_TEMPORAL_INSTALL: installers,
+  EVERTURN_DOWNLOAD_TEMPORAL: flag.default(true),
   EVERTURN_WORKFLOW_STACK_TRACES: flag.default(false),
   EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
   AWS_ENDPOINT_URL: url.optional(),

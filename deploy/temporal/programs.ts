@@ -2,7 +2,7 @@ import path from 'node:path';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
-import { goInstall } from '../../src/temporal-server/install-cli.ts';
+import { goInstall } from '../../src/temporal-server/build-by-go.ts';
 import { installPrograms, isExecutable, onPath } from '../../src/temporal-server/program-cache.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 

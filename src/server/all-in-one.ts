@@ -83,8 +83,8 @@ async function provision(
   { dataDir, cacheDir, sqliteSync, temporal }: Config,
   log: Logger,
 ): Promise<ProvisionedTemporal> {
-  const { external, namespace, mayDownload } = temporal;
-  return provisionTemporal({ dataDir, cacheDir, sqliteSync, external, namespace, mayDownload, log });
+  const { external, namespace, installers } = temporal;
+  return provisionTemporal({ dataDir, cacheDir, sqliteSync, external, namespace, installers, log });
 }
 
 const NO_DEMO_MODEL =

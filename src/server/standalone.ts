@@ -88,8 +88,8 @@ async function openStandalone(
   if (!model) throw new Error('no model provider is configured');
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const { dataDir, cacheDir } = config;
-  const { external, namespace } = config.temporal;
-  const temporal = await provisionTemporal({ dataDir, cacheDir, external, namespace, log });
+  const { external, namespace, installers } = config.temporal;
+  const temporal = await provisionTemporal({ dataDir, cacheDir, external, namespace, installers, log });
   cleanup.defer(() => temporal.stop());
   const services = await openServices({ config, log, temporal, registry, model, tracing });
   cleanup.defer(() => services.close());

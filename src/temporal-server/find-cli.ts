@@ -1,6 +1,7 @@
 import path from 'node:path';
 import type { Logger } from 'pino';
-import { buildByGo, downloadBySdk } from './install-cli.ts';
+import { INSTALLERS, INSTALLER_NAMES, type InstallerName } from './installers.ts';
+import { MissingProgramError } from './install-options.ts';
 import { installPrograms, isExecutable, onPath } from './program-cache.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { execFile } from 'node:child_process';
@@ -9,21 +10,20 @@ import { promisify } from 'node:util';
 export interface BinaryOptions {
   /** The CLI is installed into its subfolder `bin`, and found there the next time. */
   cacheDir: string;
-  /** Its PATH is searched for `temporal` and `go`; installers get the whole environment. */
+  /** Its PATH is searched for `temporal` and for what installers need; installers get the whole environment. */
   env: NodeJS.ProcessEnv;
-  /** Whether the SDK may download the CLI; default false. */
-  mayDownload?: boolean;
+  /** The ways in which the CLI may be installed, in the order in which they are tried. */
+  installers: readonly InstallerName[];
   log: Logger;
 }
 
 /**
- * Finds a Temporal CLI that runs: `temporal` on PATH, else in the cache, else installed into the cache. It is built
- * with Go, which verifies the sources against the public checksum database, or downloaded by the SDK, which verifies
- * nothing.
+ * Finds a Temporal CLI that runs: `temporal` on PATH, else in the cache, else installed into the cache by the first of
+ * the installers that succeeds.
  *
  * @throws ProvisionError that lists the remedies
  */
-export async function findTemporalBinary({ cacheDir, env, mayDownload = false, log }: BinaryOptions): Promise<string> {
+export async function findTemporalBinary({ cacheDir, env, installers, log }: BinaryOptions): Promise<string> {
   const binDir = path.resolve(cacheDir, 'bin');
   const cached = path.join(binDir, 'temporal');
   for (const file of [...(await onPath('temporal', env)), cached]) {
@@ -33,39 +33,38 @@ export async function findTemporalBinary({ cacheDir, env, mayDownload = false, l
     log.warn(`${file} is skipped: ${problem}`);
   }
 
-  const [go] = await onPath('go', env);
+  const remedies: string[] = [];
   const failures: string[] = [];
-  const installers = [
-    ...(go ? [{ name: 'build with Go', run: (folder: string) => buildByGo({ go, folder, env, log }) }] : []),
-    ...(mayDownload
-      ? [{ name: 'download by the Temporal SDK', run: (folder: string) => downloadBySdk({ folder, env, log }) }]
-      : []),
-  ];
-  for (const { name, run } of installers) {
+  for (const installer of installers) {
+    const { title, install } = INSTALLERS[installer];
+    const startedAt = performance.now();
     try {
       await installPrograms(binDir, async (folder) => {
-        const file = await run(folder);
+        const file = await install({ folder, env, log });
         const problem = await checkTemporalCli(file);
         if (problem) throw new Error(problem);
         return { temporal: file };
       });
-      log.info(`installed Temporal: ${cached}`);
+      log.info(`installed Temporal in ${((performance.now() - startedAt) / 1000).toFixed(1)} s: ${cached}`);
       return cached;
     } catch (error) {
-      const failure = `${name}: ${errorMessage(error)}`;
-      log.warn(failure);
-      failures.push(failure);
+      if (error instanceof MissingProgramError) {
+        log.info(`${title} is skipped: ${error.message}`);
+        remedies.push(error.remedy);
+      } else {
+        const failure = `${title}: ${errorMessage(error)}`;
+        log.warn(failure);
+        failures.push(failure);
+      }
     }
   }
+  const excluded = INSTALLER_NAMES.filter((name) => !installers.includes(name));
   throw new ProvisionError(
     [
       'No Temporal server is available. Do one of the following:',
       '- install the Temporal CLI, so that `temporal` is on PATH: https://docs.temporal.io/cli',
       `- put the CLI at ${cached}`,
-      ...(go ? [] : ['- install Go, which builds the CLI in about two minutes: https://go.dev/dl']),
-      ...(mayDownload
-        ? []
-        : ['- set EVERTURN_DOWNLOAD_TEMPORAL=true: the SDK downloads the CLI over TLS, without checking a digest']),
+      ...[...remedies, ...excluded.map((name) => INSTALLERS[name].permission)].map((remedy) => `- ${remedy}`),
       '- set TEMPORAL_ADDRESS to a running Temporal server',
       ...(failures.length > 0 ? ['These attempts failed:', ...failures.map((failure) => `- ${failure}`)] : []),
     ].join('\n'),

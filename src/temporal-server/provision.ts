@@ -5,6 +5,7 @@ import type { NativeConnectionOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { findTemporalBinary } from './find-cli.ts';
+import type { InstallerName } from './installers.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { startEmbeddedTemporal } from './embedded-server.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
@@ -22,8 +23,8 @@ export interface ProvisionOptions {
   /** For the embedded server, in addition to its standard settings. */
   dynamicConfig?: DynamicConfig;
   env?: NodeJS.ProcessEnv;
-  /** Whether the embedded server's program may be downloaded; default false. */
-  mayDownload?: boolean;
+  /** The ways in which the embedded server's program may be installed, in the order in which they are tried. */
+  installers: readonly InstallerName[];
 }
 
 /** A Temporal server with a usable namespace. */
@@ -47,13 +48,13 @@ const EXTERNAL_MS = 5000;
  * @throws ProvisionError, DataDirInUseError
  */
 export async function provisionTemporal(options: ProvisionOptions): Promise<ProvisionedTemporal> {
-  const { dataDir, cacheDir, external, namespace, log, env = process.env, mayDownload = false, ...settings } = options;
+  const { dataDir, cacheDir, external, namespace, log, env = process.env, installers, ...settings } = options;
   if (external) {
     const { connectionOptions } = external;
     await checkExternal(connectionOptions, namespace);
     return { connectionOptions, namespace, embedded: false, stop: () => Promise.resolve() };
   }
-  const binary = await findTemporalBinary({ cacheDir, env, mayDownload, log });
+  const binary = await findTemporalBinary({ cacheDir, env, installers, log });
   const { address, stop } = await startEmbeddedTemporal({ ...settings, dataDir, binary, namespace, log });
   try {
     await setRetention(address, namespace);

