@@ -5,6 +5,7 @@ import { loadConfig } from '../src/config.ts';
 import { freePort } from '../src/lib/processes.ts';
 import { createLogger } from '../src/telemetry/logger.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../src/temporal-server/provision.ts';
+import { cliSettings } from '../test/support/temporal-cli.ts';
 import type { Deployment } from './deployment.ts';
 import { startEverturn } from './everturn-process.ts';
 import type { Setting } from './setting.ts';
@@ -25,9 +26,9 @@ export async function startPair(setting: Setting): Promise<{ plain: Deployment; 
 }
 
 async function startEmbedded({ folder, cleanup }: Setting): Promise<ProvisionedTemporal> {
-  const { cacheDir, temporal: settings } = loadConfig({});
+  const { temporal: settings } = loadConfig({});
   const log = createLogger({ logLevel: 'warn' });
-  const temporal = await provisionTemporal({ dataDir: folder, cacheDir, log, ...settings });
+  const temporal = await provisionTemporal({ dataDir: folder, log, ...settings, ...cliSettings() });
   cleanup.push(() => temporal.stop());
   return temporal;
 }

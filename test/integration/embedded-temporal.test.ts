@@ -11,9 +11,7 @@ import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { loadConfig } from '../../src/config.ts';
 import { DataDirInUseError } from '../../src/lib/data-dir-lock.ts';
-import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
 import {
   endDevServers,
   findDevServers,
@@ -30,6 +28,7 @@ import { ProvisionError } from '../../src/lib/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { killUsersAtEnd } from '../support/reaper.ts';
 import { isAlive } from '../support/is-alive.ts';
+import { findTemporalCli } from '../support/temporal-cli.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
@@ -37,17 +36,15 @@ const run = promisify(execFile);
 
 const namespace = 'everturn';
 const NOBODY = 65_534;
-const { cacheDir } = loadConfig();
 let binary: string;
 let dataDir: string;
 let messages: string[];
 let running: { stop(): Promise<void> }[];
 const log = pino({ base: null }, { write: (line: string) => void messages.push(line) });
 
-// The program may have to be built.
+// The program may have to be installed.
 beforeAll(async () => {
-  messages = [];
-  binary = await findTemporalBinary({ cacheDir, env: process.env, log });
+  binary = await findTemporalCli();
 }, 600_000);
 
 beforeEach(async () => {

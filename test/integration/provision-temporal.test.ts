@@ -4,26 +4,25 @@ import { tmpdir } from 'node:os';
 import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { loadConfig } from '../../src/config.ts';
 import { freePort } from '../../src/lib/processes.ts';
 import { killUsersAtEnd } from '../support/reaper.ts';
+import { cliSettings } from '../support/temporal-cli.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
 
-const { cacheDir } = loadConfig();
 const namespace = 'everturn';
 let dataDir: string;
 let embedded: ProvisionedTemporal;
 
-// The program may have to be built.
+// The program may have to be installed.
 beforeAll(async () => {
   dataDir = await realpath(await mkdtemp(path.join(tmpdir(), 'everturn-provision-')));
   killUsersAtEnd(dataDir);
   embedded = await provisionTemporal({
+    ...cliSettings(),
     dataDir,
-    cacheDir,
     external: undefined,
     namespace,
     log: pino({ level: 'warn' }),
@@ -37,8 +36,8 @@ afterAll(async () => {
 
 function provisionForeign(address: string, namespace: string): Promise<ProvisionedTemporal> {
   return provisionTemporal({
+    ...cliSettings(),
     dataDir: path.join(dataDir, 'unused'),
-    cacheDir,
     external: { connectionOptions: { address } },
     namespace,
     log: pino({ level: 'silent' }),

@@ -5,16 +5,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { promisify } from 'node:util';
-import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { loadConfig } from '../../src/config.ts';
-import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
 import { freePort, listOwnProcesses } from '../../src/lib/processes.ts';
 import { waitUntilReady } from '../../src/temporal-server/wait-until-ready.ts';
 import { folded } from '../support/api-client.ts';
 import { everturn as runEverturn } from '../support/command-line.ts';
 import { killAtEnd } from '../support/reaper.ts';
 import { ServerProcess } from '../support/server-process.ts';
+import { findTemporalCli } from '../support/temporal-cli.ts';
 
 const run = promisify(execFile);
 
@@ -103,8 +101,7 @@ test('an external Temporal that is unavailable is named', async () => {
 }, 60_000);
 
 test('an external Temporal that is slow in its default configuration is reported, with the setting to change', async () => {
-  const log = pino({ level: 'warn' }, pino.destination(2));
-  const binary = await findTemporalBinary({ cacheDir: loadConfig().cacheDir, env: process.env, log });
+  const binary = await findTemporalCli();
   const port = await freePort();
   const args = ['server', 'start-dev', '--headless', '--port', String(port)];
   const temporal = killAtEnd(spawn(binary, args, { stdio: 'ignore' }));

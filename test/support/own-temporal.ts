@@ -1,10 +1,11 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { homedir, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { provisionTemporal, type ProvisionedTemporal } from '../../src/temporal-server/provision.ts';
 import type { DynamicConfig } from '../../src/temporal-server/dynamic-config.ts';
 import { killUsersAtEnd } from './reaper.ts';
+import { cliSettings } from './temporal-cli.ts';
 
 /** A Temporal server for one test file, which may stop it or give it its own settings. */
 export interface OwnTemporal extends ProvisionedTemporal {
@@ -28,7 +29,7 @@ export async function startOwnTemporal(dynamicConfig: DynamicConfig = {}, given?
   killUsersAtEnd(dataDir);
   const temporal = await provisionTemporal({
     dataDir,
-    cacheDir: path.join(process.env['XDG_CACHE_HOME'] ?? path.join(homedir(), '.cache'), 'everturn'),
+    ...cliSettings(),
     external: undefined,
     namespace: 'everturn',
     log: pino({ level: 'error' }, pino.destination(2)),

@@ -3,11 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../../deploy/temporal/start.ts';
 import { loadConfig } from '../../../src/config.ts';
-import { findTemporalBinary } from '../../../src/temporal-server/find-cli.ts';
 import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal-server/dev-server.ts';
 import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
 import { keptPort } from '../../support/kept-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal-server/launch-server.ts';
+import { findTemporalCli } from '../../support/temporal-cli.ts';
 import { freeTemporalPort } from '../../support/temporal-ports.ts';
 import { killUsersAtEnd } from '../../support/reaper.ts';
 import { TemporalClient } from '../../support/temporal-client.ts';
@@ -107,8 +107,7 @@ export class TestTemporal {
 }
 
 async function onSqlite(folder: string, dynamicConfig: DynamicConfig): Promise<Program> {
-  const { cacheDir } = loadConfig({});
-  const binary = await findTemporalBinary({ cacheDir, env: process.env, log: pino({ level: 'silent' }) });
+  const binary = await findTemporalCli();
   const databaseFile = path.join(folder, 'temporal.db');
   const settings = settingsArguments({ databaseFile, namespace: NAMESPACE, sqliteSync: 'normal', dynamicConfig });
   const logFile = path.join(folder, 'temporal.log');
