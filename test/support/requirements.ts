@@ -63,6 +63,18 @@ export const REQUIREMENTS: Requirement[] = [
     usedBy: ['test/support/s3.ts'],
   },
   {
+    name: 'pip',
+    install: 'apt-get install python3-pip',
+    isInstalled: () => runs('python3', '-m', 'pip', '--version'),
+    usedBy: ['test/integration/first-start.test.ts'],
+  },
+  {
+    name: 'OpenSSL',
+    install: 'apt-get install openssl',
+    isInstalled: () => runs('openssl', 'version'),
+    usedBy: ['test/support/temporal-download.ts'],
+  },
+  {
     name: 'curl',
     install: 'apt-get install curl',
     isInstalled: () => runs('curl', '--version'),
