@@ -1,4 +1,4 @@
-// Sends a file with a question: node examples/ask-about-a-file.ts report.pdf "What is it about?"
+// Sends a file with a question: npx node examples/ask-about-a-file.ts report.pdf "What is it about?"
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { createSession, printTurn, send } from './everturn-client.ts';

@@ -1,5 +1,5 @@
 // Asks a model that has a fallback, and prints which of them answered. The models are of providers of this server:
-// node examples/fall-back-to-another-model.ts openai/gpt-5 claude/claude-sonnet-4-5
+// npx node examples/fall-back-to-another-model.ts openai/gpt-5 claude/claude-sonnet-4-5
 import { createSession, events, request, send } from './everturn-client.ts';
 
 const [name, ...fallbacks] = process.argv.slice(2);

@@ -44,7 +44,10 @@ function runTool(name: string, args: Record<string, unknown>): { content: string
 const parameters = { type: 'object', properties: { text: { type: 'string' } } };
 const input = [{ type: 'message', role: 'user', content: process.argv[2] ?? 'show my notes' }];
 let run = await post('/v1/runs', {
-  agent: { model: 'demo', tools: [{ name: 'search_notes', description: 'Finds notes with a text.', parameters }] },
+  agent: {
+    model: 'gpt-5-mini',
+    tools: [{ name: 'search_notes', description: 'Finds notes with a text.', parameters }],
+  },
   input,
 });
 while (run.status === 'requires_action') {

@@ -1,7 +1,7 @@
 """Runs an agent through the Agents API v2: with a tool of its own, a further message, and a structured answer.
 
 It uses the unmodified SDK: pip install hai-agents==1.3.0. EVERTURN_URL (default http://127.0.0.1:8080) names the
-server; EVERTURN_API_KEY is needed only if it has keys.
+server; EVERTURN_KEY is needed only if it has keys.
 """
 
 import os
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 client = Client(
     base_url=os.environ.get("EVERTURN_URL", "http://127.0.0.1:8080"),
-    api_key=os.environ.get("EVERTURN_API_KEY", "none"),
+    api_key=os.environ.get("EVERTURN_KEY", "none"),
 )
 note_keeper = {
     "name": "note-keeper",

@@ -1,10 +1,10 @@
-// An agent uses an MCP server that requires a sign-in. The turn shows a link, waits, and goes on after the sign-in.
-import { createDraft, events, send } from './everturn-client.ts';
+// An agent uses an MCP server that requires a sign-in. The turn shows a link, waits, and continues after the sign-in.
+import { agentSpec, createDraft, events, send } from './everturn-client.ts';
 
 const [url = ''] = process.argv.slice(2);
-if (!URL.canParse(url)) throw new Error('usage: node examples/sign-in-to-an-mcp-server.ts <URL of an MCP server>');
+if (!URL.canParse(url)) throw new Error('usage: npx node examples/sign-in-to-an-mcp-server.ts <URL of an MCP server>');
 const session = await createDraft({
-  model: { name: process.env['EVERTURN_DEMO_MODEL'] ?? 'gpt-5-mini' },
+  ...(await agentSpec('demo')),
   mcp_servers: [{ type: 'inline', name: 'mine', url }],
   // Without this the turn ends with the link, and a turn with an empty input continues it.
   config: { pause: 'wait' },

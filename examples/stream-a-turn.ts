@@ -1,4 +1,4 @@
-// Sends a message and prints the reply as it streams: node examples/stream-a-turn.ts "show my notes"
+// Sends a message and prints the reply as it streams: npx node examples/stream-a-turn.ts "show my notes"
 import { createSession, printTurn, send } from './everturn-client.ts';
 
 const session = await createSession('demo');

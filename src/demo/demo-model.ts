@@ -77,15 +77,16 @@ function replyTo({ messages, tools, response_format: format }: ChatRequest): Rep
   if (last?.role === 'tool')
     return { text: `The tool answered: ${textOf(last.content)} (I am a script, so that is all I make of it.)` };
   const said = textOf(last?.content);
+  const asked = textOf(last?.content, { withFiles: false });
   if (format?.json_schema) {
     const json = JSON.stringify(valueOf(format.json_schema.schema));
     // Real models do that, too.
     return { text: said.includes('not accepted') ? json : `Here you are: ${json}` };
   }
   const has = (name: string): boolean => tools.some((tool) => tool.function.name === name);
-  const [, note] = /\bnote(?: that)?:? +(.+)/i.exec(said) ?? [];
-  const [, count] = /\bcount(?: \w+)* to (\d+)/i.exec(said) ?? [];
-  const [, tasks] = /\bdelegate: *(.+)/i.exec(said) ?? [];
+  const [, note] = /\bnote(?: that)?:? +(.+)/i.exec(asked) ?? [];
+  const [, count] = /\bcount(?: \w+)* to (\d+)/i.exec(asked) ?? [];
+  const [, tasks] = /\bdelegate: *(.+)/i.exec(asked) ?? [];
   if (tasks && has('create_sub_agent')) {
     const inputs = tasks.split(';').map((task) => task.trim());
     const calls = inputs.map((input, i) => ({
@@ -98,20 +99,20 @@ function replyTo({ messages, tools, response_format: format }: ChatRequest): Rep
     const to = Math.min(60, Math.max(1, Number(count)));
     return { text: 'I will count. ', calls: [{ tool: 'count_slowly', arguments: { to } }] };
   }
-  const [, skill] = /\bskill ([a-z0-9-]+)/.exec(said) ?? [];
+  const [, skill] = /\bskill ([a-z0-9-]+)/.exec(asked) ?? [];
   if (skill && has('read_skill')) {
     return { text: 'I will read it first. ', calls: [{ tool: 'read_skill', arguments: { name: skill } }] };
   }
-  if (/\b(search|find|show|list)\b/i.test(said) && has('search_notes')) {
+  if (/\b(search|find|show|list)\b/i.test(asked) && has('search_notes')) {
     return { text: 'Let me look. ', calls: [{ tool: 'search_notes', arguments: {} }] };
   }
   if (note && has('add_note')) {
     return { text: 'I will write that down. ', calls: [{ tool: 'add_note', arguments: { note } }] };
   }
-  if (/\bforget\b/i.test(said) && has('forget_notes')) {
+  if (/\bforget\b/i.test(asked) && has('forget_notes')) {
     return { text: '', calls: [{ tool: 'forget_notes', arguments: {} }] };
   }
-  if (/\bask me\b/i.test(said) && has('ask_user_question')) {
+  if (/\bask me\b/i.test(asked) && has('ask_user_question')) {
     const question = { question: 'Which colour do you like best?', options: ['red', 'green', 'blue'] };
     return { text: '', calls: [{ tool: 'ask_user_question', arguments: question }] };
   }
@@ -135,8 +136,13 @@ function valueOf(schema: unknown): unknown {
   return type === 'string' ? 'text' : 1;
 }
 
-function textOf(content: unknown): string {
+/** How the part of a file begins: see `src/agents/read-files.ts`. */
+const FILE = /^File /;
+
+/** The text of a message. Without its files it is what the user has written: a file may quote the words of the script. */
+function textOf(content: unknown, { withFiles = true } = {}): string {
   if (typeof content === 'string') return content;
-  const parts = z.array(z.object({ text: z.string().optional() })).safeParse(content);
-  return parts.success ? parts.data.map(({ text }) => text ?? '').join(' ') : '';
+  const parts = z.array(z.object({ text: z.string().default('') })).safeParse(content);
+  const texts = (parts.data ?? []).map(({ text }) => text).filter((text) => withFiles || !FILE.test(text));
+  return texts.join(' ');
 }
