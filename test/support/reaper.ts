@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 
 /** What the reaper is sent, one JSON line each. */
 export type ReaperMessage =
-  | { watch: number; signal: NodeJS.Signals }
+  | { watch: number; signal: NodeJS.Signals } // a negative one is a process group, as for kill(2)
   | { release: number }
   /** Processes whose command line contains this path. */
   | { folder: string };
@@ -26,6 +26,15 @@ export function killAtEnd<T extends ChildProcess>(child: T, signal: NodeJS.Signa
   // Its process id may be given to another program.
   child.once('exit', () => send({ release: pid }));
   return child;
+}
+
+/** The same for a process that leads a group of its own (`detached`), with all of the group. */
+export function killGroupAtEnd<T extends ChildProcess>(leader: T): T {
+  const { pid } = leader;
+  if (pid === undefined) return leader;
+  send({ watch: -pid, signal: 'SIGKILL' });
+  leader.once('exit', () => send({ release: -pid }));
+  return leader;
 }
 
 /**

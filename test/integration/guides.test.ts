@@ -1,0 +1,183 @@
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from 'vitest';
+import { parse } from 'yaml';
+import { loadConfig } from '../../src/config.ts';
+import { startDemoModel } from '../../src/demo/demo-model.ts';
+import type { LocalServer } from '../../src/demo/local-server.ts';
+import { newId } from '../../src/engine/new-id.ts';
+import { parseSkill } from '../../src/skills/skill-file.ts';
+import { DYNAMIC_CONFIG } from '../../src/temporal-server/dynamic-config.ts';
+import { frameOf } from '../support/api-client.ts';
+import { blocksOf, guides, ROOT, type Block } from '../support/guides/blocks.ts';
+import { JSON_KINDS } from '../support/guides/json-kinds.ts';
+import { Reader } from '../support/guides/reader.ts';
+import { pythonWith } from '../support/python.ts';
+
+/**
+ * Blocks that other tests run, with the test's own words for what it runs: they need several machines, a store of
+ * Amazon's or an account elsewhere.
+ */
+const ELSEWHERE = [
+  { block: 'EVERTURN_BLOBS=s3://', test: 'test/integration/s3-blobs.test.ts', words: 'EVERTURN_BLOBS' },
+  { block: 'EVERTURN_BUILD_ID=1.1', test: 'test/integration/rolling-deploys.test.ts', words: 'EVERTURN_BUILD_ID' },
+  {
+    block: 'TEMPORAL_POSTGRES_URL=',
+    test: 'test/integration/temporal-on-postgres.test.ts',
+    words: 'deploy/temporal-on-postgres.ts',
+  },
+  { block: 'docker-compose ', test: 'test/integration/compose.test.ts', words: 'docker-compose.yml' },
+  { block: 'groups:', test: 'test/integration/metrics.test.ts', words: 'docs/operations.md' },
+  { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
+];
+
+let model: LocalServer;
+/** The one of the pages that do not start a server themselves: a checkout after `npm start`. */
+let plain: Reader;
+beforeAll(async () => {
+  model = await startDemoModel();
+  plain = await newReader();
+  await plain.serve('npm start');
+}, 120_000);
+afterAll(async () => {
+  await plain.stop();
+  await model.stop();
+});
+
+describe.each(guides())('%s', (page) => {
+  test('each block does what it prints', async () => {
+    const blocks = blocksOf(page);
+    const reader = blocks.some(startsServer) ? await newReader() : plain;
+    if (reader !== plain) onTestFinished(() => reader.stop());
+    else onTestFinished(() => reader.turnPage());
+    for (const [index, block] of blocks.entries()) {
+      try {
+        await check(block, { reader, before: blocks[index - 1] });
+      } catch (error) {
+        throw new Error(`${block.place}: ${String(error)}`, { cause: error });
+      }
+    }
+  }, 240_000);
+});
+
+test('each block that another test runs is there, and so is that test', () => {
+  const blocks = guides().flatMap((page) => blocksOf(page));
+  for (const { block, test: file, words } of ELSEWHERE) {
+    expect(blocks.filter(({ text }) => text.startsWith(block)).length, block).toBe(1);
+    expect(readFileSync(path.join(ROOT, file), 'utf8'), file).toContain(words);
+  }
+});
+
+test('examples/README.md names all examples', () => {
+  const readme = readFileSync(path.join(ROOT, 'examples/README.md'), 'utf8');
+  const named = [...readme.matchAll(/examples\/([\w-]+\.(?:ts|py))/g)].map(([, name]) => name);
+  const files = globSync('*.{ts,py}', { cwd: path.join(ROOT, 'examples') });
+  expect(files.filter((file) => !named.includes(file))).toEqual([]);
+});
+
+async function newReader(): Promise<Reader> {
+  return Reader.start({
+    TEMPORAL_ADDRESS: inject('temporalAddress'),
+    TEMPORAL_NAMESPACE: inject('temporalNamespace'),
+    TEMPORAL_CLI: path.join(loadConfig().cacheDir, 'bin/temporal'),
+    EVERTURN_TASK_QUEUE: newId('req'),
+  });
+}
+
+function startsServer({ language, text }: Block): boolean {
+  return language === 'sh' && /\bnpm start\b/.test(withoutComments(text));
+}
+
+/** The commands of a block. */
+function withoutComments(text: string): string {
+  return text.replaceAll(/(?:^|\s)#.*$/gm, '');
+}
+
+/** Executes a block, or checks what it shows. A block that no rule is for fails. */
+async function check(block: Block, page: { reader: Reader; before: Block | undefined }): Promise<void> {
+  const { language, text } = block;
+  const { reader } = page;
+  if (ELSEWHERE.some(({ block: start }) => text.startsWith(start))) return;
+  if (language === 'sh') return checkCommands(block, page);
+  if (language === 'json') {
+    const value = JSON.parse(text) as Record<string, unknown>;
+    const kinds = JSON_KINDS.filter(({ fits }) => fits(value));
+    expect(kinds.length, `of these kinds: ${kinds.map(({ name }) => name).join()}`).toBe(1);
+    await kinds[0]?.check(value, reader.api);
+    return;
+  }
+  if (language === 'sql') {
+    using catalog = new DatabaseSync(path.join(reader.folder, '.everturn/catalog.db'), { readOnly: true });
+    for (const statement of text.trim().split(/;\n?/).filter(Boolean)) catalog.prepare(statement).get();
+    return;
+  }
+  if (language === 'yaml') {
+    const given = parse(text) as Record<string, [{ value: unknown }]>;
+    const values = Object.entries(given).map(([name, [{ value }]]) => [name, value] as const);
+    expect(DYNAMIC_CONFIG).toMatchObject(Object.fromEntries(values));
+    return;
+  }
+  if (language === 'markdown') {
+    parseSkill(text);
+    return;
+  }
+  expect(language).toBe('');
+  const [, event] = /^id: \d+\ndata: (.*)\n\n?$/.exec(text) ?? [];
+  if (event !== undefined) {
+    frameOf(event);
+  } else if (/^\w+\/\n/.test(text)) {
+    for (const file of filesOf(text)) expect(existsSync(path.join(ROOT, 'examples', file)), file).toBe(true);
+  } else {
+    // A drawing.
+    expect(text).toMatch(/[─│▼▶]/);
+  }
+}
+
+/** The paths of a tree of folders, whose entries are indented. */
+function filesOf(tree: string): string[] {
+  const folders: string[] = [];
+  return tree
+    .trimEnd()
+    .split('\n')
+    .map((line) => {
+      const name = line.trim();
+      folders.length = (line.length - name.length) / 2;
+      folders.push(name);
+      return folders.join('');
+    });
+}
+
+async function checkCommands(
+  block: Block,
+  { reader, before }: { reader: Reader; before: Block | undefined },
+): Promise<void> {
+  const commands = withoutComments(block.text);
+  const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  const ofScripts = [...commands.matchAll(/\bnpm (?:run )?(start|test|(?<=run )[\w:]+)(?: --)?(.*)/g)];
+  for (const [, script = '', args = ''] of ofScripts) {
+    expect(scripts, 'in package.json').toHaveProperty([script]);
+    const [, file] = /^node (\S+)/.exec(scripts[script] ?? '') ?? [];
+    const options = [...args.matchAll(/--(\w+)/g)].map(([, option]) => `${option}: {`);
+    for (const option of options) expect(readFileSync(path.join(ROOT, file ?? ''), 'utf8')).toContain(option);
+  }
+  if (startsServer(block)) {
+    // A server with keys does not start without a model: that of its users is a script here, too.
+    return reader.serve(block.text, commands.includes('EVERTURN_API_KEYS=') ? { OPENAI_BASE_URL: model.url } : {});
+  }
+  // Benchmarks and faults take minutes.
+  if (/^(?:npm run .*\s*)+$/.test(commands.trim())) return;
+  const [, file] = /@([\w-]+\.json)/.exec(commands) ?? [];
+  if (file !== undefined) {
+    expect(before?.language, `the block before it is ${file}`).toBe('json');
+    await reader.save(file, before?.text ?? '');
+  }
+  const [, requirement] = /pip install (\S+)/.exec(commands) ?? [];
+  const env: Record<string, string> =
+    requirement === undefined ? {} : { PATH: `${path.dirname(await pythonWith(requirement))}:$PATH` };
+  const output = await reader.run(block.text, env);
+  if (process.env['TEST_LOG']) process.stderr.write(`${block.place}\n${output}\n`);
+  expect(output).not.toMatch(/"status":"error"|\[turn\] error/);
+}
