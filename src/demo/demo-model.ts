@@ -8,6 +8,9 @@ import { listen, type LocalServer } from './local-server.ts';
 /** The pause between words, similar to a model's. */
 const WORD_MS = 40;
 
+/** How much of a message is repeated: a file would take minutes, word by word. */
+const MAX_QUOTE = 300;
+
 /** The parts of a request that the script reads. */
 const chatRequest = z.object({
   model: z.string(),
@@ -118,7 +121,7 @@ function replyTo({ messages, tools, response_format: format }: ChatRequest): Rep
   }
   return {
     text:
-      `You said: "${said}". I am the demo model: a script, not an AI. Set OPENAI_API_KEY to talk to a real one. ` +
+      `You said: "${said.length > MAX_QUOTE ? `${said.slice(0, MAX_QUOTE)}…` : said}". I am the demo model: a script, not an AI. Set OPENAI_API_KEY to talk to a real one. ` +
       'Try "show my notes" for a tool, "note: buy milk" for a tool that asks you first, ' +
       '"count slowly to 20" for a slow tool, "delegate: show my notes; say hello" for two sub-agents, ' +
       '"forget some notes" for a tool that asks you in a form, or "ask me something" for a question to you.',

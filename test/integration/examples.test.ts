@@ -6,22 +6,35 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
+import { startDemoModel } from '../../src/demo/demo-model.ts';
+import type { LocalServer } from '../../src/demo/local-server.ts';
 import { INHERITED_ENV } from '../support/inherited-env.ts';
 import { failing, PROTOCOLS, sending, startEndpoint } from '../support/model-protocols.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 const run = promisify(execFile);
 
+/** As `examples/README.md` starts a server with keys; `guides.test.ts` runs the examples without. */
+const WITH_KEYS = {
+  EVERTURN_API_KEYS: 'ann:admin=key-of-ann',
+  EVERTURN_SKILLS: 'examples/skills',
+  EVERTURN_AGENTS: 'examples/agents',
+  EVERTURN_MCP_SERVERS: 'examples/mcp-servers.json',
+  EVERTURN_ALLOW_PRIVATE_URLS: 'true',
+};
+
 let dataDir: string;
+let model: LocalServer;
 let server: ServerProcess;
 beforeAll(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
-  const skills = fileURLToPath(new URL('../../examples/skills', import.meta.url));
-  server = await ServerProcess.prepare(dataDir, { EVERTURN_SKILLS: skills });
+  model = await startDemoModel();
+  server = await ServerProcess.prepare(dataDir, { ...WITH_KEYS, OPENAI_BASE_URL: model.url });
   await server.start();
 });
 afterAll(async () => {
   await server.stop();
+  await model.stop();
   await rm(dataDir, { recursive: true, force: true });
 });
 
@@ -101,7 +114,7 @@ test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed i
   const notes = await ProtectedMcpServer.start();
   onTestFinished(() => notes.stop());
   const file = fileURLToPath(new URL('../../examples/sign-in-to-an-mcp-server.ts', import.meta.url));
-  const env = { ...INHERITED_ENV, EVERTURN_URL: server.api.url };
+  const env = { ...INHERITED_ENV, EVERTURN_URL: server.api.url, EVERTURN_KEY: 'key-of-ann' };
   const child = spawn(process.execPath, [file, notes.mcp.url], { env, stdio: ['ignore', 'pipe', 'inherit'] });
   let output = '';
   let isSignedIn = false;
@@ -119,6 +132,7 @@ test('examples/sign-in-to-an-mcp-server.ts continues after the user has signed i
 /** Runs an example and returns its output. */
 async function example(name: string, { api }: ServerProcess, ...args: string[]): Promise<string> {
   const file = fileURLToPath(new URL(`../../examples/${name}.ts`, import.meta.url));
-  const { stdout } = await run(process.execPath, [file, ...args], { env: { ...INHERITED_ENV, EVERTURN_URL: api.url } });
+  const env = { ...INHERITED_ENV, EVERTURN_URL: api.url, EVERTURN_KEY: 'key-of-ann' };
+  const { stdout } = await run(process.execPath, [file, ...args], { env });
   return stdout;
 }

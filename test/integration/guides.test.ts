@@ -25,9 +25,8 @@ const ELSEWHERE = [
   {
     block: 'TEMPORAL_POSTGRES_URL=',
     test: 'test/integration/temporal-on-postgres.test.ts',
-    words: 'deploy/temporal-on-postgres.ts',
+    words: 'temporal-on-postgres.ts',
   },
-  { block: 'docker-compose ', test: 'test/integration/compose.test.ts', words: 'docker-compose.yml' },
   { block: 'groups:', test: 'test/integration/metrics.test.ts', words: 'docs/operations.md' },
   { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
 ];
@@ -48,9 +47,10 @@ afterAll(async () => {
 describe.each(guides())('%s', (page) => {
   test('each block does what it prints', async () => {
     const blocks = blocksOf(page);
-    const reader = blocks.some(startsServer) ? await newReader() : plain;
-    if (reader !== plain) onTestFinished(() => reader.stop());
-    else onTestFinished(() => reader.turnPage());
+    const reader = blocks.some(changesServer) ? await newReader() : plain;
+    onTestFinished(() => (reader === plain ? reader.turnPage() : reader.stop()));
+    const first = blocks.find(({ language }) => language === 'sh' || language === 'json');
+    if (reader !== plain && first && !startsServer(first)) await reader.serve('npm start');
     for (const [index, block] of blocks.entries()) {
       try {
         await check(block, { reader, before: blocks[index - 1] });
@@ -71,7 +71,7 @@ test('each block that another test runs is there, and so is that test', () => {
 
 test('examples/README.md names all examples', () => {
   const readme = readFileSync(path.join(ROOT, 'examples/README.md'), 'utf8');
-  const named = [...readme.matchAll(/examples\/([\w-]+\.(?:ts|py))/g)].map(([, name]) => name);
+  const named = [...readme.matchAll(/[\w-]+\.(?:ts|py)/g)].map(([name]) => name);
   const files = globSync('*.{ts,py}', { cwd: path.join(ROOT, 'examples') });
   expect(files.filter((file) => !named.includes(file))).toEqual([]);
 });
@@ -87,6 +87,11 @@ async function newReader(): Promise<Reader> {
 
 function startsServer({ language, text }: Block): boolean {
   return language === 'sh' && /\bnpm start\b/.test(withoutComments(text));
+}
+
+/** Whether other pages could not use the server after this block. */
+function changesServer(block: Block): boolean {
+  return startsServer(block) || block.text.includes('everturn keys create');
 }
 
 /** The commands of a block. */
@@ -156,16 +161,20 @@ async function checkCommands(
   const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
   };
-  const ofScripts = [...commands.matchAll(/\bnpm (?:run )?(start|test|(?<=run )[\w:]+)(?: --)?(.*)/g)];
-  for (const [, script = '', args = ''] of ofScripts) {
-    expect(scripts, 'in package.json').toHaveProperty([script]);
+  for (const [, named, short, args = ''] of commands.matchAll(/\bnpm (?:run ([\w:]+)|(start|test)\b)(.*)/g)) {
+    const script = named ?? short ?? '';
+    expect(scripts).toHaveProperty([script]);
     const [, file] = /^node (\S+)/.exec(scripts[script] ?? '') ?? [];
-    const options = [...args.matchAll(/--(\w+)/g)].map(([, option]) => `${option}: {`);
-    for (const option of options) expect(readFileSync(path.join(ROOT, file ?? ''), 'utf8')).toContain(option);
+    for (const [, option] of args.matchAll(/--(\w+)/g)) {
+      expect(readFileSync(path.join(ROOT, file ?? ''), 'utf8')).toMatch(new RegExp(`'--${option}\\b|\\b${option}: {`));
+    }
   }
   if (startsServer(block)) {
     // A server with keys does not start without a model: that of its users is a script here, too.
-    return reader.serve(block.text, commands.includes('EVERTURN_API_KEYS=') ? { OPENAI_BASE_URL: model.url } : {});
+    return reader.serve(
+      block.text,
+      /EVERTURN_API_KEYS=|keys create/.test(commands) ? { OPENAI_BASE_URL: model.url } : {},
+    );
   }
   // Benchmarks and faults take minutes.
   if (/^(?:npm run .*\s*)+$/.test(commands.trim())) return;

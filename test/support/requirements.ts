@@ -78,13 +78,24 @@ export const REQUIREMENTS: Requirement[] = [
     name: 'curl',
     install: 'apt-get install curl',
     isInstalled: () => runs('curl', '--version'),
-    usedBy: ['test/integration/start.test.ts'],
+    usedBy: ['test/integration/start.test.ts', 'test/integration/guides.test.ts'],
+  },
+  {
+    name: 'jq',
+    install: 'apt-get install jq',
+    isInstalled: () => runs('jq', '--version'),
+    usedBy: ['test/integration/guides.test.ts'],
   },
   {
     name: 'ps',
     install: 'apt-get install procps',
     isInstalled: () => runs('ps'),
-    usedBy: ['test/faults/slow-readers.test.ts', 'test/faults/long.test.ts', 'test/faults/support/held-memory.ts'],
+    usedBy: [
+      'test/integration/guides.test.ts',
+      'test/faults/slow-readers.test.ts',
+      'test/faults/long.test.ts',
+      'test/faults/support/held-memory.ts',
+    ],
   },
 ];
 

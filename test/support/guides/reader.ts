@@ -18,7 +18,13 @@ const USERS_PATH = (process.env['PATH'] ?? '')
   .filter((folder) => !folder.includes('node_modules'))
   .join(path.delimiter);
 
-/** Programs that a block would harm the machine with, or that would take minutes. */
+/** Checks that the program, if it is installed, has these options, and does nothing. */
+const DRY = `program=$(PATH="\${PATH#*:}" command -v "$(basename "$0")") || exit 0
+for argument in "$@"; do
+  case $argument in --*) "$program" --help | grep --quiet -e "\${argument%%=*}" ;; esac
+done`;
+
+/** Programs that would change more than the reader's folder, take minutes, or need what this machine does not have. */
 const PROGRAMS = {
   /** The packages are installed. */
   npm: `[ "$1" = ci ] || PATH=\${PATH#*:} exec npm "$@"`,
@@ -26,13 +32,22 @@ const PROGRAMS = {
   pkill: `group=$(cat "$READER/group")
 /usr/bin/env PATH="\${PATH#*:}" pkill -g "$group" "$@"
 while kill -0 -- "-$group" 2>/dev/null; do sleep 0.1; done
-until curl --silent --output /dev/null "$EVERTURN_URL/healthz"; do sleep 0.1; done`,
+until curl --silent --output /dev/null "$EVERTURN_URL/healthz" 2>/dev/null; do sleep 0.1; done`,
   /** Checks the command, its options and its query, and changes nothing. */
   temporal: `"$TEMPORAL_CLI" "$@" --help >/dev/null
 while [ $# -gt 0 ]; do
   if [ "$1" = --query ]; then "$TEMPORAL_CLI" workflow count --query "$2"; fi
   shift
 done`,
+  pg_dump: DRY,
+  rsync: DRY,
+  tar: DRY,
+  /** The embedded Temporal has a database, that of the tests is elsewhere. */
+  sqlite3: DRY,
+  /** It has its help in a pager. */
+  aws: '',
+  /** Checks the service, and the command that would run in its container. */
+  'docker-compose': `[ "$1 $2" = 'exec -T' ] && grep --quiet "^  $3:$" docker-compose.yml && shift 3 && "$@"`,
 };
 
 /** What a reader of a guide has: a checkout, a terminal for the server, and one for the commands. */
