@@ -8,6 +8,7 @@ import { resumeRequest } from '../../../src/api/runs/wire/resume.ts';
 import { run } from '../../../src/api/runs/wire/run.ts';
 import { streamEvent } from '../../../src/api/sessions/wire/events.ts';
 import { actionsBody, createTurnBody } from '../../../src/api/sessions/wire/input.ts';
+import { newId } from '../../../src/engine/new-id.ts';
 import { loadMcpRegistry } from '../../../src/mcp/registry.ts';
 import { readProviderFile } from '../../../src/models/provider-file.ts';
 import { agentSpec } from '../../../src/spec/agent-spec.ts';
@@ -31,7 +32,7 @@ export const JSON_KINDS: Kind[] = [
     name: 'an agent, or some fields of one',
     fits: (value) => hasOnly(value, Object.keys(agentSpec.shape)),
     check: async (value, api) => {
-      const name = 'of-a-guide';
+      const name = newId('req');
       await api.putAgent(name, { model: { name: 'gpt-5-mini' }, ...value });
       const { data } = await api.get<{ data: { spec: Json } }>(`/v1/agents/${name}`);
       expect(ignored(value, data.spec)).toEqual([]);

@@ -89,7 +89,11 @@ export class Reader {
     return new Reader(folder, await keptPort(), env);
   }
 
-  /** Starts the server by a block with \`npm start\`, in a terminal of its own, after the one before has stopped. */
+  get isServing(): boolean {
+    return this.#server !== undefined;
+  }
+
+  /** Starts the server by a block with `npm start`, in a terminal of its own, after the one before has stopped. */
   async serve(text: string, env: Record<string, string> = {}): Promise<void> {
     await this.#stopServer();
     const child = killGroupAtEnd(
