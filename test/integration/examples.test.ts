@@ -38,7 +38,8 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test.each([
+// Most of their time they wait for words of the demo model.
+test.concurrent.each([
   ['stream-a-turn', /The tool answered: [^]*\[turn\] done\n$/],
   ['approve-a-tool-call', /\[approval\] allowing 1 call\(s\)\n[^]*\[turn\] done\n$/],
   [

@@ -31,12 +31,22 @@ const ELSEWHERE = [
   { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
 ];
 
+/** What the blocks of a page show, where the page says more than that they succeed. */
+const SHOWN: Record<string, RegExp> = {
+  'README.md': /tool\.approval_required[^]*Noted\.[^]*Counted to 8/,
+  'docs/agents-api-v2.md': /\[session\] completed: Plant/,
+  'docs/approvals.md': /"remaining":1[^]*Noted\./,
+  'docs/encryption.md': /^0$/m,
+  'docs/keys-and-roles.md': /key_\w+ of bob was revoked/,
+  'examples/README.md': /\[read\] # Release notes[^]*\[approval\] allowing 1 call/,
+};
+
 let model: LocalServer;
-/** The one of the pages that do not start a server themselves: a checkout after `npm start`. */
+/** That of the pages that do not start a server themselves: a checkout after `npm start`, on a machine with Node 24. */
 let plain: Reader;
 beforeAll(async () => {
   model = await startDemoModel();
-  plain = await newReader();
+  plain = await newReader({ programs: path.dirname(process.execPath) });
   await plain.serve('npm start');
 }, 120_000);
 afterAll(async () => {
@@ -74,6 +84,14 @@ test('each block that another test runs is there, and so is that test', () => {
   }
 });
 
+test('the guides name examples that exist', () => {
+  const named = guides().flatMap(
+    (page) => readFileSync(path.join(ROOT, page), 'utf8').match(/examples\/[\w./-]+/g) ?? [],
+  );
+  expect(named.length).toBeGreaterThan(0);
+  expect(named.filter((file) => !existsSync(path.join(ROOT, file.replace(/\.$/, ''))))).toEqual([]);
+});
+
 test('examples/README.md names all examples', () => {
   const readme = readFileSync(path.join(ROOT, 'examples/README.md'), 'utf8');
   const named = new Set([...readme.matchAll(/[\w-]+\.(?:ts|py)/g)].map(([name]) => name));
@@ -83,22 +101,25 @@ test('examples/README.md names all examples', () => {
 
 async function checkPage(page: string, reader: Reader): Promise<void> {
   const blocks = blocksOf(page);
+  let shown = '';
   for (const [index, block] of blocks.entries()) {
     try {
-      await check(block, { reader, before: blocks[index - 1] });
+      shown += (await check(block, { reader, before: blocks[index - 1] })) ?? '';
     } catch (error) {
       throw new Error(`${block.place}: ${String(error)}`, { cause: error });
     }
   }
+  expect(shown).toMatch(SHOWN[page] ?? '');
 }
 
-async function newReader(): Promise<Reader> {
-  return Reader.start({
+async function newReader(machine?: { programs: string }): Promise<Reader> {
+  const env = {
     TEMPORAL_ADDRESS: inject('temporalAddress'),
     TEMPORAL_NAMESPACE: inject('temporalNamespace'),
     TEMPORAL_CLI: path.join(loadConfig().cacheDir, 'bin/temporal'),
     EVERTURN_TASK_QUEUE: newId('req'),
-  });
+  };
+  return Reader.start(env, machine);
 }
 
 function startsServer({ language, text }: Block): boolean {
@@ -115,33 +136,33 @@ function withoutComments(text: string): string {
   return text.replaceAll(/(?:^|\s)#.*$/gm, '');
 }
 
-/** Executes a block, or checks what it shows. A block that no rule is for fails. */
-async function check(block: Block, page: { reader: Reader; before: Block | undefined }): Promise<void> {
+/** Executes a block, or checks what it shows. A block that no rule is for fails. @returns the output of commands */
+async function check(block: Block, page: { reader: Reader; before: Block | undefined }): Promise<string | undefined> {
   const { language, text } = block;
   const { reader } = page;
-  if (ELSEWHERE.some(({ block: start }) => text.startsWith(start))) return;
+  if (ELSEWHERE.some(({ block: start }) => text.startsWith(start))) return undefined;
   if (language === 'sh') return checkCommands(block, page);
   if (language === 'json') {
     const value = JSON.parse(text) as Record<string, unknown>;
     const kinds = JSON_KINDS.filter(({ fits }) => fits(value));
     expect(kinds.length, `of these kinds: ${kinds.map(({ name }) => name).join()}`).toBe(1);
     await kinds[0]?.check(value, (reader.isServing ? reader : plain).api);
-    return;
+    return undefined;
   }
   if (language === 'sql') {
     using catalog = new DatabaseSync(path.join(reader.folder, '.everturn/catalog.db'), { readOnly: true });
     for (const statement of text.trim().split(/;\n?/).filter(Boolean)) catalog.prepare(statement).get();
-    return;
+    return undefined;
   }
   if (language === 'yaml') {
     const given = parse(text) as Record<string, [{ value: unknown }]>;
     const values = Object.entries(given).map(([name, [{ value }]]) => [name, value] as const);
     expect(DYNAMIC_CONFIG).toMatchObject(Object.fromEntries(values));
-    return;
+    return undefined;
   }
   if (language === 'markdown') {
     parseSkill(text);
-    return;
+    return undefined;
   }
   expect(language).toBe('');
   const [, event] = /^id: \d+\ndata: (.*)\n\n?$/.exec(text) ?? [];
@@ -153,6 +174,7 @@ async function check(block: Block, page: { reader: Reader; before: Block | undef
     // A drawing.
     expect(text).toMatch(/[─│▼▶]/);
   }
+  return undefined;
 }
 
 /** The paths of a tree of folders, whose entries are indented. */
@@ -172,7 +194,7 @@ function filesOf(tree: string): string[] {
 async function checkCommands(
   block: Block,
   { reader, before }: { reader: Reader; before: Block | undefined },
-): Promise<void> {
+): Promise<string | undefined> {
   const commands = withoutComments(block.text);
   const { scripts } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8')) as {
     scripts: Record<string, string>;
@@ -187,13 +209,14 @@ async function checkCommands(
   }
   if (startsServer(block)) {
     // A server with keys does not start without a model: that of its users is a script here, too.
-    return reader.serve(
+    await reader.serve(
       block.text,
       /EVERTURN_API_KEYS=|keys create/.test(commands) ? { OPENAI_BASE_URL: model.url } : {},
     );
+    return undefined;
   }
   // Benchmarks and faults take minutes.
-  if (/^(?:npm run .*\s*)+$/.test(commands.trim())) return;
+  if (/^(?:npm run .*\s*)+$/.test(commands.trim())) return undefined;
   const [, file] = /@([\w-]+\.json)/.exec(commands) ?? [];
   if (file !== undefined) {
     expect(before?.language, `the block before it is ${file}`).toBe('json');
@@ -203,6 +226,6 @@ async function checkCommands(
   const env: Record<string, string> =
     requirement === undefined ? {} : { PATH: `${path.dirname(await pythonWith(requirement))}:$PATH` };
   const output = await reader.run(block.text, env);
-  if (process.env['TEST_LOG']) process.stderr.write(`${block.place}\n${output}\n`);
   expect(output).not.toMatch(/"status":"error"|\[turn\] error/);
+  return output;
 }

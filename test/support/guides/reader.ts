@@ -50,20 +50,23 @@ done`,
   'docker-compose': `[ "$1 $2" = 'exec -T' ] && grep --quiet "^  $3:$" docker-compose.yml && shift 3 && "$@"`,
 };
 
+/** Environment variables. */
+type Settings = Record<string, string>;
+
 /** What a reader of a guide has: a checkout, a terminal for the server, and one for the commands. */
 export class Reader {
   readonly folder: string;
   readonly api: ApiClient;
-  readonly #env: Record<string, string>;
+  readonly #env: Settings;
   #server: { child: ChildProcess; output: () => string } | undefined;
   #shell: Shell | undefined;
 
-  private constructor(folder: string, port: number, env: Record<string, string>) {
+  private constructor(folder: string, { port, programs, env }: { port: number; programs: string; env: Settings }) {
     this.folder = folder;
     this.api = new ApiClient(`http://127.0.0.1:${port}`);
     this.#env = {
       ...INHERITED_ENV,
-      PATH: `${path.join(folder, 'reader')}${path.delimiter}${USERS_PATH}`,
+      PATH: [path.join(folder, 'reader'), programs].join(path.delimiter),
       READER: path.join(folder, 'reader'),
       CURL_HOME: path.join(folder, 'reader'),
       EVERTURN_PORT: String(port),
@@ -72,8 +75,11 @@ export class Reader {
     };
   }
 
-  /** @param env settings of the server, such as its Temporal */
-  static async start(env: Record<string, string>): Promise<Reader> {
+  /**
+   * @param env settings of the server, such as its Temporal
+   * @param machine a folder with programs that precede those of this machine, such as another Node
+   */
+  static async start(env: Settings, machine?: { programs: string }): Promise<Reader> {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-guide-'));
     for (const name of await readdir(ROOT)) {
       if (name !== '.git' && name !== '.everturn') await symlink(path.join(ROOT, name), path.join(folder, name));
@@ -86,7 +92,8 @@ export class Reader {
     }
     // A request that the server rejects fails its block.
     await writeFile(path.join(own, '.curlrc'), 'fail\nshow-error\n');
-    return new Reader(folder, await keptPort(), env);
+    const programs = machine ? [machine.programs, USERS_PATH].join(path.delimiter) : USERS_PATH;
+    return new Reader(folder, { port: await keptPort(), programs, env });
   }
 
   get isServing(): boolean {
@@ -94,7 +101,7 @@ export class Reader {
   }
 
   /** Starts the server by a block with `npm start`, in a terminal of its own, after the one before has stopped. */
-  async serve(text: string, env: Record<string, string> = {}): Promise<void> {
+  async serve(text: string, env: Settings = {}): Promise<void> {
     await this.#stopServer();
     const child = killGroupAtEnd(
       spawn('bash', ['-c', this.#local(text)], {
@@ -124,7 +131,7 @@ export class Reader {
   }
 
   /** Executes a block in the terminal of the page. @returns its output @throws Error if one of its commands fails */
-  async run(text: string, env: Record<string, string> = {}): Promise<string> {
+  async run(text: string, env: Settings = {}): Promise<string> {
     this.#shell ??= new Shell(this.folder, this.#env);
     return this.#shell.run(this.#local(text), env);
   }
@@ -176,7 +183,7 @@ class Shell {
   #blocks = 0;
   #wake = (): void => undefined;
 
-  constructor(folder: string, env: Record<string, string>) {
+  constructor(folder: string, env: Settings) {
     this.#folder = folder;
     this.#child = killGroupAtEnd(spawn('bash', [], { cwd: folder, env, detached: true }));
     for (const stream of [this.#child.stdout, this.#child.stderr]) {
@@ -189,7 +196,7 @@ class Shell {
     this.#child.stdin.write('set -eE; exec 2>&1; trap \'echo "failed: $BASH_COMMAND"\' ERR\n');
   }
 
-  async run(text: string, env: Record<string, string>): Promise<string> {
+  async run(text: string, env: Settings): Promise<string> {
     const start = this.#output.length;
     const file = path.join(this.#folder, 'reader', `block-${++this.#blocks}`);
     await writeFile(file, text);
