@@ -168,7 +168,7 @@ const runtimeConfig = z.object({
   budget: budgetSpec.nullish().describe('what a turn, or all turns of a session, may use'),
   decision_policies: bounded(z.array(decisionPolicy), 50)
     .nullish()
-    .describe('for calls of MCP tools: the first that fits a call replaces require_approval_for_tools for it'),
+    .describe('the first that fits a call decides on it, in place of require_approval_for_tools'),
   structured_output: z
     .object({ max_repairs: z.int().min(0).max(10).nullish() })
     .nullish()
