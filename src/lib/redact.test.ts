@@ -1,3 +1,5 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { expect, test } from 'vitest';
 import { credentialsIn, hiding, registerSecrets, redact } from './redact.ts';
 
@@ -11,6 +13,7 @@ test.each([
   ['a header of another kind', 'basic dXNlcjpwdw==, x', 'basic [hidden], x'],
   ['a user in a URL', 'at redis://:pw@h:1/0 and http://u:p@h/x', 'at redis://[hidden]@h:1/0 and http://[hidden]@h/x'],
   ['a password with an @', 'postgres://u:p@ss@h/db', 'postgres://[hidden]@h/db'],
+  ['a password in angle brackets', 'redis://<user>:<pw>@h redis://[<pw>]@h', 'redis://[hidden]@h redis://[hidden]@h'],
   ['a parameter', '/x?a=1&api_key=2&X-Amz-Signature=3#b', '/x?a=1&api_key=[hidden]&X-Amz-Signature=[hidden]#b'],
   [
     'a short parameter',
@@ -39,6 +42,23 @@ test.each([
 ])('other text is unchanged: %s', (text) => {
   expect(redact(text)).toBe(text);
 });
+
+test('messages that say how a value is written keep their placeholders', () => {
+  const messages = ['src', 'deploy']
+    .flatMap((folder) => linesOf(folder))
+    .filter((line) => /<(user|key|name)>/.test(line));
+  expect(messages).toContainEqual(expect.stringContaining('redis://[[<user>]:<password>@]<host>'));
+  expect(messages).toContainEqual(expect.stringContaining('postgresql://<user>:<password>@<host>'));
+  expect(messages.map(redact)).toEqual(messages);
+});
+
+/** The lines of the code in a folder of the repository. */
+function linesOf(folder: string): string[] {
+  const root = path.join(import.meta.dirname, '../..', folder);
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' });
+  const sources = files.filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'));
+  return sources.flatMap((file) => readFileSync(path.join(root, file), 'utf8').split('\n'));
+}
 
 test('a registered secret is hidden in every encoding', () => {
   const secret = 'pass"word/+ü';

@@ -14,8 +14,9 @@ const PATTERNS: [RegExp, string][] = [
   [/\beverturn_[0-9a-f]{64}\b/g, HIDDEN],
   [/\beyJ[\w-]{8,500}\.[\w-]{8,}\.[\w-]*/g, HIDDEN],
   [/\b(bearer|basic) {1,9}[\w.~+/=-]{8,}/gi, `$1 ${HIDDEN}`],
-  // In URLs: user and password, and parameters with the name of a credential.
-  [/\b([a-z][a-z\d+.-]{0,20}:\/\/)[^\s/?#"'\\]{0,500}@/gi, `$1${HIDDEN}@`],
+  // In URLs: user and password, and parameters with the name of a credential. The placeholders in the messages that say
+  // how a URL is written are kept.
+  [/\b([a-z][a-z\d+.-]{0,20}:\/\/)(?!\[{0,2}<user>\]?:<password>@)[^\s/?#"'\\]{0,500}@/gi, `$1${HIDDEN}@`],
   [
     new RegExp(
       `([?&#](?!page_token=)(?:[\\w.-]{0,40}${CREDENTIAL}[\\w.-]{0,40}|key|sig|code|state)=)[^&#\\s"'\\\\<>]+`,
