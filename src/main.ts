@@ -8,11 +8,13 @@ import { addTurnCommand } from './cli/turn.ts';
 import { addWorkerCommand } from './cli/worker.ts';
 import { StartupError } from './lib/errors.ts';
 import { redact } from './lib/redact.ts';
+import packageJson from '../package.json' with { type: 'json' };
 
 /** Runs a command line and returns the exit code. Commands load the server when they run: it takes a second to load. */
 async function main(argv: string[]): Promise<number> {
   const program = new Command('everturn')
     .description('Runs AI agent conversations as durable Temporal workflows.')
+    .version(`everturn ${packageJson.version}`, '--version', 'print the version')
     .addHelpText('after', '\nSettings come from the environment: see docs/configuration.md.')
     .showHelpAfterError()
     .exitOverride();

@@ -6,6 +6,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { promisify } from 'node:util';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import packageJson from '../../package.json' with { type: 'json' };
 import { freePort, listOwnProcesses } from '../../src/lib/processes.ts';
 import { waitUntilReady } from '../../src/temporal-server/wait-until-ready.ts';
 import { folded } from '../support/api-client.ts';
@@ -31,6 +32,10 @@ test('an invalid setting stops the start with its name and the expected value', 
   const file = path.join(dataDir, 'none.json');
   const mcp = await everturn(['start'], { EVERTURN_MCP_SERVERS: file });
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
+});
+
+test('the version is that of the package', async () => {
+  expect(await everturn(['--version'])).toEqual({ code: 0, stdout: `everturn ${packageJson.version}\n`, stderr: '' });
 });
 
 test.each([[[]], [['begin']], [['start', 'now']]])('%j prints the usage', async (args) => {
