@@ -69,7 +69,7 @@ export class Readiness implements ReadinessCheck {
     } catch (error) {
       metrics.up.set({ dependency }, 0);
       const since = this.#failingSince.get(check) ?? new Date().toISOString();
-      if (!this.#failingSince.has(check)) log.warn({ dependency, err: error }, problem);
+      if (!this.#failingSince.has(check)) log.warn({ dependency, reason: errorMessage(error) }, problem);
       this.#failingSince.set(check, since);
       return [{ problem, reason: errorMessage(error), since }];
     }

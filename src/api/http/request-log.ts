@@ -31,13 +31,22 @@ export function namePathInLog(app: Express): void {
   }
 }
 
-/** Logs each request on one line: failures of the server as warnings, all others for debugging. */
+/**
+ * Logs each request on one line: failures of the server as warnings, all others for debugging. What fails a probe is
+ * logged once, by the check that found it.
+ */
 export const requestLog: Options = {
   genReqId: (_request, response) => String(response.getHeader('x-request-id')),
-  customLogLevel: (_request, response, error) => (error || response.statusCode >= 500 ? 'warn' : 'debug'),
+  customLogLevel: ({ url }, { statusCode }, error) =>
+    (error || statusCode >= 500) && url !== '/readyz' ? 'warn' : 'debug',
   // The response may end outside of its request's log context.
   customSuccessObject: (_request, response, values: object) => ({ ...values, ...scopeOf(response) }),
-  customErrorObject: (_request, response, _error, values: object) => ({ ...values, ...scopeOf(response) }),
+  // Without an error of the response's stream, pino-http makes one of the status, whose stack says nothing.
+  customErrorObject: (_request, response, _error, { err, ...values }: { err?: unknown }) => ({
+    ...(response.errored && { err }),
+    ...values,
+    ...scopeOf(response),
+  }),
   serializers: {
     req: ({ method, url }: IncomingMessage) => ({ method, url }),
     res: ({ statusCode }: ServerResponse) => ({ statusCode }),
