@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { DataDirInUseError, lockDataDir } from './data-dir-lock.ts';
+import { StartupError } from './errors.ts';
 
 async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-lock-'));
@@ -13,12 +14,19 @@ async function temporaryFolder(): Promise<string> {
 }
 
 test('a data folder belongs to one Everturn at a time', async () => {
-  const dataDir = path.join(await temporaryFolder(), 'made/here');
+  const dataDir = await temporaryFolder();
   const unlock = lockDataDir(dataDir);
   expect(() => lockDataDir(dataDir)).toThrow(DataDirInUseError);
   expect(() => lockDataDir(dataDir)).toThrow(new RegExp(`${dataDir}.*EVERTURN_DATA`));
   unlock();
   lockDataDir(dataDir)();
+});
+
+test('a folder that cannot be locked is named with its setting', async () => {
+  const dataDir = await temporaryFolder();
+  await mkdir(path.join(dataDir, 'lock'));
+  expect(() => lockDataDir(dataDir)).toThrow(StartupError);
+  expect(() => lockDataDir(dataDir)).toThrow(`EVERTURN_DATA: ${dataDir} cannot be locked`);
 });
 
 test('the lock of another process is released when the process is killed', async () => {

@@ -1,7 +1,6 @@
-import { mkdirSync } from 'node:fs';
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { StartupError } from './errors.ts';
+import { errorMessage, StartupError } from './errors.ts';
 
 /** Another Everturn process uses the data folder. */
 export class DataDirInUseError extends StartupError {
@@ -16,22 +15,24 @@ const SQLITE_BUSY = 5;
 const held = new Set<DatabaseSync>();
 
 /**
- * Locks a data folder for this process and returns the function that unlocks it.
+ * Locks an existing data folder for this process and returns the function that unlocks it.
  *
  * SQLite holds a lock of the operating system on a file, which is released however the process ends. So nothing has to
  * be cleaned up after a `kill -9`, and no stale process id can be misread.
  *
- * @throws DataDirInUseError
+ * @throws StartupError, which is a DataDirInUseError if another process holds the lock
  */
 export function lockDataDir(dataDir: string): () => void {
-  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
-  const lock = new DatabaseSync(path.join(dataDir, 'lock'));
+  let lock: DatabaseSync | undefined;
   try {
+    lock = new DatabaseSync(path.join(dataDir, 'lock'));
     // No journal on disk, since nothing is written.
     lock.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (error) {
-    lock.close();
-    if (!(error instanceof Error) || !('errcode' in error) || error.errcode !== SQLITE_BUSY) throw error;
+    lock?.close();
+    if (!(error instanceof Error) || !('errcode' in error) || error.errcode !== SQLITE_BUSY) {
+      throw new StartupError(`EVERTURN_DATA: ${dataDir} cannot be locked (${errorMessage(error)})`, { cause: error });
+    }
     throw new DataDirInUseError(
       `another Everturn uses the data folder ${dataDir}: stop it, or set EVERTURN_DATA to another folder`,
       { cause: error },

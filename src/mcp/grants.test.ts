@@ -45,7 +45,7 @@ async function start(
     const signIns = new SignIns({
       catalog,
       registry,
-      urls: () => Promise.resolve(urls),
+      urls,
       allowPrivateUrls: () => false,
       log,
       now: () => now,

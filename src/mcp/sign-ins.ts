@@ -38,7 +38,7 @@ interface SignInsOptions {
   catalog: Pick<Catalog, 'mcpSignIns' | 'mcpGrants'>;
   registry: McpRegistry;
   /** Undefined if the address at which users reach this server is unknown. */
-  urls: () => Promise<SignInUrls | undefined>;
+  urls: SignInUrls | undefined;
   /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
   log: Logger;
@@ -167,7 +167,7 @@ export class SignIns {
   ): Promise<ServerSignIn> {
     const { catalog } = this.#options;
     const { id, name, url, trusted } = endpoint;
-    const ours = await this.urls();
+    const ours = this.urls;
     if (!ours) {
       throw new McpServerError('requires the user to sign in, for which its operator must set EVERTURN_PUBLIC_URL');
     }
@@ -237,7 +237,7 @@ export class SignIns {
     const data = dataOf(row);
     const { server } = data;
     try {
-      const ours = await this.urls();
+      const ours = this.urls;
       if (!ours) throw new McpServerError('cannot be used, because EVERTURN_PUBLIC_URL is not set');
       const { redirectUri } = ours;
       const own = this.#options.registry.clientOf(server);

@@ -1,13 +1,15 @@
-import { mkdir } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
-import { startApi } from './api.ts';
+import { listenForApi, startApi } from './api.ts';
 import { requireKeysIfExposed } from './require-keys.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
 import { startDemoModel } from '../demo/demo-model.ts';
+import { NEVER } from '../lib/abort.ts';
+import { lockDataDir } from '../lib/data-dir-lock.ts';
+import { makeFolder } from '../lib/make-folder.ts';
 import type { LiveBus } from '../live/bus.ts';
 import { chatAccess, modelAccess, type ModelAccess } from '../models/open-providers.ts';
 import { openServices, type Services } from './services.ts';
@@ -30,29 +32,36 @@ export interface RunningAllInOne {
   stop: () => Promise<void>;
 }
 
-/** Starts everything in this process: Temporal unless one is configured, the worker, the API and the demo. */
+/**
+ * Starts everything in this process: Temporal unless one is configured, the worker, the API and the demo. The port and
+ * the data folder come first, since the rest may take minutes. Gives up when `signal` is aborted, and stops what it has
+ * started.
+ */
 export async function startAllInOne(
   config: Config,
   log: Logger,
-  given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined } = {},
+  given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined; signal?: AbortSignal } = {},
 ): Promise<RunningAllInOne> {
   await using cleanup = new AsyncDisposableStack();
-  await mkdir(config.dataDir, { recursive: true });
+  const { signal = NEVER } = given;
+  const ports = await listenForApi(config, log, cleanup);
+  await makeFolder(config.dataDir, 'EVERTURN_DATA');
+  if (!given.temporal && !config.temporal.external) cleanup.defer(lockDataDir(config.dataDir));
   await requireKeysIfExposed(config, log);
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const agents = await readAgentFiles(config.agentsDir);
   const bundling = workflowBundle(config.cacheDir, { encodesFailures: config.encryptionKeys.length > 0 });
   bundling.catch(() => undefined); // awaited below, unless another step fails first
-  const temporal = given.temporal ?? (await provision(config, log));
+  const temporal = given.temporal ?? (await provision(config, log, signal));
   cleanup.defer(() => temporal.stop());
+  signal.throwIfAborted();
 
   const realModel = await modelAccess(config);
   const model = realModel ?? (await demoAccess(cleanup));
 
-  const listening = Promise.withResolvers<string | undefined>();
   const services = await openServices({
     config,
-    publicUrl: listening.promise,
+    publicUrl: config.publicUrl ?? (isLoopback(config.host) ? ports.api.url : undefined),
     log,
     temporal,
     registry,
@@ -70,21 +79,26 @@ export async function startAllInOne(
   await registerAgents(services, agents);
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());
-  const api = await startApi(services, worker.check);
-  cleanup.defer(() => api.stop());
-  listening.resolve(config.publicUrl ?? (isLoopback(config.host) ? api.url : undefined));
+  cleanup.defer(startApi(services, ports, worker.check));
   if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
   const running = cleanup.move();
-  return { url: api.url, model: model.name, names, finished: worker.finished, stop: () => running.disposeAsync() };
+  return {
+    url: ports.api.url,
+    model: model.name,
+    names,
+    finished: worker.finished,
+    stop: () => running.disposeAsync(),
+  };
 }
 
 async function provision(
   { dataDir, cacheDir, sqliteSync, temporal }: Config,
   log: Logger,
+  signal: AbortSignal,
 ): Promise<ProvisionedTemporal> {
   const { external, namespace, installers } = temporal;
-  return provisionTemporal({ dataDir, cacheDir, sqliteSync, external, namespace, installers, log });
+  return provisionTemporal({ dataDir, cacheDir, sqliteSync, external, namespace, installers, log, signal });
 }
 
 const NO_DEMO_MODEL =

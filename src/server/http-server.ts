@@ -1,12 +1,15 @@
-import { createServer, type ServerResponse } from 'node:http';
+import { createServer, type RequestListener, type ServerResponse } from 'node:http';
 import type { Express } from 'express';
+import type { Logger } from 'pino';
 import type { ConnectionLimit } from '../api/http/connection-limit.ts';
-import { answerProtocolErrors } from '../api/http/protocol-errors.ts';
+import { answerProtocolErrors, answerStarting } from '../api/http/protocol-errors.ts';
 import { isStream } from '../api/http/event-stream.ts';
 import { ConfigError } from '../config.ts';
 
 export interface HttpServer {
   url: string;
+  /** Answers requests from now on; before, they are answered with 503. */
+  serve: (app: Express) => void;
   /** Stops accepting requests, completes pending ones, and closes event streams: their readers reconnect elsewhere. */
   stop: () => Promise<void>;
 }
@@ -18,6 +21,7 @@ interface Address {
   setting: string;
   /** For servers that untrusted clients can reach. */
   connectionLimit?: Pick<ConnectionLimit, 'admit'>;
+  log?: Logger;
 }
 
 /** How long pending requests may take when the server stops. */
@@ -44,9 +48,11 @@ const MAX_HEADERS = 200;
 /** Further connections are closed at once: each takes memory and a file handle. */
 const MAX_CONNECTIONS = 10_000;
 
-/** @throws ConfigError if the address cannot be listened on */
-export async function serveHttp(
-  app: Express,
+/**
+ * Listens on an address. This comes first in the start of a process, so that a port in use is reported at once.
+ * @throws ConfigError if the address cannot be listened on
+ */
+export async function listenHttp(
   address: Address,
   { headMs, requestMs, checkMs, idleMs }: HttpTimeouts = TIMEOUTS,
 ): Promise<HttpServer> {
@@ -58,7 +64,9 @@ export async function serveHttp(
     connectionsCheckingInterval: checkMs,
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
-  const server = createServer(options, app);
+  const server = createServer(options);
+  let answer: RequestListener = answerStarting;
+  server.on('request', (request, response) => answer(request, response));
   // The time-outs above are for receiving. This one is for sending: an answer that is not read is held in memory.
   server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
@@ -80,15 +88,25 @@ export async function serveHttp(
   const bound = server.address();
   const port = typeof bound === 'object' && bound ? bound.port : address.port;
   const host = address.host.includes(':') ? `[${address.host}]` : address.host;
+  const stop = async (): Promise<void> => {
+    const closed = new Promise((resolve) => server.close(resolve));
+    const streams = [...answers].filter(isStream);
+    if (streams.length > 0) {
+      address.log?.info(
+        { streams: streams.length },
+        'event streams are closed: their readers resume from their cursors',
+      );
+    }
+    for (const stream of streams) stream.destroy();
+    const late = setTimeout(() => server.closeAllConnections(), GRACE_MS);
+    await closed;
+    clearTimeout(late);
+  };
+  let stopped: Promise<void> | undefined;
   return {
     url: `http://${host}:${port}`,
-    stop: async () => {
-      const closed = new Promise((resolve) => server.close(resolve));
-      for (const answer of answers) if (isStream(answer)) answer.destroy();
-      const late = setTimeout(() => server.closeAllConnections(), GRACE_MS);
-      await closed;
-      clearTimeout(late);
-    },
+    serve: (app) => void (answer = app),
+    stop: () => (stopped ??= stop()),
   };
 }
 

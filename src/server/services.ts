@@ -101,8 +101,8 @@ interface ServicesOptions {
   bus?: LiveBus | undefined;
   model: ModelAccess;
   tracing?: Tracing | undefined;
-  /** Where users reach the API, once that is known. Default: the configured address. */
-  publicUrl?: Promise<string | undefined>;
+  /** Where users reach the API. Default: the configured address. */
+  publicUrl?: string | undefined;
 }
 
 /** Opens all services. If one fails, those already open are closed. */
@@ -114,7 +114,7 @@ export async function openServices({
   bus,
   model,
   tracing,
-  publicUrl = Promise.resolve(config.publicUrl),
+  publicUrl = config.publicUrl,
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
   const skills = await Skills.open(config.skillFolders);
@@ -156,7 +156,7 @@ export async function openServices({
   const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
   const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
-  const urls = async () => signInUrls(await publicUrl);
+  const urls = signInUrls(publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
   cleanup.defer(() => signIns.close());
   const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });

@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
-import { startApi } from './api.ts';
+import { listenForApi, startApi } from './api.ts';
 import { createOperationsApp } from '../api/app.ts';
 import { requireKeysIfExposed } from './require-keys.ts';
 import type { Config } from '../config.ts';
-import { serveHttp } from './http-server.ts';
+import { listenHttp, type HttpServer } from './http-server.ts';
 import { modelAccess } from '../models/open-providers.ts';
 import { Readiness } from './readiness.ts';
 import { openServices, type Services } from './services.ts';
@@ -40,22 +40,23 @@ export interface RunningStandaloneWorker extends RunningProcess {
 /** Starts an API whose workers run in other processes. */
 export async function startStandaloneApi({ config, log, tracing }: StandaloneOptions): Promise<RunningAllInOne> {
   await using cleanup = new AsyncDisposableStack();
+  const ports = await listenForApi(config, log, cleanup);
   await requireKeysIfExposed(config, log);
   const agents = await readAgentFiles(config.agentsDir);
   const { services, model } = await openStandalone({ config, log, tracing }, cleanup);
   await registerAgents(services, agents);
   const { client, keyring } = services;
-  const api = await startApi(services, {
+  const stopApi = startApi(services, ports, {
     dependency: 'worker',
     problem: 'no worker is running',
     run: () => checkPollers(client, config.temporal.taskQueue),
   });
   const stopped = Promise.withResolvers<void>();
   cleanup.defer(() => stopped.resolve());
-  cleanup.defer(() => api.stop());
+  cleanup.defer(stopApi);
   const names = keyring.isKeyless ? undefined : await keyring.names();
   const running = cleanup.move();
-  return { url: api.url, model, names, finished: stopped.promise, stop: () => running.disposeAsync() };
+  return { url: ports.api.url, model, names, finished: stopped.promise, stop: () => running.disposeAsync() };
 }
 
 /** Starts a worker, and serves its health and metrics if a port is configured. */
@@ -65,6 +66,7 @@ export async function startStandaloneWorker({
   tracing,
 }: StandaloneOptions): Promise<RunningStandaloneWorker> {
   await using cleanup = new AsyncDisposableStack();
+  const health = await listenForHealth(config, cleanup);
   const bundling = workflowBundle(config.cacheDir, {
     encodesFailures: config.encryptionKeys.length > 0,
     isVersioned: config.temporal.buildId !== undefined,
@@ -73,10 +75,12 @@ export async function startStandaloneWorker({
   const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());
-  const healthUrl = await serveHealth(services, new Readiness(services, worker.check), cleanup);
+  const readiness = new Readiness(services, worker.check);
+  const scrape = createScrape({ ...services, readiness });
+  health?.serve(createOperationsApp({ ...services, readiness, scrape }));
   void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const running = cleanup.move();
-  return { healthUrl, model, finished: worker.finished, stop: () => running.disposeAsync() };
+  return { healthUrl: health?.url, model, finished: worker.finished, stop: () => running.disposeAsync() };
 }
 
 /** Opens what a standalone API and a standalone worker have in common. */
@@ -96,16 +100,13 @@ async function openStandalone(
   return { services, temporal, model: model.name };
 }
 
-async function serveHealth(
-  services: Services,
-  readiness: Readiness,
+/** Takes the port of a worker's health and metrics, if one is configured. */
+async function listenForHealth(
+  { host, workerPort: port }: Config,
   cleanup: AsyncDisposableStack,
-): Promise<string | undefined> {
-  const { host, workerPort: port } = services.config;
+): Promise<HttpServer | undefined> {
   if (port === undefined) return undefined;
-  const scrape = createScrape({ ...services, readiness });
-  const app = createOperationsApp({ ...services, readiness, scrape });
-  const server = await serveHttp(app, { host, port, setting: 'EVERTURN_WORKER_PORT' });
+  const server = await listenHttp({ host, port, setting: 'EVERTURN_WORKER_PORT' });
   cleanup.defer(() => server.stop());
-  return server.url;
+  return server;
 }

@@ -83,6 +83,7 @@ export async function spawnDevServer({
       stdio: ['ignore', output.fd, output.fd],
     });
     child.unref();
+    if (child.pid !== undefined) child.once('exit', endAtExit(child.pid));
     const ended = new Promise<string>((resolve) => {
       child.once('exit', (code, signal) => resolve(signal ? `ended by ${signal}` : `exit code ${code}`));
       child.once('error', (error) => resolve(error.message));
@@ -91,6 +92,17 @@ export async function spawnDevServer({
   } finally {
     await output.close();
   }
+}
+
+/**
+ * Ends a server when this process exits without having stopped it, as after an uncaught exception. Only SIGKILL, and a
+ * signal that is not handled, leave it running.
+ * @returns a function to be called when the server has ended: its process id may be given to another program
+ */
+export function endAtExit(pid: number): () => void {
+  const end = (): void => void signal(pid, 'SIGTERM');
+  process.once('exit', end);
+  return () => void process.off('exit', end);
 }
 
 /**

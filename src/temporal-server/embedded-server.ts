@@ -1,13 +1,13 @@
 import path from 'node:path';
-import { mkdir, realpath } from 'node:fs/promises';
+import { realpath } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { NEVER, onAbort } from '../lib/abort.ts';
 import { backoffMs } from '../lib/backoff.ts';
-import { lockDataDir } from '../lib/data-dir-lock.ts';
 import { endDevServers, settingsArguments } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
+import { makeFolder } from '../lib/make-folder.ts';
 import { freePort } from '../lib/processes.ts';
 import { adoptServer, launchServer, ServerEndedError, type RunningServer, type ServerHome } from './launch-server.ts';
 import { errorMessage } from '../lib/errors.ts';
@@ -22,6 +22,8 @@ export interface EmbeddedTemporalOptions {
   sqliteSync?: SqliteSync;
   /** In addition to the server's standard settings. */
   dynamicConfig?: DynamicConfig;
+  /** Gives up the start of the server. */
+  signal?: AbortSignal;
   log: Logger;
 }
 
@@ -30,7 +32,6 @@ export interface EmbeddedTemporal {
   address: string;
   /** Whether the server was already running, left by an Everturn that was killed. */
   adopted: boolean;
-  /** Stops the server and unlocks the data folder. */
   stop: () => Promise<void>;
 }
 
@@ -43,44 +44,33 @@ const STEADY_MS = 30_000;
 
 /**
  * Runs a Temporal server for a data folder and restarts it if it ends. A server that an Everturn left running when it
- * was killed is adopted.
+ * was killed is adopted. The caller holds the lock of the data folder.
  *
- * @throws DataDirInUseError
- * @throws ProvisionError if the server does not start
+ * @throws ProvisionError if the server does not start; the reason of `signal` if that is aborted first
  */
 export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
-  const { dataDir, binary, namespace, sqliteSync = 'normal', dynamicConfig = {}, log } = options;
-  const unlock = lockDataDir(dataDir);
-  try {
-    const databaseFile = await databaseFileIn(dataDir);
-    const folder = path.dirname(databaseFile);
-    await mkdir(folder, { recursive: true });
-    const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
-    const home = { databaseFile, logFile: path.join(folder, 'server.log'), binary, namespace, settings };
-    const adopted = await adoptServer(home, log);
-    const server = adopted ?? (await launchOnFreePort(home));
+  const { dataDir, binary, namespace, sqliteSync = 'normal', dynamicConfig = {}, signal = NEVER, log } = options;
+  await makeFolder(path.join(dataDir, 'temporal'), 'EVERTURN_DATA');
+  const databaseFile = await databaseFileIn(dataDir);
+  const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
+  const logFile = path.join(path.dirname(databaseFile), 'server.log');
+  const home = { databaseFile, logFile, binary, namespace, settings };
+  const adopted = await adoptServer(home, log);
+  const server = adopted ?? (await launchOnFreePort(home, signal));
 
-    const stopping = new AbortController();
-    const supervision = supervise({ home, server, stop: stopping.signal, log });
-    const stop = async (): Promise<void> => {
-      stopping.abort();
-      try {
-        await supervision;
-        await endDevServers(databaseFile, STOP_GRACE_MS);
-      } finally {
-        unlock();
-      }
-    };
-    let stopped: Promise<void> | undefined;
-    return {
-      address: `127.0.0.1:${server.port}`,
-      adopted: adopted !== undefined,
-      stop: () => (stopped ??= stop()),
-    };
-  } catch (error) {
-    unlock();
-    throw error;
-  }
+  const stopping = new AbortController();
+  const supervision = supervise({ home, server, stop: stopping.signal, log });
+  const stop = async (): Promise<void> => {
+    stopping.abort();
+    await supervision;
+    await endDevServers(databaseFile, STOP_GRACE_MS);
+  };
+  let stopped: Promise<void> | undefined;
+  return {
+    address: `127.0.0.1:${server.port}`,
+    adopted: adopted !== undefined,
+    stop: () => (stopped ??= stop()),
+  };
 }
 
 /** The canonical path of the database, independent of symbolic links: running servers are found by it. */
@@ -88,10 +78,10 @@ export async function databaseFileIn(dataDir: string): Promise<string> {
   return path.join(await realpath(dataDir), 'temporal', 'temporal.db');
 }
 
-async function launchOnFreePort(home: ServerHome): Promise<RunningServer> {
+async function launchOnFreePort(home: ServerHome, signal: AbortSignal): Promise<RunningServer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await launchServer(home, await freePort(), NEVER);
+      return await launchServer(home, await freePort(), signal);
     } catch (error) {
       // Another process may have taken the port in the meantime.
       if (!(error instanceof ServerEndedError) || attempt === START_ATTEMPTS) throw error;

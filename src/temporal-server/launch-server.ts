@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { endDevServers, findDevServers, spawnDevServer } from './dev-server.ts';
+import { endAtExit, endDevServers, findDevServers, spawnDevServer } from './dev-server.ts';
 import { commandLineOf, isListenerOurs } from '../lib/processes.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { waitUntilReady } from './wait-until-ready.ts';
@@ -63,17 +63,20 @@ export async function adoptServer(home: ServerHome, log: Logger): Promise<Runnin
     return undefined;
   }
   await rm(setupMarker(home), { force: true });
-  return { port, ended: endOf(pid) };
+  const ended = endOf(pid);
+  void ended.then(endAtExit(pid));
+  return { port, ended };
 }
 
 /**
- * Starts a server and waits until it is usable.
+ * Starts a server and waits until it is usable. When `stop` is aborted before, the server is ended.
  *
- * @throws ProvisionError
+ * @throws ProvisionError, or the reason of `stop`
  */
 export async function launchServer(home: ServerHome, port: number, stop: AbortSignal): Promise<RunningServer> {
   const { databaseFile, logFile, binary, namespace, settings } = home;
   await prepareDatabase(home);
+  stop.throwIfAborted();
   if (existsSync(logFile)) await rename(logFile, previousLog(logFile));
   const { ended } = await spawnDevServer({ binary, port, settings, logFile });
   const failed = new AbortController();
@@ -86,6 +89,7 @@ export async function launchServer(home: ServerHome, port: number, stop: AbortSi
     await checkListener(port);
   } catch (cause) {
     await endDevServers(databaseFile, 0);
+    stop.throwIfAborted();
     const reason: unknown = failed.signal.aborted ? failed.signal.reason : cause;
     const lines = await lastLines(logFile);
     const message = `Temporal's server did not start: ${errorMessage(reason)}${lines}\nIts log is ${logFile}`;

@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
-import { access, mkdir, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
+import { access, mkdtemp, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
+import { makeFolder } from '../lib/make-folder.ts';
 
 const INSTALL_PREFIX = '.install-';
 /** An installation that is older than this was killed. */
@@ -16,7 +17,7 @@ export async function installPrograms(
   binDir: string,
   make: (folder: string) => Promise<Readonly<Record<string, string>>>,
 ): Promise<void> {
-  await mkdir(binDir, { recursive: true });
+  await makeFolder(binDir, 'XDG_CACHE_HOME');
   await removeAbandoned(binDir);
   const folder = await mkdtemp(path.join(binDir, INSTALL_PREFIX));
   try {

@@ -8,6 +8,7 @@ import { findTemporalBinary } from './find-cli.ts';
 import type { InstallerName } from './installers.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { startEmbeddedTemporal } from './embedded-server.ts';
+import { NEVER, waitOrAbort } from '../lib/abort.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 
@@ -25,6 +26,8 @@ export interface ProvisionOptions {
   env?: NodeJS.ProcessEnv;
   /** The ways in which the embedded server's program may be installed, in the order in which they are tried. */
   installers: readonly InstallerName[];
+  /** Gives up the start of the embedded server. */
+  signal?: AbortSignal;
 }
 
 /** A Temporal server with a usable namespace. */
@@ -43,18 +46,20 @@ export const RETENTION = '3650d';
 const EXTERNAL_MS = 5000;
 
 /**
- * Provides a Temporal server with the namespace: the configured external one, else the embedded one.
+ * Provides a Temporal server with the namespace: the configured external one, else the embedded one, for which the caller
+ * holds the lock of the data folder.
  *
- * @throws ProvisionError, DataDirInUseError
+ * @throws ProvisionError
  */
 export async function provisionTemporal(options: ProvisionOptions): Promise<ProvisionedTemporal> {
   const { dataDir, cacheDir, external, namespace, log, env = process.env, installers, ...settings } = options;
+  const { signal = NEVER } = settings;
   if (external) {
     const { connectionOptions } = external;
     await checkExternal(connectionOptions, namespace);
     return { connectionOptions, namespace, embedded: false, stop: () => Promise.resolve() };
   }
-  const binary = await findTemporalBinary({ cacheDir, env, installers, log });
+  const binary = await waitOrAbort(findTemporalBinary({ cacheDir, env, installers, log }), signal);
   const { address, stop } = await startEmbeddedTemporal({ ...settings, dataDir, binary, namespace, log });
   try {
     await setRetention(address, namespace);

@@ -1,9 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto';
-import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker';
+import { makeFolder } from '../lib/make-folder.ts';
 import { FAILURE_CONVERTER_PATH } from './data-converter.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -43,7 +44,7 @@ export async function workflowBundle(
     ...(encodesFailures && { failureConverterPath: FAILURE_CONVERTER_PATH }),
     logger: new DefaultLogger('ERROR'),
   });
-  await mkdir(folder, { recursive: true });
+  await makeFolder(folder, 'XDG_CACHE_HOME');
   const temporary = path.join(folder, `.${randomUUID()}`);
   await writeFile(temporary, code);
   await rename(temporary, file);

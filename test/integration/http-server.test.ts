@@ -4,9 +4,24 @@ import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import express, { type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { serveHttp } from '../../src/server/http-server.ts';
+import { listenHttp } from '../../src/server/http-server.ts';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0, setting: 'EVERTURN_PORT' };
+
+test('a server that listens answers that it is starting, until it serves', async () => {
+  const server = await listenHttp(LOOPBACK);
+  onTestFinished(() => server.stop());
+  const early = await fetch(`${server.url}/healthz`);
+  expect([early.status, early.headers.get('retry-after')]).toEqual([503, expect.stringMatching(/^\d+$/)]);
+  expect(await early.json()).toMatchObject({
+    error: { code: 'unavailable', message: 'the server is starting: retry' },
+  });
+  server.serve(express().get('/healthz', (_request, response) => void response.json({ well: true })));
+  expect(await (await fetch(`${server.url}/healthz`)).json()).toEqual({ well: true });
+  await expect(listenHttp({ ...LOOPBACK, port: Number(new URL(server.url).port) })).rejects.toThrow(
+    /^cannot listen on 127.0.0.1:\d+, the port is in use: choose another EVERTURN_PORT$/,
+  );
+});
 
 test('a server that stops completes its responses and ends its streams', async () => {
   const requested = Promise.withResolvers<void>();
@@ -20,7 +35,8 @@ test('a server that stops completes its responses and ends its streams', async (
     await mayAnswer.promise;
     response.json({ well: true });
   });
-  const server = await serveHttp(app, LOOPBACK);
+  const server = await listenHttp(LOOPBACK);
+  server.serve(app);
   const lastResort = vi.spyOn(Server.prototype, 'closeAllConnections');
   onTestFinished(() => lastResort.mockRestore());
   const agent = new Agent({ keepAlive: true });
@@ -58,7 +74,8 @@ test.each([
     streams.push(response);
   });
   app.post('/body', express.text(), (_request, response) => void response.json({}));
-  const server = await serveHttp(app, LOOPBACK, timeouts);
+  const server = await listenHttp(LOOPBACK, timeouts);
+  server.serve(app);
   onTestFinished(() => server.stop());
   const stream = await answerTo(`${server.url}/stream`, new Agent());
   const events: string[] = [];
@@ -87,7 +104,8 @@ test('a client that does not read its response is disconnected, and an idle stre
     const heartbeat = setInterval(() => response.write(': hb\n\n'), 100);
     response.once('close', () => clearInterval(heartbeat));
   });
-  const server = await serveHttp(app, LOOPBACK, { headMs: 5_000, requestMs: 5_000, checkMs: 100, idleMs: 2_000 });
+  const server = await listenHttp(LOOPBACK, { headMs: 5_000, requestMs: 5_000, checkMs: 100, idleMs: 2_000 });
+  server.serve(app);
   onTestFinished(() => server.stop());
   const stream = (await answerTo(`${server.url}/stream`, new Agent())).resume();
   const large = await answerTo(`${server.url}/large`, new Agent());
@@ -102,7 +120,8 @@ test('a request that arrived while the server was busy for longer than its time-
   app.get('/', (_request, response) => void response.json({ well: true }));
   const timeouts = { headMs: 200, requestMs: 200, checkMs: 50, idleMs: 60_000 };
   const busy = { admit: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000) };
-  const server = await serveHttp(app, { ...LOOPBACK, connectionLimit: busy }, timeouts);
+  const server = await listenHttp({ ...LOOPBACK, connectionLimit: busy }, timeouts);
+  server.serve(app);
   onTestFinished(() => server.stop());
   const { hostname, port } = new URL(server.url);
   const socket = connect(Number(port), hostname);

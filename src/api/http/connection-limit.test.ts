@@ -3,7 +3,7 @@ import { connect, type Socket } from 'node:net';
 import express from 'express';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { serveHttp } from '../../server/http-server.ts';
+import { listenHttp } from '../../server/http-server.ts';
 import { ConnectionLimit } from './connection-limit.ts';
 
 const ADDRESS = { host: '127.0.0.1', port: 0, setting: 'EVERTURN_PORT' };
@@ -20,7 +20,8 @@ async function start(trustedProxies: string[] = []) {
     response.end('hello');
   });
   app.get('/unknown', (_request, response) => void response.end('who?'));
-  const server = await serveHttp(app, { ...ADDRESS, connectionLimit });
+  const server = await listenHttp({ ...ADDRESS, connectionLimit });
+  server.serve(app);
   const sockets: Socket[] = [];
   onTestFinished(async () => {
     for (const socket of sockets) socket.destroy();

@@ -1,4 +1,4 @@
-import { STATUS_CODES, type Server, type ServerResponse } from 'node:http';
+import { STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { newId } from '../../engine/new-id.ts';
 import { ApiError, sessionErrors } from './errors.ts';
@@ -40,6 +40,12 @@ export function answerProtocolErrors(server: Server): void {
     });
   });
 }
+
+/** Answers a request that arrives before the server is ready for it. */
+export const answerStarting: RequestListener = (_request, response) => {
+  const { status, headers, text } = serialized(new ApiError('unavailable', 'the server is starting: retry'));
+  response.writeHead(status, headers).end(text);
+};
 
 const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
 

@@ -52,7 +52,7 @@ type SignInContext = Pick<ApiContext, 'signIns' | 'toolPool' | 'catalog' | 'clie
 
 /** `/v1/agents/mcp`: the sign-ins of users to MCP servers (docs/mcp-servers.md, "Sign-in"). */
 export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignInContext): Route[] {
-  const isSecure = async () => (await signIns.urls())?.redirectUri.startsWith('https:') === true;
+  const isSecure = () => signIns.urls?.redirectUri.startsWith('https:') === true;
   const tellTurns = async (): Promise<void> => {
     await tellSignIns({ catalog, client, log }).catch((error: unknown) =>
       log.warn({ err: error }, 'turns could not be told of sign-ins; housekeeping retries it'),
@@ -74,7 +74,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
           const offer = await signIns.offer(query.state, subjectOf(caller));
-          sendOffer({ request, response, isSecure: await isSecure() }, query.state, offer);
+          sendOffer({ request, response, isSecure: isSecure() }, query.state, offer);
         }),
     ),
     route(
@@ -97,7 +97,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       },
       ({ query, body: { token, decision }, caller, request, response }) =>
         toBrowser(request, response, async () => {
-          const browser = browserOf(request, await isSecure());
+          const browser = browserOf(request, isSecure());
           if (browser === undefined || token !== formToken(browser, query.state)) {
             throw new SignInError(
               'sign_in_failed',
@@ -129,7 +129,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       },
       ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
-          const browser = browserOf(request, await isSecure());
+          const browser = browserOf(request, isSecure());
           const ended = await signIns.finish(query, subjectOf(caller), browser);
           await tellTurns();
           sendEnd(response, ended);
@@ -148,8 +148,8 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
         }),
         errors: ['not_found'],
       },
-      async () => {
-        const urls = await signIns.urls();
+      () => {
+        const { urls } = signIns;
         if (!urls) throw new ApiError('not_found', 'EVERTURN_PUBLIC_URL is not set');
         const { clientMetadata, redirectUri } = urls;
         return { client_id: clientMetadata, ...clientMetadataFor(redirectUri), token_endpoint_auth_method: 'none' };
