@@ -34,11 +34,14 @@ async function start({ folder, host, port, namespace }: Options): Promise<void> 
   if (!postgresUrl) {
     throw new ProvisionError('set TEMPORAL_POSTGRES_URL to postgresql://<user>:<password>@<host>:<port>/postgres');
   }
-  const { cacheDir, logLevel } = loadConfig();
+  const { cacheDir, logLevel, shutdownSeconds } = loadConfig();
   const log = createLogger({ logLevel });
-  const temporal = await startTemporalOnPostgres({ folder, host, port, namespace, postgresUrl, cacheDir, log });
-  process.stdout.write(`Temporal listens on ${host}:${port}, with the namespace ${namespace}\n`);
-  await runUntilSignal(temporal);
+  await runUntilSignal({
+    log,
+    shutdownSeconds,
+    start: () => startTemporalOnPostgres({ folder, host, port, namespace, postgresUrl, cacheDir, log }),
+    greeting: () => `Temporal listens on ${host}:${port}, with the namespace ${namespace}\n`,
+  });
 }
 
 async function checkServer({ port, namespace }: Options): Promise<void> {

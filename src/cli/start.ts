@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { RunningAllInOne } from '../server/all-in-one.ts';
-import { bootstrap, describeKeys, runUntilSignal } from './process.ts';
+import { describeKeys, runRole } from './process.ts';
 
 /** `everturn start` */
 export function addStartCommand(program: Command): void {
@@ -8,12 +8,13 @@ export function addStartCommand(program: Command): void {
 }
 
 async function start(): Promise<void> {
-  const { config, log, tracing } = await bootstrap('start');
-  const { startAllInOne } = await import('../server/all-in-one.ts');
-  const server = await startAllInOne(config, log, { tracing });
-  process.stdout.write(greeting(server));
-  await runUntilSignal(server);
-  await tracing?.stop();
+  await runRole('start', {
+    start: async ({ config, log, tracing, signal }) => {
+      const { startAllInOne } = await import('../server/all-in-one.ts');
+      return startAllInOne(config, log, { tracing, signal });
+    },
+    greeting,
+  });
 }
 
 function greeting({ url, model, names }: RunningAllInOne): string {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { bootstrap, runUntilSignal } from './process.ts';
+import { runRole } from './process.ts';
 
 /** `everturn worker` */
 export function addWorkerCommand(program: Command): void {
@@ -7,16 +7,16 @@ export function addWorkerCommand(program: Command): void {
     .command('worker')
     .description('run a worker only; APIs and other workers run in their own processes')
     .action(async () => {
-      const bootstrapped = await bootstrap('worker');
-      const { config, tracing } = bootstrapped;
-      const { taskQueue, buildId } = config.temporal;
-      const { startStandaloneWorker } = await import('../server/standalone.ts');
-      const worker = await startStandaloneWorker(bootstrapped);
-      const health = worker.healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
-      process.stdout.write(
-        `Everturn's worker polls the task queue ${taskQueue}${buildId ? ` as version ${buildId}` : ''}\n  model  ${worker.model}\n  health ${health}\n`,
-      );
-      await runUntilSignal(worker);
-      await tracing?.stop();
+      await runRole('worker', {
+        start: async (bootstrapped) => {
+          const { startStandaloneWorker } = await import('../server/standalone.ts');
+          return startStandaloneWorker(bootstrapped);
+        },
+        greeting: ({ healthUrl, model }, { temporal: { taskQueue, buildId } }) => {
+          const health = healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';
+          const version = buildId ? ` as version ${buildId}` : '';
+          return `Everturn's worker polls the task queue ${taskQueue}${version}\n  model  ${model}\n  health ${health}\n`;
+        },
+      });
     });
 }

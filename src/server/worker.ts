@@ -166,6 +166,13 @@ export async function startWorker(
     check: { dependency: 'worker', problem: 'the worker is not running', run: () => checkState(worker) },
     finished,
     stop: async () => {
+      const { numInFlightActivities: activities } = worker.getStatus();
+      if (activities > 0) {
+        log.info(
+          { activities, seconds: shutdownSeconds },
+          'the worker stops in mid-turn: model calls are repeated by another worker or after the next start, tools may finish',
+        );
+      }
       draining.abort();
       if (worker.getState() === 'RUNNING') worker.shutdown();
       await Promise.all([finished.catch(() => undefined), ownQueue.stop(), housekeeping.stop(), deliverer.stop()]);
