@@ -15,6 +15,7 @@ import { chatAccess, modelAccess, type ModelAccess } from '../models/open-provid
 import { openServices, type Services } from './services.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { warnIfSlow } from '../temporal/task-queue.ts';
+import { endEmbeddedTemporal } from '../temporal-server/embedded-server.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { workflowBundle } from '../temporal/workflow-bundle.ts';
 import { loadMcpRegistry, type McpRegistry } from '../mcp/registry.ts';
@@ -46,7 +47,11 @@ export async function startAllInOne(
   const { signal = NEVER } = given;
   const ports = await listenForApi(config, log, cleanup);
   await makeFolder(config.dataDir, 'EVERTURN_DATA');
-  if (!given.temporal && !config.temporal.external) cleanup.defer(lockDataDir(config.dataDir));
+  if (!given.temporal && !config.temporal.external) {
+    cleanup.defer(lockDataDir(config.dataDir));
+    // Also the server of a killed Everturn that this start, if it fails or is given up, has not come to adopt.
+    cleanup.defer(() => endEmbeddedTemporal(config.dataDir));
+  }
   await requireKeysIfExposed(config, log);
   const registry = await loadMcpRegistry(config.mcpServersFile);
   const agents = await readAgentFiles(config.agentsDir);

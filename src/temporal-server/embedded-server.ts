@@ -63,7 +63,7 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   const stop = async (): Promise<void> => {
     stopping.abort();
     await supervision;
-    await endDevServers(databaseFile, STOP_GRACE_MS);
+    await endEmbeddedTemporal(dataDir);
   };
   let stopped: Promise<void> | undefined;
   return {
@@ -71,6 +71,14 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
     adopted: adopted !== undefined,
     stop: () => (stopped ??= stop()),
   };
+}
+
+/**
+ * Ends the Temporal server of a data folder, also one that an Everturn left running when it was killed. The caller holds
+ * the lock of the data folder.
+ */
+export async function endEmbeddedTemporal(dataDir: string): Promise<void> {
+  await endDevServers(await databaseFileIn(dataDir), STOP_GRACE_MS);
 }
 
 /** The canonical path of the database, independent of symbolic links: running servers are found by it. */
