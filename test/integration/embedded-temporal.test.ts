@@ -11,7 +11,6 @@ import { promisify } from 'node:util';
 import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { DataDirInUseError } from '../../src/lib/data-dir-lock.ts';
 import {
   endDevServers,
   findDevServers,
@@ -163,6 +162,24 @@ test('a server that outlived its Everturn is adopted with its port, and stopped 
   expect(await findDevServers(databaseFile())).toEqual([]);
 });
 
+test.each(['started', 'adopted'])(
+  'a server that was %s ends when its Everturn exits without stopping it',
+  async (how) => {
+    if (how === 'adopted') await leaveBehind();
+    const program = `
+    import { pino } from 'pino';
+    import { startEmbeddedTemporal } from ${JSON.stringify(new URL('../../src/temporal-server/embedded-server.ts', import.meta.url))};
+    const options = ${JSON.stringify({ dataDir, binary, namespace })};
+    const { adopted } = await startEmbeddedTemporal({ ...options, log: pino({ level: 'silent' }) });
+    console.log(adopted ? 'adopted' : 'started');
+    process.exit();
+  `;
+    const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', program]);
+    expect(stdout.trim()).toBe(how);
+    await eventually(async () => expect(await findDevServers(databaseFile())).toEqual([]));
+  },
+);
+
 test('a server that does not respond is replaced', async () => {
   const left = await leaveBehind();
   const client = await clientOf(left.address);
@@ -226,14 +243,6 @@ test('a stop during a restart of the server leaves no process behind', async () 
   expect(await findDevServers(databaseFile())).toEqual([]);
 });
 
-test('a second Everturn on the data folder is rejected, and the first one is not disturbed', async () => {
-  const server = await start();
-  const { pid } = await theServer();
-  await expect(start()).rejects.toThrow(DataDirInUseError);
-  expect((await theServer()).pid).toBe(pid);
-  await startWorkflow(await clientOf(server.address), 'undisturbed');
-});
-
 test('the server of another data folder is not touched', async () => {
   const mine = await start();
   const otherDir = path.join(dataDir, 'other');
@@ -266,7 +275,7 @@ test("a database that does not work is never deleted, and the error shows the se
   database.close();
 });
 
-test('a program that does not start is reported, and the data folder is released', async () => {
+test('a program that does not start is reported, and another may be started', async () => {
   const broken = path.join(dataDir, 'broken');
   await writeFile(broken, '#!/bin/sh\necho the disk is on fire\nexit 7\n');
   await chmod(broken, 0o755);

@@ -29,6 +29,7 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
         tag: 'Operations',
         summary: 'Check whether the process is alive',
         answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
+        errors: ['unavailable'],
       },
       () => ({ status: 'ok' as const }),
     ),
