@@ -1,6 +1,7 @@
 /** The unit tests that replace modules by `vi.mock`. No other test may share its modules with them. */
 export const REPLACING_MODULES = [
   'src/{engine/archiver,engine/complete-reliably,blobs/folder-blob-store,blobs/open-blob-store}.test.ts',
+  'src/lib/mixed-addresses.test.ts',
   'activities/call-tool.test.ts',
 ];
 
