@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { refuseInput, titleOf } from './input-rules.ts';
+import type { ApprovalPolicy, PendingCall } from './records.ts';
 
 const message = (content: string) => ({ type: 'user.message' as const, content });
 
@@ -32,4 +33,35 @@ test('a call that waits for a sign-in allows any input, but no answer', () => {
   expect(refuseInput([message('hello')], pending)).toBeUndefined();
   const answer = { type: 'user.tool_response' as const, threadId: 'main', toolCallId: 'a', content: 'done' };
   expect(refuseInput([answer], pending)?.code).toBe('call_not_pending');
+});
+
+/** Whether the next turn may begin with this decision on a call with this policy. */
+function refusalOf(status: 'allow' | 'deny', policy: Partial<ApprovalPolicy> | undefined) {
+  const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
+  const call: PendingCall = {
+    threadId: 'main',
+    toolCallId: 'a',
+    needs: 'approval',
+    source,
+    ...(policy && { policy: { quorum: 1, onExpiry: 'deny', ...policy } }),
+  };
+  const decision = { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: { status } };
+  return refuseInput([decision], [call]);
+}
+
+const roles = { subjects: [], roles: ['approver' as const] };
+
+test.each<[string, Partial<ApprovalPolicy> | undefined, boolean]>([
+  ['no policy', undefined, true],
+  ['a policy of one vote of any decider', {}, true],
+  ['a quorum', { quorum: 2 }, false],
+  ['approvers', { approvers: roles }, false],
+  ['a quorum of approvers', { quorum: 2, approvers: roles }, false],
+])('the next turn may allow a call of %s: only one vote of any decider needs no count', (_, policy, mayAllow) => {
+  const refusal = {
+    code: 'not_an_approver',
+    message: expect.stringContaining('can only be denied here: its policy needs votes'),
+  };
+  expect(refusalOf('allow', policy)).toEqual(mayAllow ? undefined : refusal);
+  expect(refusalOf('deny', policy)).toBeUndefined();
 });

@@ -90,3 +90,26 @@ test('a request without a key is a repetition while the first one is in progress
   }
   expect(vi.getTimerCount()).toBe(0);
 });
+
+test('a key stands for its request for 24 h, without one the same body is a new request after 30 s', async () => {
+  vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: 0 });
+  const catalog = await (await catalogs())([]);
+  const request = { catalog, scope: 'ann/turns', bodyHash: hashOf('yes'), sessionId: 'ses_1' };
+  const sent = await claimRequest({ ...request, key: undefined, resourceId: 'turn_1' });
+  await sent.lost();
+  await claimRequest({ ...request, key: 'once', resourceId: 'turn_2' });
+  const isRepetitionAt = (ms: number) => {
+    vi.setSystemTime(ms);
+    return Promise.all([undefined, 'once'].map((key) => isClaimed({ ...request, key })));
+  };
+  const day = 24 * 3_600_000;
+  expect(await isRepetitionAt(29_999)).toEqual([true, true]);
+  expect(await isRepetitionAt(31_000)).toEqual([false, true]);
+  expect(await isRepetitionAt(3_600_000)).toEqual([false, true]);
+  expect(await isRepetitionAt(day - 1)).toEqual([false, true]);
+  const repeated = await claimRequest({ ...request, key: 'once', resourceId: 'turn_3' });
+  expect([repeated.resourceId, repeated.isNew]).toEqual(['turn_2', false]);
+  expect(await isRepetitionAt(day + 1)).toEqual([false, false]);
+  const next = await claimRequest({ ...request, key: 'once', resourceId: 'turn_4' });
+  expect([next.resourceId, next.isNew]).toEqual(['turn_4', true]);
+});

@@ -41,6 +41,26 @@ test('a process keeps 200 calls open; the server of a further one is told that t
   expect(await call()).toMatchObject({ status: 'asks', question: formOf('Who?') });
 });
 
+test.each([
+  ['not sent again, as it may have had its effect', false],
+  ['sent again, with the answers so far, if it may run twice', true],
+])('an answered call that its process does not keep open any more is %s', async (_, mayRepeat) => {
+  const send = vi.fn<RoundsOptions['send']>(({ signal, onQuestion = () => Promise.reject(new Error('no user')) }) =>
+    asking('Who?', 'Why?')({ signal, onQuestion }),
+  );
+  const rounds = { by: 'connection' as const, id: 'gone', answered: [{ question: formOf('Who?'), answer: yes }] };
+  const resumed = { question: formOf('Why?'), answer: { action: 'decline' as const }, rounds };
+  const measure = <T>(work: () => Promise<T>) => work();
+  const openCalls = new OpenCalls();
+  const outcome = await callInRounds({ openCalls, send, measure, signal: unaborted, mayRepeat, resumed });
+  expect(outcome).toEqual(
+    mayRepeat
+      ? result(JSON.stringify([yes, { action: 'decline' }]))
+      : { status: 'unknown', message: expect.stringContaining('kept this call open'), isFinal: true },
+  );
+  expect(send).toHaveBeenCalledTimes(mayRepeat ? 1 : 0);
+});
+
 test('a call that waits for half an hour is aborted, and its process does not know it any more', async () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
