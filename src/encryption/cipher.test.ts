@@ -39,6 +39,14 @@ test('a missing key is named', () => {
   }
 });
 
+test('the salt changes after its number of messages, each of which can be read', () => {
+  const renewing = new Cipher([first], { messagesPerSalt: 2 });
+  const sealed = Array.from({ length: 5 }, (_, i) => renewing.seal(Buffer.from(`text ${i}`), aad));
+  const salts = sealed.map(({ data }) => data.subarray(0, 16).toString('hex'));
+  expect(salts.map((salt) => salts.indexOf(salt))).toEqual([0, 0, 2, 2, 4]);
+  expect(sealed.map((one) => cipher.open(one, aad).toString())).toEqual(sealed.map((_, i) => `text ${i}`));
+});
+
 test('another key with the same id decrypts nothing', () => {
   const stored = cipher.sealText('text', aad);
   expect(() => new Cipher([newKey('k1')]).openText(stored, aad)).toThrow(DecryptionFailed);

@@ -80,10 +80,13 @@ export class Cipher {
   readonly #keys: ReadonlyMap<string, KnownKey>;
   readonly #first: KnownKey | undefined;
   readonly #derived = new LRUCache<string, Buffer>({ max: MAX_DERIVED_KEYS });
+  readonly #messagesPerSalt: number;
   #salt = randomBytes(SALT_BYTES);
-  #messagesLeft = MESSAGES_PER_SALT;
+  #messagesLeft: number;
 
-  constructor(keys: EncryptionKey[]) {
+  constructor(keys: EncryptionKey[], { messagesPerSalt = MESSAGES_PER_SALT } = {}) {
+    this.#messagesPerSalt = messagesPerSalt;
+    this.#messagesLeft = messagesPerSalt;
     this.#keys = new Map(keys.map(({ id, key }) => [id, { id, key, nameKey: derive(key, '', 'everturn/name') }]));
     [this.#first] = this.#keys.values();
   }
@@ -97,7 +100,7 @@ export class Cipher {
     if (!this.#first) throw new Error('no encryption key is configured');
     if (this.#messagesLeft === 0) {
       this.#salt = randomBytes(SALT_BYTES);
-      this.#messagesLeft = MESSAGES_PER_SALT;
+      this.#messagesLeft = this.#messagesPerSalt;
     }
     this.#messagesLeft -= 1;
     const { id: keyId } = this.#first;
