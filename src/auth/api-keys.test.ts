@@ -157,6 +157,19 @@ test('an earlier caller has the roles of its own key, not of others of its subje
   expect(await rolesNow('bob', ['user'])).toEqual([]);
   expect(await rolesNow('eve', ['admin'])).toEqual([]);
   expect(await rolesNow(`${issuer}#eve`, ['user'])).toEqual(['user']);
+  // Names of keys that are no subjects of the issuer.
+  for (const name of [issuer, `${issuer}x`, `${issuer}x#eve`, `x${issuer}#eve`]) {
+    expect(await rolesNow(name, ['user']), name).toEqual([]);
+  }
   const keyless = await open();
   expect(await keyless.keyring.rolesNow(caller('local', ['admin']))).toEqual(['admin']);
+});
+
+test('an earlier bearer has no role once no issuer is configured', async () => {
+  const { keyring } = await open({ EVERTURN_API_KEYS: 'ann:user=key-of-ann' });
+  const rolesNow = (name: string) => keyring.rolesNow({ subject: subjectNamed(name), roles: ['user'] });
+  expect(await rolesNow('ann')).toEqual(['user']);
+  for (const name of ['https://login.example.com#eve', 'undefined#eve', '#eve']) {
+    expect(await rolesNow(name), name).toEqual([]);
+  }
 });

@@ -1,5 +1,14 @@
 import { expect, test } from 'vitest';
-import { mayOnServer, mayOnSession, mayReadAll, refusalOnSession } from './rights.ts';
+import {
+  decidersFor,
+  groupsOf,
+  mayOnServer,
+  mayOnSession,
+  mayReadAll,
+  raisersFor,
+  refusalOnSession,
+} from './rights.ts';
+import type { ApprovalPolicy, PendingCall } from '../core/records.ts';
 import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 const ACTIONS = ['read', 'send', 'decide', 'edit', 'cancel', 'delete'] as const;
@@ -36,4 +45,67 @@ test('the error message lists what the caller may do', () => {
   expect(refusalOnSession(caller('admin'), { subject_id: 'bob' }, 'send')).toBe(
     "with the role admin you cannot send messages in another subject's session; you may: read, cancel, delete",
   );
+});
+
+test.each<[Role[], string]>([
+  [['admin'], 'send:ann decide:ann cancel:ann subject:ann role:admin'],
+  [['user'], 'send:ann decide:ann cancel:ann subject:ann role:user'],
+  [['approver'], 'decide:ann subject:ann role:approver'],
+  [['approver', 'user'], 'send:ann decide:ann cancel:ann subject:ann role:approver role:user'],
+  [[], 'subject:ann'],
+])(
+  'a caller with the roles %j is in the groups of its rights on its own sessions, of its name and its roles',
+  (roles, groups) => {
+    expect(groupsOf(caller(...roles)).join(' ')).toBe(groups);
+  },
+);
+
+const approvers = { subjects: ['eve'], roles: ['user' as const] };
+const escalate = { afterSeconds: 60, to: { subjects: ['dan'], roles: ['admin' as const] } };
+
+test.each<[string, Pick<PendingCall, 'needs' | 'unknownOutcome'>, Partial<ApprovalPolicy> | undefined, string, string]>(
+  [
+    ['an approval', { needs: 'approval' }, undefined, 'decide:ann role:approver', ''],
+    ['an approval with a policy', { needs: 'approval' }, {}, 'decide:ann role:approver', ''],
+    ['an approval by approvers only', { needs: 'approval' }, { approvers }, 'subject:eve role:user', ''],
+    [
+      'an approval, later by others',
+      { needs: 'approval' },
+      { escalate },
+      'decide:ann role:approver',
+      'subject:dan role:admin',
+    ],
+    [
+      'an approval by approvers, later by others',
+      { needs: 'approval' },
+      { approvers, escalate },
+      'subject:eve role:user',
+      'subject:dan role:admin',
+    ],
+    ['a response', { needs: 'response' }, undefined, 'send:ann', ''],
+    ['a response, which no policy concerns', { needs: 'response' }, { approvers, escalate }, 'send:ann', ''],
+    [
+      'an unknown outcome',
+      { needs: 'response', unknownOutcome: '?' },
+      undefined,
+      'send:ann decide:ann role:approver',
+      '',
+    ],
+    [
+      'an unknown outcome of a call with approvers',
+      { needs: 'response', unknownOutcome: '?' },
+      { approvers, escalate },
+      'send:ann subject:eve role:user',
+      'subject:dan role:admin',
+    ],
+  ],
+)('who answers %s', (_, call, policy, audience, escalatedTo) => {
+  const pending = { ...call, ...(policy && { policy: { quorum: 1, onExpiry: 'deny' as const, ...policy } }) };
+  const deciders = decidersFor(pending, 'ann');
+  expect([deciders.audience.join(' '), deciders.escalatedTo.join(' ')]).toEqual([audience, escalatedTo]);
+});
+
+test('the budget of a subject is raised by those with the right on the server, of a turn by those who may cancel it', () => {
+  expect(raisersFor('ann', 'subject')).toEqual(['role:admin']);
+  expect(raisersFor('ann', 'turn')).toEqual(['cancel:ann', 'role:admin']);
 });

@@ -1,7 +1,8 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import { pino } from 'pino';
 import { CompactSign, UnsecuredJWT, exportJWK, generateKeyPair, type JWTPayload } from 'jose';
 import { loadConfig } from '../config.ts';
+import { listen } from '../demo/local-server.ts';
 import { OidcIssuer } from '../../test/support/oidc-issuer.ts';
 import { IssuerUnavailableError, TokenIssuer, TokenRefusedError } from './token-verifier.ts';
 
@@ -176,4 +177,39 @@ test('while the issuer is unavailable, tokens of known keys are accepted, and ot
 test('metadata that names another issuer is rejected', async () => {
   idp.claimsToBe = 'https://evil.example';
   await expect(issuerFor().identify(await idp.token())).rejects.toThrow(IssuerUnavailableError);
+});
+
+const METADATA = '/.well-known/openid-configuration';
+const MIB = 1024 * 1024;
+
+test('documents of the provider have at most 1 MiB, and no redirect is followed to them', async () => {
+  const providers: [string, { padded?: [path: string, bytes: number]; moved?: string }, 'accepted' | 'unavailable'][] =
+    [
+      ['as usual', {}, 'accepted'],
+      ['metadata that moved', { moved: METADATA }, 'unavailable'],
+      ['keys that moved', { moved: '/keys' }, 'unavailable'],
+      ['metadata of 1 MiB', { padded: [METADATA, MIB] }, 'accepted'],
+      ['metadata of 1 MiB and a byte', { padded: [METADATA, MIB + 1] }, 'unavailable'],
+      ['keys of 1 MiB', { padded: ['/keys', MIB] }, 'accepted'],
+      ['keys of 1 MiB and a byte', { padded: ['/keys', MIB + 1] }, 'unavailable'],
+    ];
+  const found = await Promise.all(
+    providers.map(async ([name, { padded: [paddedPath, bytes] = ['', 0], moved }]) => {
+      const { url, stop } = await listen((request, response) => {
+        const path = request.url ?? '';
+        if (path === moved) return void response.writeHead(307, { location: `/moved${path}` }).end();
+        const document = path.endsWith('/keys') ? idp.answer('/keys') : { issuer: url, jwks_uri: `${url}/keys` };
+        return void response.end(JSON.stringify(document).padEnd(path === paddedPath ? bytes : 0));
+      }, '');
+      onTestFinished(stop);
+      const token = await idp.token({ iss: url });
+      const isAccepted = await issuerFor({ EVERTURN_OIDC_ISSUER: url })
+        .identify(token)
+        .catch((error: unknown) => {
+          expect(error, name).toBeInstanceOf(IssuerUnavailableError);
+        });
+      return [name, isAccepted ? 'accepted' : 'unavailable'];
+    }),
+  );
+  expect(found).toEqual(providers.map(([name, , expected]) => [name, expected]));
 });
