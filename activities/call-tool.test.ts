@@ -54,3 +54,33 @@ test.each(['once', 'retry'] as const)(
     expect(record.files).toBeUndefined();
   },
 );
+
+const question = JSON.stringify({ mode: 'form', message: '?', requestedSchema: { type: 'object' } });
+const answered = {
+  elicitation: { question, state: { blob: 'f'.repeat(64) } },
+  content: JSON.stringify({ action: 'decline' }),
+};
+
+test.each<[string, Partial<CallToolInput>, { attempt?: number }, 'failed' | 'unknown_outcome']>([
+  ['its first run', {}, {}, 'failed'],
+  ['another attempt', {}, { attempt: 2 }, 'unknown_outcome'],
+  ['a call that continues with an answer', { answered }, {}, 'unknown_outcome'],
+  ['a call that a person has run again', { repeats: true }, {}, 'unknown_outcome'],
+])('a call that does not arrive was not executed if that was its first run: %s', async (_, more, info, outcome) => {
+  const call = { id: 'call_0', name: 'pay', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'pay' } };
+  const rounds = JSON.stringify({ by: 'connection', id: 'gone', answered: [] });
+  const callTool = createCallTool(
+    activityDependencies({
+      conversations: {
+        toolCall: () => Promise.resolve({ ...call, route: { to: 'server' } }),
+        remember: () => undefined,
+      },
+      blobs: { get: () => Promise.resolve(Buffer.from(rounds)) },
+      toolKinds: { mcp: { run: () => Promise.resolve({ status: 'not_sent', message: 'refused' }) } },
+    }),
+  );
+  const env = new MockActivityEnvironment(info);
+  const input = { ...inputOf('once'), ...more };
+  const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, input);
+  expect(records).toMatchObject([{ kind: 'tool.response', toolCallId: 'call_0', outcome }]);
+});

@@ -5,7 +5,7 @@ import { randomWaiting } from '../../test/support/random-waiting.ts';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent } from './history.ts';
 import { countFailureRecords, countStartRecords, firstCallOf, TurnProjection } from './projection.ts';
-import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall } from './records.ts';
+import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall, type ToolCall } from './records.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
@@ -382,6 +382,56 @@ test('a turn that is cancelled while it is paused has waited until its end', () 
     { type: 'closed', at: AT, close: TERMINATED },
   ]);
   expect(entries.at(-1)?.record).toMatchObject({ kind: 'turn.done', waitedMs: 7_000, workedMs: 10_000 });
+});
+
+test('of the answers in one task those are accepted that are not refused', () => {
+  const projection = new TurnProjection();
+  const start = turnStart({ pause: 'wait' });
+  const input = { ...start, ...firstCallOf(start), step: 1, recent: [] };
+  const message = { kind: 'model.message' as const, id: input.messageId, at: AT, threadId: 'main' };
+  const asking = (id: string): ToolCall => ({
+    id,
+    name: id,
+    arguments: '{}',
+    info: { type: 'mcp', serverId: 's', serverName: 's', name: id },
+    route: { to: 'server', effect: 'once', approval: true, callHash: id },
+  });
+  const texts = { content: '', refusal: '', reasoning: '', finishReason: 'tool_calls' as const };
+  const records = [{ ...message, ...texts, toolCalls: [asking('a'), asking('b')] }];
+  const subject = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const answer = (id: string, status: 'allow' | 'deny', toolCallId: string): HistoryEvent => ({
+    type: 'commanded',
+    command: {
+      type: 'answer',
+      id,
+      subject,
+      roles: ['user'],
+      mayDecide: true,
+      mayRespond: true,
+      answers: [{ type: 'user.tool_approval', threadId: 'main', toolCallId, approval: { status } }],
+    },
+  });
+  const events: HistoryEvent[] = [
+    { type: 'started', at: AT, start },
+    { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callModel', input } },
+    { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'completed', records, stamp: 's' } },
+    { type: 'taskStarted', at: AT },
+    { type: 'taskCompleted' },
+    answer('req_1', 'allow', 'unknown'),
+    answer('req_2', 'allow', 'a'),
+    answer('req_3', 'deny', 'a'),
+    answer('req_4', 'deny', 'b'),
+    { type: 'taskStarted', at: AT },
+    { type: 'taskCompleted' },
+  ];
+  for (const event of events) projection.feed(event);
+  expect([...projection.verdicts].map(([id, verdict]) => [id, verdict?.code])).toEqual([
+    ['req_1', 'call_not_pending'],
+    ['req_2', undefined],
+    ['req_3', 'already_decided'],
+    ['req_4', undefined],
+  ]);
+  expect(projection.accepted.map(({ id }) => id)).toEqual(['req_2', 'req_4']);
 });
 
 test('the log of a turn from the queue begins when it begins; one that ends in the queue has just that', () => {
