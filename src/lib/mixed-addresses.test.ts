@@ -14,8 +14,8 @@ vi.mock('node:dns', () => ({
 }));
 
 /** The public address, as far as the guard is concerned: it has to be one that a connection could be made to. */
-const PUBLIC = '127.0.0.2';
-const PRIVATE = '127.0.0.1';
+const PUBLIC = '127.0.0.1';
+const PRIVATE = '127.0.0.2';
 
 /** Fetches from a server that listens at all addresses, under a name that resolves to these. */
 async function fetchFrom(addresses: string[]): Promise<string> {
@@ -36,11 +36,11 @@ async function fetchFrom(addresses: string[]): Promise<string> {
 test.each([
   ['first', [PRIVATE, PUBLIC]],
   ['last', [PUBLIC, PRIVATE]],
-  ['between others', [PUBLIC, PRIVATE, '127.0.0.3']],
+  ['between others', [PUBLIC, PRIVATE, PUBLIC]],
 ])('a host is refused for one private address among public ones: %s', async (_, addresses) => {
   await expect(fetchFrom(addresses)).rejects.toMatchObject({ cause: expect.any(RefusedAddressError) });
 });
 
 test('a host with several public addresses is reached', async () => {
-  expect(await fetchFrom([PUBLIC, '127.0.0.3'])).toBe('hello');
+  expect(await fetchFrom([PUBLIC, PUBLIC])).toBe('hello');
 });
