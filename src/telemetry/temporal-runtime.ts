@@ -27,7 +27,8 @@ export async function installTemporalRuntime(log: Logger): Promise<void> {
   for (let tries = 1; ; tries++) {
     const address = `127.0.0.1:${await freePort()}`;
     try {
-      Runtime.install({ logger, telemetryOptions: telemetryAt(address) });
+      // With handlers of its own the SDK stops workers only: an API that has none would ignore its first SIGTERM.
+      Runtime.install({ logger, telemetryOptions: telemetryAt(address), shutdownSignals: [] });
       metricsUrl = `http://${address}/metrics`;
       return;
     } catch (error) {
