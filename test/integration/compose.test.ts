@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { cp, mkdtemp, readdir, readFile, rm, symlink } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,6 +9,7 @@ import { parse } from 'yaml';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
+import { copyImageFiles } from '../support/image-folder.ts';
 import { Postgres } from '../support/postgres.ts';
 import { runSql } from '../support/sql.ts';
 
@@ -166,12 +167,7 @@ test('the images have the versions that the tests use, and none runs as root', a
 test('the images contain all files and packages that their programs import', async () => {
   const image = await mkdtemp(path.join(tmpdir(), 'everturn-image-'));
   onTestFinished(() => rm(image, { recursive: true }));
-  const ignored = await readFile(path.join(ROOT, '.dockerignore'), 'utf8');
-  for (const [, name = ''] of ignored.matchAll(/^!(.*)$/gm)) {
-    const filter = (file: string) => !file.endsWith('.test.ts');
-    await cp(path.join(ROOT, name), path.join(image, name), { recursive: true, filter });
-  }
-  await symlink(path.join(ROOT, 'node_modules'), path.join(image, 'node_modules'));
+  await copyImageFiles(image);
   for (const program of ['src/main.ts', 'deploy/temporal-on-postgres.ts']) {
     await run(process.execPath, [program, '--help'], { cwd: image });
   }

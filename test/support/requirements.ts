@@ -3,6 +3,7 @@ import { existsSync, globSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
+import { IN_MOUNT_NAMESPACE } from './mount-namespace.ts';
 
 /** A program that some tests need in addition to what `npm start` needs. */
 export interface Requirement {
@@ -49,6 +50,12 @@ export const REQUIREMENTS: Requirement[] = [
     install: 'apt-get install docker-compose',
     isInstalled: () => runs('docker', 'compose', 'version') || runs('docker-compose', 'version'),
     usedBy: ['test/integration/compose.test.ts'],
+  },
+  {
+    name: 'mount namespaces',
+    install: 'apt-get install util-linux, as root or where users may make namespaces',
+    isInstalled: () => runs(...IN_MOUNT_NAMESPACE, 'setpriv', '--version'),
+    usedBy: ['test/support/mount-namespace.ts'],
   },
   {
     name: 'Go',
@@ -172,7 +179,7 @@ function importsOf(file: string): Set<string> {
   return imported;
 }
 
-function runs(program: string, ...args: string[]): boolean {
+function runs(program = '', ...args: string[]): boolean {
   try {
     execFileSync(program, args, { stdio: 'ignore' });
     return true;

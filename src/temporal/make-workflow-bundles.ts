@@ -1,0 +1,4 @@
+/** Run by the build of the images. */
+import { makeWorkflowBundles } from './workflow-bundle.ts';
+
+await makeWorkflowBundles();
