@@ -1,5 +1,7 @@
-import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
 import { CONFIG_VARIABLES, ConfigError, loadConfig } from './config.ts';
 
 test('an empty environment gives the documented defaults', () => {
@@ -213,4 +215,32 @@ test('proxies are addresses or networks', () => {
       /EVERTURN_TRUSTED_PROXIES must be addr/,
     );
   }
+});
+
+test('secrets may be in files, as Docker and Kubernetes mount them', () => {
+  const folder = mkdtempSync(path.join(tmpdir(), 'everturn-config-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  const inFile = (name: string, value: string) => {
+    writeFileSync(path.join(folder, name), `${value}\n`);
+    return { [`${name}_FILE`]: path.join(folder, name) };
+  };
+  const config = loadConfig({
+    TEMPORAL_ADDRESS: 'temporal.example:7233',
+    ...inFile('DATABASE_URL', 'postgres://u:p@host:1/db'),
+    ...inFile('REDIS_URL', 'redis://:secret@redis'),
+    ...inFile('EVERTURN_API_KEYS', 'ann=key-of-ann'),
+    ...inFile('EVERTURN_ENCRYPTION_KEYS', `k:${Buffer.alloc(32).toString('base64')}`),
+    ...inFile('OPENAI_API_KEY', 'sk-1'),
+    ...inFile('TEMPORAL_API_KEY', 'key-of-temporal'),
+  });
+  expect(config).toMatchObject({
+    database: { url: 'postgres://u:p@host:1/db' },
+    redisUrl: 'redis://:secret@redis',
+    apiKeys: [{ key: 'key-of-ann' }],
+    encryptionKeys: [{ id: 'k' }],
+    openai: { apiKey: 'sk-1' },
+    temporal: { external: { connectionOptions: { apiKey: 'key-of-temporal' } } },
+  });
+  const twice = { OPENAI_API_KEY: 'sk-1', OPENAI_API_KEY_FILE: path.join(folder, 'OPENAI_API_KEY') };
+  expect(() => loadConfig(twice)).toThrow('OPENAI_API_KEY and OPENAI_API_KEY_FILE are both set');
 });

@@ -12,6 +12,7 @@ import type { EncryptionKey } from './encryption/cipher.ts';
 import { registerSecrets } from './lib/redact.ts';
 import { INSTALLER_NAMES, type InstallerName } from './temporal-server/installers.ts';
 import { errorMessage, StartupError } from './lib/errors.ts';
+import { secretVariable } from './lib/secret-variable.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
@@ -142,9 +143,10 @@ export class ConfigError extends StartupError {
 /** Whether a process is a whole Everturn (`start`) or one part of it. */
 export type ProcessRole = 'start' | 'api' | 'worker';
 
-/** @throws ConfigError */
-export function loadConfig(env: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start'): Config {
-  const parsed = schema.safeParse(withoutEmpty(env));
+/** @throws ConfigError, or StartupError for the file of a secret */
+export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start'): Config {
+  const env = withSecrets(given);
+  const parsed = schema.safeParse(env);
   if (!parsed.success) {
     const lines = parsed.error.issues.map(({ path: [name], message }) => {
       const shown = SECRETS.has(String(name)) ? '' : ` (got ${JSON.stringify(env[String(name)])})`;
@@ -491,12 +493,14 @@ function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
  */
 export const CONFIG_VARIABLES: readonly string[] = Object.keys(schema.shape);
 
+/** Each may also be in a file: see `secretVariable`. */
 const SECRETS = new Set([
   'EVERTURN_API_KEYS',
   'EVERTURN_ENCRYPTION_KEYS',
   'OPENAI_API_KEY',
   'DATABASE_URL',
   'REDIS_URL',
+  'TEMPORAL_API_KEY',
 ]);
 
 function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (string | undefined)[] {
@@ -512,10 +516,11 @@ function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (strin
   ];
 }
 
-/** Removes empty variables, which count as unset, as in `FOO= npm start`. */
-function withoutEmpty(env: NodeJS.ProcessEnv): Record<string, string> {
+/** The variables that are not empty, which counts as unset, as in `FOO= npm start`, with the secrets that are in files. */
+function withSecrets(env: NodeJS.ProcessEnv): Record<string, string> {
+  const secrets = [...SECRETS].map((name) => [name, secretVariable(env, name)]);
   const set: Record<string, string> = {};
-  for (const [name, value] of Object.entries(env)) if (value) set[name] = value;
+  for (const [name = '', value] of [...Object.entries(env), ...secrets]) if (value) set[name] = value;
   return set;
 }
 
@@ -557,9 +562,9 @@ function isRedisUrl(value: string): boolean {
   return /^rediss?:$/.test(protocol) && !!hostname && /^(\/\d*)?$/.test(pathname) && !/%(?![\da-f]{2})/i.test(href);
 }
 
-function externalTemporal(env: NodeJS.ProcessEnv): ClientConnectConfig {
+function externalTemporal(env: Record<string, string>): ClientConnectConfig {
   try {
-    return loadClientConnectConfig({ disableFile: true, overrideEnvVars: withoutEmpty(env) });
+    return loadClientConnectConfig({ disableFile: true, overrideEnvVars: env });
   } catch (error) {
     throw new ConfigError(`TEMPORAL_*: ${errorMessage(error)}`, { cause: error });
   }

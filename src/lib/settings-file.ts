@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import type { z } from 'zod';
 import { registerSecrets } from './redact.ts';
+import { secretVariable } from './secret-variable.ts';
 
 /**
  * Reads a JSON file of settings. `${NAME}` in a value is replaced by the variable NAME of `env`, so that the file needs
- * no secrets; the value is treated as a secret.
+ * no secrets; the value is treated as a secret, and may be in the file NAME_FILE.
  * @param fail makes the error: of the path in the file and what is expected there, but never of a value
  */
 export async function readSettingsFile<T>(
@@ -19,7 +20,7 @@ export async function readSettingsFile<T>(
   }
   const unset: string[] = [];
   const variable = (name: string, at: string): string => {
-    const value = env[name];
+    const value = secretVariable(env, name);
     if (!value) unset.push(`${at}: ${name} is not set`);
     registerSecrets([value]);
     return value ?? '';

@@ -44,6 +44,19 @@ test('providers by name, with keys and headers from variables', async () => {
   expect(redact('sk-very-secret team-token-1')).toBe('[hidden] [hidden]');
 });
 
+test('keys and headers may be in files, as Docker mounts secrets', async () => {
+  const secret = async (name: string, value: string) => {
+    await writeFile(path.join(folder, name), `${value}\n`);
+    return { [`${name}_FILE`]: path.join(folder, name) };
+  };
+  const files = { ...(await secret('CLAUDE_KEY', 'sk-in-a-file')), ...(await secret('TEAM', 'team-in-a-file')) };
+  const found = await access({ providers: { claude } }, { env: files });
+  expect(found?.providers.get('claude')).toMatchObject({
+    apiKey: 'sk-in-a-file',
+    headers: { 'x-team': 'team-in-a-file' },
+  });
+});
+
 test('OPENAI_API_KEY adds the provider openai, and is the default unless the file names another', async () => {
   const openai = { apiKey: 'k', baseUrl: 'http://openai' };
   const both = await access({ providers: { claude } }, { env, openai });

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
+import { secretVariable } from '../lib/secret-variable.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
 
 const perMillion = z.number({ error: 'must be a number of USD per million tokens' }).min(0, 'must not be negative');
@@ -110,7 +111,7 @@ export async function readProviderFile(
   const parsed = await readSettingsFile(file, { env, schema: providerFile, fail });
   const providers = Object.entries(parsed.providers).map(([name, given]): [string, ProviderConfig] => {
     const { kind, base_url: baseUrl, api_key_env: variable, headers } = given;
-    const apiKey = variable === undefined ? NO_KEY : env[variable];
+    const apiKey = variable === undefined ? NO_KEY : secretVariable(env, variable);
     if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
     // Header values are credentials in most cases.
     registerSecrets([...(variable === undefined ? [] : [apiKey]), ...Object.values(headers)]);
