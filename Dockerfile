@@ -1,18 +1,25 @@
 # Two images: `everturn` (API and workers), which is the one that is built when none is named, and `temporal`: the same
-# with Temporal's server, which deploy/temporal-on-postgres.ts runs. Nobody in them is root.
+# with Temporal's server, which deploy/temporal-on-postgres.ts runs. No process in them is root.
 
-FROM node:24.21.0-bookworm-slim AS app
+FROM node:24.21.0-bookworm-slim AS node
 # The certificates are for a Temporal or a Redis that wants TLS; Node has its own.
 RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/* \
-  && mkdir /data && chown node:node /data
+  && mkdir /data && chown 1000:1000 /data
 WORKDIR /app
+
+FROM node AS build
 COPY package.json package-lock.json ./
-# The image has the Node that comes as a package.
-RUN npm ci --omit=dev && npm cache clean --force && rm -r node_modules/node-linux-* node_modules/.bin/node
+RUN npm ci --omit=dev
 COPY . .
-USER node
-ENV NODE_ENV=production EVERTURN_DATA=/data XDG_CACHE_HOME=/tmp
+RUN node src/temporal/make-workflow-bundles.ts && deploy/prune-packages
+
+FROM node AS app
+COPY --from=build /app /app
+# A number, so that Kubernetes' runAsNonRoot can see that it is not root.
+USER 1000:1000
+ENV NODE_ENV=production EVERTURN_DATA=/data
 VOLUME /data
+LABEL org.opencontainers.image.licenses=Apache-2.0
 
 FROM golang:1.26-bookworm AS temporal-build
 RUN CGO_ENABLED=0 go install go.temporal.io/server/cmd/server@v1.29.1 go.temporal.io/server/cmd/tools/sql@v1.29.1
@@ -20,12 +27,17 @@ RUN CGO_ENABLED=0 go install go.temporal.io/server/cmd/server@v1.29.1 go.tempora
 FROM app AS temporal
 COPY --from=temporal-build /go/bin/server /opt/everturn/bin/temporal-server-1.29.1
 COPY --from=temporal-build /go/bin/sql /opt/everturn/bin/temporal-sql-tool-1.29.1
+LABEL org.opencontainers.image.title="Everturn's Temporal" \
+  org.opencontainers.image.description="Temporal 1.29.1 on PostgreSQL, with the databases, namespace and settings of Everturn"
 ENV XDG_CACHE_HOME=/opt
-ENTRYPOINT ["node", "deploy/temporal-on-postgres.ts", "--folder", "/tmp/temporal"]
+ENTRYPOINT ["node", "deploy/temporal-on-postgres.ts", "--folder", "/tmp/temporal", "--health-port", "8081"]
 CMD ["--host", "0.0.0.0"]
-HEALTHCHECK --interval=5s --timeout=10s --start-period=60s CMD ["node", "deploy/temporal-on-postgres.ts", "--check"]
+HEALTHCHECK --interval=10s --timeout=10s --start-period=60s CMD ["/app/deploy/healthy", "8081"]
 
 FROM app AS everturn
+LABEL org.opencontainers.image.title=Everturn \
+  org.opencontainers.image.description="A server that runs AI agent conversations as durable Temporal workflows"
 EXPOSE 8080
 ENTRYPOINT ["node", "src/main.ts"]
 CMD ["api"]
+HEALTHCHECK --interval=10s --timeout=10s --start-period=60s CMD ["/app/deploy/healthy", "8080"]

@@ -1,10 +1,11 @@
 #!/usr/bin/env node
 import { Command, InvalidArgumentError } from 'commander';
 import { runUntilSignal } from '../src/cli/process.ts';
-import { ConfigError, loadConfig } from '../src/config.ts';
+import { loadConfig } from '../src/config.ts';
 import { createLogger } from '../src/telemetry/logger.ts';
-import { ProvisionError } from '../src/lib/errors.ts';
-import { waitUntilReady } from '../src/temporal-server/wait-until-ready.ts';
+import { ProvisionError, StartupError } from '../src/lib/errors.ts';
+import { secretVariable } from '../src/lib/secret-variable.ts';
+import { serveHealth } from './temporal/health.ts';
 import { startTemporalOnPostgres } from './temporal/start.ts';
 
 interface Options {
@@ -12,9 +13,8 @@ interface Options {
   host: string;
   port: number;
   namespace: string;
+  healthPort?: number;
 }
-
-const CHECK_MS = 5_000;
 
 /** Runs a Temporal server on PostgreSQL until a signal, for tests and for the production image. */
 async function main(): Promise<void> {
@@ -24,13 +24,13 @@ async function main(): Promise<void> {
     .option('--host <address>', 'the address to listen on; every client that can reach it has full access', '127.0.0.1')
     .option('--port <port>', "the frontend's port; the server's other parts use ports near it", port, 7233)
     .option('--namespace <name>', 'created if it does not exist', 'everturn')
-    .option('--check', 'only report, by the exit code, whether the server is running and has the namespace')
-    .action(({ check, ...options }: Options & { check?: true }) => (check ? checkServer(options) : start(options)))
+    .option('--health-port <port>', 'a port of 127.0.0.1 that answers 200 while the server has the namespace', port)
+    .action(start)
     .parseAsync();
 }
 
-async function start({ folder, host, port, namespace }: Options): Promise<void> {
-  const postgresUrl = process.env['TEMPORAL_POSTGRES_URL'];
+async function start({ folder, host, port, namespace, healthPort }: Options): Promise<void> {
+  const postgresUrl = secretVariable(process.env, 'TEMPORAL_POSTGRES_URL');
   if (!postgresUrl) {
     throw new ProvisionError('set TEMPORAL_POSTGRES_URL to postgresql://<user>:<password>@<host>:<port>/postgres');
   }
@@ -39,15 +39,19 @@ async function start({ folder, host, port, namespace }: Options): Promise<void> 
   await runUntilSignal({
     log,
     shutdownSeconds,
-    start: () => startTemporalOnPostgres({ folder, host, port, namespace, postgresUrl, cacheDir, log }),
-    greeting: () => `Temporal listens on ${host}:${port}, with the namespace ${namespace}\n`,
-  });
-}
-
-async function checkServer({ port, namespace }: Options): Promise<void> {
-  const signal = AbortSignal.timeout(CHECK_MS);
-  await waitUntilReady({ port, namespace, timeoutMs: CHECK_MS, signal }).catch((cause: unknown) => {
-    throw new ProvisionError(`there is no server on port ${port} with a namespace ${namespace}`, { cause });
+    start: async () => {
+      await using cleanup = new AsyncDisposableStack();
+      const temporal = await startTemporalOnPostgres({ folder, host, port, namespace, postgresUrl, cacheDir, log });
+      cleanup.defer(() => temporal.stop());
+      if (healthPort !== undefined) {
+        const health = await serveHealth({ port: healthPort, address: temporal.address, namespace });
+        cleanup.defer(() => health.stop());
+      }
+      const running = cleanup.move();
+      return { finished: temporal.finished, stop: () => running.disposeAsync() };
+    },
+    greeting: () => `Temporal listens on ${host}:${port}, with the namespace ${namespace}
+`,
   });
 }
 
@@ -61,7 +65,7 @@ process.umask(0o077);
 try {
   await main();
 } catch (error) {
-  if (!(error instanceof ProvisionError || error instanceof ConfigError)) throw error;
+  if (!(error instanceof StartupError)) throw error;
   process.stderr.write(`temporal-on-postgres: ${error.message}\n`);
   process.exitCode = 1;
 }

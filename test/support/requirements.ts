@@ -49,7 +49,7 @@ export const REQUIREMENTS: Requirement[] = [
     name: 'Docker Compose',
     install: 'apt-get install docker-compose',
     isInstalled: () => runs('docker', 'compose', 'version') || runs('docker-compose', 'version'),
-    usedBy: ['test/integration/compose.test.ts'],
+    usedBy: ['test/support/compose.ts'],
   },
   {
     name: 'mount namespaces',
