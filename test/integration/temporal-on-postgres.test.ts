@@ -7,15 +7,18 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { postgresAccess } from '../../deploy/temporal/postgres-access.ts';
 import { temporalPrograms } from '../../deploy/temporal/programs.ts';
+import { serveHealth } from '../../deploy/temporal/health.ts';
 import { prepareSchemas } from '../../deploy/temporal/schemas.ts';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../deploy/temporal/start.ts';
 import { loadConfig } from '../../src/config.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 import { folded } from '../support/api-client.ts';
+import { keptPort } from '../support/kept-port.ts';
 import { Postgres } from '../support/postgres.ts';
 import { killUsersAtEnd } from '../support/reaper.ts';
 import type { TestTool } from '../support/mcp-server.ts';
 import { held, say, use } from '../support/scripted-model.ts';
+import { TcpProxy } from '../support/tcp-proxy.ts';
 import { freeTemporalPort } from '../support/temporal-ports.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -105,6 +108,24 @@ test('when PostgreSQL restarts during a turn, under Temporal and the catalog, th
   await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 60_000 }).toBe(200);
   expect((await chat.turn('more').end()).status).toBe('done');
 }, 180_000);
+
+test('its health is that of the server and its namespace', async () => {
+  const proxy = await TcpProxy.start(temporal.address);
+  const healthOf = async (namespace: string) => {
+    const healthPort = await keptPort();
+    const health = await serveHealth({ port: healthPort, address: proxy.address, namespace });
+    onTestFinished(() => health.stop());
+    return async () => (await fetch(`http://127.0.0.1:${healthPort}/healthz`)).status;
+  };
+  const status = await healthOf(temporal.namespace);
+  expect(await status()).toBe(200);
+  expect(await (await healthOf('no-such-namespace'))()).toBe(503);
+  // As a server that was suspended: connections stay open, and nothing answers.
+  proxy.hold();
+  expect(await status()).toBe(503);
+  proxy.flow();
+  await expect.poll(status).toBe(200);
+});
 
 test('tables that cannot be created stop the start with the reason', async () => {
   const { url: postgresUrl } = postgres;

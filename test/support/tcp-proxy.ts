@@ -31,16 +31,18 @@ export class TcpProxy {
     });
   }
 
-  static async start(target: string): Promise<TcpProxy> {
+  /** `own`: the address of this machine that it listens on. */
+  static async start(target: string, own = '127.0.0.1'): Promise<TcpProxy> {
     const { hostname, port } = new URL(`tcp://${target}`);
     const proxy = new TcpProxy(hostname, Number(port));
-    proxy.#server.listen(0, '127.0.0.1');
+    proxy.#server.listen(0, own);
     await once(proxy.#server, 'listening');
     return proxy;
   }
 
   get address(): string {
-    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+    const { address, port } = this.#server.address() as AddressInfo;
+    return `${address}:${port}`;
   }
 
   /** Cuts all connections, and rejects new ones. */
