@@ -6,7 +6,7 @@ import { newId } from '../engine/new-id.ts';
 import { listen, type LocalServer } from './local-server.ts';
 
 /** The pause between words, similar to a model's. */
-const WORD_MS = 40;
+const WORD_MS = 20;
 
 /** How much of a message is repeated: a file would take minutes, word by word. */
 const MAX_QUOTE = 300;

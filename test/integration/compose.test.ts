@@ -81,7 +81,7 @@ test('no log grows without end, no container takes all memory, and each has time
     expect(service.mem_limit, name).toBeDefined();
     expect(service.pids_limit, name).toBeGreaterThan(0);
     // Longer than EVERTURN_SHUTDOWN_SECONDS and the time after which a stop is given up.
-    if (name === 'api' || name === 'worker') expect(service.stop_grace_period).toBe('45s');
+    if (name === 'api' || name === 'worker') expect(service.stop_grace_period).toBe('50s');
   }
 });
 
