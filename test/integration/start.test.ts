@@ -30,7 +30,7 @@ test('an invalid setting stops the start with its name and the expected value', 
   const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: 'eighty' });
   expect([code, stderr]).toEqual([1, 'everturn: EVERTURN_PORT must be a port number, 0 to 65535 (got "eighty")\n']);
   const file = path.join(dataDir, 'none.json');
-  const mcp = await everturn(['start'], { EVERTURN_MCP_SERVERS: file });
+  const mcp = await everturn(['start'], { EVERTURN_PORT: '0', EVERTURN_MCP_SERVERS: file });
   expect([mcp.code, mcp.stderr]).toEqual([1, expect.stringContaining(`EVERTURN_MCP_SERVERS: ${file}`)]);
 });
 
@@ -101,7 +101,7 @@ test('with keys and without a model the start is rejected: the demo model is for
 }, 60_000);
 
 test('an external Temporal that is unavailable is named', async () => {
-  const { code, stderr } = await everturn(['start'], { TEMPORAL_ADDRESS: '127.0.0.1:9' });
+  const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: '0', TEMPORAL_ADDRESS: '127.0.0.1:9' });
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
 }, 60_000);
 
