@@ -51,6 +51,16 @@ export function isOwn({ subject }: Caller, session: Owned): boolean {
   return session.subject_id === subject.subjectId;
 }
 
+/** For whom a view of a session is made. */
+export interface Reader {
+  /** No other reader gets what acts as the owner of the session, or names an account of the owner. */
+  isOwner: boolean;
+}
+
+export function readerOf(caller: Caller, session: Owned): Reader {
+  return { isOwner: isOwn(caller, session) };
+}
+
 /** Whether the caller may do this to the session. */
 export function mayOnSession(caller: Caller, session: Owned, action: SessionAction): boolean {
   const whose = isOwn(caller, session) ? 'own' : 'others';

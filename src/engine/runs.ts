@@ -1,4 +1,4 @@
-import { isOwn, mayOnSession, type SessionAction } from '../auth/rights.ts';
+import { isOwn, mayOnSession, readerOf, type Reader, type SessionAction } from '../auth/rights.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isId } from '../core/ids.ts';
@@ -22,8 +22,10 @@ export function runIdsOf(id: string): RunIds {
   return { runId: PREFIX + ulid, sessionId: `ses_${ulid}`, turnId: `turn_${ulid}` };
 }
 
+/** A run, for one reader. */
 export interface Run extends RunIds {
   session: SessionRow;
+  reader: Reader;
 }
 
 /**
@@ -37,7 +39,7 @@ export async function authorizeRun(
   caller: Caller,
   action: SessionAction,
 ): Promise<Run> {
-  const run = await findRun(catalog, runId);
+  const run = await findRun(catalog, runId, caller);
   if (!run || !mayOnSession(caller, run.session, 'read')) throw runNotFound(runId);
   requireRight(run.session, caller, action);
   addLogContext({ sessionId: run.sessionId, turnId: run.turnId });
@@ -46,14 +48,14 @@ export async function authorizeRun(
 
 /** A run of the caller itself; undefined if it has none with this id. */
 export async function ownRun(catalog: Catalog, runId: string, caller: Caller): Promise<Run | undefined> {
-  const run = await findRun(catalog, runId);
+  const run = await findRun(catalog, runId, caller);
   return run && isOwn(caller, run.session) ? run : undefined;
 }
 
-async function findRun(catalog: Catalog, runId: string): Promise<Run | undefined> {
+async function findRun(catalog: Catalog, runId: string, caller: Caller): Promise<Run | undefined> {
   const ids = runIdsOf(runId);
   const session = runId.startsWith(PREFIX) && isId(runId) ? await catalog.sessions.get(ids.sessionId) : undefined;
-  return session?.type === 'run' ? { ...ids, session } : undefined;
+  return session?.type === 'run' ? { ...ids, session, reader: readerOf(caller, session) } : undefined;
 }
 
 export function runNotFound(runId: string): EngineError {

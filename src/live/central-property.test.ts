@@ -8,6 +8,7 @@ import { frameToWire } from '../api/sessions/turn-event-reader.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
 import { StreamSequencer, type NumberedFrame } from './stream-sequencer.ts';
+import { OWNER } from '../../test/support/readers.ts';
 
 const bus = new InProcessBus();
 
@@ -37,7 +38,7 @@ test('without faults a message that completes is sent once, delta by delta', asy
           continue;
         }
         const streamed = steps.filter((one) => 'frame' in one && one.frame.messageId === record.id);
-        const events = frames.map(({ frame }) => frameToWire(frame));
+        const events = frames.map(({ frame }) => frameToWire(frame, OWNER));
         const sent = events.filter(({ id }) => id === record.id).map(({ type }) => type);
         expect(sent).toEqual(['model.message', ...Array<string>(streamed.length + 1).fill('model.message.delta')]);
       }

@@ -14,6 +14,7 @@ import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
 import { StreamSequencer, type NumberedFrame } from './stream-sequencer.ts';
 import { TurnTail } from './turn-tail.ts';
+import { OWNER } from '../../test/support/readers.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
 
@@ -51,7 +52,7 @@ function contentOf(frames: NumberedFrame[]): string {
 
 /** The stream as clients see it. */
 function eventsOf(frames: NumberedFrame[]) {
-  return frames.map(({ sequenceNumber, frame }) => ({ sequenceNumber, event: frameToWire(frame) }));
+  return frames.map(({ sequenceNumber, frame }) => ({ sequenceNumber, event: frameToWire(frame, OWNER) }));
 }
 
 const bytesOf = (frames: NumberedFrame[]): number => Buffer.byteLength(JSON.stringify(eventsOf(frames)));
@@ -130,7 +131,7 @@ test('a client that gets one event per connection has the text so far with each,
   feed.entry(entry);
   const rest = resume(feed, frames);
   expect(rest).toEqual([{ sequenceNumber: 1_000_000, frame: { kind: 'record', record: entry.record } }]);
-  expect(eventsOf(rest)).toEqual([{ sequenceNumber: 1_000_000, event: toWire(entry.record) }]);
+  expect(eventsOf(rest)).toEqual([{ sequenceNumber: 1_000_000, event: toWire(entry.record, OWNER) }]);
 });
 
 test('a client that gets one event per connection gets past a message of any length, in lines below 1 MiB', () => {
@@ -142,7 +143,7 @@ test('a client that gets one event per connection gets past a message of any len
   const frames: NumberedFrame[] = [];
   for (let connections = 0; connections < 20; connections++) frames.push(...resume(feed, frames).slice(0, 1));
   expect(frames.at(-1)?.sequenceNumber).toBe(1_000_000);
-  expect(fold(frames).events).toEqual([toWire(entry.record)]);
+  expect(fold(frames).events).toEqual([toWire(entry.record, OWNER)]);
   expectRising(frames);
   for (const one of frames) expect(bytesOf([one])).toBeLessThan(1024 * 1024);
 });
@@ -159,7 +160,7 @@ test('a reader that was cut anywhere in a long message, and once more after that
     for (let again = 0; again <= rest.length; again++) {
       const frames = [...before, ...rest.slice(0, again)];
       frames.push(...resume(feed, frames));
-      expect(fold(frames).events).toEqual([toWire(entry.record)]);
+      expect(fold(frames).events).toEqual([toWire(entry.record, OWNER)]);
       expectRising(frames);
     }
   }
@@ -185,7 +186,7 @@ test('a reader that falls behind repeatedly is sent a message once', () => {
   feed.entry(entry);
   // It catches up from the log: the message is durable now.
   for (const each of feed.entries(1)) frames.push(...reader.durable(each));
-  expect(fold(frames).events).toEqual([toWire(entry.record)]);
+  expect(fold(frames).events).toEqual([toWire(entry.record, OWNER)]);
   expect(bytesOf(frames)).toBeLessThan(2.2e6);
 });
 
@@ -232,7 +233,7 @@ test('the record before a message is sent once, before the message; a different 
     expect(late.map(({ frame: { kind } }) => kind)).toEqual(['record', 'begin', 'delta']);
     feed.entry(message(2, 'one two', { id: 'msg_1' }));
     for (const each of [frames, late]) {
-      expect(fold(each).events).toEqual(feed.entries(1).map(({ record }) => toWire(record)));
+      expect(fold(each).events).toEqual(feed.entries(1).map(({ record }) => toWire(record, OWNER)));
       expectRising(each);
     }
   }
@@ -292,7 +293,7 @@ test.each([
   expect(contentOf(frames).length).toBeLessThan(bound + 2 * piece.length);
   const entry = message(1, piece.repeat(60));
   feed.entry(entry);
-  expect(fold(frames).events).toEqual([toWire(entry.record)]);
+  expect(fold(frames).events).toEqual([toWire(entry.record, OWNER)]);
   expect(eventsOf(frames).filter(({ event }) => event.type === 'model.message').length).toBe(1);
 });
 

@@ -13,6 +13,7 @@ import type { SessionEvent } from '../../src/api/sessions/wire/events.ts';
 import { BusTap } from './bus-tap.ts';
 import { ClientFold } from './client-fold.ts';
 import { randomTurn, TURN_ID, type TurnStep } from './random-turn.ts';
+import { OWNER } from './readers.ts';
 
 /** The bus as a worker and as an API sees it; within one process they are the same. */
 export interface BusEnds {
@@ -97,7 +98,7 @@ async function untilConnected(worker: LiveBus, tap: BusTap): Promise<void> {
 
 export function fold(frames: NumberedFrame[]): ClientFold {
   const client = new ClientFold();
-  for (const { frame } of frames) client.add(frameToWire(frame));
+  for (const { frame } of frames) client.add(frameToWire(frame, OWNER));
   return client;
 }
 
@@ -155,7 +156,7 @@ export async function checkCentralProperty(ends: BusEnds, numRuns: number, turns
       fc.integer({ min: 0, max: 6 }),
       async (steps, faults, pause) => {
         const { entries, deliver, end } = await deliveries(ends, steps, faults);
-        const expected = entries.map(({ record }) => toWire(record));
+        const expected = entries.map(({ record }) => toWire(record, OWNER));
 
         // Each reader is disconnected after its `cut`-th frame and resumes from its cursor `pause` deliveries later.
         interface Cut {

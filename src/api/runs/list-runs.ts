@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { mayReadAll } from '../../auth/rights.ts';
+import { mayReadAll, readerOf, type Reader } from '../../auth/rights.ts';
 import type { TurnEnd } from '../../catalog/session-ends.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { runIdsOf } from '../../engine/runs.ts';
@@ -70,7 +70,9 @@ export function listRoutes(context: ApiContext): Route[] {
         const shown = found.slice(0, limit);
         const data: RunSummary[] = [];
         for (let i = 0; i < shown.length; i += READ_AT_ONCE) {
-          const read = await Promise.all(shown.slice(i, i + READ_AT_ONCE).map(summaryOf));
+          const read = await Promise.all(
+            shown.slice(i, i + READ_AT_ONCE).map((session) => summaryOf(session, readerOf(caller, session))),
+          );
           for (const one of read) if (one && (status === undefined || one.status === status)) data.push(one);
         }
         const last = found.length > limit ? shown.at(-1) : undefined;
@@ -80,11 +82,11 @@ export function listRoutes(context: ApiContext): Route[] {
   ];
 
   /** Undefined if the run has never begun: its request was interrupted. */
-  async function summaryOf(session: SessionRow): Promise<RunSummary | undefined> {
+  async function summaryOf(session: SessionRow, reader: Reader): Promise<RunSummary | undefined> {
     const { turnId } = runIdsOf(session.id);
     const found = await unlessNotFound(followRun({ ...context, blobs: NO_FILES }, { session, turnId }, { waitMs: 0 }));
     if (!found) return undefined;
-    const { content: _, output: __, ...summary } = found.output.run(runHeader(session));
+    const { content: _, output: __, ...summary } = found.output.run(runHeader(session), reader);
     return summary;
   }
 }

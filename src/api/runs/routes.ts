@@ -1,5 +1,6 @@
 import type { Response } from 'express';
 import { z } from 'zod';
+import { readerOf } from '../../auth/rights.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import type { Caller } from '../../core/subject.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
@@ -282,7 +283,7 @@ export function runRoutes(context: ApiContext): Route[] {
       const started = await startRun(context, claimed, { read, rateLimitError });
       await started?.indexed;
       const found = started
-        ? { ...claimed, session: started.session }
+        ? { ...claimed, session: started.session, reader: readerOf(caller, started.session) }
         : await authorizeRun(catalog, claimed.runId, caller, 'read');
       const created = started?.created;
       await responder.respond(found, body, response, { cursor: BEGINNING, lease, created });

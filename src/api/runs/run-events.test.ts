@@ -18,6 +18,7 @@ import { TurnFeed } from '../../live/turn-feed.ts';
 import { RunEvents } from './run-events.ts';
 import { RunOutput } from './run-output.ts';
 import { runStreamEvent, type RunHeader, type RunItem, type RunStreamEvent } from './wire/run.ts';
+import { OWNER } from '../../../test/support/readers.ts';
 
 const AT = '2026-11-23T08:00:00.000Z';
 const RUN: RunHeader = { id: 'run_1', object: 'run', agent_name: 'agent', created_at: AT, metadata: {} };
@@ -73,7 +74,7 @@ class Client {
   #connect(): void {
     if (this.#reader) this.#feed.leave(this.#reader);
     const reader = new StreamSequencer();
-    const run = new RunEvents({ run: RUN, limits: LIMITS, cursor: cursorAfter(this.events) });
+    const run = new RunEvents({ run: RUN, reader: OWNER, limits: LIMITS, cursor: cursorAfter(this.events) });
     this.#reader = reader;
     this.#run = run;
     this.#limit = this.#limits[this.#connections++] ?? this.#limits.at(-1) ?? 0;
@@ -107,7 +108,7 @@ function expectRising(events: RunStreamEvent[]): void {
 function outputOf(entries: LogEntry[]) {
   const output = new RunOutput(LIMITS);
   for (const { record } of entries) output.feed(record);
-  return output.run(RUN);
+  return output.run(RUN, OWNER);
 }
 
 const bus = new InProcessBus();
@@ -224,7 +225,7 @@ function messageOf(deltas: MessageDelta[], fields: Partial<ModelMessage> = {}): 
 
 /** The stream of a run with one message, which is sent while it is written. */
 function streamOf(deltas: MessageDelta[], message: ModelMessage, cursor: Cursor = BEGINNING): RunStreamEvent[] {
-  const events = new RunEvents({ run: RUN, limits: LIMITS, cursor });
+  const events = new RunEvents({ run: RUN, reader: OWNER, limits: LIMITS, cursor });
   const frames: TurnFrame[] = [
     { kind: 'begin', message: HEAD, text: emptyText() },
     ...deltas.map((delta): TurnFrame => ({ kind: 'delta', message: HEAD, delta })),
@@ -346,7 +347,7 @@ test('searches of the provider stand among the texts in the order in which they 
 
 test('a reader that joins within a search gets the parts so far, in one delta each', () => {
   const sequencer = new StreamSequencer();
-  const events = new RunEvents({ run: RUN, limits: LIMITS, cursor: BEGINNING });
+  const events = new RunEvents({ run: RUN, reader: OWNER, limits: LIMITS, cursor: BEGINNING });
   const { text, toolCalls } = { text: emptyText() as MessageText, toolCalls: [] };
   for (const delta of SEARCHING) applyDelta(text, delta);
   const live = { id: 'msg_1', threadId: 'main', at: AT, after: 1, attempt: 1, frames: 8, text, characters: 1 };
@@ -390,7 +391,7 @@ test('a pause ends a stream only while it lasts, and once', () => {
     { ...base, kind: 'turn.resumed', reason: 'action' },
   ];
   const after = (count: number, cursor: Cursor) => {
-    const events = new RunEvents({ run: RUN, limits: LIMITS, cursor });
+    const events = new RunEvents({ run: RUN, reader: OWNER, limits: LIMITS, cursor });
     const sequencer = new StreamSequencer();
     const sent = log
       .slice(0, count)

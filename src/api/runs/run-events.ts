@@ -1,3 +1,4 @@
+import type { Reader } from '../../auth/rights.ts';
 import { FIRST_PIECE, FRAMES_PER_ORDINAL, sequenceNumber, type Cursor } from '../../core/cursor.ts';
 import { wholeDelta, type MessageDelta } from '../../core/message.ts';
 import { ROOT_THREAD, type LogRecord, type ModelMessage } from '../../core/records.ts';
@@ -16,6 +17,7 @@ const FIRST_PARTIAL = 100_000;
 
 interface RunEventsOptions {
   run: RunHeader;
+  reader: Reader;
   limits: RunLimits;
   /** What the client has: nothing up to here is sent again. */
   cursor: Cursor;
@@ -28,6 +30,7 @@ interface RunEventsOptions {
  */
 export class RunEvents {
   readonly #run: RunHeader;
+  readonly #reader: Reader;
   readonly #cursor: Cursor;
   readonly #output: RunOutput;
   /** The message of which this connection has sent partials. */
@@ -41,8 +44,9 @@ export class RunEvents {
   /** The number that the pause of the run has, if it is paused. */
   #pause: Cursor = { ordinal: 0, frame: 0 };
 
-  constructor({ run, limits, cursor }: RunEventsOptions) {
+  constructor({ run, reader, limits, cursor }: RunEventsOptions) {
     this.#run = run;
+    this.#reader = reader;
     this.#cursor = cursor;
     this.#output = new RunOutput(limits);
     this.#hasPartials = cursor.frame >= FIRST_PARTIAL && cursor.frame < FIRST_PIECE;
@@ -195,7 +199,7 @@ export class RunEvents {
   }
 
   #response(number: number): RunStreamEvent {
-    return { event: 'response', ...this.#output.run(this.#run), sequence_number: number };
+    return { event: 'response', ...this.#output.run(this.#run, this.#reader), sequence_number: number };
   }
 
   /** Undefined if the client has the event with this number. */

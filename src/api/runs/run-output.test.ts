@@ -17,6 +17,7 @@ import { loadFiles } from './load-files.ts';
 import { RunOutput } from './run-output.ts';
 import { decodeSignature } from './signature.ts';
 import { run as runSchema, type RunHeader, type RunItem } from './wire/run.ts';
+import { OWNER } from '../../../test/support/readers.ts';
 
 const AT = '2026-11-23T08:00:00.000Z';
 const HEADER: RunHeader = {
@@ -74,7 +75,7 @@ const DONE = done({ status: 'done', output: null, requiredActions: [] });
 function runOf(...records: LogRecord[]) {
   const output = new RunOutput({ maxTurns: 3, actionTimeoutSeconds: 60 });
   for (const record of [CREATED, ...records]) output.feed(record);
-  const run = output.run(HEADER);
+  const run = output.run(HEADER, OWNER);
   expect(runSchema.parse(run)).toEqual(run);
   return run;
 }
@@ -209,7 +210,7 @@ test('the prices of the request are those of its model, and precede the cost tha
     output.feed(
       message({ content: 'a', provider: 'acme', model: 'gpt', usage: { ...USAGE, costInUsd: 0.5 }, ...fields }),
     );
-    return output.run(HEADER).cost;
+    return output.run(HEADER, OWNER).cost;
   };
   expect(costOf({})).toBe(25);
   expect(costOf({ provider: 'other' })).toBe(0.5);

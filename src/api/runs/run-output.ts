@@ -1,3 +1,4 @@
+import type { Reader } from '../../auth/rights.ts';
 import {
   addUsage,
   NO_USAGE,
@@ -107,7 +108,7 @@ export class RunOutput {
   }
 
   /** The run as its clients see it. */
-  run(header: RunHeader): Run {
+  run(header: RunHeader, reader: Reader): Run {
     const { status } = this;
     const json = status === 'completed' ? this.#json : undefined;
     return {
@@ -127,6 +128,7 @@ export class RunOutput {
           created: this.#turn,
           turn: this.#turns,
           timeoutSeconds: this.#limits.actionTimeoutSeconds,
+          reader,
         }),
       }),
       ...(this.#error && { error: this.#error }),

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AuthRequired, LogRecord, ModelMessage, PauseReason } from '../../core/records.ts';
 import { RunPause } from './run-pause.ts';
+import { OTHER, OWNER } from '../../../test/support/readers.ts';
 
 const at = '2026-11-23T08:00:00.000Z';
 const source = { turnId: 'turn_1', messageId: 'msg_1', stamp: 's', index: 0 };
@@ -34,10 +35,11 @@ const message: ModelMessage = {
   finishReason: 'stop',
 };
 
-test('a run that is paused shows the sign-ins that calls and threads wait for, each once', () => {
+test('a run that is paused shows the sign-ins that calls and threads wait for, each once, and the links to its owner', () => {
   const pause = new RunPause();
   const feed = (...records: LogRecord[]) => records.forEach((record) => pause.feed(record, () => undefined));
-  const signIns = () => pause.action({ created: { turnId: 'turn_1' }, turn: 1, timeoutSeconds: 60 }).sign_ins;
+  const signIns = (reader = OWNER) =>
+    pause.action({ created: { turnId: 'turn_1' }, turn: 1, timeoutSeconds: 60, reader }).sign_ins;
   feed(requiring('a', 'main', 'c1'), requiring('a', 'main', 'c2'), requiring('b', 'main', 'c3'), requiring('a', 'sub'));
   expect(pause.isActionRequired).toBe(false);
   feed(paused('sign_in'));
@@ -47,6 +49,10 @@ test('a run that is paused shows the sign-ins that calls and threads wait for, e
       { server: 'a', auth_url: 'https://x/a', thread_ids: ['main', 'sub'], tool_call_ids: ['c1', 'c2'] },
       { server: 'b', auth_url: 'https://x/b', thread_ids: ['main'], tool_call_ids: ['c3'] },
     ],
+  ]);
+  expect(signIns(OTHER)).toEqual([
+    { server: 'a', thread_ids: ['main', 'sub'], tool_call_ids: ['c1', 'c2'] },
+    { server: 'b', thread_ids: ['main'], tool_call_ids: ['c3'] },
   ]);
   feed({ kind: 'turn.resumed', id: 'evt', at, reason: 'sign_in' }, answered, message);
   expect(pause.isActionRequired).toBe(false);

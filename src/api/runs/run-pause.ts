@@ -1,3 +1,4 @@
+import type { Reader } from '../../auth/rights.ts';
 import type {
   ActionRequired,
   AnswerableCall,
@@ -35,6 +36,7 @@ interface PausedRun {
   /** How often it has called its model. */
   turn: number;
   timeoutSeconds: number;
+  reader: Reader;
 }
 
 /** What a run waits for: a projection of its log, record by record. A part of `RunOutput`. */
@@ -116,9 +118,9 @@ export class RunPause {
   }
 
   /** What is required now. */
-  action({ created, turn, timeoutSeconds }: PausedRun): RequiredAction {
+  action({ created, turn, timeoutSeconds, reader }: PausedRun): RequiredAction {
     const all = [...this.#waiting.values()];
-    const signIns = this.#requiredSignIns();
+    const signIns = this.#requiredSignIns(reader);
     return {
       turn,
       expires_at: after(this.#pausedAt, timeoutSeconds),
@@ -135,7 +137,7 @@ export class RunPause {
   }
 
   /** Several threads and calls may wait for one sign-in. */
-  #requiredSignIns(): NonNullable<RequiredAction['sign_ins']> {
+  #requiredSignIns({ isOwner }: Reader): NonNullable<RequiredAction['sign_ins']> {
     const signIns = new Map<string, NonNullable<RequiredAction['sign_ins']>[number]>();
     for (const { servers, threadId, calls } of new Set(this.#signIns.values())) {
       const waiting = calls.filter((call) => this.#signIns.has(callKey(call)));
@@ -143,7 +145,7 @@ export class RunPause {
         const { thread_ids: threads = [], tool_call_ids: ids = [] } = signIns.get(signInId) ?? {};
         signIns.set(signInId, {
           server: name,
-          auth_url: authUrl,
+          ...(isOwner && { auth_url: authUrl }),
           thread_ids: [...new Set([...threads, threadId])],
           tool_call_ids: [...ids, ...waiting.map(({ toolCallId }) => toolCallId)],
         });

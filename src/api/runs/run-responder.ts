@@ -33,7 +33,7 @@ export class RunResponder {
 
   /** @throws ApiError or EngineError, before anything is sent */
   async stream(found: Run, response: Response, options: StreamOptions): Promise<void> {
-    const { runId, session, turnId, sessionId } = found;
+    const { runId, session, reader, turnId, sessionId } = found;
     const { catalog, metrics } = this.#context;
     // Following the log of a run that was interrupted before it began would give an empty stream.
     if (!options.created && !(await hasTurn(this.#context, session, turnId))) throw runNotFound(runId);
@@ -41,7 +41,7 @@ export class RunResponder {
     nameRun(response, found);
     const stream = new EventStream(response, metrics);
     const run = runHeader(session);
-    const streaming = streamRun({ context: this.#context, run, limits, turnId, sessionId, stream, ...options });
+    const streaming = streamRun({ context: this.#context, run, reader, limits, turnId, sessionId, stream, ...options });
     if ((await unlessNotFound(streaming.then(() => true))) === undefined) throw runNotFound(runId);
   }
 
@@ -49,7 +49,7 @@ export class RunResponder {
   async follow(found: Run, options: FollowOptions): Promise<RunResource> {
     const followed = await unlessNotFound(followRun(this.#context, found, options));
     if (!followed) throw runNotFound(found.runId);
-    return followed.output.run(runHeader(found.session));
+    return followed.output.run(runHeader(found.session), found.reader);
   }
 }
 

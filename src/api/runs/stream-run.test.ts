@@ -14,6 +14,7 @@ import { Metrics } from '../../telemetry/metrics.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { streamRun } from './stream-run.ts';
 import type { RunStreamEvent } from './wire/run.ts';
+import { OWNER } from '../../../test/support/readers.ts';
 
 const AT = '2026-11-23T08:00:00.000Z';
 const RUN = { id: 'run_1', object: 'run' as const, agent_name: 'agent', created_at: AT, metadata: {} };
@@ -92,7 +93,7 @@ async function connect(log: GrowingLog, cursor: Cursor = BEGINNING) {
   const limits = { maxTurns: 10, actionTimeoutSeconds: 60 };
   const { client } = await oneResponse((response) => {
     const stream = new EventStream(response, new Metrics());
-    void streamRun({ context, run: RUN, limits, turnId: TURN_ID, sessionId: 'ses_1', cursor, stream });
+    void streamRun({ context, run: RUN, reader: OWNER, limits, turnId: TURN_ID, sessionId: 'ses_1', cursor, stream });
   });
   const events = (async () => {
     let received = '';

@@ -1,3 +1,4 @@
+import type { Reader } from '../../auth/rights.ts';
 import { BEGINNING, type Cursor } from '../../core/cursor.ts';
 import type { TurnCreated } from '../../core/records.ts';
 import type { FollowedEntry, NumberedFrame } from '../../live/stream-sequencer.ts';
@@ -13,6 +14,7 @@ import type { RunHeader, RunStreamEvent } from './wire/run.ts';
 interface StreamRunOptions {
   context: Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'blobs'>;
   run: RunHeader;
+  reader: Reader;
   limits: RunLimits;
   turnId: string;
   sessionId: string;
@@ -43,9 +45,9 @@ class RunReader extends TurnReader {
   /** The connection has been sent all that is known, and is sent each change. */
   #isLive = false;
 
-  constructor({ context: { blobs }, run, limits, sessionId, cursor, stream }: StreamRunOptions) {
+  constructor({ context: { blobs }, run, reader, limits, sessionId, cursor, stream }: StreamRunOptions) {
     super(stream, cursor, BEGINNING);
-    this.#events = new RunEvents({ run, limits, cursor });
+    this.#events = new RunEvents({ run, reader, limits, cursor });
     this.#loadFiles = async (numbered) => {
       const { frame } = numbered;
       const from = { blobs, sessionId };

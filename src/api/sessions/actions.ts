@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { groupsOf } from '../../auth/rights.ts';
+import { groupsOf, type Reader } from '../../auth/rights.ts';
 import type { ActionEvent } from '../../catalog/actions.ts';
 import type { Caller } from '../../core/subject.ts';
 import { isId } from '../../core/ids.ts';
@@ -22,6 +22,9 @@ import {
 import { lastEventId } from '../http/headers.ts';
 
 const LIMIT = 10;
+
+/** An action of a sign-in is in the inbox of the session's owner alone: see `ownerGroup`. */
+const INBOX: Reader = { isOwner: true };
 
 const listQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 }).extend({
   status: z
@@ -70,7 +73,7 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
         });
         const page = new Page<ActionResource>(limit);
         for (const action of found) {
-          if (page.add(actionToResource(action))) continue;
+          if (page.add(actionToResource(action, INBOX))) continue;
           const { id = '', requested_at = '' } = page.items.at(-1) ?? {};
           return { data: page.items, pagination: pagination(limit, { list, requested_at, id }) };
         }
@@ -133,7 +136,8 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
 /** The events whose actions one of the groups may decide. */
 function* eventsFor(groups: Set<string>, events: ActionEvent[]): Generator<ServerSentEvent> {
   for (const event of events) {
-    if (event.audiences.some((one) => groups.has(one))) yield { id: event.sequence, data: actionEventToWire(event) };
+    if (event.audiences.some((one) => groups.has(one)))
+      yield { id: event.sequence, data: actionEventToWire(event, INBOX) };
   }
 }
 

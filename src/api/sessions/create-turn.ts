@@ -1,5 +1,6 @@
 import type { Request, Response } from 'express';
 import type { Caller } from '../../core/subject.ts';
+import { readerOf, type Reader } from '../../auth/rights.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import { isId } from '../../core/ids.ts';
 import { authorizeSession } from '../../engine/access.ts';
@@ -32,6 +33,12 @@ interface CreateTurnCall {
   response: Response;
 }
 
+/** Where the answer goes. */
+interface Answer {
+  response: Response;
+  reader: Reader;
+}
+
 /** Starts a turn and answers with its stream, or with the turn. @throws ApiError or EngineError before an answer is sent */
 export async function createTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
   try {
@@ -58,6 +65,7 @@ async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<voi
     answersCalls,
   });
   const session = await authorizeSession(context.catalog, sessionId, caller, isDecision(items) ? 'decide' : 'send');
+  const reader = readerOf(caller, session);
   checkInput(items);
   const isMessages = items.length > 0 && !answersCalls;
   if (body.on_running === 'steer' && !isMessages) throw messagesRequired();
@@ -69,18 +77,18 @@ async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<voi
   await using turn = await turnRequest.claim({ session, input, rateLimitError });
   const steered = isMessages ? await turn.steer() : undefined;
   if (steered !== undefined) {
-    await returnTurn(turn, response, await context.logs.firstAndLast(steered));
+    await returnTurn(turn, await context.logs.firstAndLast(steered), { response, reader });
     return;
   }
   // The field decides, not `Accept`: the Python SDK always sends `*/*`.
-  if (body.stream === false) await startAndReturn(context, turn, response);
-  else await startAndStream(context, turn, { response, view });
+  if (body.stream === false) await startAndReturn(context, turn, { response, reader });
+  else await startAndStream(context, turn, { response, view, reader });
 }
 
 async function startAndStream(
   context: ApiContext,
   turn: ClaimedTurn,
-  { response, view }: Pick<CreateTurnCall, 'response' | 'view'>,
+  { response, view, reader }: Answer & Pick<CreateTurnCall, 'view'>,
 ): Promise<void> {
   const { tails, metrics } = context;
   const { turnId } = turn;
@@ -94,23 +102,23 @@ async function startAndStream(
     const created = started?.isQueued ? undefined : started?.created;
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
-    const reader = new TurnEventReader({ cursor: BEGINNING, stream, view, onFirstDelta });
-    await streamTurn({ context, turnId, reader, lease, created });
+    const events = new TurnEventReader({ cursor: BEGINNING, stream, view, reader, onFirstDelta });
+    await streamTurn({ context, turnId, reader: events, lease, created });
   } finally {
     lease.release();
   }
 }
 
-async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, response: Response): Promise<void> {
+async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, answer: Answer): Promise<void> {
   const started = await turn.start();
   await turn.whenIndexed();
   const firstAndLast =
     started && !started.isQueued ? { created: started.created, done: undefined } : await logs.firstAndLast(turn.turnId);
-  await returnTurn(turn, response, firstAndLast);
+  await returnTurn(turn, firstAndLast, answer);
 }
 
-async function returnTurn(claimed: ClaimedTurn, response: Response, turn: TurnEnds): Promise<void> {
-  if (await sendJson(response, { data: toTurnResource(turn) })) claimed.acknowledge();
+async function returnTurn(claimed: ClaimedTurn, turn: TurnEnds, { response, reader }: Answer): Promise<void> {
+  if (await sendJson(response, { data: toTurnResource(turn, reader) })) claimed.acknowledge();
 }
 
 function messagesRequired(): ApiError {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { readerOf, type Reader } from '../../auth/rights.ts';
 import type { TurnRow } from '../../catalog/schema.ts';
 import type { LogEntry } from '../../core/records.ts';
 import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
@@ -57,7 +58,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
-        return turnEvents(turnId, query);
+        return turnEvents(turnId, query, readerOf(caller, session));
       },
     ),
     route(
@@ -73,9 +74,9 @@ export function eventRoutes(context: ApiContext): Route[] {
         errors: ['invalid_page_token', 'run_not_found'],
       },
       async ({ params, query, caller }) => {
-        const { session, turnId, runId } = await authorizeRun(catalog, params.run_id, caller, 'read');
+        const { session, turnId, runId, reader } = await authorizeRun(catalog, params.run_id, caller, 'read');
         if (!(await hasTurn(context, session, turnId))) throw runNotFound(runId);
-        return turnEvents(turnId, query);
+        return turnEvents(turnId, query, reader);
       },
     ),
     route(
@@ -99,17 +100,21 @@ export function eventRoutes(context: ApiContext): Route[] {
         if (lastTurnId !== undefined && !place) await requireTurn(context, session, lastTurnId);
         const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
         if (place && !isTurnOf(session, turn)) throw invalidPageToken();
-        const { items, next } = await sessionPage(turn, { place: place?.ordinal, limit, view });
+        const { items, next } = await sessionPage(
+          turn,
+          { place: place?.ordinal, limit, view },
+          readerOf(caller, session),
+        );
         return { data: items, pagination: pagination(limit, next) };
       },
     ),
   ];
 
-  async function turnEvents(turnId: string, query: z.output<typeof turnQuery>) {
+  async function turnEvents(turnId: string, query: z.output<typeof turnQuery>, reader: Reader) {
     const { limit, order, view, page_token: token } = query;
     const place = token === undefined ? undefined : decodePageToken(turnPlace, token);
     if (place && (place.turn !== turnId || place.order !== order)) throw invalidPageToken();
-    const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order, view });
+    const { items, next } = await turnPage(turnId, { place: place?.ordinal, limit, order, view }, reader);
     return { data: items, pagination: pagination(limit, next) };
   }
 
@@ -117,10 +122,11 @@ export function eventRoutes(context: ApiContext): Route[] {
   async function turnPage(
     turnId: string,
     options: EntryOptions,
+    reader: Reader,
   ): Promise<{ items: TurnEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
     const page = new Page<TurnEvent>(options.limit);
     for await (const { ordinal, record } of entries(turnId, options)) {
-      const event = toWire(record);
+      const event = toWire(record, reader);
       if (event.type === 'turn.created' || event.type === 'turn.done') continue;
       if (!page.add(event)) return { items: page.items, next: { turn: turnId, order: options.order, ordinal } };
     }
@@ -130,13 +136,14 @@ export function eventRoutes(context: ApiContext): Route[] {
   async function sessionPage(
     newest: TurnRow | undefined,
     { place, limit, view }: Omit<EntryOptions, 'order'>,
+    reader: Reader,
   ): Promise<{ items: SessionEventItem[]; next: z.infer<typeof sessionPlace> | undefined }> {
     const page = new Page<SessionEventItem>(limit);
     for (let turn = newest; turn; turn = await before(turn)) {
       const { id } = turn;
       const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const, view };
       for await (const { ordinal, record } of ignoreNotFound(entries(id, options))) {
-        const item = { turn_id: id, event: toWire(record) };
+        const item = { turn_id: id, event: toWire(record, reader) };
         if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
       }
     }

@@ -1,3 +1,4 @@
+import { readerOf } from '../../auth/rights.ts';
 import { MAX_QUEUED } from '../../core/turn-queue.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
@@ -30,8 +31,9 @@ export function queueRoutes({ catalog, logs, turnIndex }: ApiContext): Route[] {
         await turnIndex.reconcileRequests(session.id);
         const queue = await turnIndex.queued(session.id);
         const turns = await Promise.all(queue.map(({ turnId }) => unlessNotFound(logs.firstAndLast(turnId))));
+        const reader = readerOf(caller, session);
         // The others have begun or ended in the meantime.
-        const waiting = turns.flatMap((turn) => (turn?.position === undefined ? [] : [toTurnResource(turn)]));
+        const waiting = turns.flatMap((turn) => (turn?.position === undefined ? [] : [toTurnResource(turn, reader)]));
         return { data: waiting, pagination: pagination(MAX_QUEUED, undefined) };
       },
     ),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { PlacedTurn } from '../../catalog/turn-places.ts';
 import { BEGINNING, FRAMES_PER_ORDINAL, type Cursor } from '../../core/cursor.ts';
+import { readerOf, type Reader } from '../../auth/rights.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
@@ -43,7 +44,14 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         const stream = new EventStream(response, metrics);
-        await streamSession({ context, sessionId: session.id, cursor, stream, view: query.view });
+        await streamSession({
+          context,
+          sessionId: session.id,
+          cursor,
+          stream,
+          view: query.view,
+          reader: readerOf(caller, session),
+        });
       },
     ),
   ];
@@ -58,13 +66,21 @@ interface SessionStreamOptions {
   cursor: Cursor;
   stream: EventStream;
   view: View;
+  reader: Reader;
 }
 
 /**
  * Streams a session to one reader, turn by turn, until the reader disconnects or the session is deleted.
  * @throws EngineError or ApiError `invalid_cursor`, before anything is sent, if the cursor is not from this stream
  */
-async function streamSession({ context, sessionId, cursor, stream, view }: SessionStreamOptions): Promise<void> {
+async function streamSession({
+  context,
+  sessionId,
+  cursor,
+  stream,
+  view,
+  reader,
+}: SessionStreamOptions): Promise<void> {
   const { sessionIndex, sessionWatches, log } = context;
   // Before the first search, so that no turn is missed after it.
   using watch = sessionWatches.watch(sessionId, () => stream.end());
@@ -72,7 +88,7 @@ async function streamSession({ context, sessionId, cursor, stream, view }: Sessi
   let seen = cursor;
   let turn = await sessionIndex.turnAfter(sessionId, seen.ordinal);
   while (!stream.isClosed) {
-    const end = turn && (await sendPlaced(context, turn, seen, { stream, view }));
+    const end = turn && (await sendPlaced(context, turn, seen, { stream, view, reader }));
     if (end !== undefined) seen = { ordinal: end, frame: 0 };
     else {
       stream.open();
@@ -97,12 +113,11 @@ async function sendPlaced(
   context: Context,
   { id: turnId, events_before: before }: PlacedTurn,
   { ordinal, frame }: Cursor,
-  { stream, view }: Pick<SessionStreamOptions, 'stream' | 'view'>,
+  options: Pick<SessionStreamOptions, 'stream' | 'view' | 'reader'>,
 ): Promise<number | undefined> {
   const reader = new TurnEventReader({
     cursor: ordinal > before ? { ordinal: ordinal - before, frame } : BEGINNING,
-    stream,
-    view,
+    ...options,
     number: (event, sequenceNumber) => {
       const id = before * FRAMES_PER_ORDINAL + sequenceNumber;
       return { id, data: { ...event, turn_id: turnId, sequence_number: id } satisfies SessionStreamEvent };
@@ -110,7 +125,7 @@ async function sendPlaced(
   });
   try {
     // A turn that cannot be read ends the stream, as it ends the turn's own: the reader resumes.
-    if (!(await sendTurn({ context, turnId, reader }))) stream.end();
+    if (!(await sendTurn({ context, turnId, reader }))) options.stream.end();
     return before + reader.ordinal;
   } catch (error) {
     if (error instanceof TurnNotFound) return undefined;

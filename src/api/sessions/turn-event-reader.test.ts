@@ -13,6 +13,7 @@ import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { streamTurn } from '../http/turn-stream.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
+import { OWNER } from '../../../test/support/readers.ts';
 
 const MESSAGE = { turnId: 'turn_1', threadId: 'main', messageId: 'msg_1', createdAt: 'now', after: 0, attempt: 1 };
 
@@ -31,7 +32,7 @@ async function subscriber(bus: InProcessBus): Promise<{ response: Response; clie
   const tails = new TurnTailPool({ logs, bus, log: pino({ level: 'silent' }) });
   return oneResponse((response) => {
     const stream = new EventStream(response, new Metrics());
-    const reader = new TurnEventReader({ cursor: BEGINNING, stream, view: 'default' });
+    const reader = new TurnEventReader({ cursor: BEGINNING, stream, view: 'default', reader: OWNER });
     return streamTurn({ context: { catalog, logs, tails }, turnId: 'turn_1', reader });
   });
 }

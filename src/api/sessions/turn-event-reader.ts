@@ -1,3 +1,4 @@
+import type { Reader } from '../../auth/rights.ts';
 import type { Cursor } from '../../core/cursor.ts';
 import type { NumberedFrame, TurnFrame } from '../../live/stream-sequencer.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
@@ -12,6 +13,7 @@ interface TurnEventReaderOptions {
   cursor: Cursor;
   stream: EventStream;
   view: View;
+  reader: Reader;
   /** Numbers an event for the stream, by its sequence number in the turn. */
   number?: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
   /** Called once, when the first delta is written to the connection. */
@@ -21,12 +23,14 @@ interface TurnEventReaderOptions {
 /** Reads a turn as the events of this API. */
 export class TurnEventReader extends TurnReader {
   readonly #view: View;
+  readonly #reader: Reader;
   readonly #number: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
   #onFirstDelta: (() => void) | undefined;
 
-  constructor({ cursor, stream, view, number = numbered, onFirstDelta }: TurnEventReaderOptions) {
+  constructor({ cursor, stream, view, reader, number = numbered, onFirstDelta }: TurnEventReaderOptions) {
     super(stream, cursor);
     this.#view = view;
+    this.#reader = reader;
     this.#number = number;
     this.#onFirstDelta = onFirstDelta;
   }
@@ -34,7 +38,7 @@ export class TurnEventReader extends TurnReader {
   protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
       if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
-      const event = frameToWire(frame);
+      const event = frameToWire(frame, this.#reader);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();
         this.#onFirstDelta = undefined;
@@ -48,8 +52,8 @@ function numbered(event: StreamEvent, sequenceNumber: number): ServerSentEvent {
   return { id: sequenceNumber, data: { ...event, sequence_number: sequenceNumber } satisfies NumberedStreamEvent };
 }
 
-/** A frame as clients see it. */
-export function frameToWire(frame: TurnFrame): StreamEvent {
+/** A frame as a reader sees it. */
+export function frameToWire(frame: TurnFrame, reader: Reader): StreamEvent {
   switch (frame.kind) {
     case 'begin':
       return messageBase(frame.message, frame.text);
@@ -65,6 +69,6 @@ export function frameToWire(frame: TurnFrame): StreamEvent {
     case 'queued':
       return turnCreatedToWire(frame.created, frame.position);
     case 'record':
-      return toWire(frame.record);
+      return toWire(frame.record, reader);
   }
 }

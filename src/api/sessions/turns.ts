@@ -9,6 +9,7 @@ import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
+import { readerOf } from '../../auth/rights.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
@@ -54,7 +55,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         const turns = await Promise.all(chain.slice(0, limit).map(({ id }) => unlessNotFound(logs.firstAndLast(id))));
         const next = chain[limit];
         return {
-          data: turns.filter((one) => one !== undefined).map(toTurnResource),
+          data: turns.flatMap((one) => (one ? [toTurnResource(one, readerOf(caller, session))] : [])),
           pagination: pagination(limit, next && { turn: next.id }),
         };
       },
@@ -172,8 +173,9 @@ export function turnRoutes(context: ApiContext): Route[] {
         errors: ['session_not_found', 'turn_not_found'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
-        await requireTurn(context, await authorizeSession(catalog, sessionId, caller, 'read'), turnId);
-        return { data: toTurnResource(await logs.firstAndLast(turnId)) };
+        const session = await authorizeSession(catalog, sessionId, caller, 'read');
+        await requireTurn(context, session, turnId);
+        return { data: toTurnResource(await logs.firstAndLast(turnId), readerOf(caller, session)) };
       },
     ),
     route(
@@ -217,7 +219,12 @@ export function turnRoutes(context: ApiContext): Route[] {
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await requireTurn(context, session, turnId);
         streamLimits.admit(caller, response);
-        const reader = new TurnEventReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
+        const reader = new TurnEventReader({
+          cursor,
+          stream: new EventStream(response, metrics),
+          view: query.view,
+          reader: readerOf(caller, session),
+        });
         await streamTurn({ context, turnId, reader });
       },
     ),
@@ -246,7 +253,12 @@ export function turnRoutes(context: ApiContext): Route[] {
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        const reader = new TurnEventReader({ cursor, stream: new EventStream(response, metrics), view: query.view });
+        const reader = new TurnEventReader({
+          cursor,
+          stream: new EventStream(response, metrics),
+          view: query.view,
+          reader: readerOf(caller, session),
+        });
         await streamTurn({ context, turnId, reader, endsWithNothing: true });
       },
     ),

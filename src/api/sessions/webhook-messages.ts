@@ -1,3 +1,4 @@
+import type { Reader } from '../../auth/rights.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { DeliveryRow, SessionRow } from '../../catalog/schema.ts';
 import { isOfRun } from '../../catalog/session-types.ts';
@@ -5,6 +6,9 @@ import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader
 import { actionToResource } from './wire/actions.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 import type { WebhookMessage } from './wire/webhooks.ts';
+
+/** A webhook gets the events of all sessions. */
+const RECEIVER: Reader = { isOwner: false };
 
 /**
  * Returns the function that makes the body of a delivery; undefined if what it is about was deleted with its session.
@@ -28,7 +32,7 @@ export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: Tur
   async function turnData({ session_id, turn_id }: DeliveryRow, session: SessionRow) {
     if (turn_id === null) return undefined;
     const turn = await unlessNotFound(logs.firstAndLast(turn_id));
-    return turn && { session_id, turn_id, agent_name: session.agent_name, turn: toTurnResource(turn) };
+    return turn && { session_id, turn_id, agent_name: session.agent_name, turn: toTurnResource(turn, RECEIVER) };
   }
 
   async function actionData({
@@ -41,6 +45,6 @@ export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: Tur
     const action = await catalog.actions.get(action_id, { status, decisions });
     if (!action) return undefined;
     const { turn_id, agent_name } = action;
-    return { session_id, turn_id, agent_name, action: actionToResource(action) };
+    return { session_id, turn_id, agent_name, action: actionToResource(action, RECEIVER) };
   }
 }

@@ -170,7 +170,10 @@ const requiredAction = z.object({
         server: z.string(),
         auth_url: z
           .string()
-          .describe('where the owner of the run signs in to the MCP server; the run then continues by itself'),
+          .optional()
+          .describe(
+            'where the owner of the run signs in to the MCP server; the run then continues by itself. Absent for all others',
+          ),
         thread_ids: z.array(z.string()).describe('the threads that wait for it'),
         tool_call_ids: z.array(z.string()).describe('the calls that run after it; none: a model call waits for it'),
       }),

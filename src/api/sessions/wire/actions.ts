@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import type { Reader } from '../../../auth/rights.ts';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
 import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
@@ -38,7 +39,10 @@ export const actionResource = z
       .record(z.string(), z.unknown())
       .nullable()
       .describe('null if they are larger than 64 KiB: the message of the call has them'),
-    auth_url: z.string().optional().describe('for `sign_in`: where the owner of the session signs in to `tool.server`'),
+    auth_url: z
+      .string()
+      .optional()
+      .describe('for `sign_in`, in the inbox: where the owner of the session signs in to `tool.server`'),
     budget: budgetReport.optional().describe('for `budget`: what the turn had used when it was paused'),
     requested_at: timestamp,
     expires_at: timestamp.optional(),
@@ -73,7 +77,7 @@ export type ActionResource = z.infer<typeof actionResource>;
 
 export type WireActionEvent = z.infer<typeof actionEvent>;
 
-export function actionToResource(action: Action): ActionResource {
+export function actionToResource(action: Action, { isOwner }: Reader): ActionResource {
   const { id, session_id, turn_id, agent_name, thread_id, tool_call_id, kind, requested_at, status, detail } = action;
   return {
     id,
@@ -85,7 +89,7 @@ export function actionToResource(action: Action): ActionResource {
     kind,
     tool: detail?.tool ?? { server: null, name: '' },
     arguments: isRecord(detail?.arguments) ? detail.arguments : null,
-    ...(detail?.authUrl !== undefined && { auth_url: detail.authUrl }),
+    ...(isOwner && detail?.authUrl !== undefined && { auth_url: detail.authUrl }),
     ...(detail?.budget && { budget: detail.budget }),
     requested_at,
     ...(action.expires_at !== null && { expires_at: action.expires_at }),
@@ -95,8 +99,11 @@ export function actionToResource(action: Action): ActionResource {
   };
 }
 
-export function actionEventToWire({ type, action }: Pick<ActionEvent, 'type' | 'action'>): WireActionEvent {
-  return { type, action: actionToResource(action) };
+export function actionEventToWire(
+  { type, action }: Pick<ActionEvent, 'type' | 'action'>,
+  reader: Reader,
+): WireActionEvent {
+  return { type, action: actionToResource(action, reader) };
 }
 
 function decisionToWire({ by, ...decision }: ActionDecision): z.infer<typeof decisionResource> {

@@ -1,3 +1,4 @@
+import type { Reader } from '../../../auth/rights.ts';
 import { sequenceNumber } from '../../../core/cursor.ts';
 import type {
   ContextCompacted,
@@ -27,7 +28,7 @@ import { subjectToWire } from './subject-to-wire.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
 
 /** A durable record as clients see it: one event, folded. */
-export function toWire(record: LogRecord): SessionEvent {
+export function toWire(record: LogRecord, reader: Reader): SessionEvent {
   switch (record.kind) {
     case 'turn.created':
       return turnCreatedToWire(record);
@@ -44,7 +45,7 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'tool.approval_required':
     case 'tool.response_required':
     case 'mcp.auth_required':
-      return actionToWire(record);
+      return actionToWire(record, reader);
     case 'tool.decided':
       return toolDecidedToWire(record);
     case 'toolkit.refresh_required':
@@ -59,7 +60,7 @@ export function toWire(record: LogRecord): SessionEvent {
     case 'context.compacted':
       return compactedToWire(record);
     case 'turn.done':
-      return turnDoneToWire(record);
+      return turnDoneToWire(record, reader);
   }
 }
 
@@ -176,8 +177,8 @@ function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): {
   return { thread_id: threadId, tool_call_id: toolCallId };
 }
 
-function turnDoneToWire({ kind: type, id, ...state }: TurnDone): SessionEvent {
-  return { type, id, created_at: state.at, thread_id: null, state: stateToWire(state) };
+function turnDoneToWire({ kind: type, id, ...state }: TurnDone, reader: Reader): SessionEvent {
+  return { type, id, created_at: state.at, thread_id: null, state: stateToWire(state, reader) };
 }
 
 function toolDecidedToWire(record: ToolDecided): SessionEvent {

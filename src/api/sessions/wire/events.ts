@@ -199,7 +199,7 @@ export const authRequired = z
       z.object({
         id: z.string(),
         name: z.string(),
-        auth_url: z.string().describe('where the user signs in, for 10 minutes'),
+        auth_url: z.string().describe('where the owner of the session signs in; empty for all others'),
       }),
     ),
     tool_calls: z.array(toolCallRef).describe('the calls that run after the sign-in'),

@@ -1,3 +1,4 @@
+import type { Reader } from '../../../auth/rights.ts';
 import type {
   ActionRequired,
   ApprovalPolicy,
@@ -6,30 +7,33 @@ import type {
   PendingCall,
   PendingElicitation,
   RequiredAction,
+  ServerSignIn,
 } from '../../../core/records.ts';
 import type { WireElicitation, WireRequiredAction } from './events.ts';
 import type { NoFields } from './no-fields.ts';
 
-export function actionToWire(record: RequiredAction): WireRequiredAction {
-  return record.kind === 'mcp.auth_required' ? authRequiredToWire(record) : callsToWire(record);
+export function actionToWire(record: RequiredAction, reader: Reader): WireRequiredAction {
+  return record.kind === 'mcp.auth_required' ? authRequiredToWire(record, reader) : callsToWire(record);
 }
 
-function authRequiredToWire(record: AuthRequired): WireRequiredAction {
+function authRequiredToWire(record: AuthRequired, { isOwner }: Reader): WireRequiredAction {
   const { kind: type, id, at, threadId, servers, calls, ...rest } = record;
   rest satisfies NoFields;
+  // The browser that opens the link decides whose account the session uses. Clients require the field.
+  const linkOf = ({ authUrl }: ServerSignIn): string => (isOwner ? authUrl : '');
   return {
     type,
     id,
     created_at: at,
     thread_id: null,
     mcp_servers: servers.map((server) => {
-      const { id, name, authUrl, signInId: _, ...rest } = server;
+      const { id, name, authUrl: _, signInId: __, ...rest } = server;
       rest satisfies NoFields;
-      return { id, name, auth_url: authUrl };
+      return { id, name, auth_url: linkOf(server) };
     }),
-    servers: servers.map(({ name, authUrl }) => ({
-      mcp_server_name: name,
-      auth_url: authUrl,
+    servers: servers.map((server) => ({
+      mcp_server_name: server.name,
+      auth_url: linkOf(server),
       thread_ids: [threadId],
     })),
     tool_calls: calls.map((call) => callRef(call, at)),

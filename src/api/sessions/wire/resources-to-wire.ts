@@ -1,3 +1,4 @@
+import type { Reader } from '../../../auth/rights.ts';
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
@@ -59,13 +60,13 @@ function metricsOf(session: SessionRow): SessionResource['metrics'] {
   };
 }
 
-export function toTurnResource({ created, done, ...running }: TurnEnds): TurnResource {
+export function toTurnResource({ created, done, ...running }: TurnEnds, reader: Reader): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done) : runningToWire(running),
+    state: done ? stateToWire(done, reader) : runningToWire(running),
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
   };

@@ -1,3 +1,4 @@
+import type { Reader } from '../../../auth/rights.ts';
 import type { TurnDone } from '../../../core/records.ts';
 import { dollars } from '../../../lib/dollars.ts';
 import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
@@ -10,7 +11,10 @@ export function runningState(position?: number): { status: 'running'; queued?: {
   return { status: 'running', ...(position !== undefined && { queued: { position } }) };
 }
 
-export function stateToWire({ at, end, limit, ...totals }: Omit<TurnDone, 'kind' | 'id'>): WireTurnDoneState {
+export function stateToWire(
+  { at, end, limit, ...totals }: Omit<TurnDone, 'kind' | 'id'>,
+  reader: Reader,
+): WireTurnDoneState {
   const ended = { completed_at: at, metrics: metrics(totals), ...(limit && { limit }) };
   switch (end.status) {
     case 'done': {
@@ -21,7 +25,7 @@ export function stateToWire({ at, end, limit, ...totals }: Omit<TurnDone, 'kind'
         status,
         output: output && shortened(output),
         ...(output && outputJson(output)),
-        required_actions: requiredActions.map(actionToWire),
+        required_actions: requiredActions.map((action) => actionToWire(action, reader)),
         ...ended,
       };
     }
