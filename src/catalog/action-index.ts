@@ -4,7 +4,7 @@ import { callKey, type CallKey } from '../core/tool-records.ts';
 import type { BudgetReport } from '../core/budget.ts';
 import type { ApprovalPolicy } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
-import { signInDecision } from './sign-in-decision.ts';
+import { isReplaced, signInDecision } from './sign-in-decision.ts';
 import { endKeptAnswers, keptAnswers, type KeptAnswer } from './kept-answer-rows.ts';
 import type { OutboxEvent } from './outbox.ts';
 import type { ActionEventType, ActionRow, ActionStatus, Tables } from './schema.ts';
@@ -229,11 +229,12 @@ export class ActionIndex {
     });
   }
 
-  /** Decides the pending action of a sign-in that has ended. */
+  /** Decides the pending action of a sign-in that has ended; supersedes that of one that was replaced. */
   async signedIn(db: Transaction<Tables>, turnId: string, signInId: string): Promise<OutboxEvent[]> {
     const rows = (await this.#pending(db, turnId)).filter(({ key }) => key === signInId);
     const decision = await signInDecision(db, signInId);
-    return this.#settle(db, rows, () => decision && { status: 'decided', decision });
+    const isOver = !decision && (await isReplaced(db, signInId));
+    return this.#settle(db, rows, () => (decision ? { status: 'decided', decision } : isOver ? SUPERSEDED : undefined));
   }
 
   /** Supersedes all pending actions of a session that was closed or, with `erase`, deleted. */

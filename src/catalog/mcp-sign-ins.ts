@@ -20,7 +20,8 @@ export interface FoundSignIn extends SignInRow {
 export interface UntoldSignIn {
   id: string;
   turnId: string;
-  by: Subject;
+  /** Undefined if it was replaced: a second browser need not be the owner's. */
+  by: Subject | undefined;
 }
 
 interface McpSignInsOptions {
@@ -90,21 +91,30 @@ export class McpSignIns {
 
   /**
    * Stores the data with which the user is sent to the authorization server. A sign-in whose code was being exchanged
-   * begins again. Returns false if the sign-in has ended, or has had `maxRedirects`.
+   * begins again. Returns false if the sign-in has ended, or the user was sent there since it was read.
    */
-  async redirect(id: string, data: string, maxRedirects: number): Promise<boolean> {
+  async redirect({ id, redirects }: Pick<SignInRow, 'id' | 'redirects'>, data: string): Promise<boolean> {
     const { numUpdatedRows } = await this.#db
       .updateTable('mcp_sign_ins')
-      .set((eb) => ({
-        data: this.#cipher.sealText(data, aad(id)),
-        status: 'requested',
-        redirects: eb('redirects', '+', 1),
-      }))
+      .set({ data: this.#cipher.sealText(data, aad(id)), status: 'requested', redirects: redirects + 1 })
       .where('id', '=', id)
       .where('status', 'in', ['requested', 'exchanging'])
-      .where('redirects', '<', maxRedirects)
+      .where('redirects', '=', redirects)
       .executeTakeFirst();
     return numUpdatedRows > 0n;
+  }
+
+  /** How many sign-ins of a turn to a server were replaced since `time`. */
+  async replacedSince({ turn_id, server }: Pick<SignInRow, 'turn_id' | 'server'>, time: string): Promise<number> {
+    const { count } = await this.#db
+      .selectFrom('mcp_sign_ins')
+      .select((eb) => eb.fn.countAll().as('count'))
+      .where('turn_id', '=', turn_id)
+      .where('server', '=', server)
+      .where('status', '=', 'replaced')
+      .where('ended_at', '>=', time)
+      .executeTakeFirstOrThrow();
+    return Number(count);
   }
 
   /** Changes the status. Returns false if it is not `from`: only one of several requests changes it. */
@@ -135,13 +145,13 @@ export class McpSignIns {
           .onRef('mcp_grants.subject_id', '=', 'mcp_sign_ins.subject_id')
           .onRef('mcp_grants.server', '=', 'mcp_sign_ins.server'),
       )
-      .select(['mcp_sign_ins.id', 'turn_id as turnId'])
+      .select(['mcp_sign_ins.id', 'mcp_sign_ins.status', 'turn_id as turnId'])
       .select(['sessions.subject_id as subjectId', 'subject_type as subjectType', 'subject_slug as subjectSlug'])
       .where('told', '=', 0)
       .where('turns.sequence', 'is not', null)
       .where((eb) =>
         eb.or([
-          eb('mcp_sign_ins.status', 'in', ['granted', 'declined']),
+          eb('mcp_sign_ins.status', 'in', ['granted', 'declined', 'replaced']),
           eb.and([
             eb('mcp_grants.id', 'is not', null),
             eb('mcp_grants.id', '!=', eb.fn.coalesce('mcp_sign_ins.replaces', sql.lit(''))),
@@ -151,11 +161,11 @@ export class McpSignIns {
       .orderBy('mcp_sign_ins.id')
       .limit(limit)
       .execute();
-    return rows.map(({ id, turnId, ...by }) => ({ id, turnId, by }));
+    return rows.map(({ id, status, turnId, ...by }) => ({ id, turnId, by: status === 'replaced' ? undefined : by }));
   }
 
   /**
-   * Decides the action of an untold sign-in in the inbox. A sign-in that still waited for the user is not used any more.
+   * Decides the action of an untold sign-in in the inbox, or supersedes it. A sign-in that still waited for the user is not used any more.
    * May be repeated.
    */
   async settle({ id, turnId }: Pick<UntoldSignIn, 'id' | 'turnId'>): Promise<void> {
@@ -214,7 +224,7 @@ async function changeStatus(
 }
 
 function isEnd(status: SignInStatus): boolean {
-  return status === 'granted' || status === 'declined';
+  return status === 'granted' || status === 'declined' || status === 'replaced';
 }
 
 function aad(id: string): string {

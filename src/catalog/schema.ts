@@ -251,7 +251,7 @@ interface McpSignInsTable {
   told: Generated<number>;
   created_at: string;
   expires_at: string;
-  /** When it was granted or declined. */
+  /** When it was granted, declined or replaced. */
   ended_at: Generated<string | null>;
 }
 
@@ -259,8 +259,9 @@ interface McpSignInsTable {
  * - `requested`: the user has not come back from the authorization server.
  * - `exchanging`: the code is being exchanged for tokens. A code is used once, so a crash leaves this status, and the
  *   user begins again.
+ * - `replaced`: its link was used in a second browser, or too often. A turn that waits requests another one.
  */
-export type SignInStatus = 'requested' | 'exchanging' | 'granted' | 'declined';
+export type SignInStatus = 'requested' | 'exchanging' | 'granted' | 'declined' | 'replaced';
 
 /** The access of subjects to MCP servers. */
 interface McpGrantsTable {

@@ -407,7 +407,7 @@ export class TurnActions {
       if (verdict) continue;
       if (command.type === 'sign_in') {
         this.#endSignIn(command.signInId);
-        by = command.by;
+        by = command.by ?? by;
       } else if (command.type === 'delegation') {
         this.#delegations.end(command);
       } else if (command.type === 'answer') {

@@ -2,15 +2,15 @@ import type { AuthRequired } from './records.ts';
 import type { Subject } from './subject.ts';
 
 /**
- * A sign-in that a turn has requested has ended: it was granted or declined, or another one has given access to the same
- * server. What has waited for it is tried again, and finds out which.
+ * A sign-in that a turn has requested has ended: it was granted or declined, another one has given access to the same
+ * server, or its link has ended. What has waited for it is tried again, and finds out which.
  */
 export interface SignInCommand {
   type: 'sign_in';
   id: string;
   signInId: string;
-  /** The owner of the session, who has signed in. */
-  by: Subject;
+  /** The owner of the session, who has signed in or declined; absent if the link has ended. */
+  by?: Subject;
 }
 
 /** What a run of a turn passes on when it continues as new. */

@@ -25,7 +25,7 @@ export async function tellSignIns({
     try {
       // Before the turn resumes: its end would supersede the action.
       await catalog.mcpSignIns.settle({ id, turnId });
-      await signalTurn(client, turnId, { type: 'sign_in', id: `sign-in ${id}`, signInId: id, by });
+      await signalTurn(client, turnId, { type: 'sign_in', id: `sign-in ${id}`, signInId: id, ...(by && { by }) });
     } catch (error) {
       // The turn has ended: the next one tries what has waited.
       if (!isNotFound(error)) {

@@ -75,8 +75,8 @@ export interface OfferedSignIn {
   scopes: string[];
   /** The agent that is to use the server; null for a draft. */
   agent: string | null;
-  /** The slug of the session's owner. */
-  owner: string;
+  /** The session's owner, for whom the user signs in. */
+  owner: { id: string; slug: string };
 }
 
 /** The answer of an authorization server, as the user's browser brings it (RFC 6749, section 4.1.2; RFC 9207). */
@@ -109,12 +109,31 @@ export class SignInError extends Error {
   }
 }
 
+/** The link has ended, because it was used in a second browser or too often. Its turn is to be told. */
+export class SignInReplacedError extends SignInError {
+  static {
+    this.prototype.name = 'SignInReplacedError';
+  }
+
+  constructor(reason: string, { isAwaited }: { isAwaited: boolean }) {
+    const next = isAwaited ? 'the conversation has a new link' : ASK_AGAIN;
+    super('sign_in_not_found', `this link ${reason}, and has ended: ${next}`);
+  }
+}
+
 /** How long a link is valid if its turn does not wait for it, and how long a visit to the authorization server may take. */
 const VALID_MS = 10 * 60_000;
 /** A sign-in that another call of the same turn has requested is used if it is valid for this long. */
 const MIN_LEFT_MS = 60_000;
 /** Each may register a client. */
 const MAX_REDIRECTS = 10;
+/**
+ * How many links of a turn to one server are replaced within this time: each makes the turn try the server again, and adds
+ * to its log. A stranger with a link can have it replaced once, since only the owner gets the next one.
+ */
+const MAX_REPLACED = 5;
+const REPLACED_MS = 10 * 60_000;
+const ELSEWHERE = 'was used in another browser';
 
 const ASK_AGAIN = 'continue the conversation without a message, and it gives you a new link';
 
@@ -210,14 +229,15 @@ export class SignIns {
   async offer(state: string, subjectId: string | undefined): Promise<OfferedSignIn> {
     const row = await this.#findOpen(state, subjectId);
     const { server, target } = dataOf(row);
-    const { agentName: agent, subjectSlug: owner } = row;
+    const { agentName: agent, subject_id: id, subjectSlug: slug } = row;
     const { issuer } = target.server;
-    return { server, issuer, scopes: target.scope?.split(' ') ?? [], agent, owner };
+    return { server, issuer, scopes: target.scope?.split(' ') ?? [], agent, owner: { id, slug } };
   }
 
   /** The user does not sign in. @throws SignInError */
-  async decline(state: string, subjectId: string | undefined): Promise<EndedSignIn> {
+  async decline(state: string, subjectId: string | undefined, browser: string): Promise<EndedSignIn> {
     const row = await this.#findOpen(state, subjectId);
+    if (isBoundElsewhere(row, browser)) throw await this.#replace(row, ELSEWHERE);
     const { mcpSignIns } = this.#options.catalog;
     const isDeclined =
       (await mcpSignIns.change(row.id, 'requested', 'declined')) ||
@@ -227,13 +247,15 @@ export class SignIns {
   }
 
   /**
-   * The URL at which the user signs in. Only the same `browser` can finish the sign-in, so that no other user can be made
-   * to finish it (RFC 9700, section 4.7).
+   * The URL at which the user signs in. The first call binds the link to the `browser`: no other one can finish the
+   * sign-in, so that no other user can be made to finish it (RFC 9700, section 4.7), or begin it again.
    * @throws SignInError
    */
   async begin(state: string, subjectId: string | undefined, browser: string): Promise<string> {
     const { catalog } = this.#options;
     const row = await this.#findOpen(state, subjectId);
+    if (isBoundElsewhere(row, browser)) throw await this.#replace(row, ELSEWHERE);
+    if (row.redirects >= MAX_REDIRECTS) throw await this.#replace(row, 'was used too often');
     const data = dataOf(row);
     const { server } = data;
     try {
@@ -247,11 +269,12 @@ export class SignIns {
       const { url, codeVerifier } = await authorizationUrl(data.target, request);
       const visit = { nonce, browser: sha256(browser), begunAt: this.#now(), redirectUri, codeVerifier };
       const flow: Flow = { ...visit, ...(!own && { client }) };
-      if (!(await catalog.mcpSignIns.redirect(row.id, JSON.stringify({ ...data, flow }), MAX_REDIRECTS))) throw ended();
-      return url;
+      if (await catalog.mcpSignIns.redirect(row, JSON.stringify({ ...data, flow }))) return url;
     } catch (error) {
       throw this.#failed(error, data);
     }
+    // Another request was faster, and may have bound the link or ended it.
+    return this.begin(state, subjectId, browser);
   }
 
   /**
@@ -277,6 +300,7 @@ export class SignIns {
       if (browser === undefined || flow.browser !== sha256(browser)) {
         throw new McpServerError('was asked from another browser: open the link of the conversation in this one');
       }
+      if (row.status === 'replaced') throw replaced(row);
       if (row.status === 'granted' || row.status === 'declined') {
         return { status: row.status, server: server.name, isAwaited };
       }
@@ -355,7 +379,26 @@ export class SignIns {
   async #findOpen(state: string, subjectId: string | undefined): Promise<FoundSignIn> {
     const row = await this.#find(sha256(state), subjectId);
     if (row.status === 'granted' || row.status === 'declined') throw ended();
+    if (row.status === 'replaced') throw replaced(row);
     return row;
+  }
+
+  /** Ends a link that cannot be used any more. Returns the error that says so. @throws SignInError */
+  async #replace(row: FoundSignIn, reason: string): Promise<SignInReplacedError> {
+    const { mcpSignIns } = this.#options.catalog;
+    const since = isoTime(this.#now() - REPLACED_MS);
+    if ((await mcpSignIns.replacedSince(row, since)) >= MAX_REPLACED) {
+      throw new SignInError(
+        'sign_in_failed',
+        `this link ${reason}, as were the ${MAX_REPLACED} before it: open it again in 10 minutes`,
+      );
+    }
+    const isReplaced =
+      (await mcpSignIns.change(row.id, 'requested', 'replaced')) ||
+      (await mcpSignIns.change(row.id, 'exchanging', 'replaced'));
+    if (!isReplaced) throw ended();
+    this.#options.log.warn({ turnId: row.turn_id, reason }, 'the link of a sign-in has ended, and is replaced');
+    return new SignInReplacedError(reason, row);
   }
 
   /** @throws SignInError */
@@ -383,6 +426,15 @@ export class SignIns {
 
 function notFound(): SignInError {
   return new SignInError('sign_in_not_found', `this sign-in does not exist or has expired: ${ASK_AGAIN}`);
+}
+
+function replaced(row: FoundSignIn): SignInError {
+  return new SignInReplacedError(`${ELSEWHERE} or too often`, row);
+}
+
+function isBoundElsewhere(row: SignInRow, browser: string): boolean {
+  const { flow } = dataOf(row);
+  return flow !== undefined && flow.browser !== sha256(browser);
 }
 
 function ended(): SignInError {

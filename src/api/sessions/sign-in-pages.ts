@@ -30,7 +30,9 @@ export function sendOffer(
   const browser = browserOf(request, isSecure) ?? randomBytes(32).toString('base64url');
   const options = { httpOnly: true, sameSite: 'lax', secure: isSecure, path: '/' } as const;
   response.cookie(cookieName(isSecure), browser, { ...options, maxAge: COOKIE_MAX_AGE_MS });
-  const { server, issuer, scopes, agent, owner } = offer;
+  const { server, issuer, scopes, agent } = offer;
+  const { id, slug } = offer.owner;
+  const owner = slug === id ? slug : `${slug} (${id})`;
   const who = agent === null ? `A draft agent of ${owner}` : `The agent ${agent}, in a conversation of ${owner},`;
   const access = scopes.length > 0 ? ` (${scopes.join(', ')})` : '';
   const body = [

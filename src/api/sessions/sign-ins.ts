@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import { z } from 'zod';
 import { clientMetadataFor } from '../../mcp/authorization-server.ts';
 import type { Grant } from '../../mcp/grants.ts';
-import { SignInError, type SignInUrls } from '../../mcp/sign-ins.ts';
+import { SignInError, SignInReplacedError, type SignInUrls } from '../../mcp/sign-ins.ts';
 import { tellSignIns } from '../../engine/tell-sign-ins.ts';
 import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
@@ -85,7 +85,8 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
         tag: 'MCP sign-in',
         summary: 'Go to the authorization server of an MCP server, or decline',
         description:
-          'The form of the page. To continue redirects (303). Only a browser that has opened the page is accepted.',
+          'The form of the page. To continue redirects (303), and binds the link to the browser. Only a browser that has ' +
+          'opened the page is accepted. In a second browser the link ends, and a turn that waits gets a new one.',
         query: authorizeQuery,
         body: json(confirmation, {
           token: 'f2ca1bb6c7e907d06dafe4687e579fce76b37e4e93b7605022da52e6ccc26fd2',
@@ -105,13 +106,18 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
             );
           }
           const subject = subjectOf(caller);
-          if (decision === 'continue') {
-            const url = await signIns.begin(query.state, subject, browser);
-            keepAddress(response).redirect(303, url);
-          } else {
-            const ended = await signIns.decline(query.state, subject);
-            await tellTurns();
-            sendEnd(response, ended);
+          try {
+            if (decision === 'continue') {
+              const url = await signIns.begin(query.state, subject, browser);
+              keepAddress(response).redirect(303, url);
+            } else {
+              const ended = await signIns.decline(query.state, subject, browser);
+              await tellTurns();
+              sendEnd(response, ended);
+            }
+          } catch (error) {
+            if (error instanceof SignInReplacedError) await tellTurns();
+            throw error;
           }
         }),
     ),
