@@ -349,7 +349,19 @@ export interface McpInitialized extends Base {
     transport: 'streamable-http' | 'sse' | 'stdio';
     /** What is wrong with the agent's lists of the server's tools. */
     warnings?: string[];
+    /** Absent if the server requires no sign-in. */
+    account?: ConnectedAccount;
   }[];
+}
+
+/** The account at an authorization server with which a session uses an MCP server. */
+export interface ConnectedAccount {
+  grantId: string;
+  /** Null if the authorization server did not name it. */
+  account: string | null;
+  issuer: string;
+  /** When the owner signed in. */
+  since: string;
 }
 
 /** The record before a thread's first message. It has the message's time, so that every attempt gives the same one. */

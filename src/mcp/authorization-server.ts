@@ -13,6 +13,7 @@ import {
 } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { accountOf } from './account.ts';
 import { McpServerError } from './errors.ts';
 import { failureReason } from './failure-reason.ts';
 import { formEncoded, MARGIN_MS } from './client-credentials.ts';
@@ -33,6 +34,8 @@ const authorizationServer = z.object({
   token_endpoint: endpointUrl,
   registration_endpoint: endpointUrl.optional(),
   revocation_endpoint: endpointUrl.optional(),
+  // A wrong one prevents no sign-in.
+  userinfo_endpoint: endpointUrl.optional().catch(undefined),
   response_types_supported: z.array(z.string()).max(100),
   // MCP requires PKCE, and this is the only sign that a server supports it.
   code_challenge_methods_supported: z.array(z.string()).max(100),
@@ -165,14 +168,24 @@ export async function authorizationUrl(
   return { url: url.href, codeVerifier };
 }
 
-/** Exchanges a code for tokens. @throws TokensRefusedError, McpServerError */
+/** Exchanges a code for tokens; `account` names whose they are, if the provider says it. @throws TokensRefusedError, McpServerError */
 export async function exchangeCode(
-  { server, resource }: SignInTarget,
+  { server, resource, scope }: SignInTarget,
   request: { client: OAuthClient; code: string; codeVerifier: string; redirectUri: string; iss: string | undefined },
   { fetch, now }: { fetch: Fetch; now: number },
-): Promise<Tokens> {
+): Promise<{ tokens: Tokens; account: string | undefined }> {
   const { client, code, codeVerifier, redirectUri, iss } = request;
-  const tokens = exchangeAuthorization(server.issuer, {
+  let response: unknown;
+  // The SDK leaves out what is not in OAuth.
+  const keeping: Fetch = async (url, init) => {
+    const answer = await fetch(url, init);
+    response = await answer
+      .clone()
+      .json()
+      .catch(() => undefined);
+    return answer;
+  };
+  const exchanged = exchangeAuthorization(server.issuer, {
     metadata: server,
     addClientAuthentication: (headers, body) => authenticate(client, server, headers, body),
     clientInformation: client,
@@ -180,10 +193,14 @@ export async function exchangeCode(
     codeVerifier,
     redirectUri,
     resource: new URL(resource),
-    fetchFn: fetch,
+    fetchFn: keeping,
     ...(iss !== undefined && { iss }),
   });
-  return tokensOf(await refusalOf(tokens), now);
+  const tokens = tokensOf(await refusalOf(exchanged), now);
+  const { userinfo_endpoint: endpoint } = server;
+  const isForUserinfo = endpoint !== undefined && (tokens.scope ?? scope ?? '').split(' ').includes('openid');
+  const userinfo = isForUserinfo ? { endpoint, accessToken: tokens.accessToken } : undefined;
+  return { tokens, account: await accountOf({ response, userinfo, fetch }) };
 }
 
 /** Refreshes tokens. The refresh token remains valid if the answer has no other. @throws TokensRefusedError, McpServerError */

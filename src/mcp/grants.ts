@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { GrantRow } from '../catalog/schema.ts';
 import { waitOrAbort } from '../lib/abort.ts';
+import type { ConnectedAccount } from '../core/records.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import {
   refreshTokens,
@@ -22,6 +23,8 @@ export interface GrantData {
   target: SignInTarget;
   /** Absent if the operator has configured it. */
   client?: OAuthClient;
+  /** The name of the account at the provider; absent if it did not say it. */
+  account?: string;
 }
 
 /** A grant, decoded. */
@@ -79,6 +82,14 @@ export class Grants {
   /** The id of the subject's grant for a server. */
   find(subjectId: string, endpoint: HttpEndpoint): Promise<string | undefined> {
     return this.#rows.find(subjectId, serverKey(endpoint));
+  }
+
+  /** Whose access a grant is; undefined if it has ended. */
+  async account(id: string): Promise<ConnectedAccount | undefined> {
+    const row = await this.#rows.get(id);
+    if (!row) return undefined;
+    const { account = null, target, created_at: since } = grantOf(row);
+    return { grantId: id, account, issuer: target.server.issuer, since };
   }
 
   tokensOf(id: string): GrantTokens {

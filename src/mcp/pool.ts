@@ -4,6 +4,7 @@ import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
 import type { CallAnswer } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
+import type { ConnectedAccount } from '../core/records.ts';
 import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
 import { hidingOf } from './hidden-credentials.ts';
@@ -23,7 +24,7 @@ export interface McpPoolOptions {
   /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
   /** The access of subjects to servers that they signed in to; without it nobody can sign in. */
-  grants?: Pick<Grants, 'find' | 'tokensOf'>;
+  grants?: Pick<Grants, 'find' | 'tokensOf' | 'account'>;
   /** Receives the standard error of the programs that run as servers. */
   log?: Logger;
   /** For connecting and the handshake, and for each page of a list of tools. */
@@ -54,6 +55,8 @@ export interface McpServerTools {
   /** Null if there is none, or if it is shared with other sessions: knowing the id gives access to the session. */
   sessionId: string | null;
   transport: ServerTransport['kind'];
+  /** Absent if nobody has signed in to it. */
+  account?: ConnectedAccount;
   tools: Tool[];
 }
 
@@ -124,10 +127,11 @@ export class McpPool {
   async tools(endpoint: McpEndpoint, scope: ToolScope, signal: AbortSignal): Promise<McpServerTools> {
     const { id, name } = endpoint;
     try {
-      return await this.#asSubject(endpoint, scope, signal, async (connection) => {
+      return await this.#asSubject(endpoint, scope, signal, async (connection, grantId) => {
         const tools = await connection.tools(signal);
+        const account = grantId === undefined ? undefined : await this.#options.grants?.account(grantId);
         const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
-        return { id, name, sessionId, transport: connection.transport, tools };
+        return { id, name, sessionId, transport: connection.transport, ...(account && { account }), tools };
       });
     } catch (error) {
       signal.throwIfAborted();
@@ -180,7 +184,7 @@ export class McpPool {
     endpoint: McpEndpoint,
     scope: ToolScope,
     signal: AbortSignal,
-    work: (connection: McpConnection) => Promise<T>,
+    work: (connection: McpConnection, grantId: string | undefined) => Promise<T>,
   ): Promise<T> {
     const { grants } = this.#options;
     if (!grants || !takesSignIn(endpoint)) return this.#withConnection(endpoint, undefined, scope, signal, work);
@@ -206,13 +210,13 @@ export class McpPool {
     grantId: string | undefined,
     scope: ToolScope,
     signal: AbortSignal,
-    work: (connection: McpConnection) => Promise<T>,
+    work: (connection: McpConnection, grantId: string | undefined) => Promise<T>,
     isLastTry = false,
   ): Promise<T> {
     const connection = await this.#server(endpoint, grantId).connection(scope, signal);
     this.#openOf(endpoint).touch(connection);
     try {
-      return await work(connection);
+      return await work(connection, grantId);
     } catch (error) {
       const required = signInRequired(error);
       const isGrantOver = grantId !== undefined && required !== undefined && required.replaces === undefined;

@@ -49,7 +49,7 @@ interface SignInsOptions {
 }
 
 /** What is kept of a sign-in: the JSON in `mcp_sign_ins.data`. */
-interface SignInData extends Omit<GrantData, 'client'> {
+interface SignInData extends Omit<GrantData, 'client' | 'account'> {
   /** Of the link. */
   state: string;
   /** The last visit to the authorization server. */
@@ -91,6 +91,8 @@ export interface SignInAnswer {
 export interface EndedSignIn {
   status: 'granted' | 'declined';
   server: string;
+  /** The account at the provider for which it was granted just now, if the provider names it. */
+  account?: string;
   /** Whether the turn goes on by itself. */
   isAwaited: boolean;
 }
@@ -323,14 +325,15 @@ export class SignIns {
       }
       const now = this.#now();
       const fetch = this.#fetchFor(server);
-      const tokens = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now }).catch(
+      const { tokens, account } = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now }).catch(
         async (reason: unknown) => {
           // A visit in another window may still bring the right code.
           await catalog.mcpSignIns.change(row.id, 'exchanging', 'requested');
           throw reason;
         },
       );
-      const grant: GrantData = { server, target, ...(flow.client && { client: flow.client }) };
+      const named = account !== undefined && { account };
+      const grant: GrantData = { server, target, ...(flow.client && { client: flow.client }), ...named };
       const isGranted = await catalog.mcpSignIns.grant(row.id, {
         id: ulid('con', now, () => randomInt(DIGITS)),
         subject_id: row.subject_id,
@@ -340,7 +343,7 @@ export class SignIns {
         created_at: isoTime(now),
       });
       if (!isGranted) throw new McpServerError('is being asked again');
-      return { status: 'granted', server: server.name, isAwaited };
+      return { status: 'granted', server: server.name, isAwaited, ...named };
     } catch (thrown) {
       throw this.#failed(thrown, data);
     }

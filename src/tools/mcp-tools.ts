@@ -154,7 +154,7 @@ export class McpTools implements ToolKind {
       if (!(error instanceof McpUnavailableError)) throw error;
       return unavailable(`it ${error.reason}`, error.signIn);
     }
-    const { id, name, sessionId, transport } = offered;
+    const { id, name, sessionId, transport, account } = offered;
     const { idempotentTools } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
     const tools = selectTools(spec, offered.tools, limits).map(
@@ -169,7 +169,14 @@ export class McpTools implements ToolKind {
     );
     const warnings = selectorWarnings(spec, offered.tools);
     this.#warn(name, warnings);
-    const connected = { id, name, sessionId, transport, ...(warnings.length > 0 && { warnings }) };
+    const connected = {
+      id,
+      name,
+      sessionId,
+      transport,
+      ...(warnings.length > 0 && { warnings }),
+      ...(account && { account }),
+    };
     return { connected: [connected], tools, unavailable: [] };
   }
 

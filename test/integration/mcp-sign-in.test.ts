@@ -449,6 +449,7 @@ test('a user lists and ends connections, also at the authorization server', asyn
     {
       id: expect.stringMatching(/^con_/),
       mcp_server: { id: 'notes', name: 'notes', url: notes.mcp.url },
+      account: null,
       issuer: notes.issuer,
       scopes: expect.arrayContaining(['notes']),
       created_at: expect.any(String),

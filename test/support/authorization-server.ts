@@ -25,6 +25,8 @@ export class ProtectedMcpServer {
   readonly used: string[] = [];
   /** Whether the MCP server rejects calls of tools, whatever their tokens. */
   rejectsCalls = false;
+  /** The scopes that the MCP server asks for. */
+  scope = 'notes';
   /** The scope that calls of tools need. */
   requires: string | undefined;
   /** Called for each request for the metadata of the resource, which waits for it. */
@@ -39,8 +41,9 @@ export class ProtectedMcpServer {
       clients,
       cookies: { keys: ['a secret of the test'] },
       scopes: ['openid', 'offline_access', 'notes', 'write'],
-      claims: { openid: ['sub'] },
-      findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
+      claims: { openid: ['sub', 'email'] },
+      conformIdTokenClaims: false,
+      findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id, email: id }) }),
       interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
       issueRefreshToken: (_context, client) => client.grantTypeAllowed('refresh_token'),
       rotateRefreshToken: true,
@@ -137,7 +140,10 @@ export class ProtectedMcpServer {
       const challenge = `Bearer error="insufficient_scope", scope="${this.requires}", resource_metadata="${metadata}"`;
       return { status: 403, headers: { 'www-authenticate': challenge } };
     }
-    return { status: 401, headers: { 'www-authenticate': `Bearer resource_metadata="${metadata}", scope="notes"` } };
+    return {
+      status: 401,
+      headers: { 'www-authenticate': `Bearer resource_metadata="${metadata}", scope="${this.scope}"` },
+    };
   }
 }
 

@@ -109,6 +109,7 @@ export const exampleTurn: TurnResource = {
 export const exampleConnection: ConnectionResource = {
   id: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
   mcp_server: { id: 'crm', name: 'crm', url: 'https://crm.example.com/mcp' },
+  account: 'ann@example.com',
   issuer: 'https://login.example.com',
   scopes: ['crm.read'],
   created_at,

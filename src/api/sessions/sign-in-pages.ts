@@ -56,10 +56,11 @@ export function formToken(browser: string, state: string): string {
   return sha256(JSON.stringify([browser, state]));
 }
 
-export function sendEnd(response: Response, { status, server, isAwaited }: EndedSignIn): void {
+export function sendEnd(response: Response, { status, server, account, isAwaited }: EndedSignIn): void {
   if (status === 'granted') {
     const next = isAwaited ? 'The conversation goes on by itself.' : 'Continue the conversation.';
-    sendText(response, `You are signed in to ${server}`, `You can close this page. ${next}`);
+    const who = account === undefined ? '' : `Your account there is ${account}. `;
+    sendText(response, `You are signed in to ${server}`, `${who}You can close this page. ${next}`);
   } else {
     const next = 'You can close this page: the conversation continues without this server.';
     sendText(response, `You have declined to sign in to ${server}`, next);

@@ -207,11 +207,12 @@ function subjectOf(caller: Caller | undefined): string | undefined {
   return caller?.subject.subjectId;
 }
 
-function toResource({ id, server, target, tokens, created_at }: Grant): ConnectionResource {
+function toResource({ id, server, account, target, tokens, created_at }: Grant): ConnectionResource {
   const scope = tokens.scope ?? target.scope;
   return {
     id,
     mcp_server: { id: server.id, name: server.name, url: server.url },
+    account: account ?? null,
     issuer: target.server.issuer,
     scopes: scope === undefined ? [] : scope.split(' '),
     created_at,

@@ -1,6 +1,7 @@
 import type { Reader } from '../../../auth/rights.ts';
 import { sequenceNumber } from '../../../core/cursor.ts';
 import type {
+  ConnectedAccount,
   ContextCompacted,
   LogRecord,
   McpInitialized,
@@ -37,7 +38,7 @@ export function toWire(record: LogRecord, reader: Reader): SessionEvent {
     case 'tool.response':
       return toolResponseToWire(record);
     case 'mcp.initialize':
-      return mcpInitializeToWire(record);
+      return mcpInitializeToWire(record, reader);
     case 'thread.created':
       return threadCreatedToWire(record);
     case 'thread.done':
@@ -110,7 +111,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
   };
 }
 
-function mcpInitializeToWire(record: McpInitialized): SessionEvent {
+function mcpInitializeToWire(record: McpInitialized, { isOwner }: Reader): SessionEvent {
   const { kind: type, id, at, threadId, servers, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -118,14 +119,27 @@ function mcpInitializeToWire(record: McpInitialized): SessionEvent {
     id,
     created_at: at,
     thread_id: threadId,
-    mcp_servers: servers.map(({ id, name, sessionId, transport, warnings, ...rest }) => {
+    mcp_servers: servers.map(({ id, name, sessionId, transport, warnings, account, ...rest }) => {
       rest satisfies NoFields;
       // Clients accept two values only: stdio is shown as the one that is not the deprecated transport.
       const transportType = transport === 'sse' ? 'sse' : 'streamable-http';
-      return { id, name, session_id: sessionId, transport_type: transportType, ...(warnings && { warnings }) };
+      const connection = isOwner && account && connectionToWire(account);
+      return {
+        id,
+        name,
+        session_id: sessionId,
+        transport_type: transportType,
+        ...(warnings && { warnings }),
+        ...(connection && { connection }),
+      };
     }),
     content: servers.map(({ name, sessionId }) => ({ mcp_server_name: name, session_id: sessionId })),
   };
+}
+
+function connectionToWire({ grantId: id, account, issuer, since, ...rest }: ConnectedAccount) {
+  rest satisfies NoFields;
+  return { id, account, issuer, created_at: since };
 }
 
 function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: ThreadCreated): SessionEvent {

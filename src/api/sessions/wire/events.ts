@@ -306,6 +306,17 @@ export const mcpInitialize = z
           .array(z.string())
           .optional()
           .describe("what the agent's lists of tools name that is no tool of the server"),
+        connection: z
+          .object({
+            id: z.string(),
+            account: z.string().nullable().describe('null if the authorization server did not name it'),
+            issuer: z.string(),
+            created_at: timestamp,
+          })
+          .optional()
+          .describe(
+            'for the owner of the session alone: the connection with which a server is used that requires a sign-in',
+          ),
       }),
     ),
     content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),

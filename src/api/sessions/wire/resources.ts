@@ -92,6 +92,10 @@ export const connectionResource = z
   .object({
     id: z.string(),
     mcp_server: z.object({ id: z.string(), name: z.string(), url: z.string() }),
+    account: z
+      .string()
+      .nullable()
+      .describe('the account at the authorization server, as that names it; null if it does not'),
     issuer: z.string().describe('the authorization server'),
     scopes: z.array(z.string()),
     created_at: timestamp,
