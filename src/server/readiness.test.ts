@@ -1,5 +1,8 @@
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
+import { z } from 'zod';
+import { createOperationsApp } from '../api/app.ts';
+import { listenHttp } from './http-server.ts';
 import { Readiness } from './readiness.ts';
 import type { Services } from './services.ts';
 import { Metrics } from '../telemetry/metrics.ts';
@@ -33,3 +36,32 @@ test('the stores are checked once a second, however often readiness is requested
   await Promise.all([readiness.check(), readiness.check()]);
   expect(checks).toBe(2);
 });
+
+test('a probe that fails repeatedly is logged on one line', async () => {
+  const lines: Record<string, unknown>[] = [];
+  const log = pino({ level: 'info' }, { write: (line) => void lines.push(parsed.parse(JSON.parse(line))) });
+  const works = { check: () => Promise.resolve() };
+  const client = { options: {}, connection: { withDeadline: () => Promise.resolve() } };
+  const metrics = new Metrics();
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the parts that are checked
+  const services = { catalog: works, blobs: works, client, redis: undefined, metrics, log } as unknown as Services;
+  const worker = {
+    dependency: 'worker',
+    problem: 'no worker is running',
+    run: () => Promise.reject(new Error('why')),
+  } as const;
+  let now = 0;
+  const readiness = new Readiness(services, worker, () => (now += 10_000));
+  const scrape = () => Promise.resolve({ contentType: 'text/plain', text: '' });
+  const app = createOperationsApp({ config: { host: '127.0.0.1' }, readiness, scrape, metrics, log });
+  const server = await listenHttp({ host: '127.0.0.1', port: 0, setting: 'EVERTURN_METRICS_PORT' });
+  onTestFinished(() => server.stop());
+  server.serve(app);
+  for (let probe = 0; probe < 3; probe += 1) expect((await fetch(`${server.url}/readyz`)).status).toBe(503);
+  expect(lines).toEqual([
+    expect.objectContaining({ msg: 'no worker is running', dependency: 'worker', reason: 'why' }),
+  ]);
+  expect(JSON.stringify(lines)).not.toContain('stack');
+});
+
+const parsed = z.record(z.string(), z.unknown());
