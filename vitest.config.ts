@@ -40,6 +40,7 @@ const INTEGRATION = 'test/integration/**/*.test.ts';
 /** The integration tests that belong to another project. */
 const ELSEWHERE = [CORE, ONLY_ON_POSTGRES, READING_LOGS];
 const FAULTS = 'test/faults/*.test.ts';
+const IMAGE = 'test/image/*.test.ts';
 
 /** Whether a project runs. Only those report which files they skip. */
 function isSelected(project: string): boolean {
@@ -111,6 +112,17 @@ export default defineConfig({
           hookTimeout: 120_000,
           include: [FAULTS],
           exclude: skipped('faults', FAULTS),
+        },
+      },
+      {
+        // Builds the images, and kills their containers.
+        test: {
+          ...onServers,
+          name: 'image',
+          testTimeout: 300_000,
+          hookTimeout: 120_000,
+          include: [IMAGE],
+          exclude: skipped('image', IMAGE),
         },
       },
       {

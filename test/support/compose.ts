@@ -13,12 +13,13 @@ export interface Service {
   /** `<volume or path>:<path in the container>:<mode>` */
   volumes?: string[];
   tmpfs?: string[];
-  healthcheck?: { test: string[] };
+  healthcheck?: { test: string[]; interval: string };
   depends_on?: Record<string, { condition: string }>;
   cap_drop?: string[];
   security_opt?: string[];
   read_only?: boolean;
   user?: string;
+  init?: boolean;
   logging?: { options: Record<string, string> };
   mem_limit?: string | number;
   pids_limit?: number;

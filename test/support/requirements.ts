@@ -58,10 +58,23 @@ export const REQUIREMENTS: Requirement[] = [
     usedBy: ['test/support/mount-namespace.ts'],
   },
   {
+    name: 'containers',
+    install:
+      'apt-get install buildah crun debootstrap iproute2 tini, as root of a machine that allows network namespaces',
+    isInstalled: () =>
+      ['buildah', 'crun', 'debootstrap', 'tini'].every((program) => runs(program, '--version')) &&
+      runs('unshare', '--mount', '--net', 'ip', 'link', 'add', 'bridge0', 'type', 'bridge'),
+    usedBy: ['test/support/containers.ts'],
+  },
+  {
     name: 'Go',
     install: 'see https://go.dev/dl',
     isInstalled: () => isTemporalBuilt() || runs('go', 'version'),
-    usedBy: ['test/integration/temporal-on-postgres.test.ts', 'test/faults/postgres-away.test.ts'],
+    usedBy: [
+      'test/integration/temporal-on-postgres.test.ts',
+      'test/faults/postgres-away.test.ts',
+      'test/support/base-images.ts',
+    ],
   },
   {
     name: 'versitygw',

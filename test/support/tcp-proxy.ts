@@ -31,18 +31,16 @@ export class TcpProxy {
     });
   }
 
-  /** `own`: the address of this machine that it listens on. */
-  static async start(target: string, own = '127.0.0.1'): Promise<TcpProxy> {
+  static async start(target: string): Promise<TcpProxy> {
     const { hostname, port } = new URL(`tcp://${target}`);
     const proxy = new TcpProxy(hostname, Number(port));
-    proxy.#server.listen(0, own);
+    proxy.#server.listen(0, '127.0.0.1');
     await once(proxy.#server, 'listening');
     return proxy;
   }
 
   get address(): string {
-    const { address, port } = this.#server.address() as AddressInfo;
-    return `${address}:${port}`;
+    return `127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
   /** Cuts all connections, and rejects new ones. */
