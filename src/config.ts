@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
-import { ROLES, subjectNamed, type Caller, type Role } from './core/subject.ts';
+import { ROLES, SUBJECT_NAME, subjectNamed, type Caller, type Role } from './core/subject.ts';
 import type { S3Location } from './blobs/s3-blob-store.ts';
 import { subjectBudget, type SubjectBudget } from './spec/subject-budget.ts';
 import type { Database } from './catalog/database.ts';
@@ -286,9 +286,6 @@ const publicUrl = url
 const flag = z
   .enum(['true', 'false', '1', '0'], { error: 'must be true or false' })
   .transform((value) => value === 'true' || value === '1');
-
-/** Valid names of subjects that have keys. */
-export const SUBJECT_NAME = /^[\w.@-]{1,128}$/;
 
 const apiKeys = z
   .string()

@@ -4,7 +4,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import { KeyLookups } from './key-lookups.ts';
-import { subjectNamed, type Caller, type Role } from '../core/subject.ts';
+import { isTokenSubjectId, subjectNamed, type Caller, type Role } from '../core/subject.ts';
 import { randomBytes } from 'node:crypto';
 import { sha256 } from '../lib/hash.ts';
 
@@ -91,7 +91,7 @@ export class Keyring {
       const row = await this.#catalog.keys.get(keyId);
       return row && isWorking(row, new Date().toISOString()) ? [row.role] : [];
     }
-    const isBearer = this.#tokenIssuer !== undefined && subjectId.startsWith(`${this.#tokenIssuer}#`);
+    const isBearer = this.#tokenIssuer !== undefined && isTokenSubjectId(subjectId, this.#tokenIssuer);
     if (this.#isKeyless || isBearer) return roles;
     const configured = [...this.#configured.values()].filter(({ subject }) => subject.subjectId === subjectId);
     return roles.filter((role) => configured.some((caller) => caller.roles.includes(role)));

@@ -109,3 +109,15 @@ test('the budget of a subject is raised by those with the right on the server, o
   expect(raisersFor('ann', 'subject')).toEqual(['role:admin']);
   expect(raisersFor('ann', 'turn')).toEqual(['cancel:ann', 'role:admin']);
 });
+
+test('the groups of a caller have its id, not the name that its bearer may choose', () => {
+  const bearer = {
+    subject: { subjectId: 'https://id/#1', subjectType: 'user', subjectSlug: 'boss' },
+    roles: ['user' as const],
+  };
+  const groups = groupsOf(bearer);
+  expect(groups).toContain('subject:https://id/#1');
+  expect(groups).not.toContain('subject:boss');
+  const policy = { quorum: 1, onExpiry: 'deny' as const, approvers: { subjects: ['https://id/#1'], roles: [] } };
+  expect(decidersFor({ needs: 'approval', policy }, 'ann').audience).toEqual(['subject:https://id/#1']);
+});

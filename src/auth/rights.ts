@@ -128,7 +128,7 @@ export function groupsOf({ subject, roles }: Caller): string[] {
   );
   return [
     ...onOwn.map((action) => `${action}:${subject.subjectId}`),
-    ...named({ subjects: [subject.subjectSlug], roles }),
+    ...named({ subjects: [subject.subjectId], roles }),
   ];
 }
 
@@ -139,5 +139,5 @@ function allowedTo(action: 'send' | 'decide' | 'cancel', subjectId: string): str
 }
 
 function named({ subjects, roles }: { subjects: readonly string[]; roles: readonly Role[] }): string[] {
-  return [...subjects.map((slug) => `subject:${slug}`), ...roles.map((role) => `role:${role}`)];
+  return [...subjects.map((id) => `subject:${id}`), ...roles.map((role) => `role:${role}`)];
 }

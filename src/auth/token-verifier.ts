@@ -11,7 +11,7 @@ import type { Logger } from 'pino';
 import { z } from 'zod';
 import type { Config } from '../config.ts';
 import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
-import type { Caller } from '../core/subject.ts';
+import { tokenSubjectId, type Caller } from '../core/subject.ts';
 
 type OidcConfig = NonNullable<Config['oidc']>;
 
@@ -168,7 +168,7 @@ export class TokenIssuer {
     const granted = valuesOf(claimOf(payload, roleClaim)).flatMap((value) => roles.get(value) ?? []);
     return {
       subject: {
-        subjectId: `${issuer}#${sub}`,
+        subjectId: tokenSubjectId(issuer, sub),
         subjectType: 'user',
         subjectSlug: slugOf(claimOf(payload, nameClaim)) || slugOf(sub),
       },

@@ -52,6 +52,19 @@ export class Actions {
     return ids.flatMap((id) => rows.get(id) ?? []).map((row) => this.#index.open(row));
   }
 
+  /** Whether one of the groups may decide an action of the session, or could, before it was decided. */
+  async hasFor(sessionId: string, audiences: string[]): Promise<boolean> {
+    const row = await this.#db
+      .selectFrom('actions')
+      .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
+      .select('actions.id')
+      .where('actions.session_id', '=', sessionId)
+      .where('audience', 'in', audiences)
+      .limit(1)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+
   /** An action as it was after a change; undefined if its session was removed. */
   async get(id: string, { status, decisions }: Pick<ActionRow, 'status'> & { decisions: number }) {
     const [row] = await this.#rows([id]);

@@ -1,9 +1,9 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { hashOfKey, newApiKey } from '../auth/api-keys.ts';
-import { ROLES, type Role } from '../core/subject.ts';
+import { ROLES, SUBJECT_NAME, type Role } from '../core/subject.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
-import { ConfigError, loadConfig, SUBJECT_NAME } from '../config.ts';
+import { ConfigError, loadConfig } from '../config.ts';
 import { openDataDir } from '../lib/data-dir.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { newId } from '../engine/new-id.ts';

@@ -65,3 +65,30 @@ test.each<[string, Partial<ApprovalPolicy> | undefined, boolean]>([
   expect(refusalOf('allow', policy)).toEqual(mayAllow ? undefined : refusal);
   expect(refusalOf('deny', policy)).toBeUndefined();
 });
+
+test.each<[string, Partial<ApprovalPolicy>, 'allow' | 'deny', by: boolean, string | undefined]>([
+  [
+    'allowed by an approver that has answered it by itself',
+    { approvers: { subjects: ['boss'], roles: [] } },
+    'allow',
+    true,
+    undefined,
+  ],
+  [
+    'allowed by the creator of the turn',
+    { approvers: { subjects: ['boss'], roles: [] } },
+    'allow',
+    false,
+    'not_an_approver',
+  ],
+  ['allowed by one of several', { quorum: 2 }, 'allow', true, 'not_an_approver'],
+  ['denied by the creator of the turn', { approvers: { subjects: ['boss'], roles: [] } }, 'deny', false, undefined],
+  ['allowed, with a policy that names nobody', {}, 'allow', false, undefined],
+])('a call that a turn has ended on is %s', (_, policy, status, isKept, code) => {
+  const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
+  const call = { threadId: 'main', toolCallId: 'a', needs: 'approval' as const, source };
+  const by = { subjectId: 'boss', subjectType: 'user', subjectSlug: 'boss' };
+  const answer = { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: { status } };
+  const pending = [{ ...call, policy: { quorum: 1, onExpiry: 'deny' as const, ...policy } }];
+  expect(refuseInput([{ ...answer, ...(isKept && { by }) }], pending)?.code).toBe(code);
+});

@@ -97,7 +97,7 @@ export type ToolRoute =
   /** `ran`: the server has run it, and its result was recorded together with the message. */
   | { to: 'answered'; ran?: true };
 
-/** Who may decide on a call, by subject slugs and roles. */
+/** Who may decide on a call, by subject ids and roles. */
 export interface Approvers {
   subjects: string[];
   roles: Role[];

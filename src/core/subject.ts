@@ -18,6 +18,23 @@ export interface Caller {
   keyId?: string | undefined;
 }
 
+/**
+ * Valid names of API keys, which are the ids of their subjects. None has a `#`, so that it is never the id of a token's
+ * subject.
+ */
+export const SUBJECT_NAME = /^[\w.@-]{1,128}$/;
+
+/** The id of the subject of a token: providers guarantee that no other subject of theirs has the `sub`. */
+export function tokenSubjectId(issuer: string, sub: string): string {
+  return `${issuer}#${sub}`;
+}
+
+/** Whether an id is one that the subject of a token of the issuer may have. */
+export function isTokenSubjectId(subjectId: string, issuer: string): boolean {
+  const prefix = tokenSubjectId(issuer, '');
+  return subjectId.startsWith(prefix) && subjectId.length > prefix.length;
+}
+
 /** The subject of the API key with this name. */
 export function subjectNamed(name: string): Subject {
   return { subjectId: name, subjectType: 'user', subjectSlug: name };

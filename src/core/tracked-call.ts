@@ -1,6 +1,4 @@
-import type { Approvers, PendingCall, ToolDecided } from './records.ts';
-import type { Caller } from './subject.ts';
-import type { Answer, Answerer } from './turn-command.ts';
+import type { PendingCall, ToolDecided } from './records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
 /** A call of a thread's last message, or of an earlier run's. */
@@ -45,17 +43,6 @@ export function isWaitedFor(call: TrackedCall): boolean {
 
 export function isActive({ state }: TrackedCall): boolean {
   return state === 'running' || state === 'allowed';
-}
-
-export function mayAnswer({ pending, isEscalated }: AskedCall, answer: Answer, caller: Answerer): boolean {
-  const { policy } = pending;
-  if (answer.type === 'user.tool_response') return caller.mayRespond;
-  if (isEscalated && policy?.escalate && isAmong(policy.escalate.to, caller)) return true;
-  return policy?.approvers ? isAmong(policy.approvers, caller) : caller.mayDecide;
-}
-
-export function isAmong({ subjects, roles }: Approvers, caller: Caller): boolean {
-  return subjects.includes(caller.subject.subjectSlug) || caller.roles.some((role) => roles.includes(role));
 }
 
 export function remainingOf({ pending, votes }: AskedCall): number {

@@ -1,4 +1,5 @@
 import { AnswerLimits } from './answer-limits.ts';
+import { isShown, mayAnswer } from './deciders.ts';
 import type { CallToolInput, TurnStart } from './history.ts';
 import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
@@ -32,7 +33,6 @@ import {
   isUnanswered,
   isWaitedFor,
   isActive,
-  mayAnswer,
   remainingOf,
   expiresAt,
   escalatesAt,
@@ -511,7 +511,9 @@ export class TurnActions {
     const what = callName(answer);
     // A repetition stays accepted, also when others have decided in the meantime.
     if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
-    if (!isAsked(call)) return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    if (!isAsked(call) || !isShown(call, caller)) {
+      return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    }
     if (call.pending.needs === 'sign_in') {
       return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
     }

@@ -58,6 +58,8 @@ export interface ForceCommand {
 export interface Answerer extends Caller {
   mayDecide: boolean;
   mayRespond: boolean;
+  /** It may not read the session: of its calls, only those exist for it whose policies name it. */
+  isStranger?: true;
 }
 
 /** An answer to a pending call; `remembers`: it holds for later calls of the tool in the turn. */

@@ -1,4 +1,4 @@
-import { mayOnSession, refusalOnSession, type SessionAction } from '../auth/rights.ts';
+import { groupsOf, mayOnSession, refusalOnSession, type SessionAction } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
@@ -30,6 +30,19 @@ export async function authorizeSession(
 export async function readableSession(catalog: Catalog, id: string, caller: Caller): Promise<SessionRow> {
   const session = isId(id) ? await catalog.sessions.get(id) : undefined;
   if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
+  return session;
+}
+
+/**
+ * The session, if the caller may read it, or one of its actions was for the caller to decide. Of a session that the caller
+ * may not read, `answerCalls` shows nothing but these.
+ * @throws EngineError `session_not_found`
+ */
+export async function sessionWithAnswers(catalog: Catalog, id: string, caller: Caller): Promise<SessionRow> {
+  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
+  if (!session || isOfRun(session)) throw sessionNotFound(id);
+  const isFound = mayOnSession(caller, session, 'read') || (await catalog.actions.hasFor(id, groupsOf(caller)));
+  if (!isFound) throw sessionNotFound(id);
   return session;
 }
 

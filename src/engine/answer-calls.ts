@@ -1,12 +1,13 @@
 import { mayOnSession } from '../auth/rights.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import { isShown } from '../core/deciders.ts';
 import type { Approval } from '../core/records.ts';
-
 import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
 import { callKey } from '../core/tool-records.ts';
-import type { Answer, AnswerCommand, ToolkitRefresh } from '../core/turn-command.ts';
+import type { TurnActions } from '../core/turn-actions.ts';
+import type { Answer, AnswerCommand, Answerer, ToolkitRefresh } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import { hashOf } from '../lib/hash.ts';
 import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
@@ -19,7 +20,7 @@ import { newId } from './new-id.ts';
 import { turnStatus } from './turn-status.ts';
 
 interface AnswersToCalls {
-  /** From `authorizeSession`: the caller may read it. */
+  /** From `authorizeSession`, or from `sessionWithAnswers`: a stranger to it is shown nothing but what it may decide. */
   session: SessionRow;
   caller: Caller;
   answers: Answer[];
@@ -50,6 +51,7 @@ export async function answerCalls(
     roles: caller.roles,
     mayDecide: mayOnSession(caller, session, 'decide'),
     mayRespond: mayOnSession(caller, session, 'send'),
+    ...(!mayOnSession(caller, session, 'read') && { isStranger: true }),
     answers,
     ...(refreshes && { refreshes }),
   };
@@ -73,7 +75,7 @@ export async function answerCalls(
   const refusal = actions.refuse(command);
   if (refusal && !(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw errorOf(refusal);
   const pending = actions.waiting.map(({ call }) => call);
-  if (refusal) return { accepted, waiting: pending.map(({ toolCallId }) => toolCallId) };
+  if (refusal) return { accepted, waiting: shownCalls(actions, command) };
   await checkAnswersTo(pending, answers, engine, session.id);
   if (hasEdits(answers)) {
     const { owner, specHash } = start;
@@ -87,7 +89,13 @@ export async function answerCalls(
   }
   const after = await commandTurn(engine, last.id, command);
   if (!after) throw nothingPending();
-  return { accepted, waiting: after.waiting.map(({ call }) => call.toolCallId) };
+  return { accepted, waiting: shownCalls(after, command) };
+}
+
+/** The ids of the calls that wait, as far as the caller knows of them. */
+function shownCalls({ waiting }: Pick<TurnActions, 'waiting'>, caller: Answerer): string[] {
+  const shown = waiting.filter(({ call, isEscalated }) => isShown({ pending: call, isEscalated }, caller));
+  return shown.map(({ call }) => call.toolCallId);
 }
 
 /**

@@ -1,6 +1,7 @@
 import { offload, restore } from '../blobs/offload.ts';
 import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
 import type { SessionRow } from '../catalog/schema.ts';
+import { isShown, mayAnswer } from '../core/deciders.ts';
 import { firstRefusal, refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
 import { callKey, callName } from '../core/tool-records.ts';
@@ -80,7 +81,10 @@ export async function answerEndedTurn(
     return waiting.length > 0 ? added : [];
   });
   if (!isKept) return undefined;
-  if (waiting.length > 0) return { accepted, waiting: waiting.map(({ toolCallId }) => toolCallId) };
+  if (waiting.length > 0) {
+    const shown = waiting.filter((call) => isShown({ pending: call }, command));
+    return { accepted, waiting: shown.map(({ toolCallId }) => toolCallId) };
+  }
   try {
     return { accepted, waiting: [], turnId: await startTurn(engine, { session, caller, turn, all }) };
   } catch (error) {
@@ -145,16 +149,18 @@ function refuse(
   answers: Answer[],
   { pending, kept, command }: { pending: PendingCall[]; kept: KeptAnswer[]; command: AnswerCommand },
 ): Refusal | undefined {
-  const { subject, mayDecide, mayRespond } = command;
+  const { subject } = command;
   const calls = new Map(pending.map((call) => [callKey(call), call]));
   const earlier = new Map(kept.map((one) => [callKey(one.answer), one]));
   return firstRefusal(answers, (answer, isAnswered) => {
     const key = callKey(answer);
     const what = callName(answer);
-    const refusal = refuseInputAnswer(answer, calls.get(key), isAnswered);
+    const asked = calls.get(key);
+    const call = asked && isShown({ pending: asked }, command) ? asked : undefined;
+    const refusal = refuseInputAnswer({ ...answer, by: subject }, call, isAnswered);
     if (refusal) return refusal;
-    const mayAnswer = answer.type === 'user.tool_approval' ? mayDecide : mayRespond;
-    if (!mayAnswer) return { code: 'not_an_approver', message: `you may not answer ${what}` };
+    if (!call || !mayAnswer({ pending: call }, answer, command))
+      return { code: 'not_an_approver', message: `you may not answer ${what}` };
     const known = earlier.get(key);
     const isRepeated =
       known?.decision.by.subjectId === subject.subjectId && answerText(known.answer) === answerText(answer);

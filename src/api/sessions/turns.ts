@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { mayOnSession } from '../../auth/rights.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
@@ -10,7 +11,7 @@ import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
 import { readerOf } from '../../auth/rights.ts';
-import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
+import { authorizeSession, isTurnOf, requireTurn, sessionWithAnswers } from '../../engine/access.ts';
 import { invalidPageToken, decodePageToken, pageQuery, pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { cancelTurns } from '../../engine/engine.ts';
@@ -156,10 +157,12 @@ export function turnRoutes(context: ApiContext): Route[] {
         ],
       },
       async ({ params, body, caller }) => {
-        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        const session = await sessionWithAnswers(catalog, params.session_id, caller);
         const answered = await answerCalls(context, { session, caller, answers: toAnswers(body.input) });
         const { turnId, ...data } = answered;
-        return { data: { ...data, ...(turnId !== undefined && { turn_id: turnId }) } };
+        // To others, turns of the session are of no use.
+        const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
+        return { data: { ...data, ...(isShown && { turn_id: turnId }) } };
       },
     ),
     route(

@@ -1,0 +1,255 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
+import type { AgentSpec } from '../../src/spec/agent-spec.ts';
+import { ActionReader } from '../support/action-reader.ts';
+import { ApiClient, type EventReader } from '../support/api-client.ts';
+import { eventually } from '../support/eventually.ts';
+import { OidcIssuer } from '../support/oidc-issuer.ts';
+import { say, use } from '../support/scripted-model.ts';
+import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
+
+/** Approvers that a policy names, which may not read the session: what they see of it, and what they may do. */
+
+let idp: OidcIssuer;
+let server: TestServer;
+beforeAll(async () => {
+  idp = await OidcIssuer.start();
+  server = await startTestServer({
+    env: {
+      EVERTURN_OIDC_ISSUER: idp.url,
+      EVERTURN_OIDC_AUDIENCE: 'everturn',
+      EVERTURN_API_KEYS:
+        'root:admin=key-of-root,boss=key-of-boss,chief=key-of-chief,ann=key-of-ann,lead:approver=key-of-lead',
+    },
+    mcp: {
+      tools: [
+        { name: 'pay', annotations: { destructiveHint: true }, handler: ({ amount }) => `paid ${String(amount)}` },
+      ],
+    },
+  });
+});
+afterAll(async () => {
+  await server.stop();
+  await idp.stop();
+});
+
+const as = (credential: string) => new ApiClient(server.server.url, credential);
+const keyOf = (name: string) => as(`key-of-${name}`);
+
+type Policies = NonNullable<NonNullable<AgentSpec['config']>['decision_policies']>;
+
+interface Asked {
+  agent: string;
+  sessionId: string;
+  reader: EventReader;
+}
+
+let agents = 0;
+
+/** A turn of ann's, whose model pays, once for each of these amounts, in a turn that waits. */
+async function paying(amounts: number[], policies: Policies): Promise<Asked> {
+  const agent = `approved-${agents++}`;
+  const config = { pause: 'wait' as const, decision_policies: policies };
+  await keyOf('root').putAgent(agent, { model: { name: agent }, ...onTestServer, config });
+  server.model.script(
+    agent,
+    use(...amounts.map((amount) => ({ name: 'pay', args: { amount }, id: `p${amount}` }))),
+    say('Done.'),
+  );
+  const sessionId = await keyOf('ann').createSession(agent);
+  const reader = keyOf('ann').turn(sessionId, 'pay');
+  await reader.type('turn.paused');
+  return { agent, sessionId, reader };
+}
+
+/** The ids of the calls of an agent that the inbox of a caller has. */
+async function inbox(client: ApiClient, agent: string): Promise<string[]> {
+  const actions = await client.list<ActionResource>(`/v1/agents/actions?agent_name=${agent}`);
+  return actions.map((action) => action.tool_call_id ?? '').toSorted();
+}
+
+async function answer(
+  client: ApiClient,
+  sessionId: string,
+  ids: string[],
+  { status = 'allow', threadId = 'main' }: { status?: 'allow' | 'deny'; threadId?: string } = {},
+): Promise<[status: number, result: unknown]> {
+  const input = ids.map((id) => ({
+    type: 'user.tool_approval',
+    thread_id: threadId,
+    tool_call_id: id,
+    approval: { status },
+  }));
+  const { status: code, body } = await client.send('POST', `/v1/agents/sessions/${sessionId}/actions`, { input });
+  return [code, code === 200 ? body.data : [body.error.code, body.error.message]];
+}
+
+const paid = async ({ reader }: Asked) =>
+  (await reader.done)
+    .flatMap((one) => (one.type === 'tool.response' ? [`${one.tool_call_id} ${one.outcome}`] : []))
+    .toSorted();
+
+const amountIs = (amount: number) => ({ arguments: { '/amount': { const: amount } } });
+
+test('a subject that a policy names decides its call, and sees nothing else of the session', async () => {
+  const asked = await paying(
+    [1, 2, 3],
+    [
+      { match: amountIs(1), decision: 'ask', approvers: { subjects: ['boss'] } },
+      { match: amountIs(2), decision: 'ask', approvers: { subjects: ['chief'] } },
+      { match: amountIs(3), decision: 'ask', approvers: { subjects: ['boss', 'chief'] }, quorum: 2 },
+    ],
+  );
+  const { agent, sessionId } = asked;
+  const [boss, chief, lead] = [keyOf('boss'), keyOf('chief'), keyOf('lead')];
+  const stream = await ActionReader.open(server.server.url, 'key-of-boss', 0);
+  await eventually(async () => expect(await inbox(boss, agent)).toEqual(['p1', 'p3']));
+  expect(await inbox(chief, agent)).toEqual(['p2', 'p3']);
+  expect([await inbox(lead, agent), await inbox(keyOf('ann'), agent)]).toEqual([[], []]);
+  const action = (await boss.list<ActionResource>(`/v1/agents/actions?agent_name=${agent}`)).find(
+    ({ tool_call_id: id }) => id === 'p1',
+  );
+  expect(action).toMatchObject({
+    session_id: sessionId,
+    tool: { name: 'pay' },
+    arguments: { amount: 1 },
+    policy: { quorum: 1 },
+  });
+  const shown = (await stream.next(2)).map(({ event }) => event.action).filter((one) => one.session_id === sessionId);
+  expect(shown.map((one) => one.tool_call_id ?? '').toSorted()).toEqual(['p1', 'p3']);
+
+  // All else of the session does not exist for it, and neither do the calls of others.
+  const path = `/v1/agents/sessions/${sessionId}`;
+  for (const [method, route, body] of [
+    ['GET', path],
+    ['GET', `${path}/turns`],
+    ['GET', `${path}/events`],
+    ['GET', `${path}/turns/${await asked.reader.turnId()}`],
+    [
+      'POST',
+      `${path}/turns`,
+      { input: [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'p1', approval: { status: 'allow' } }] },
+    ],
+    ['POST', `${path}/cancel`, {}],
+    ['DELETE', path],
+  ] as const) {
+    expect([method, route, (await boss.send(method, route, body)).status]).toEqual([method, route, 404]);
+  }
+  const [, unknown] = await answer(boss, sessionId, ['p9']);
+  const [code, hidden] = await answer(boss, sessionId, ['p2']);
+  expect([code, hidden]).toEqual([422, (unknown as string[]).map((text) => text.replace('p9', 'p2'))]);
+  expect((await answer(boss, sessionId, ['p1', 'p2']))[0]).toBe(422);
+
+  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: ['p3'] }]);
+  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: ['p3'] }]);
+  expect((await answer(boss, sessionId, ['p1'], { status: 'deny' }))[0]).toBe(409);
+  expect(await answer(boss, sessionId, ['p3'])).toEqual([200, { accepted: ['p3'], waiting: ['p3'] }]);
+  expect(await answer(chief, sessionId, ['p3', 'p2'])).toEqual([200, { accepted: ['p3', 'p2'], waiting: [] }]);
+  expect(await paid(asked)).toEqual(['p1 succeeded', 'p2 succeeded', 'p3 succeeded']);
+  // The response to the first request may have been lost.
+  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [] }]);
+});
+
+test('a stranger to the session gets 404, also with the id of a call that others decide', async () => {
+  const asked = await paying([1], [{ match: {}, decision: 'ask', approvers: { subjects: ['boss'] } }]);
+  await eventually(async () => expect(await inbox(keyOf('boss'), asked.agent)).toEqual(['p1']));
+  const [code, error] = await answer(keyOf('chief'), asked.sessionId, ['p1']);
+  expect([code, (error as string[])[0]]).toEqual([404, 'session_not_found']);
+  expect((await answer(keyOf('lead'), asked.sessionId, ['p1']))[0]).toBe(403);
+  expect((await answer(keyOf('boss'), asked.sessionId, ['p1'], { status: 'deny' }))[0]).toBe(200);
+  expect(await paid(asked)).toEqual(['p1 denied']);
+});
+
+test('a subject or a role to which a call is escalated decides it from then on', async () => {
+  const escalate = (to: Policies[number]['approvers'] & object) => ({ after_seconds: 1, to });
+  const asked = await paying(
+    [1, 2],
+    [
+      {
+        match: amountIs(1),
+        decision: 'ask',
+        approvers: { subjects: ['root'] },
+        escalate: escalate({ subjects: ['chief'] }),
+      },
+      {
+        match: amountIs(2),
+        decision: 'ask',
+        approvers: { subjects: ['root'] },
+        escalate: escalate({ roles: ['user'] }),
+      },
+    ],
+  );
+  expect([
+    (await answer(keyOf('chief'), asked.sessionId, ['p1']))[0],
+    (await answer(keyOf('boss'), asked.sessionId, ['p2']))[0],
+  ]).toEqual([404, 404]);
+  await eventually(async () => expect(await inbox(keyOf('chief'), asked.agent)).toEqual(['p1', 'p2']));
+  expect(await inbox(keyOf('boss'), asked.agent)).toEqual(['p2']);
+  expect((await answer(keyOf('boss'), asked.sessionId, ['p1']))[0]).toBe(422);
+  expect(await answer(keyOf('boss'), asked.sessionId, ['p2'])).toEqual([200, { accepted: ['p2'], waiting: [] }]);
+  expect(await answer(keyOf('chief'), asked.sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [] }]);
+  expect(await paid(asked)).toEqual(['p1 succeeded', 'p2 succeeded']);
+});
+
+test('a bearer is known by the id of its token, whatever name it has chosen', async () => {
+  const boss = as(await idp.token({ sub: 'u-7', preferred_username: 'ceo' }));
+  const impostor = as(await idp.token({ sub: 'u-8', preferred_username: `${idp.url}#u-7` }));
+  const namesake = as(await idp.token({ sub: 'u-9', preferred_username: 'boss' }));
+  const asked = await paying(
+    [1],
+    [{ match: {}, decision: 'ask', approvers: { subjects: [`${idp.url}#u-7`, 'boss'] } }],
+  );
+  await eventually(async () => expect(await inbox(boss, asked.agent)).toEqual(['p1']));
+  for (const other of [impostor, namesake]) {
+    expect(await inbox(other, asked.agent)).toEqual([]);
+    expect((await answer(other, asked.sessionId, ['p1']))[0]).toBe(404);
+  }
+  expect(await answer(boss, asked.sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [] }]);
+  expect(await paid(asked)).toEqual(['p1 succeeded']);
+});
+
+test('the calls of a turn that has ended are decided by those whom their policies name', async () => {
+  const [root, clerk] = ['ends-root', 'ends-clerk'];
+  const decisionPolicies: Policies = [
+    { match: amountIs(1), decision: 'ask', approvers: { subjects: ['boss'] } },
+    { match: amountIs(2), decision: 'ask', approvers: { roles: ['approver'] } },
+    { match: amountIs(3), decision: 'ask', approvers: { subjects: ['chief'] } },
+  ];
+  await keyOf('root').putAgent(clerk, {
+    model: { name: clerk },
+    ...onTestServer,
+    config: { pause: 'wait', decision_policies: decisionPolicies },
+  });
+  await keyOf('root').putAgent(root, { model: { name: root }, agents: [clerk] });
+  server.model.script(
+    root,
+    use({ name: 'create_sub_agent', id: 's1', args: { name: 'clerk', input: 'pay', agent: clerk } }),
+    say('Paid.'),
+  );
+  server.model.script(
+    clerk,
+    use(...[1, 2, 3].map((amount) => ({ name: 'pay', args: { amount }, id: `p${amount}` }))),
+    say('Paid them.'),
+  );
+  const sessionId = await keyOf('ann').createSession(root);
+  const first = keyOf('ann').turn(sessionId, 'pay');
+  await first.done;
+  const threadId = (await first.type('tool.approval_required')).thread_id;
+  const [boss, chief, lead] = [keyOf('boss'), keyOf('chief'), keyOf('lead')];
+  await eventually(async () => expect(await inbox(boss, root)).toEqual(['p1']));
+  const give = (client: ApiClient, id: string, status: 'allow' | 'deny' = 'allow') =>
+    answer(client, sessionId, [id], { threadId, status });
+  expect((await give(keyOf('ann'), 'p1', 'deny'))[0]).toBe(403);
+  expect((await give(boss, 'p3'))[0]).toBe(422);
+  expect((await give(as(await idp.token({ sub: 'x' })), 'p1'))[0]).toBe(404);
+  expect(await give(boss, 'p1')).toEqual([200, { accepted: ['p1'], waiting: [] }]);
+  expect(await give(lead, 'p2')).toEqual([200, { accepted: ['p2'], waiting: ['p3'] }]);
+  expect(await give(chief, 'p3')).toEqual([200, { accepted: ['p3'], waiting: [] }]);
+  const { data: turns } = await keyOf('ann').get(`/v1/agents/sessions/${sessionId}/turns`);
+  const second = keyOf('ann').subscribe(sessionId, turns[0].id);
+  expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+  const outcomes = second.frames.flatMap((frame) =>
+    frame.type === 'tool.response' && frame.thread_id === threadId ? [frame.outcome] : [],
+  );
+  expect(outcomes).toEqual(['succeeded', 'succeeded', 'succeeded']);
+});
