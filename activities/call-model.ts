@@ -300,6 +300,14 @@ class ModelCallAttempt {
     return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
   }
 
+  /** The owner of the session, and the author of the newest user message. */
+  async #requesters(): Promise<string[]> {
+    const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
+    const author = await this.#dependencies.conversations.newestAuthor(this.#input, runId, this.#signal);
+    const { subjectId: owner } = this.#input.owner;
+    return author === undefined || author === owner ? [owner] : [owner, author];
+  }
+
   async #result(end: MessageOutcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
     const { blobs } = this.#dependencies;
     const { sessionId } = this.#input;
@@ -313,6 +321,7 @@ class ModelCallAttempt {
       startSubAgent: (call: SubAgentCall) =>
         retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
       delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => routeDelegation(this.#input, call),
+      requesters: () => retryWhileUnavailable(() => this.#requesters(), this.#signal),
       storeFile: async (file: FileContent) => {
         const store = () => storeFiles([file], { blobs, sessionId, maxInlineBytes: 0 });
         const [stored] = await retryWhileUnavailable(store, this.#signal, isRetryableStoreError);

@@ -290,6 +290,7 @@ class ToolCallAttempt {
       ...(edited && { edited }),
       // If its outcome is unknown after the sign-in, these have to agree that it runs again.
       ...(onUnknown?.policy && { policy: votesOf(onUnknown.policy) }),
+      ...(onUnknown?.requesters && { requesters: onUnknown.requesters }),
     };
     const at = new Date().toISOString();
     const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];

@@ -459,7 +459,7 @@ export class Thread {
 
   /** Returns what the call waits for, if it has no result. Notes the call if it waits for a sign-in. */
   async #runTool(ready: ReadyCall): Promise<PendingCall | undefined> {
-    const { toolCallId, source, edited, answered, signInId, repeats, policy } = ready;
+    const { toolCallId, source, edited, answered, signInId, repeats, policy, requesters } = ready;
     const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
     const { threadId } = this.#place;
     const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
@@ -488,7 +488,7 @@ export class Thread {
       ...signIn,
       ...(answered && { answered }),
       ...(repeats && { repeats }),
-      ...(asksIfUnknown && { onUnknown: policy ? { policy } : {} }),
+      ...(asksIfUnknown && { onUnknown: { ...(policy && { policy }), ...(requesters && { requesters }) } }),
     };
     let waiting: PendingCall | undefined;
     try {

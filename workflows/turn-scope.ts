@@ -19,7 +19,7 @@ import { Slots } from './slots.ts';
  * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
  * the user.
  */
-export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited' | 'policy'> &
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited' | 'policy' | 'requesters'> &
   Pick<CallToolInput, 'answered' | 'repeats'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */

@@ -7,6 +7,7 @@ import {
   workflowInfo,
   type Sinks,
 } from '@temporalio/workflow';
+import { withRequesters } from '../src/core/deciders.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
 import { TurnActions } from '../src/core/turn-actions.ts';
@@ -114,13 +115,16 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     end = { status: 'error', message: errorMessage(error) };
   }
   turns.growing(turnId);
-  return resultOf(end, reason);
+  return resultOf(end, reason, actions.steering.authors);
 }
 
 /** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
-function resultOf(end: ThreadResult, reason: CancelReason | undefined): TurnResult {
+function resultOf(end: ThreadResult, reason: CancelReason | undefined, authors: readonly string[]): TurnResult {
   if (end.status === 'done') return { status: 'done', pending: [] };
-  if (end.status === 'waiting') return { status: 'done', ...waitingOf(end) };
+  if (end.status === 'waiting') {
+    const pending = end.pending.map((call) => withRequesters(call, authors));
+    return { status: 'done', ...waitingOf({ ...end, pending }) };
+  }
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
 }

@@ -50,6 +50,8 @@ export interface CallHandling {
   maxWaiting: number;
   startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
   delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
+  /** The ids of those who have asked for the calls: see `PendingCall`. */
+  requesters: () => Promise<string[]>;
   /** Loads a text of the session. */
   loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
 }
@@ -129,7 +131,11 @@ async function routeCall(
   }
   const { effect } = tool.run;
   const approval = decision === 'ask';
-  return { route: { to: 'server', effect, approval, callHash: callHash(call), ...(policy && { policy }) } };
+  const decided = {
+    ...(policy && { policy }),
+    ...(policy?.excludeRequester && { requesters: await handling.requesters() }),
+  };
+  return { route: { to: 'server', effect, approval, callHash: callHash(call), ...decided } };
 }
 
 /** The calls whose arguments are complete, as cancelled ones. */

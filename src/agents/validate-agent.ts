@@ -30,13 +30,16 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
 ];
 
 /** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */
-const NEEDS_WAIT = ['approvers', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
+const NEEDS_WAIT = ['approvers', 'exclude_requester', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
 
 /** The first problem of an agent's decision policies. */
 function policyProblem({ config }: AgentSpec): AgentProblem | undefined {
   for (const [i, policy] of (config?.decision_policies ?? []).entries()) {
     const param = `config.decision_policies.${i}`;
-    const needing = config?.pause === 'wait' ? undefined : NEEDS_WAIT.find((field) => isGiven(policy[field]));
+    const needing =
+      config?.pause === 'wait'
+        ? undefined
+        : NEEDS_WAIT.find((field) => isGiven(policy[field]) && policy[field] !== false);
     if (needing !== undefined) {
       const message = `${needing} of a decision policy requires pause: "wait"`;
       return { code: 'invalid_agent', message, param: `${param}.${needing}` };

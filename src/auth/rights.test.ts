@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import {
+  deciderOf,
   decidersFor,
   groupsOf,
   mayOnServer,
@@ -120,4 +121,15 @@ test('the groups of a caller have its id, not the name that its bearer may choos
   expect(groups).not.toContain('subject:boss');
   const policy = { quorum: 1, onExpiry: 'deny' as const, approvers: { subjects: ['https://id/#1'], roles: [] } };
   expect(decidersFor({ needs: 'approval', policy }, 'ann').audience).toEqual(['subject:https://id/#1']);
+});
+
+test('requesters are excluded in the index, but for the owner that may say what has happened', () => {
+  const policy = { quorum: 1, onExpiry: 'deny' as const, excludeRequester: true as const };
+  const call = { policy, requesters: ['ann', 'bob'] };
+  const excluded = (of: Parameters<typeof decidersFor>[0]) =>
+    decidersFor(of, 'ann').audience.filter((one) => one.startsWith('excluded:'));
+  expect(excluded({ ...call, needs: 'approval' })).toEqual(['excluded:ann', 'excluded:bob']);
+  expect(excluded({ ...call, needs: 'response', unknownOutcome: 'lost' })).toEqual(['excluded:bob']);
+  expect(excluded({ requesters: ['ann'], policy: { quorum: 1, onExpiry: 'deny' }, needs: 'approval' })).toEqual([]);
+  expect(deciderOf(caller('user')).excluded).toBe('excluded:ann');
 });

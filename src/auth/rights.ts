@@ -93,19 +93,31 @@ export function refusalOnServer({ roles }: Caller, action: ServerAction): string
 }
 
 /**
- * The groups of callers that may answer a call of a subject's session, and those that may, too, once it is escalated.
+ * The groups of callers that may answer a call of a subject's session, with the subjects that are excluded, and the groups
+ * that may, too, once it is escalated.
  * The index of actions has them as columns; a caller may answer if it is in one of them: see `groupsOf`.
  */
 export function decidersFor(
-  { needs, policy, unknownOutcome }: Pick<PendingCall, 'needs' | 'policy' | 'unknownOutcome'>,
+  {
+    needs,
+    policy,
+    requesters = [],
+    unknownOutcome,
+  }: Pick<PendingCall, 'needs' | 'policy' | 'requesters' | 'unknownOutcome'>,
   subjectId: string,
 ): { audience: string[]; escalatedTo: string[] } {
   const responders = needs === 'response' ? allowedTo('send', subjectId) : [];
   // What has happened is said by those, what is to happen decided by others.
   if (needs === 'response' && unknownOutcome === undefined) return { audience: responders, escalatedTo: [] };
-  const { approvers, escalate } = policy ?? {};
+  const { approvers, escalate, excludeRequester } = policy ?? {};
+  // A requester that may say what has happened is shown the call for that.
+  const excluded = excludeRequester ? requesters.filter((id) => needs === 'approval' || id !== subjectId) : [];
   return {
-    audience: [...responders, ...(approvers ? named(approvers) : allowedTo('decide', subjectId))],
+    audience: [
+      ...responders,
+      ...(approvers ? named(approvers) : allowedTo('decide', subjectId)),
+      ...excluded.map(excludedGroup),
+    ],
     escalatedTo: escalate ? named(escalate.to) : [],
   };
 }
@@ -130,6 +142,16 @@ export function groupsOf({ subject, roles }: Caller): string[] {
     ...onOwn.map((action) => `${action}:${subject.subjectId}`),
     ...named({ subjects: [subject.subjectId], roles }),
   ];
+}
+
+/** The caller as the index of actions knows it. */
+export function deciderOf(caller: Caller): { audiences: string[]; excluded: string } {
+  return { audiences: groupsOf(caller), excluded: excludedGroup(caller.subject.subjectId) };
+}
+
+/** The group of a subject among those of an action that it may not decide, whatever its other groups are. */
+export function excludedGroup(subjectId: string): string {
+  return `excluded:${subjectId}`;
 }
 
 /** Those with the right to an action in the sessions of a subject. */

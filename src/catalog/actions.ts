@@ -1,4 +1,4 @@
-import type { Kysely } from 'kysely';
+import type { ExpressionBuilder, Kysely } from 'kysely';
 import type { Action, ActionIndex } from './action-index.ts';
 import type { ActionEventType, ActionRow, Tables } from './schema.ts';
 
@@ -8,9 +8,13 @@ export interface ActionPosition {
   id: string;
 }
 
-export interface ActionPage {
-  /** Groups of callers, as in `src/auth/rights.ts`: the actions that one of them may decide. */
+/** Groups of callers, as in `src/auth/rights.ts`: the actions that one of `audiences` may decide, and not `excluded`. */
+export interface ActionReader {
   audiences: string[];
+  excluded: string;
+}
+
+export interface ActionPage extends ActionReader {
   settled: boolean;
   agentName: string | undefined;
   order: 'asc' | 'desc';
@@ -52,14 +56,15 @@ export class Actions {
     return ids.flatMap((id) => rows.get(id) ?? []).map((row) => this.#index.open(row));
   }
 
-  /** Whether one of the groups may decide an action of the session, or could, before it was decided. */
-  async hasFor(sessionId: string, audiences: string[]): Promise<boolean> {
+  /** Whether the reader may decide an action of the session, or could, before it was decided. */
+  async hasFor(sessionId: string, { audiences, excluded }: ActionReader): Promise<boolean> {
     const row = await this.#db
       .selectFrom('actions')
       .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
       .select('actions.id')
       .where('actions.session_id', '=', sessionId)
       .where('audience', 'in', audiences)
+      .where(isNotExcluded(excluded))
       .limit(1)
       .executeTakeFirst();
     return row !== undefined;
@@ -97,12 +102,13 @@ export class Actions {
   }
 
   async #positions(page: Omit<ActionPage, 'audiences'> & { audience: string }): Promise<ActionPosition[]> {
-    const { audience, settled, agentName, order, after, limit } = page;
+    const { audience, excluded, settled, agentName, order, after, limit } = page;
     let query = this.#db
       .selectFrom('action_audience')
       .select(['action_id as id', 'requested_at as requestedAt'])
       .where('audience', '=', audience)
-      .where('settled', '=', settled ? 1 : 0);
+      .where('settled', '=', settled ? 1 : 0)
+      .where(isNotExcluded(excluded));
     if (agentName !== undefined) query = query.where('agent_name', '=', agentName);
     if (after) {
       query = query.where((eb) =>
@@ -136,6 +142,15 @@ export class Actions {
     const action = this.#index.open(row);
     return { ...action, status, decisions: action.decisions.slice(0, decisions) };
   }
+}
+
+/** The group is not among those of the action. */
+function isNotExcluded(group: string) {
+  return (eb: ExpressionBuilder<Tables, 'action_audience'>) => {
+    const others = eb.selectFrom('action_audience as others').select('others.action_id');
+    const ofAction = others.whereRef('others.action_id', '=', 'action_audience.action_id');
+    return eb.not(eb.exists(ofAction.where('others.audience', '=', group)));
+  };
 }
 
 /** Compares like the catalog, by bytes. */

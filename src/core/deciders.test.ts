@@ -1,6 +1,9 @@
 import { expect, test } from 'vitest';
-import { isNamed, isShown, mayAnswer, type DecidableCall } from './deciders.ts';
-import type { ApprovalPolicy } from './records.ts';
+import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { isNamed, isShown, mayAnswer, newestAuthor, withRequesters, type DecidableCall } from './deciders.ts';
+import { turnCreated } from './projection.ts';
+import { votesOf, waitingAfter } from './tool-records.ts';
+import type { ApprovalPolicy, UnsequencedRecord } from './records.ts';
 import { isTokenSubjectId, SUBJECT_NAME, subjectNamed, tokenSubjectId, type Role } from './subject.ts';
 import type { Answer, Answerer } from './turn-command.ts';
 
@@ -93,4 +96,73 @@ test('no key has the subject of a token, and no token that of a key', () => {
   expect(isTokenSubjectId(id, ISSUER)).toBe(true);
   for (const other of ['ann', `${ISSUER}#`, `${ISSUER}/2#u-1`, ISSUER])
     expect(isTokenSubjectId(other, ISSUER)).toBe(false);
+});
+
+const requestedBy = (requesters: string[], policy: Partial<ApprovalPolicy>): DecidableCall => {
+  const { pending } = callOf(policy, true);
+  return { pending: { ...pending, requesters }, isEscalated: true };
+};
+const others = { excludeRequester: true as const };
+
+test.each<[string, DecidableCall, Answerer, boolean]>([
+  ['a requester with the right to decide', requestedBy(['ann'], others), callerOf('ann', { mayDecide: true }), false],
+  ['another subject with that right', requestedBy(['bob'], others), callerOf('ann', { mayDecide: true }), true],
+  ['a requester that is named', requestedBy(['boss'], { ...others, ...byBoss }), callerOf('boss'), false],
+  [
+    'a requester with a role that is named',
+    requestedBy(['ann'], { ...others, ...byAdmins }),
+    callerOf('ann', { roles: ['admin'] }),
+    false,
+  ],
+  [
+    'a requester to which it is escalated',
+    requestedBy(['chief'], { ...others, ...byBoss, ...thenChief }),
+    callerOf('chief'),
+    false,
+  ],
+  [
+    'a requester whose name alone is another',
+    requestedBy(['ann'], others),
+    callerOf('ann', { mayDecide: true, slug: 'bob' }),
+    false,
+  ],
+  ['a requester, where they are not excluded', requestedBy(['boss'], byBoss), callerOf('boss'), true],
+])('with requesters excluded, whether it may decide: %s', (_, call, caller, may) => {
+  const deny: Answer = { type: 'user.tool_approval', ...place, approval: { status: 'deny' } };
+  expect([mayAnswer(call, allow, caller), mayAnswer(call, deny, caller)]).toEqual([may, may]);
+});
+
+test('those who have sent messages since are requesters, too, if the policy excludes them', () => {
+  const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
+  const policy = { quorum: 1, onExpiry: 'deny' as const };
+  const call = { ...place, needs: 'approval' as const, source, requesters: ['ann'] };
+  expect(withRequesters({ ...call, policy: { ...policy, ...others } }, ['bob', 'ann']).requesters).toEqual([
+    'ann',
+    'bob',
+  ]);
+  expect(withRequesters({ ...call, policy }, ['bob']).requesters).toEqual(['ann']);
+  // To run again, a call whose outcome is unknown takes the same votes.
+  const asked = waitingAfter({ ...call, onUnknown: { policy: { ...policy, ...others }, requesters: ['ann'] } }, 'lost');
+  expect(asked).toMatchObject({ policy: votesOf({ quorum: 1, ...others }), requesters: ['ann'] });
+  expect(asked?.policy?.excludeRequester).toBe(true);
+});
+
+test('the newest author is that of a message of a turn, or of one that the turn has got', () => {
+  const by = (name: string) => subjectNamed(name);
+  const turn = (createdBy: string, input: Parameters<typeof turnCreated>[0]['input'], rest = {}): UnsequencedRecord =>
+    turnCreated({ ...turnStart({ createdBy: by(createdBy), input }), ...rest });
+  const message = { type: 'user.message' as const, content: 'pay' };
+  const steered: UnsequencedRecord = {
+    kind: 'user.steered',
+    at: AT,
+    by: by('cleo'),
+    commandId: 'c',
+    sessionId: 's',
+    content: 'more',
+  };
+  expect(newestAuthor([turn('ann', [message]), turn('bob', [allow])])).toBe('ann');
+  expect(newestAuthor([turn('ann', [message]), turn('bob', [message])])).toBe('bob');
+  expect(newestAuthor([turn('ann', [message]), steered, turn('bob', [allow])])).toBe('cleo');
+  expect(newestAuthor([turn('ann', [], { conversation: { blob: 'b' } })])).toBe('ann');
+  expect(newestAuthor([turn('bob', [allow]), turn('bob', [])])).toBeUndefined();
 });

@@ -1,7 +1,6 @@
 import type { Budget, BudgetAmounts, BudgetLeft, BudgetReport } from './budget.ts';
 import type {
   AnswerLimit,
-  ApprovalPolicy,
   CallSource,
   CancelReason,
   ConversationRef,
@@ -263,8 +262,8 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   answered?: { elicitation: PendingElicitation; content: string };
   /** A person has the call run again, whose outcome is unknown. */
   repeats?: true;
-  /** Set if a person is asked if the outcome of the call is unknown; `policy`: the one that it was approved by. */
-  onUnknown?: { policy?: ApprovalPolicy };
+  /** Set if a person is asked if the outcome of the call is unknown: with the policy that it was approved by. */
+  onUnknown?: Pick<PendingCall, 'policy' | 'requesters'>;
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {

@@ -83,6 +83,15 @@ test.each<[string, Partial<ApprovalPolicy>, 'allow' | 'deny', by: boolean, strin
   ],
   ['allowed by one of several', { quorum: 2 }, 'allow', true, 'not_an_approver'],
   ['denied by the creator of the turn', { approvers: { subjects: ['boss'], roles: [] } }, 'deny', false, undefined],
+  [
+    'denied by the creator of the turn, with requesters excluded',
+    { excludeRequester: true },
+    'deny',
+    false,
+    'not_an_approver',
+  ],
+  ['denied by itself, with requesters excluded', { excludeRequester: true }, 'deny', true, undefined],
+  ['allowed by itself, with requesters excluded', { excludeRequester: true }, 'allow', true, undefined],
   ['allowed, with a policy that names nobody', {}, 'allow', false, undefined],
 ])('a call that a turn has ended on is %s', (_, policy, status, isKept, code) => {
   const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };

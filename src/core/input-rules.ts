@@ -87,10 +87,16 @@ export function refuseInputAnswer(
   if (isAnswered) return { code: 'call_answered_twice', message: `${what} is answered twice` };
   const refusal = refuseAnswer(call, item);
   if (refusal) return refusal;
-  if (item.type !== 'user.tool_approval' || item.approval.status !== 'allow') return undefined;
-  const { quorum = 1, approvers } = call.policy ?? {};
-  // An answer with an author was given by itself, and its author is one of the approvers: see `answerEndedTurn`.
-  if (quorum === 1 && (approvers === undefined || item.by)) return undefined;
+  if (item.type !== 'user.tool_approval') return undefined;
+  const { quorum = 1, approvers, excludeRequester } = call.policy ?? {};
+  // An answer with an author was given by itself, and its author may decide: see `answerEndedTurn`.
+  if (excludeRequester && !item.by) {
+    return {
+      code: 'not_an_approver',
+      message: `${what} has a policy that excludes those who have asked for it: decide it by itself, as an action`,
+    };
+  }
+  if (item.approval.status === 'deny' || (quorum === 1 && (approvers === undefined || item.by))) return undefined;
   return {
     code: 'not_an_approver',
     message: `${what} can only be denied here: its policy needs votes, which requires pause: "wait" in the agent`,

@@ -90,7 +90,10 @@ export type ToolInfo =
  *   directly follows the message.
  */
 export type ToolRoute =
-  | { to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; policy?: ApprovalPolicy }
+  | ({ to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string } & Pick<
+      PendingCall,
+      'policy' | 'requesters'
+    >)
   | { to: 'client' }
   | { to: 'thread'; threadId: string }
   | { to: 'session'; sessionId: string; callHash: string }
@@ -109,6 +112,8 @@ export interface ApprovalPolicy {
   id?: string;
   /** Undefined: those with the right to decide in the session. */
   approvers?: Approvers;
+  /** Those who have asked for the call may not decide on it: see `requesters` of `PendingCall`. */
+  excludeRequester?: true;
   /** How many subjects must allow the call; one denial decides. */
   quorum: number;
   expiresInSeconds?: number;
@@ -450,6 +455,11 @@ export interface PendingCall {
   /** The sign-in that it needs. */
   signInId?: string;
   policy?: ApprovalPolicy;
+  /**
+   * The ids of those who have asked for the call, if its policy excludes them: the owner of the session, the author of the
+   * newest user message when the model was called, and those of the messages that the turn has got since.
+   */
+  requesters?: string[];
   /** The call was approved with these arguments. */
   edited?: EditedArguments;
   /** Set if the call has begun, and waits for an answer of the user to its server. */

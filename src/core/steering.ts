@@ -15,6 +15,7 @@ export interface SteerCommand {
 export interface SteeringState {
   ids: string[];
   unread: number;
+  authors?: string[];
 }
 
 /** How many messages of a turn may wait for a model call: one prompt has all of them. */
@@ -34,17 +35,26 @@ export class Steering {
   readonly #ids: string[];
   /** How many of the recorded messages no model call has read. */
   #unread: number;
+  /** The subjects whose messages the turn has accepted. */
+  readonly #authors: Set<string>;
   readonly #unrecorded: UnsequencedRecord[] = [];
   #isCalling = false;
 
-  constructor({ ids, unread }: SteeringState = { ids: [], unread: 0 }) {
+  constructor({ ids, unread, authors }: SteeringState = { ids: [], unread: 0 }) {
     this.#ids = [...ids];
     this.#unread = unread;
+    this.#authors = new Set(authors);
   }
 
   /** Taken while no model call runs, so all that was accepted is recorded. */
   get state(): SteeringState {
-    return { ids: this.#ids, unread: this.#unread };
+    const { authors } = this;
+    return { ids: this.#ids, unread: this.#unread, ...(authors.length > 0 && { authors }) };
+  }
+
+  /** The ids of the subjects that have sent it messages. */
+  get authors(): string[] {
+    return [...this.#authors];
   }
 
   /** Whether the root agent is calling its model. */
@@ -80,6 +90,7 @@ export class Steering {
     if (this.isKnown(commandId)) return;
     this.#ids.push(commandId);
     this.#ids.splice(0, this.#ids.length - MAX_IDS);
+    this.#authors.add(by.subjectId);
     for (const content of messages) {
       this.add([{ kind: 'user.steered', at, by, commandId, sessionId, content }]);
     }

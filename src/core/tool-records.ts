@@ -130,10 +130,11 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
         // To create the session again changes nothing.
         return [{ toolCallId, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
-        const { effect, callHash, approval, policy } = route;
+        const { effect, callHash, approval, policy, requesters } = route;
         const source = { ...place, run: { effect, callHash } };
         if (!approval) return [{ toolCallId, source }];
-        return [{ toolCallId, source, pending: { ...call, needs: 'approval', source, ...(policy && { policy }) } }];
+        const decided = { ...(policy && { policy }), ...(requesters && { requesters }) };
+        return [{ toolCallId, source, pending: { ...call, needs: 'approval', source, ...decided } }];
       }
     }
   });
@@ -167,7 +168,7 @@ export function waitingAfter(
 /** A call whose outcome is unknown. Running it again takes the votes that it took before, and no time limit. */
 function unknownCall(
   { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
-  { policy }: NonNullable<CallToolInput['onUnknown']>,
+  { policy, requesters }: NonNullable<CallToolInput['onUnknown']>,
   unknownOutcome: string,
 ): PendingCall {
   return {
@@ -177,15 +178,19 @@ function unknownCall(
     source,
     ...(edited && { edited }),
     policy: votesOf(policy),
+    ...(requesters && { requesters }),
     unknownOutcome,
   };
 }
 
 /** Who has to agree that a call runs again, as a policy without a time limit. */
 export function votesOf(
-  { approvers, quorum }: Pick<ApprovalPolicy, 'approvers' | 'quorum'> = { quorum: 1 },
+  { approvers, excludeRequester, quorum }: Pick<ApprovalPolicy, 'approvers' | 'excludeRequester' | 'quorum'> = {
+    quorum: 1,
+  },
 ): ApprovalPolicy {
-  return { quorum, ...(approvers && { approvers }), onExpiry: 'deny', mayEditArguments: false };
+  const deciders = { ...(approvers && { approvers }), ...(excludeRequester && { excludeRequester }) };
+  return { quorum, ...deciders, onExpiry: 'deny', mayEditArguments: false };
 }
 
 /** Whether a pending call may have taken effect. */

@@ -609,3 +609,33 @@ test('the workflow and the projection agree on the log, in any order of commands
     { numRuns: 500 },
   );
 });
+
+test('who sends a message to the turn may not decide on its calls that exclude requesters, also in the next run', () => {
+  const policy = policyOf({ excludeRequester: true, quorum: 2 });
+  const asked = (id: string) =>
+    callOf(id, { to: 'server', effect: 'once', approval: true, callHash: id, policy, requesters: ['ann'] });
+  const steer = (who: string): TurnCommand => {
+    const { id, subject } = command(who);
+    return { type: 'steer', id, subject, sessionId: 's', messages: ['and more'] };
+  };
+  const actions = new TurnActions(start);
+  actions.steering.modelCalled();
+  actions.endTask([steer('bob')], BEGIN);
+  actions.steering.modelEnded();
+  actions.add(messageOf([asked('a')]), 's');
+  const { records } = actions.endTask([], BEGIN);
+  expect(records.find(({ kind }) => kind === 'tool.approval_required')).toMatchObject({
+    calls: [{ requesters: ['ann', 'bob'] }],
+  });
+  const refused = (who: string, of = actions) => of.refuse(command(who, vote('a', 'deny')))?.code;
+  expect(['ann', 'bob', 'cleo', 'dan'].map((who) => refused(who))).toEqual([
+    'not_an_approver',
+    'not_an_approver',
+    undefined,
+    undefined,
+  ]);
+  actions.endTask([steer('cleo')], BEGIN);
+  const next = new TurnActions({ ...start, carry: carryOf(actions) });
+  for (const of of [actions, next])
+    expect(['cleo', 'dan'].map((who) => refused(who, of))).toEqual(['not_an_approver', undefined]);
+});

@@ -1,5 +1,5 @@
 import { AnswerLimits } from './answer-limits.ts';
-import { isShown, mayAnswer } from './deciders.ts';
+import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
 import type { CallToolInput, TurnStart } from './history.ts';
 import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
@@ -511,7 +511,8 @@ export class TurnActions {
     const what = callName(answer);
     // A repetition stays accepted, also when others have decided in the meantime.
     if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
-    if (!isAsked(call) || !isShown(call, caller)) {
+    const decidable = isAsked(call) && { ...call, pending: withRequesters(call.pending, this.steering.authors) };
+    if (!isAsked(call) || !decidable || !isShown(decidable, caller)) {
       return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
     }
     if (call.pending.needs === 'sign_in') {
@@ -519,8 +520,11 @@ export class TurnActions {
     }
     const refusal = refuseAnswer(call.pending, answer);
     if (refusal) return refusal;
-    if (!mayAnswer(call, answer, caller)) {
-      return { code: 'not_an_approver', message: `you may not answer ${what}: its approvers may` };
+    if (!mayAnswer(decidable, answer, caller)) {
+      const reason = isRequester(decidable, caller)
+        ? 'its policy excludes those who have asked for it'
+        : 'its approvers may';
+      return { code: 'not_an_approver', message: `you may not answer ${what}: ${reason}` };
     }
     if (answer.type === 'user.tool_approval' && answer.remembers && call.rule === undefined) {
       return {
@@ -600,7 +604,10 @@ export class TurnActions {
   #ask(now: number): UnsequencedRecord[] {
     const records = this.#decideAsBefore(isoTime(now));
     const calls = this.#all('new');
-    for (const call of calls) Object.assign(call, { state: 'waiting', askedAt: now });
+    for (const call of calls) {
+      const pending = withRequesters(call.pending, this.steering.authors);
+      Object.assign(call, { state: 'waiting', askedAt: now, pending });
+    }
     const pending = calls.map((call) => call.pending);
     return [...records, ...actionsRequired(pending, isoTime(now))];
   }

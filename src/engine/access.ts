@@ -1,4 +1,4 @@
-import { groupsOf, mayOnSession, refusalOnSession, type SessionAction } from '../auth/rights.ts';
+import { mayOnSession, deciderOf, refusalOnSession, type SessionAction } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
@@ -41,7 +41,7 @@ export async function readableSession(catalog: Catalog, id: string, caller: Call
 export async function sessionWithAnswers(catalog: Catalog, id: string, caller: Caller): Promise<SessionRow> {
   const session = isId(id) ? await catalog.sessions.get(id) : undefined;
   if (!session || isOfRun(session)) throw sessionNotFound(id);
-  const isFound = mayOnSession(caller, session, 'read') || (await catalog.actions.hasFor(id, groupsOf(caller)));
+  const isFound = mayOnSession(caller, session, 'read') || (await catalog.actions.hasFor(id, deciderOf(caller)));
   if (!isFound) throw sessionNotFound(id);
   return session;
 }

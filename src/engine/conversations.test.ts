@@ -2,9 +2,10 @@ import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { CallModelInput, HistoryEvent } from '../core/history.ts';
+import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { CallSource, ModelMessage, ToolCall, UnsequencedRecord } from '../core/records.ts';
+import { subjectNamed } from '../core/subject.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import { Conversations } from './conversations.ts';
@@ -231,11 +232,15 @@ test('the turns of another session are not loaded, even if they are cached', asy
 });
 
 /** The turns of a session with so many of them, of which some begin with a summary; `read` names those that were read. */
-function longSession(turns: number, summarized: { turn: number; threadId: string }[]) {
+function longSession(
+  turns: number,
+  summarized: { turn: number; threadId: string }[],
+  startOf: (n: number) => Partial<TurnStart> = () => ({}),
+) {
   const idOf = (n: number) => `turn_${n}`;
   const previousOf = (n: number) => (n > 1 ? idOf(n - 1) : null);
   const recordsOf = (n: number): UnsequencedRecord[] => [
-    turnCreated({ ...turnStart(), sessionId: 'ses_1', turnId: idOf(n), previousTurnId: previousOf(n) }),
+    turnCreated({ ...turnStart(startOf(n)), sessionId: 'ses_1', turnId: idOf(n), previousTurnId: previousOf(n) }),
     ...summarized
       .filter(({ turn }) => turn === n)
       .map(({ threadId }) => ({
@@ -258,15 +263,29 @@ function longSession(turns: number, summarized: { turn: number; threadId: string
       }
     },
   };
-  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart({ turnId: idOf(turns) }) }];
+  const events: HistoryEvent[] = [
+    { type: 'started', at: AT, start: turnStart({ ...startOf(turns), turnId: idOf(turns) }) },
+  ];
   const history = { readSince: () => Promise.resolve({ events, lastEventId: 1 }) };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only these members are used
   const sources = { logs, history, blobs: {} } as unknown as ConstructorParameters<typeof Conversations>[0];
   const conversations = new Conversations(sources);
   const load = (threadId = 'main') =>
     conversations.load({ ...input(1, 1), threadId, previousTurnId: idOf(turns - 1) }, 'run_1', never);
-  return { load, read };
+  const author = () => conversations.newestAuthor({ ...input(1, 1), previousTurnId: idOf(turns - 1) }, 'run_1', never);
+  return { load, author, read };
 }
+
+test('the newest user message is found on the chain of turns, also before a summary', async () => {
+  const answers = [
+    { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: { status: 'allow' as const } },
+  ];
+  const answered = (n: number) => (n > 2 ? { input: answers, createdBy: subjectNamed('bob') } : {});
+  const { author, read } = longSession(5, [{ turn: 4, threadId: 'main' }], answered);
+  expect(await author()).toBe('ann');
+  expect(read).toEqual(['turn_4', 'turn_3', 'turn_2']);
+  expect(await longSession(5, [], (n) => (n === 5 ? { createdBy: subjectNamed('cleo') } : {})).author()).toBe('cleo');
+});
 
 test('the 50th turn of a session reads the turns since the last summary of its thread, and no other', async () => {
   const summarized = [

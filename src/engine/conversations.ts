@@ -4,6 +4,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { GivenConversation } from '../core/given-conversation.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { hasSummary } from '../core/compacted.ts';
+import { newestAuthor } from '../core/deciders.ts';
 import { turnCreated } from '../core/projection.ts';
 import {
   ROOT_THREAD,
@@ -96,6 +97,23 @@ export class Conversations {
   /** All records that a model call answers, oldest first: from the turn on in which its thread was last summarized. */
   async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     return this.#withPrevious(await this.#turn(input, runId), input, signal);
+  }
+
+  /**
+   * The author of the newest user message on the chain of a turn, which may be older than what a model call answers: the
+   * thread was summarized since. Undefined if no turn of the chain that is kept has one.
+   */
+  async newestAuthor(input: CallModelInput, runId: string, signal: AbortSignal): Promise<string | undefined> {
+    const { previousTurnId, sessionId } = input;
+    const author = newestAuthor(await this.#turn(input, runId));
+    if (author !== undefined || previousTurnId === null) return author;
+    for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
+      const records = recordsOf(entries);
+      assertOfSession(records, sessionId);
+      const earlier = newestAuthor(records);
+      if (earlier !== undefined) return earlier;
+    }
+    return undefined;
   }
 
   /**

@@ -92,8 +92,11 @@ const compaction = z
   })
   .nullish();
 
+/** An issuer and the `sub` of its token take more than a name. */
+const subjectId = z.string().min(1).max(1_024);
+
 const approvers = z.object({
-  subjects: bounded(z.array(name), 100).nullish().describe('slugs of subjects'),
+  subjects: bounded(z.array(subjectId), 100).nullish().describe('<issuer>#<sub> of tokens, or names of API keys'),
   roles: bounded(z.array(z.enum(ROLES)), 10).nullish(),
 });
 
@@ -117,6 +120,12 @@ const decisionPolicy = z
       .describe('all that is given must fit'),
     decision: z.enum(['allow', 'ask', 'deny']),
     approvers: approvers.nullish().describe('default: those with the right to decide in the session'),
+    exclude_requester: z
+      .boolean()
+      .nullish()
+      .describe(
+        'whether the owner of the session, and the author of the newest user message, may not decide; default false',
+      ),
     quorum: z.int().min(1).max(100).nullish().describe('how many subjects must allow the call; default 1'),
     expires_in_seconds: delay.nullish(),
     on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),

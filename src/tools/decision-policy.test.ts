@@ -66,12 +66,19 @@ test('the first policy that fits decides; without one, the approvals of the serv
 });
 
 test('a policy cannot drop an approval that the operator requires, but may say who gives it', () => {
-  const policy: DecisionPolicy = { match: {}, decision: 'allow', approvers: { subjects: ['bob'] }, quorum: 2 };
+  const policy: DecisionPolicy = {
+    match: {},
+    decision: 'allow',
+    approvers: { subjects: ['bob'] },
+    exclude_requester: true,
+    quorum: 2,
+  };
   expect(decideCall(specOf(policy), tool({ isFloor: true }), {})).toEqual({
     decision: 'ask',
     policy: {
       id: expect.any(String),
       approvers: { subjects: ['bob'], roles: [] },
+      excludeRequester: true,
       quorum: 2,
       onExpiry: 'deny',
     },

@@ -52,6 +52,7 @@ function matches(
 function approvalPolicy(policy: DecisionPolicy): ApprovalPolicy {
   const {
     approvers,
+    exclude_requester: excludeRequester,
     quorum,
     expires_in_seconds: expiry,
     on_expiry: onExpiry,
@@ -61,6 +62,7 @@ function approvalPolicy(policy: DecisionPolicy): ApprovalPolicy {
   return {
     id: hashOf(policy),
     ...(approvers && { approvers: approversOf(approvers) }),
+    ...(excludeRequester === true && { excludeRequester }),
     quorum: quorum ?? 1,
     ...(typeof expiry === 'number' && { expiresInSeconds: expiry }),
     onExpiry: onExpiry ?? 'deny',

@@ -214,6 +214,7 @@ test('the calls of a turn that has ended are decided by those whom their policie
     { match: amountIs(1), decision: 'ask', approvers: { subjects: ['boss'] } },
     { match: amountIs(2), decision: 'ask', approvers: { roles: ['approver'] } },
     { match: amountIs(3), decision: 'ask', approvers: { subjects: ['chief'] } },
+    { match: amountIs(4), decision: 'ask', approvers: { roles: ['user', 'admin'] }, exclude_requester: true },
   ];
   await keyOf('root').putAgent(clerk, {
     model: { name: clerk },
@@ -229,6 +230,7 @@ test('the calls of a turn that has ended are decided by those whom their policie
   server.model.script(
     clerk,
     use(...[1, 2, 3].map((amount) => ({ name: 'pay', args: { amount }, id: `p${amount}` }))),
+    use({ name: 'pay', args: { amount: 4 }, id: 'p4' }),
     say('Paid them.'),
   );
   const sessionId = await keyOf('ann').createSession(root);
@@ -246,10 +248,35 @@ test('the calls of a turn that has ended are decided by those whom their policie
   expect(await give(lead, 'p2')).toEqual([200, { accepted: ['p2'], waiting: ['p3'] }]);
   expect(await give(chief, 'p3')).toEqual([200, { accepted: ['p3'], waiting: [] }]);
   const { data: turns } = await keyOf('ann').get(`/v1/agents/sessions/${sessionId}/turns`);
-  const second = keyOf('ann').subscribe(sessionId, turns[0].id);
+  // An answer makes nobody a requester: the author of the newest message is still ann.
+  await keyOf('ann').subscribe(sessionId, turns[0].id).done;
+  await eventually(async () => expect(await inbox(boss, root)).toEqual(['p4']));
+  expect(await inbox(keyOf('ann'), root)).toEqual([]);
+  expect((await give(keyOf('ann'), 'p4'))[0]).toBe(403);
+  expect((await give(keyOf('ann'), 'p4', 'deny'))[0]).toBe(403);
+  expect(await give(chief, 'p4')).toEqual([200, { accepted: ['p4'], waiting: [] }]);
+  const { data: all } = await keyOf('ann').get(`/v1/agents/sessions/${sessionId}/turns`);
+  const second = keyOf('ann').subscribe(sessionId, all[0].id);
   expect(await second.end()).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
   const outcomes = second.frames.flatMap((frame) =>
     frame.type === 'tool.response' && frame.thread_id === threadId ? [frame.outcome] : [],
   );
-  expect(outcomes).toEqual(['succeeded', 'succeeded', 'succeeded']);
+  expect(outcomes).toEqual(['succeeded']);
+});
+
+test('a policy may exclude those who have asked for the call, also from the inbox', async () => {
+  const approvers = { roles: ['user' as const], subjects: ['ann'] };
+  const asked = await paying([1], [{ match: {}, decision: 'ask', approvers, exclude_requester: true }]);
+  const stream = await ActionReader.open(server.server.url, 'key-of-ann', 0);
+  const required = await asked.reader.type('tool.approval_required');
+  expect(required.tool_calls).toMatchObject([{ policy: { exclude_requester: true } }]);
+  await eventually(async () => expect(await inbox(keyOf('boss'), asked.agent)).toEqual(['p1']));
+  expect(await inbox(keyOf('ann'), asked.agent)).toEqual([]);
+  for (const status of ['allow', 'deny'] as const) {
+    const [code, error] = await answer(keyOf('ann'), asked.sessionId, ['p1'], { status });
+    expect([code, error]).toEqual([403, ['not_an_approver', expect.stringContaining('have asked for it')]]);
+  }
+  expect(await answer(keyOf('boss'), asked.sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [] }]);
+  expect(await paid(asked)).toEqual(['p1 succeeded']);
+  expect(stream.received.filter(({ event }) => event.action.session_id === asked.sessionId)).toEqual([]);
 });

@@ -6,6 +6,7 @@ export const NO_SUB_AGENTS: MessageHandling = {
   maxWaiting: Infinity,
   startSubAgent: () => Promise.resolve({ problem: 'there are no sub-agents in this test' }),
   delegate: () => ({ problem: 'no delegation' }),
+  requesters: () => Promise.resolve([]),
   storeFile: () => Promise.reject(new Error('there are no blobs in this test')),
   loadBlob: () => Promise.reject(new Error('there are no blobs in this test')),
 };

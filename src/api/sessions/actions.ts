@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { groupsOf, type Reader } from '../../auth/rights.ts';
+import { deciderOf, type Reader } from '../../auth/rights.ts';
 import type { ActionEvent } from '../../catalog/actions.ts';
 import type { Caller } from '../../core/subject.ts';
 import { isId } from '../../core/ids.ts';
@@ -59,12 +59,12 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
         errors: ['invalid_page_token'],
       },
       async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
-        const audiences = groupsOf(caller);
-        const list = hashOf({ audiences, order, status, agentName: agentName ?? null });
+        const reader = deciderOf(caller);
+        const list = hashOf({ ...reader, order, status, agentName: agentName ?? null });
         const after = token === undefined ? undefined : decodePageToken(position, token);
         if (after && after.list !== list) throw invalidPageToken();
         const found = await catalog.actions.list({
-          audiences,
+          ...reader,
           settled: status === 'decided',
           agentName,
           order,
@@ -112,14 +112,15 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
 
   /** Sends the changes after a number at the reader's pace, until it disconnects. */
   async function follow(stream: EventStream, from: number, caller: Caller): Promise<void> {
-    const groups = new Set(groupsOf(caller));
+    const { audiences, excluded } = deciderOf(caller);
+    const groups = new Set(audiences);
     let wake: () => void = () => undefined;
     const unlisten = stream.onClosed(() => wake());
     const leave = actionFeed.open(() => wake());
     try {
       for (let cursor = from; !stream.isClosed;) {
         const { events, through } = await actionFeed.after(cursor);
-        await stream.write(eventsFor(groups, events));
+        await stream.write(eventsFor(groups, excluded, events));
         cursor = Math.max(cursor, through);
         if (events.length > 0 || stream.isClosed || actionFeed.isBehind(cursor)) continue;
         await new Promise<void>((resolve) => {
@@ -133,10 +134,11 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
   }
 }
 
-/** The events whose actions one of the groups may decide. */
-function* eventsFor(groups: Set<string>, events: ActionEvent[]): Generator<ServerSentEvent> {
+/** The events whose actions one of the groups may decide, and the excluded one is not kept from. */
+function* eventsFor(groups: Set<string>, excluded: string, events: ActionEvent[]): Generator<ServerSentEvent> {
   for (const event of events) {
-    if (event.audiences.some((one) => groups.has(one)))
+    const { audiences } = event;
+    if (audiences.some((one) => groups.has(one)) && !audiences.includes(excluded))
       yield { id: event.sequence, data: actionEventToWire(event, INBOX) };
   }
 }

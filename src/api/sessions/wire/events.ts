@@ -157,6 +157,10 @@ export const approvalPolicy = z
   .object({
     quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
     approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
+    exclude_requester: z
+      .literal(true)
+      .optional()
+      .describe('the owner of the session, and the author of the newest user message, may not decide'),
     expires_at: timestamp.optional(),
     escalates_at: timestamp.optional(),
     may_edit_arguments: z.boolean(),

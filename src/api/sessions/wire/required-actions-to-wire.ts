@@ -62,6 +62,7 @@ function callRef(call: PendingCall, at: string) {
     needs: __,
     signInId: ___,
     edited: ____,
+    requesters: _____,
     unknownOutcome,
     ...rest
   } = call;
@@ -93,12 +94,13 @@ export function policyToWire(
 ): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
   // What happens at the expiry is a matter of the agent, and the id one of the server.
   const { onExpiry: _, id: __, ...shown } = policy;
-  const { approvers, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
+  const { approvers, excludeRequester, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
   rest satisfies NoFields;
   const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
   return {
     quorum,
     ...(approvers && { approvers }),
+    ...(excludeRequester && { exclude_requester: excludeRequester }),
     ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
     ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
     may_edit_arguments: mayEditArguments,
