@@ -8,7 +8,8 @@ import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
 import { takesSignIn } from '../mcp/sign-in-required.ts';
 import { modelNames, type AgentSpec, type ModelOptions, type WebSearch } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
-import { isSchema } from '../tools/arguments.ts';
+import { policyProblem, type PolicyServer } from './policy-problem.ts';
+import { policyWarnings, type KnownSubjects } from './policy-warnings.ts';
 import { answerSchema, isAnswerSchema } from './structured-answer.ts';
 import { reservedNames } from '../tools/system-tools.ts';
 
@@ -28,30 +29,6 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
   { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
   { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
 ];
-
-/** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */
-const NEEDS_WAIT = ['approvers', 'exclude_requester', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
-
-/** The first problem of an agent's decision policies. */
-function policyProblem({ config }: AgentSpec): AgentProblem | undefined {
-  for (const [i, policy] of (config?.decision_policies ?? []).entries()) {
-    const param = `config.decision_policies.${i}`;
-    const needing =
-      config?.pause === 'wait'
-        ? undefined
-        : NEEDS_WAIT.find((field) => isGiven(policy[field]) && policy[field] !== false);
-    if (needing !== undefined) {
-      const message = `${needing} of a decision policy requires pause: "wait"`;
-      return { code: 'invalid_agent', message, param: `${param}.${needing}` };
-    }
-    for (const [pointer, schema] of Object.entries(policy.match.arguments ?? {})) {
-      if (isSchema(schema)) continue;
-      const message = `the condition for ${pointer || 'the arguments'} is not a valid JSON Schema, or is too large`;
-      return { code: 'invalid_agent', message, param: `${param}.match.arguments` };
-    }
-  }
-  return undefined;
-}
 
 function formatProblem({ response_format: format }: AgentSpec): AgentProblem | undefined {
   const schema = answerSchema(format);
@@ -92,6 +69,9 @@ interface AgentValidatorOptions {
   models: ModelProviders;
   registry: McpRegistry;
   skills: Pick<Skills, 'list'>;
+  /** As it is now: keys may be created at any time. */
+  policyServer: () => PolicyServer;
+  knownSubjects: () => Promise<KnownSubjects>;
 }
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */
@@ -99,11 +79,15 @@ export class AgentValidator {
   readonly #models: ModelProviders;
   readonly #registry: McpRegistry;
   readonly #skills: Pick<Skills, 'list'>;
+  readonly #policyServer: () => PolicyServer;
+  readonly #knownSubjects: () => Promise<KnownSubjects>;
 
-  constructor({ models, registry, skills }: AgentValidatorOptions) {
+  constructor({ models, registry, skills, policyServer, knownSubjects }: AgentValidatorOptions) {
     this.#models = models;
     this.#registry = registry;
     this.#skills = skills;
+    this.#policyServer = policyServer;
+    this.#knownSubjects = knownSubjects;
   }
 
   /** The first problem of an agent, or undefined if it can run. `owner`: the session's owner if the agent is for a session. */
@@ -113,7 +97,7 @@ export class AgentValidator {
       const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
-    const problem = policyProblem(spec) ?? formatProblem(spec) ?? delegatesProblem(spec);
+    const problem = policyProblem(spec, owner, this.#policyServer()) ?? formatProblem(spec) ?? delegatesProblem(spec);
     if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
@@ -154,6 +138,11 @@ export class AgentValidator {
       this.#unknownSearch(spec) ??
       this.#unknownPrice(spec)
     );
+  }
+
+  /** What the author of an agent that can run should know of it. */
+  async warnings(spec: AgentSpec): Promise<string[]> {
+    return spec.config?.decision_policies ? policyWarnings(spec, await this.#knownSubjects()) : [];
   }
 
   /** The media that all models of an agent take. */

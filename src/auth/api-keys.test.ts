@@ -173,3 +173,17 @@ test('an earlier bearer has no role once no issuer is configured', async () => {
     expect(await rolesNow(name), name).toEqual([]);
   }
 });
+
+test('the subjects that are known have the roles of all of their working keys', async () => {
+  const { catalog, keyring, add } = await open({
+    EVERTURN_API_KEYS: 'ann:user=key-of-ann,ann:admin=other-key-of-ann,bob=key-of-bob',
+  });
+  await add('key_1');
+  await add('key_2', '2020-01-02T00:00:00.000Z');
+  const known = async () => Object.fromEntries([...(await keyring.rolesById())].map(([id, roles]) => [id, [...roles]]));
+  expect(await known()).toEqual({ ann: ['user', 'admin', 'approver'], bob: ['user'] });
+  await catalog.keys.revoke('key_1', '2020-01-02T00:00:00.000Z');
+  expect(await known()).toEqual({ ann: ['user', 'admin'], bob: ['user'] });
+  const { keyring: keyless } = await open();
+  expect([...(await keyless.rolesById())]).toEqual([['local', new Set(['admin'])]]);
+});

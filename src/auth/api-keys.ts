@@ -18,6 +18,9 @@ const KEYLESS_CHECK_INTERVAL_MS = 2_000;
 const RECORD_USE_INTERVAL_MS = 60_000;
 const MAX_CACHED_KEYS = 10_000;
 
+/** The caller of each request on a server without keys. */
+export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };
+
 /** Resolves `performance` at each call, so that tests can freeze the time. */
 const perf = { now: () => performance.now() };
 
@@ -105,6 +108,18 @@ export class Keyring {
     const names = [...this.#configured.values()].map(({ subject }) => subject.subjectSlug);
     const tokens = this.#tokenIssuer === undefined ? [] : [`bearers of a token from ${this.#tokenIssuer}`];
     return [...new Set([...names, ...working.map(({ name }) => name), ...tokens])];
+  }
+
+  /** The subjects that have a working key, with their roles. */
+  async rolesById(): Promise<Map<string, Set<Role>>> {
+    const now = new Date().toISOString();
+    const rows = (await this.#catalog.keys.list()).filter((row) => isWorking(row, now));
+    const callers = this.#isKeyless ? [LOCAL] : [...this.#configured.values(), ...rows.map(callerOf)];
+    const roles = new Map<string, Set<Role>>();
+    for (const { subject, roles: own } of callers) {
+      roles.set(subject.subjectId, new Set([...(roles.get(subject.subjectId) ?? []), ...own]));
+    }
+    return roles;
   }
 
   close(): void {

@@ -1,5 +1,6 @@
 import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { Logger } from 'pino';
 import { EngineError } from './errors.ts';
 
 /** What all models of an agent take. */
@@ -23,6 +24,8 @@ export interface AgentCheck {
       }
     | undefined
   >;
+  /** What the author of an agent that can run should know of it. */
+  warnings(spec: AgentSpec): Promise<string[]>;
   acceptedInput(spec: AgentSpec): AcceptedMedia;
 }
 
@@ -39,4 +42,9 @@ export async function checkAgent(
 ): Promise<void> {
   const problem = await check.firstProblem(spec, owner);
   if (problem) throw new EngineError(problem.code, problem.message, { param: path + problem.param });
+}
+
+/** Called once for each version of an agent: its readers get the warnings with the agent. */
+export function logWarnings(log: Pick<Logger, 'warn'>, agent: string, warnings: string[]): void {
+  if (warnings.length > 0) log.warn({ agent, warnings }, 'an agent was registered, and may not work as intended');
 }

@@ -2,6 +2,7 @@ import path from 'node:path';
 import { readdir, readFile } from 'node:fs/promises';
 import { ConfigError } from '../config.ts';
 import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
+import { logWarnings } from '../engine/agent-check.ts';
 import type { Services } from './services.ts';
 
 /**
@@ -41,7 +42,7 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
  * @throws ConfigError that names the first agent that cannot run on this server
  */
 export async function registerAgents(
-  { catalog, agentCheck }: Pick<Services, 'catalog' | 'agentCheck'>,
+  { catalog, agentCheck, log }: Pick<Services, 'catalog' | 'agentCheck' | 'log'>,
   agents: Map<string, AgentSpec>,
 ): Promise<void> {
   const now = new Date().toISOString();
@@ -49,5 +50,6 @@ export async function registerAgents(
     const problem = await agentCheck.firstProblem(spec, null);
     if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
     await catalog.agents.put(name, spec, now);
+    logWarnings(log, name, await agentCheck.warnings(spec));
   }
 }

@@ -328,6 +328,7 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   keepsCutOffCalls?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
+export type Approvers = z.infer<typeof approvers>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
 

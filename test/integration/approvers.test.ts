@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient, type EventReader } from '../support/api-client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -12,9 +13,11 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 
 let idp: OidcIssuer;
 let server: TestServer;
+const logged: string[] = [];
 beforeAll(async () => {
   idp = await OidcIssuer.start();
   server = await startTestServer({
+    log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
     env: {
       EVERTURN_OIDC_ISSUER: idp.url,
       EVERTURN_OIDC_AUDIENCE: 'everturn',
@@ -279,4 +282,64 @@ test('a policy may exclude those who have asked for the call, also from the inbo
   expect(await answer(keyOf('boss'), asked.sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [] }]);
   expect(await paid(asked)).toEqual(['p1 succeeded']);
   expect(stream.received.filter(({ event }) => event.action.session_id === asked.sessionId)).toEqual([]);
+});
+
+const policyOf = (policy: Partial<Policies[number]>, pause: 'wait' | 'end' = 'wait') => ({
+  model: { name: 'm' },
+  config: { pause, decision_policies: [{ match: {}, decision: 'ask' as const, ...policy }] },
+});
+
+test('what an admin should know of the policies of an agent is in its answers, and once in the log', async () => {
+  const [root, path] = [keyOf('root'), '/v1/agents/warned'];
+  const warnings = ['config.decision_policies.0.approvers.subjects.1: no working API key has the name zed'];
+  const put = await root.send('PUT', path, policyOf({ approvers: { subjects: ['boss', 'zed'] } }));
+  expect([put.status, put.body.data.warnings]).toEqual([200, warnings]);
+  expect((await keyOf('ann').get(path)).data.warnings).toEqual(warnings);
+  expect((await root.get(path)).data.warnings).toEqual(warnings);
+  expect(logged.filter((line) => line.includes('has the name zed'))).toHaveLength(1);
+  await root.putAgent('warned', policyOf({ approvers: { subjects: ['boss'] } }));
+  expect((await root.get(path)).data).not.toHaveProperty('warnings');
+});
+
+interface Answered {
+  status: number;
+  body: { error?: { code: string; param: string } };
+}
+
+test('a subject that nobody can have is refused, and so are those of others in what a user has written', async () => {
+  const place = (param: string) => [422, 'invalid_agent', param];
+  const of = ({ status, body }: Answered) => [status, body.error?.code, body.error?.param];
+  const [root, ann] = [keyOf('root'), keyOf('ann')];
+  const other = policyOf({ approvers: { subjects: ['ann', 'https://other.example#u'] } });
+  expect(of(await root.send('PUT', '/v1/agents/refused', other))).toEqual(
+    place('config.decision_policies.0.approvers.subjects.1'),
+  );
+
+  const foreign = policyOf({ approvers: { subjects: ['ann', 'boss'] } });
+  const own = policyOf({ approvers: { subjects: ['ann'], roles: ['user'] } });
+  const drafts = '/v1/agents/draft-sessions';
+  const subject = 'config.decision_policies.0.approvers.subjects.1';
+  expect(of(await ann.send('POST', drafts, { agent_spec: foreign }))).toEqual(place(`agent_spec.${subject}`));
+  expect((await root.send('POST', drafts, { agent_spec: foreign })).status).toBe(200);
+  const draft = await ann.send('POST', drafts, { agent_spec: own });
+  expect(draft.status).toBe(200);
+  const patched = await ann.send('PATCH', `${drafts}/${draft.body.data.id}`, { agent_spec: foreign });
+  expect(of(patched)).toEqual(place(`agent_spec.${subject}`));
+
+  await root.putAgent('with-boss', foreign);
+  const overridden = (overrides: object) => ({ agent: 'with-boss', overrides, messages: 'hi' });
+  const session = await ann.send('POST', '/api/v2/sessions', overridden({ 'agent.instructions': 'Pay.' }));
+  expect([session.status, JSON.stringify(session.body)]).toEqual([
+    422,
+    expect.stringContaining('only agents that admins have written'),
+  ]);
+  expect((await root.send('POST', '/api/v2/sessions', overridden({ 'agent.instructions': 'Pay.' }))).status).toBe(201);
+  expect((await ann.send('POST', '/api/v2/sessions', overridden({}))).status).toBe(201);
+
+  const run = { input: [{ type: 'message', role: 'user', content: [{ type: 'text', text: 'hi' }] }] };
+  const changed = await ann.send('POST', '/v1/agents/with-boss/runs', { ...run, params: { instructions: ['Pay.'] } });
+  expect([changed.status, JSON.stringify(changed.body)]).toEqual([
+    422,
+    expect.stringContaining('only agents that admins have written'),
+  ]);
 });

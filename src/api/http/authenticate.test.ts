@@ -4,7 +4,8 @@ import type { AddressInfo } from 'node:net';
 import express from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { FoundKey, Keyring } from '../../auth/api-keys.ts';
-import { authenticate, LOCAL } from './authenticate.ts';
+import { LOCAL } from '../../auth/api-keys.ts';
+import { authenticate } from './authenticate.ts';
 import type { UnknownKeyLimiter } from './address-limiters.ts';
 
 test('a client that hangs up while its key is looked up leaves no timer behind', async () => {

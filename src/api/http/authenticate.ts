@@ -1,12 +1,9 @@
 import type { Request, Response } from 'express';
-import type { Keyring } from '../../auth/api-keys.ts';
+import { LOCAL, type Keyring } from '../../auth/api-keys.ts';
 import { subjectNamed, type Caller } from '../../core/subject.ts';
 import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { ApiError } from './errors.ts';
 import type { UnknownKeyLimiter } from './address-limiters.ts';
-
-/** The caller of every request to a server without keys. */
-export const LOCAL: Caller = { subject: subjectNamed('local'), roles: ['admin'] };
 
 /** The caller of a request without a key, where none is needed if the session is shared. */
 export const ANONYMOUS: Caller = { subject: subjectNamed('anonymous'), roles: [] };

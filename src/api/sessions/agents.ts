@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Agent } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
-import { checkAgent } from '../../engine/agent-check.ts';
+import { checkAgent, logWarnings } from '../../engine/agent-check.ts';
 import { agentSpec, inFormat } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
 import {
@@ -35,7 +35,7 @@ const MAX_VERSION = 2 ** 31 - 1;
 const answer = json(dataOf(agentResource), { data: exampleAgent });
 
 /** `/v1/agents/{name}`: the registry of agents. */
-export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
+export function agentRoutes({ catalog, agentCheck, log }: ApiContext): Route[] {
   return [
     route(
       'get',
@@ -67,7 +67,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
       async ({ params: { agent_name: name } }) => {
         const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
         if (!agent) throw agentNotFound(name);
-        return { data: toResource(agent) };
+        return { data: withWarnings(toResource(agent), await agentCheck.warnings(agent.spec)) };
       },
     ),
     route(
@@ -91,7 +91,10 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
           });
         }
         await checkAgent(spec, null, agentCheck);
-        return { data: toResource(await catalog.agents.put(name, spec, new Date().toISOString())) };
+        const agent = await catalog.agents.put(name, spec, new Date().toISOString());
+        const warnings = await agentCheck.warnings(spec);
+        logWarnings(log, name, warnings);
+        return { data: withWarnings(toResource(agent), warnings) };
       },
     ),
     route(
@@ -173,4 +176,8 @@ export function agentNotFound(name: string): ApiError {
 
 function toResource({ name, version, spec, created_at, updated_at }: Agent): AgentResource {
   return { name, version, spec: inFormat(spec), created_at, updated_at };
+}
+
+function withWarnings(agent: AgentResource, warnings: string[]): AgentResource {
+  return { ...agent, ...(warnings.length > 0 && { warnings }) };
 }

@@ -12,7 +12,7 @@ import type { LogEntry, ModelMessage } from '../../core/records.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';
 import { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../temporal/history.ts';
-import { LOCAL } from '../http/authenticate.ts';
+import { LOCAL } from '../../auth/api-keys.ts';
 import type { ApiContext } from '../http/context.ts';
 import { eventRoutes } from './events.ts';
 import { setContext } from '../http/request.ts';

@@ -81,11 +81,17 @@ export const agentResource = z
     spec: agentSpec,
     created_at: timestamp,
     updated_at: timestamp,
+    warnings: z
+      .array(z.string())
+      .optional()
+      .describe('what may not work as intended, where one agent is written or read; absent if there is nothing'),
   })
   .meta({ id: 'Agent' });
 
 /** One version of an agent, which is immutable. */
-export const agentVersionResource = agentResource.omit({ updated_at: true }).meta({ id: 'AgentVersion' });
+export const agentVersionResource = agentResource
+  .omit({ updated_at: true, warnings: true })
+  .meta({ id: 'AgentVersion' });
 
 /** The access of a subject to an MCP server that requires a sign-in. */
 export const connectionResource = z

@@ -1,0 +1,91 @@
+import type { SessionOwner } from '../core/history.ts';
+import { isTokenSubjectId, SUBJECT_NAME } from '../core/subject.ts';
+import type { AgentSpec, Approvers, DecisionPolicy } from '../spec/agent-spec.ts';
+import { isSchema } from '../tools/arguments.ts';
+import type { AgentProblem } from './validate-agent.ts';
+
+/** What a server knows of its subjects when it checks policies. */
+export interface PolicyServer {
+  /** Of the tokens that it accepts. */
+  issuer: string | undefined;
+  /** Everybody is the same subject. */
+  isKeyless: boolean;
+}
+
+/** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */
+const NEEDS_WAIT = ['approvers', 'exclude_requester', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
+
+/** The first problem of an agent's decision policies. `owner`: the author of an agent that is not registered, else null. */
+export function policyProblem(
+  { config }: AgentSpec,
+  owner: SessionOwner | null,
+  server: PolicyServer,
+): AgentProblem | undefined {
+  for (const [i, policy] of (config?.decision_policies ?? []).entries()) {
+    const param = `config.decision_policies.${i}`;
+    const needing = config?.pause === 'wait' ? undefined : NEEDS_WAIT.find((field) => isGiven(policy[field]));
+    if (needing !== undefined) {
+      return invalid(`${needing} of a decision policy requires pause: "wait"`, `${param}.${needing}`);
+    }
+    for (const [pointer, schema] of Object.entries(policy.match.arguments ?? {})) {
+      if (isSchema(schema)) continue;
+      const message = `the condition for ${pointer || 'the arguments'} is not a valid JSON Schema, or is too large`;
+      return invalid(message, `${param}.match.arguments`);
+    }
+    if (policy.exclude_requester && server.isKeyless) {
+      const message =
+        'on a server without keys everybody is the subject "local": nobody could decide. Create API keys first';
+      return invalid(message, `${param}.exclude_requester`);
+    }
+    for (const [field, approvers] of approversIn(policy)) {
+      const problem = unknownSubject(approvers, server) ?? foreignApprover(approvers, owner);
+      if (problem) return invalid(problem.message, `${param}.${field}.${problem.place}`);
+    }
+  }
+  return undefined;
+}
+
+/** Those whom a policy names, by the fields that name them. */
+export function approversIn({ approvers, escalate }: DecisionPolicy): [field: string, approvers: Approvers][] {
+  return [
+    ...(approvers ? [['approvers', approvers] as [string, Approvers]] : []),
+    ...(escalate ? [['escalate.to', escalate.to] as [string, Approvers]] : []),
+  ];
+}
+
+interface ProblemOfApprovers {
+  message: string;
+  place: string;
+}
+
+/** A subject that nobody can ever have. */
+function unknownSubject({ subjects }: Approvers, { issuer }: PolicyServer): ProblemOfApprovers | undefined {
+  for (const [i, subject] of (subjects ?? []).entries()) {
+    if (SUBJECT_NAME.test(subject)) continue;
+    if (issuer !== undefined && isTokenSubjectId(subject, issuer)) continue;
+    const token = issuer === undefined ? '' : `, or ${issuer}#<sub> for the bearer of a token`;
+    const message = `${JSON.stringify(subject)} is the id of no subject: give the name of an API key${token}`;
+    return { message, place: `subjects.${i}` };
+  }
+  return undefined;
+}
+
+/** Only admins put actions into the inboxes of others. */
+function foreignApprover({ subjects, roles }: Approvers, owner: SessionOwner | null): ProblemOfApprovers | undefined {
+  const own = owner?.draftRoles;
+  if (!owner || !own || own.includes('admin')) return undefined;
+  const subject = (subjects ?? []).findIndex((one) => one !== owner.subjectId);
+  const role = (roles ?? []).findIndex((one) => !own.includes(one));
+  const [what, place] = subject >= 0 ? ['subject', `subjects.${subject}`] : ['role', `roles.${role}`];
+  if (subject < 0 && role < 0) return undefined;
+  const message = `only agents that admins have written may name a ${what} other than your own: use a registered agent as it is`;
+  return { message, place };
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null && value !== false;
+}
+
+function invalid(message: string, param: string): AgentProblem {
+  return { code: 'invalid_agent', message, param };
+}
