@@ -332,6 +332,7 @@ test('a decision that is remembered holds for calls of the same tool by the same
 test.each<[string, Partial<ApprovalPolicy>]>([
   ['a quorum', { id: 'p', quorum: 2 }],
   ['approvers', { id: 'p', approvers: { subjects: [], roles: ['user'] } }],
+  ['exclude_requester', { id: 'p', excludeRequester: true }],
 ])('no decision is remembered where a policy has %s: it says who decides each call', (_, policy) => {
   const actions = waitingOn(asking('a', policyOf(policy)));
   expect(actions.refuse(command('ann', remember(vote('a'))))).toMatchObject({ code: 'remember_not_allowed' });
