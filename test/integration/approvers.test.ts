@@ -1,3 +1,6 @@
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
@@ -16,9 +19,12 @@ let server: TestServer;
 const logged: string[] = [];
 beforeAll(async () => {
   idp = await OidcIssuer.start();
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-agents-'));
+  await writeFile(path.join(folder, 'filed.json'), JSON.stringify(policyOf({ approvers: { subjects: ['zoe'] } })));
   server = await startTestServer({
     log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
     env: {
+      EVERTURN_AGENTS: folder,
       EVERTURN_OIDC_ISSUER: idp.url,
       EVERTURN_OIDC_AUDIENCE: 'everturn',
       EVERTURN_API_KEYS:
@@ -122,19 +128,19 @@ test('a subject that a policy names decides its call, and sees nothing else of t
   expect(shown.map((one) => one.tool_call_id ?? '').toSorted()).toEqual(['p1', 'p3']);
 
   // All else of the session does not exist for it, and neither do the calls of others.
-  const path = `/v1/agents/sessions/${sessionId}`;
+  const url = `/v1/agents/sessions/${sessionId}`;
   for (const [method, route, body] of [
-    ['GET', path],
-    ['GET', `${path}/turns`],
-    ['GET', `${path}/events`],
-    ['GET', `${path}/turns/${await asked.reader.turnId()}`],
+    ['GET', url],
+    ['GET', `${url}/turns`],
+    ['GET', `${url}/events`],
+    ['GET', `${url}/turns/${await asked.reader.turnId()}`],
     [
       'POST',
-      `${path}/turns`,
+      `${url}/turns`,
       { input: [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'p1', approval: { status: 'allow' } }] },
     ],
-    ['POST', `${path}/cancel`, {}],
-    ['DELETE', path],
+    ['POST', `${url}/cancel`, {}],
+    ['DELETE', url],
   ] as const) {
     expect([method, route, (await boss.send(method, route, body)).status]).toEqual([method, route, 404]);
   }
@@ -290,15 +296,16 @@ const policyOf = (policy: Partial<Policies[number]>, pause: 'wait' | 'end' = 'wa
 });
 
 test('what an admin should know of the policies of an agent is in its answers, and once in the log', async () => {
-  const [root, path] = [keyOf('root'), '/v1/agents/warned'];
+  const [root, url] = [keyOf('root'), '/v1/agents/warned'];
   const warnings = ['config.decision_policies.0.approvers.subjects.1: no working API key has the name zed'];
-  const put = await root.send('PUT', path, policyOf({ approvers: { subjects: ['boss', 'zed'] } }));
+  const put = await root.send('PUT', url, policyOf({ approvers: { subjects: ['boss', 'zed'] } }));
   expect([put.status, put.body.data.warnings]).toEqual([200, warnings]);
-  expect((await keyOf('ann').get(path)).data.warnings).toEqual(warnings);
-  expect((await root.get(path)).data.warnings).toEqual(warnings);
+  expect((await keyOf('ann').get(url)).data.warnings).toEqual(warnings);
+  expect((await root.get(url)).data.warnings).toEqual(warnings);
   expect(logged.filter((line) => line.includes('has the name zed'))).toHaveLength(1);
+  expect(logged.filter((line) => line.includes('has the name zoe') && line.includes('filed'))).toHaveLength(1);
   await root.putAgent('warned', policyOf({ approvers: { subjects: ['boss'] } }));
-  expect((await root.get(path)).data).not.toHaveProperty('warnings');
+  expect((await root.get(url)).data).not.toHaveProperty('warnings');
 });
 
 interface Answered {

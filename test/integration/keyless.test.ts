@@ -79,3 +79,19 @@ test('the port for operators rejects web pages whose host name only resolves to 
   expect((await scrape('evil.example')).status).toBe(400);
   expect((await scrape(`localhost:${port}`)).status).toBe(200);
 });
+
+test('a server without keys, on which everybody is one subject, takes no policy that excludes requesters', async () => {
+  const policyOf = (policy: object) => ({
+    model: { name: 'm' },
+    config: { pause: 'wait', decision_policies: [{ match: {}, decision: 'ask', ...policy }] },
+  });
+  const { status, body } = await server.api.send('PUT', '/v1/agents/four-eyes', policyOf({ exclude_requester: true }));
+  const param = 'config.decision_policies.0.exclude_requester';
+  expect([status, body.error.code, body.error.param]).toEqual([422, 'invalid_agent', param]);
+  const { body: warned } = await server.api.send(
+    'PUT',
+    '/v1/agents/two',
+    policyOf({ approvers: { subjects: ['local'] }, quorum: 2 }),
+  );
+  expect(warned.data.warnings).toEqual([expect.stringContaining('at most 1 may decide')]);
+});
