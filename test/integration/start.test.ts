@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { promisify } from 'node:util';
@@ -83,17 +83,29 @@ test('the quick start: start, the printed commands, an approval, a stop that lea
   expect(left).toEqual([]);
 }, 120_000);
 
-test('a port that is in use is named, with the remedy', async () => {
-  const taken = createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
-  const { port } = taken.address() as AddressInfo;
-  const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: String(port) });
-  taken.close();
-  expect([code, stderr]).toEqual([
-    1,
-    expect.stringMatching(new RegExp(`cannot listen on 127.0.0.1:${port}.*EVERTURN_PORT`)),
-  ]);
-}, 60_000);
+test.each([
+  ['start', 'EVERTURN_PORT'],
+  ['api', 'EVERTURN_METRICS_PORT'],
+  ['worker', 'EVERTURN_WORKER_PORT'],
+])(
+  'everturn %s names a port in use before anything else starts: %s',
+  async (role, setting) => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    // None of these answers.
+    const others = { TEMPORAL_ADDRESS: '127.0.0.1:9', REDIS_URL: 'redis://127.0.0.1:9', OPENAI_API_KEY: 'x' };
+    const parts = role === 'start' ? {} : { ...others, DATABASE_URL: `sqlite:${dataDir}/catalog.db` };
+    const { code, stderr } = await everturn([role], { EVERTURN_PORT: '0', ...parts, [setting]: String(port) });
+    taken.close();
+    expect([code, stderr]).toEqual([
+      1,
+      `everturn: cannot listen on 127.0.0.1:${port}, the port is in use: choose another ${setting}\n`,
+    ]);
+    expect(await readdir(dataDir)).toEqual([]);
+  },
+  60_000,
+);
 
 test('with keys and without a model the start is rejected: the demo model is for a server without keys', async () => {
   const { code, stderr } = await everturn(['start'], { EVERTURN_API_KEYS: 'ann=key-of-ann', EVERTURN_PORT: '0' });
