@@ -35,6 +35,7 @@ import { missingServer } from '../src/agents/missing-server.ts';
 import { startSubAgent, type SubAgentCall } from '../src/agents/start-sub-agent.ts';
 import { outcomeOf } from '../src/agents/structured-answer.ts';
 import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
+import type { Toolset } from '../src/tools/toolset.ts';
 import { withEarlyResults } from '../src/speculation/early-results.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
@@ -222,6 +223,7 @@ class ModelCallAttempt {
       prepared,
       bus,
       given,
+      draftToolset: given && (await this.#draftToolset(given, prepared)),
     });
     this.#begin(message);
     const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
@@ -241,6 +243,16 @@ class ModelCallAttempt {
     const answer = () => ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal);
     await message.read(given ? chunksOf(given) : answer());
     return undefined;
+  }
+
+  /** The agent's tools as a draft of the client would have them, if it has brought calls that the agent has not made. */
+  async #draftToolset(
+    { draftRoles, toolCalls }: GivenMessage,
+    { spec }: PreparedModelCall,
+  ): Promise<Toolset | undefined> {
+    if (!draftRoles || toolCalls.every(({ isMade, result }) => isMade ?? result)) return undefined;
+    const { sessionId, owner } = this.#input;
+    return this.#dependencies.toolsets.load(spec, { sessionId, owner: { ...owner, draftRoles } }, this.#signal);
   }
 
   /** Compacts the conversation, once, if the model rejects it as too long. */
@@ -506,11 +518,11 @@ function givenLast(records: UnsequencedRecord[]): GivenMessage | undefined {
 
 /** A given message as if a model had answered it. */
 async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
-  const { toolCalls, sections: _, images: __, provider: ___, model: ____, ...text } = message;
+  const { toolCalls, draftRoles: _, sections: __, images: ___, provider: ____, model: _____, ...text } = message;
   yield {
     ...text,
     toolCalls: toolCalls.map((given, index) => {
-      const { result: _____, ...call } = given;
+      const { result: ______, isMade: _______, ...call } = given;
       return { index, ...call };
     }),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',

@@ -4,6 +4,7 @@ import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, res
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
 import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn, ToolCall } from '../src/core/records.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
+import { ownerOfCall } from '../src/core/work-owner.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
@@ -131,12 +132,10 @@ class ToolCallAttempt {
     return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
   }
 
-  async #delegate(
-    childSessionId: string,
-    { arguments: args }: ToolCall,
-    signal: AbortSignal,
-  ): Promise<UnstoredResult | Delegated> {
-    const start = () => this.#dependencies.delegator.start({ ...this.#input, childSessionId, arguments: args });
+  async #delegate(childSessionId: string, call: ToolCall, signal: AbortSignal): Promise<UnstoredResult | Delegated> {
+    const owner = ownerOfCall(this.#input.owner, call);
+    const delegated = { ...this.#input, owner, childSessionId, arguments: call.arguments };
+    const start = () => this.#dependencies.delegator.start(delegated);
     const started = await retryWhileUnavailable(start, signal);
     return started ? { outcome: 'failed', text: started.problem } : { childSessionId };
   }

@@ -32,6 +32,7 @@ import {
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
 import { callKey, hasNoResult, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import { ownerOfThread } from '../src/core/work-owner.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { CommandSinks } from './turn-commands.ts';
@@ -130,7 +131,7 @@ export class Thread {
     this.#place = {
       threadId: agent?.threadId ?? ROOT_THREAD,
       specHash: agent?.specHash ?? start.specHash,
-      owner: agent?.isRegistered ? { ...start.owner, draftRoles: null } : start.owner,
+      owner: agent ? ownerOfThread(start.owner, agent) : start.owner,
       ...(start.isRun && { isRun: true }),
     };
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
@@ -543,7 +544,7 @@ const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_
 
 /** @param refused how many of its steps do not count against its limit */
 function inputOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['subAgent']> {
-  const { title, parent, depth, agent: name, isRegistered, model, iterations } = agent;
+  const { title, parent, depth, agent: name, isRegistered, draftRoles, model, iterations } = agent;
   return {
     title,
     parent,
@@ -551,6 +552,7 @@ function inputOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['
     iterations: iterations + refused,
     ...(name !== undefined && { agent: name }),
     ...(isRegistered && { isRegistered }),
+    ...(draftRoles && { draftRoles }),
     ...(model !== undefined && { model }),
   };
 }

@@ -49,6 +49,8 @@ interface AssemblerOptions {
   bus: LiveBus;
   /** The message is this one of the client's conversation: no model is called for it. */
   given?: GivenMessage | undefined;
+  /** The tools for calls of it that the agent has not made. */
+  draftToolset?: Toolset | undefined;
 }
 
 /** Limit for one message: each call adds an activity, records and a result to the workflow. */

@@ -8,6 +8,7 @@ import { callHash } from '../engine/call-hash.ts';
 import { parseArguments, parseJson } from '../tools/arguments.ts';
 import { decideCall } from '../tools/decision-policy.ts';
 import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
+import type { Toolset } from '../tools/toolset.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import type { DelegationRoute } from './route-delegation.ts';
 import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
@@ -38,6 +39,8 @@ interface RoutedMessage {
   prepared: Pick<PreparedModelCall, 'toolset' | 'conversation' | 'files' | 'request' | 'spec'>;
   /** It is this one of the client's conversation. */
   given?: GivenMessage | undefined;
+  /** The tools as they are for those of its calls that the agent has not made: see `GivenMessage.draftRoles`. */
+  draftToolset?: Toolset | undefined;
   /** It ended at the limit of output tokens. */
   mayBeCutOff: boolean;
 }
@@ -59,6 +62,10 @@ export interface CallHandling {
 const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
 
 const CUT_OFF_CALL = 'This call was not executed: its arguments were cut off at the limit of output tokens.';
+
+const NOT_MADE =
+  'This tool call was not executed: its server is not open to the agents of this user, and the call is not known as one ' +
+  'that this agent has made. A client sends the calls of a run back with the id of their item.';
 
 const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
 
@@ -91,7 +98,7 @@ async function routeCall(
   { message, handling }: { message: RoutedMessage; handling: CallHandling },
 ): Promise<RoutedCall> {
   const { refusal, startSubAgent, delegate, loadBlob } = handling;
-  const { result: given } = message.given?.toolCalls[place.index] ?? {};
+  const { result: given, isMade } = message.given?.toolCalls[place.index] ?? {};
   if (given) return { route: { to: 'answered' }, given };
   if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
   const { name, arguments: args } = call;
@@ -100,7 +107,11 @@ async function routeCall(
   if (isCutOff) return { route: { to: 'answered' }, problem: CUT_OFF_CALL };
   // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
   const { toolset, request, spec, conversation, files } = message.prepared;
-  const tool = toolset.tools.get(name);
+  const draftRoles = isMade ? undefined : message.given?.draftRoles;
+  const asDraft = draftRoles && { draftRoles };
+  const own = toolset.tools.get(name);
+  const tool = asDraft ? message.draftToolset?.tools.get(name) : own;
+  if (own && !tool) return { route: { to: 'answered' }, problem: NOT_MADE };
   if (!tool) {
     const known = request.tools.map((one) => one.name).join(', ') || 'none';
     const problem = `There is no tool named ${name}. The tools are: ${known}.`;
@@ -113,14 +124,14 @@ async function routeCall(
   // These have no approval: their client answers them, or the calls of their sub-agents are decided one by one.
   if (tool.run.to === 'client') return { route: { to: 'client' } };
   if (tool.run.to === 'thread') {
-    const started = await startSubAgent({ call, args: parsed.value, ...place });
+    const started = await startSubAgent({ call, args: parsed.value, ...asDraft, ...place });
     if ('problem' in started) return { route: { to: 'answered' }, ...started };
     return { route: { to: 'thread', threadId: started.thread.threadId }, started };
   }
   if (tool.run.to === 'session') {
     const delegated = delegate(place);
     if ('problem' in delegated) return { route: { to: 'answered' }, ...delegated };
-    return { route: { to: 'session', ...delegated, callHash: callHash(call) } };
+    return { route: { to: 'session', ...delegated, callHash: callHash(call), ...asDraft } };
   }
   if (tool.run.to === 'conversation') {
     if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
@@ -134,6 +145,7 @@ async function routeCall(
   const decided = {
     ...(policy && { policy }),
     ...(policy?.excludeRequester && { requesters: await handling.requesters() }),
+    ...asDraft,
   };
   return { route: { to: 'server', effect, approval, callHash: callHash(call), ...decided } };
 }

@@ -19,6 +19,8 @@ export interface SubAgentCall {
   call: Pick<ToolCall, 'id'>;
   index: number;
   args: Record<string, unknown>;
+  /** Set for a call of a client: see `AsDraft`. */
+  draftRoles?: readonly string[] | undefined;
   /** How many sub-agents the message has started before. */
   started: number;
 }
@@ -37,7 +39,7 @@ const parameters = z.object({
 export async function startSubAgent(
   { catalog, models }: SubAgentSources,
   { messageId, threadId, specHash, mayStart = 0, subAgent: parent, agents = {} }: CallingThread,
-  { call, index, args, started }: SubAgentCall,
+  { call, index, args, draftRoles, started }: SubAgentCall,
 ): Promise<StartedSubAgent> {
   const depth = (parent?.depth ?? 0) + 1;
   if (depth > MAX_DEPTH)
@@ -63,12 +65,14 @@ export async function startSubAgent(
   if (!startsDynamic(own)) return { problem: `Name one of these agents as "agent": ${(own.agents ?? []).join(', ')}.` };
   if (model !== undefined && !(await models.has(model))) return { problem: `There is no model ${model}.` };
   const inherited = model ?? parent?.model;
+  const roles = draftRoles ?? parent?.draftRoles;
   return {
     thread: {
       ...thread,
       specHash,
       ...limitsOf(own),
       ...(parent?.isRegistered && { isRegistered: true }),
+      ...(roles && { draftRoles: roles }),
       ...(inherited !== undefined && { model: inherited }),
     },
     input,

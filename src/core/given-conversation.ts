@@ -15,6 +15,8 @@ export interface GivenConversation {
 
 export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning' | 'sections'> {
   toolCalls: GivenCall[];
+  /** Given for a registered agent: the roles of the caller, with whose rights the calls run that are not `isMade`. */
+  draftRoles?: readonly string[];
   images?: MadeImage[];
   /** The provider and the model that have written the message, if it has fields of theirs. */
   provider?: string;
@@ -30,6 +32,8 @@ export interface GivenCall {
   providerFields?: Record<string, unknown>;
   /** The call has this result, and is not run. */
   result?: GivenResult;
+  /** The agent has made the call itself, in another run of the caller. */
+  isMade?: true;
 }
 
 export interface GivenResult {

@@ -90,15 +90,19 @@ export type ToolInfo =
  *   directly follows the message.
  */
 export type ToolRoute =
-  | ({ to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string } & Pick<
-      PendingCall,
-      'policy' | 'requesters'
-    >)
+  | ({ to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string } & AsDraft &
+      Pick<PendingCall, 'policy' | 'requesters'>)
   | { to: 'client' }
   | { to: 'thread'; threadId: string }
-  | { to: 'session'; sessionId: string; callHash: string }
+  | ({ to: 'session'; sessionId: string; callHash: string } & AsDraft)
   /** `ran`: the server has run it, and its result was recorded together with the message. */
   | { to: 'answered'; ran?: true };
+
+/** Work that a client has brought to a registered agent, which gives it no rights. */
+export interface AsDraft {
+  /** The roles of the client: the work has the rights that it would have in a draft of the client. */
+  draftRoles?: readonly string[];
+}
 
 /** Who may decide on a call, by subject ids and roles. */
 export interface Approvers {
@@ -395,7 +399,7 @@ export interface AuthRequired extends Base {
 }
 
 /** The thread of a sub-agent, and all that is needed to run it: in this run of the turn, in the next, in a later turn. */
-export interface SubAgent {
+export interface SubAgent extends AsDraft {
   threadId: string;
   /** The name that its parent has given it. */
   title: string;

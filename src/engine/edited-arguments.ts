@@ -4,6 +4,7 @@ import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner, ToolScope } from '../core/history.ts';
 import type { EditedArguments, InputItem, ModelMessage, PendingCall, SubAgent, ToolCall } from '../core/records.ts';
 import { callKey } from '../core/tool-records.ts';
+import { ownerOfCall, ownerOfThread } from '../core/work-owner.ts';
 import { hashOf } from '../lib/hash.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, type EngineErrorCode } from './errors.ts';
@@ -31,7 +32,7 @@ export interface EditContext {
   owner: SessionOwner;
   /** The agent of the root thread. */
   specHash: string;
-  threads: readonly Pick<SubAgent, 'threadId' | 'specHash' | 'isRegistered'>[];
+  threads: readonly Pick<SubAgent, 'threadId' | 'specHash' | 'isRegistered' | 'draftRoles'>[];
   pending: readonly PendingCall[];
 }
 
@@ -74,7 +75,7 @@ export async function checkEdits<I extends InputItem>(
     const thread = threads.find(({ threadId }) => threadId === waiting.threadId);
     const problem = await engine.editCheck({
       sessionId: session.id,
-      owner: thread?.isRegistered ? { ...owner, draftRoles: null } : owner,
+      owner: ownerOfCall(thread ? ownerOfThread(owner, thread) : owner, call),
       specHash: thread?.specHash ?? specHash,
       call: { ...call, arguments: edited.arguments },
     });

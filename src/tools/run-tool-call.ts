@@ -2,6 +2,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { CallToolInput } from '../core/history.ts';
 import type { ToolCall } from '../core/records.ts';
+import { ownerOfCall } from '../core/work-owner.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AskingCall } from '../mcp/call-rounds.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
@@ -29,9 +30,10 @@ type ToolCallOptions = Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> &
 export async function runToolCall(
   { catalog, toolKinds, toolsets, config }: ToolCallSources,
   call: ToolCall,
-  { operationId, mayRepeat, resumed, specHash, isEdited, ...scope }: ToolCallOptions,
+  { operationId, mayRepeat, resumed, specHash, isEdited, sessionId, owner }: ToolCallOptions,
   signal: AbortSignal,
 ): Promise<CallOutcome | AskingCall> {
+  const scope = { sessionId, owner: ownerOfCall(owner, call) };
   const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
   const loadToolset = () => toolsets.load(spec, scope, signal);
   if (isEdited && !resumed) {

@@ -16,7 +16,7 @@ import { claimRun, startRun, type NewRun } from './create-run.ts';
 import { exampleResumeRequest, exampleRun, exampleSentRunEvent, exampleRunRequest } from './examples.ts';
 import { listRoutes } from './list-runs.ts';
 import { readItems } from './read-items.ts';
-import { withKnownResults } from './known-results.ts';
+import { withKnownCalls } from './known-calls.ts';
 import { resumeRun } from './resume-run.ts';
 import { RunResponder } from './run-responder.ts';
 import { agentRunRequest, runRequest, type AgentRunRequest, type Answering, type RunRequest } from './wire/request.ts';
@@ -275,7 +275,7 @@ export function runRoutes(context: ApiContext): Route[] {
         const { conversation, repaired, lastItemId: itemId } = readItems(body.input, accepted);
         return {
           agent,
-          conversation: await withKnownResults(context, { caller, conversation, itemId }),
+          conversation: await withKnownCalls(context, { caller, agent, conversation, itemId }),
           repaired,
           metadata: body.metadata ?? {},
         };

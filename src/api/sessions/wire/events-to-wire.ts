@@ -146,7 +146,15 @@ function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: Thr
   rest satisfies NoFields;
   const { threadId, title, parent, agent, model, ...internal } = thread;
   // How the server runs it.
-  const { depth: _, specHash: __, isRegistered: ___, hasServers: ____, iterations: _____, ...more } = internal;
+  const {
+    depth: _,
+    specHash: __,
+    isRegistered: ___,
+    draftRoles: ____,
+    hasServers: _____,
+    iterations: ______,
+    ...more
+  } = internal;
   more satisfies NoFields;
   return {
     type,

@@ -1,9 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Caller } from '../../core/subject.ts';
 import type { GivenCall, GivenConversation, GivenResult } from '../../core/given-conversation.ts';
-import { ownRun } from '../../engine/runs.ts';
+import { ownRun, type Run } from '../../engine/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { ApiError } from '../http/errors.ts';
+import type { NewRun } from './create-run.ts';
 import { followRun, type FollowServices } from './follow-run.ts';
 import { argumentsOf } from './output-parts.ts';
 import { readResultContent } from './result-content.ts';
@@ -12,34 +13,55 @@ import type { ModelPart, RunItem, ToolItem } from './wire/run.ts';
 /** `item_<ULID of the run>_<index of the item>`. */
 const ITEM_ID = /^item_([0-9a-z]{26})_(0|[1-9]\d{0,5})$/;
 
+interface BroughtConversation {
+  caller: Caller;
+  agent: Pick<NewRun['agent'], 'name' | 'isRegistered'>;
+  conversation: GivenConversation;
+  /** The id with which the client has sent the last message. */
+  itemId: string | undefined;
+}
+
 /**
- * The conversation, with the results that another run of the caller has for calls of its last message: they were begun
- * there, and are not run again. `itemId` is the id with which the client has sent that message; an id that names no item
- * of the caller has no effect. At most one run is read.
+ * The conversation, with what is known of the calls of its last message that have no result. `itemId` leads to the run of
+ * the caller that has made them; an id that names no item of the caller has no effect. At most one run is read.
+ *
+ * - Calls that were begun there have the results that they had there, and are not run again.
+ * - The calls run with the rights of a registered agent only if that agent has made them. A client writes the items that
+ *   it sends, so with any others it would call what it likes in the name of the agent, without its model.
  * @throws ApiError `run_in_progress`
  */
-export async function withKnownResults(
+export async function withKnownCalls(
   services: FollowServices,
-  { caller, conversation, itemId }: { caller: Caller; conversation: GivenConversation; itemId: string | undefined },
+  { caller, agent, conversation, itemId }: BroughtConversation,
 ): Promise<GivenConversation> {
   const { last } = conversation;
+  if (!last || last.toolCalls.every(({ result }) => result)) return conversation;
+  const message = agent.isRegistered ? { ...last, draftRoles: caller.roles } : last;
+  const unknown = { ...conversation, last: message };
   const [, ulid, index] = ITEM_ID.exec(itemId ?? '') ?? [];
-  if (!last || ulid === undefined || last.toolCalls.every(({ result }) => result)) return conversation;
+  if (ulid === undefined) return unknown;
   const runId = `run_${ulid}`;
   const run = await ownRun(services.catalog, runId, caller);
   const output = run && (await unlessNotFound(followRun(services, run, { waitMs: 0 })))?.output;
   const [item, ...following] = output?.items.slice(Number(index)) ?? [];
-  if (!output || item?.type !== 'model' || item.id !== itemId) return conversation;
+  if (!output || item?.type !== 'model' || item.id !== itemId) return unknown;
   if (output.isOpen) {
-    const message = `the input contains calls of ${runId}, which has not ended: wait for it, resume it, or cancel it`;
-    throw new ApiError('run_in_progress', message);
+    const problem = `the input contains calls of ${runId}, which has not ended: wait for it, resume it, or cancel it`;
+    throw new ApiError('run_in_progress', problem);
   }
   const results = resultsOf(following);
+  const isOfAgent = isRunOf(run, agent);
   const toolCalls = last.toolCalls.map((call): GivenCall => {
-    const known = item.content.some((part) => isSameCall(part, call)) ? results.get(call.id) : undefined;
-    return known && !call.result ? { ...call, result: reused(known) } : call;
+    if (call.result || !item.content.some((part) => isSameCall(part, call))) return call;
+    const known = results.get(call.id);
+    return { ...call, ...(known && { result: reused(known) }), ...(isOfAgent && { isMade: true }) };
   });
-  return { ...conversation, last: { ...last, toolCalls } };
+  return { ...conversation, last: { ...message, toolCalls } };
+}
+
+/** Whether a run has had the agent as it is registered: a client may give its name to another agent, and change it. */
+function isRunOf({ session }: Run, { name, isRegistered }: BroughtConversation['agent']): boolean {
+  return isRegistered && session.agent_name === name && session.draft_roles === null;
 }
 
 /** The results of the calls of a message, by their ids; `following` are the items after it. */

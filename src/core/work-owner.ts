@@ -1,0 +1,16 @@
+import type { SessionOwner } from './history.ts';
+import type { AsDraft, SubAgent, ToolCall } from './records.ts';
+
+/** The owner of a turn as a call of it has it: see `AsDraft`. */
+export function ownerOfCall(owner: SessionOwner, { route }: Pick<ToolCall, 'route'>): SessionOwner {
+  return 'draftRoles' in route ? asDraft(owner, route) : owner;
+}
+
+/** The owner of a turn as a sub-agent of it has it. */
+export function ownerOfThread(owner: SessionOwner, agent: Pick<SubAgent, 'isRegistered' | 'draftRoles'>): SessionOwner {
+  return agent.isRegistered ? { ...owner, draftRoles: null } : asDraft(owner, agent);
+}
+
+function asDraft(owner: SessionOwner, { draftRoles }: AsDraft): SessionOwner {
+  return draftRoles ? { ...owner, draftRoles } : owner;
+}
