@@ -1,8 +1,11 @@
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { pino } from 'pino';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import type { Account, Spending, TurnWork } from '../catalog/spending.ts';
 import { NO_USAGE } from '../core/records.ts';
 import { ModelError } from '../models/model-error.ts';
+import { createModelFetch } from '../models/model-fetch.ts';
 import type { ModelChunk, ModelRequest } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
 import { newId } from './new-id.ts';
@@ -39,13 +42,16 @@ async function call({
   takes = Infinity,
   sessionLimit = { steps: 1 },
   failure,
+  endpoint,
   outage,
 }: {
   isReached?: boolean;
   takes?: number;
   sessionLimit?: { steps: number };
   /** How the model fails before it answers. */
-  failure?: ModelError;
+  failure?: Error;
+  /** The model is asked here before that, by a request that the caller cancels when it has arrived. */
+  endpoint?: { url: string; arrived: Promise<void> };
   /** How the catalog fails. */
   outage?: Error;
 } = {}): Promise<ModelChunk[]> {
@@ -72,6 +78,7 @@ async function call({
   };
   async function* stream(): AsyncGenerator<ModelChunk> {
     counted.push('called');
+    if (endpoint) await ask(endpoint);
     if (failure) throw failure;
     yield { content: 'a' };
     vi.setSystemTime(Date.now() + 5_000);
@@ -96,6 +103,26 @@ async function call({
   return chunks;
 }
 
+/** Ends when the request is cancelled, or could not be sent. */
+async function ask({ url, arrived }: { url: string; arrived: Promise<void> }): Promise<void> {
+  const controller = new AbortController();
+  void arrived.then(() => controller.abort());
+  const send = createModelFetch(5_000);
+  await send(url, { method: 'POST', body: '{}', signal: controller.signal }).catch(() => undefined);
+}
+
+/** A model that is silent. */
+async function silentModel(): Promise<{ url: string; arrived: Promise<void>; server: Server }> {
+  const { promise: arrived, resolve } = Promise.withResolvers<void>();
+  const server = createServer(() => resolve());
+  onTestFinished(() => void server.closeAllConnections());
+  await new Promise<void>((listening) => server.listen(0, '127.0.0.1', listening));
+  onTestFinished(() => void server.close());
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it listens on a port
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}/`, arrived, server };
+}
+
 const BOTH = 'session/ses_1,subject/month/ann';
 const BEGINS = `begins after 30000 ms: ${BOTH}`;
 const ENDS = `5 tokens, 5 USD, 35000 ms: ${BOTH}`;
@@ -113,6 +140,31 @@ test('a call that is thrown away counts, with what it has reported', async () =>
 test('an answer that is cut off before its model reports counts as what its characters tell', async () => {
   await call({ takes: 1 });
   expect(counted).toEqual([BEGINS, 'called', `3 tokens, 5 USD, 30000 ms: ${BOTH}`]);
+});
+
+test('a request that was sent and is cancelled before the first character counts as what its input tells', async () => {
+  const stopped = new DOMException('stopped', 'AbortError');
+  const failures = [stopped, new ModelError('stalled', 'silent'), new ModelError('connection', 'reset')];
+  for (const failure of failures) {
+    await expect(call({ endpoint: await silentModel(), failure })).rejects.toBe(failure);
+    expect(counted).toEqual([BEGINS, 'called', `2 tokens, 5 USD, 30000 ms: ${BOTH}`]);
+  }
+});
+
+test('a request that was sent and reports its usage counts once', async () => {
+  await call({ endpoint: await silentModel() });
+  expect(counted).toEqual([BEGINS, 'called', ENDS]);
+});
+
+test('a request that was refused, or did not leave, costs nothing', async () => {
+  const refused = new ModelError('overloaded', 'later');
+  await expect(call({ endpoint: await silentModel(), failure: refused })).rejects.toBe(refused);
+  expect(counted).toEqual([BEGINS, 'called', `is taken back: ${BOTH}`]);
+  const { server, ...closed } = await silentModel();
+  await new Promise((resolve) => server.close(resolve));
+  const failure = new ModelError('connection', 'cannot be reached');
+  await expect(call({ endpoint: closed, failure })).rejects.toBe(failure);
+  expect(counted).toEqual([BEGINS, 'called']);
 });
 
 test('a call that its provider refuses is not a step, one that fails otherwise is', async () => {

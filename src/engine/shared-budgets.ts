@@ -11,6 +11,7 @@ import { estimateInput, TOKEN_CHARACTERS } from '../models/input-breakdown.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk, ModelRequest } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
+import { notingSent } from '../models/sent-request.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { budgetOf } from '../spec/budget-spec.ts';
 import { EngineError } from './errors.ts';
@@ -113,18 +114,23 @@ export class SharedBudgets {
         await begin();
         let usage: Usage | undefined;
         let characters = 0;
+        let isBilled = false;
         try {
-          for await (const chunk of provider.stream(request, signal)) {
+          for await (const chunk of notingSent(provider.stream(request, signal), () => (isBilled = true))) {
             usage = chunk.usage ?? usage;
             characters += charactersOf(chunk);
             yield chunk;
           }
         } catch (error) {
-          if (error instanceof ModelError && error.isRefusal && characters === 0) await takeBack();
+          if (error instanceof ModelError && error.isRefusal && characters === 0) {
+            isBilled = false;
+            await takeBack();
+          }
           throw error;
         } finally {
-          // What is cut off is paid for, too, and would otherwise evade the budget.
-          if (!usage && characters > 0) usage = estimate(request, characters);
+          // What is cut off is paid for, too, and would otherwise evade the budget: also before the first character, since
+          // a model that thinks is silent for long.
+          if (!usage && (isBilled || characters > 0)) usage = estimate(request, characters);
           if (usage) await settle(usage, signal);
         }
       },

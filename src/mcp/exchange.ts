@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { Dispatcher } from 'undici';
+import { tellingStarts } from '../lib/request-start.ts';
 
 const scope = new AsyncLocalStorage<Exchange | undefined>();
 
@@ -38,25 +38,13 @@ export class Exchange {
   }
 }
 
-/**
- * Interceptor for undici that records when the POST of an exchange gets a connection: undici calls `onRequestStart` when
- * the socket is connected (name resolved, TLS established) and then writes the request, unless it is aborted there.
- */
-export function trackRequestSent(dispatch: Dispatcher.Dispatch): Dispatcher.Dispatch {
-  return (options, handler) => {
-    const exchange = options.method === 'POST' ? Exchange.current : undefined;
-    return dispatch(options, exchange ? watched(handler, exchange) : handler);
-  };
-}
-
-function watched(handler: Dispatcher.DispatchHandler, exchange: Exchange): Dispatcher.DispatchHandler {
-  const onRequestStart: Dispatcher.DispatchHandler['onRequestStart'] = (controller, context) => {
-    if (exchange.ended.aborted) {
-      controller.abort(new Error('the caller no longer waits for the answer'));
-      return;
+/** Interceptor for undici that records when the POST of an exchange gets a connection. */
+export const trackRequestSent = tellingStarts(({ method }) => {
+  const exchange = method === 'POST' ? Exchange.current : undefined;
+  return (
+    exchange && {
+      refusal: () => (exchange.ended.aborted ? new Error('the caller no longer waits for the answer') : undefined),
+      sent: () => void (exchange.sent = true),
     }
-    handler.onRequestStart?.(controller, context);
-    if (!controller.aborted) exchange.sent = true;
-  };
-  return Object.create(handler, { onRequestStart: { value: onRequestStart } });
-}
+  );
+});

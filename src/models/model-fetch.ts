@@ -1,5 +1,6 @@
 import type { AnswerBounds } from '../lib/answer-bounds.ts';
 import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
+import { trackModelRequests } from './sent-request.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 
 /**
@@ -10,7 +11,8 @@ const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
 /** The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. */
 export function createModelFetch(connectTimeoutMs: number, bounds: Pick<AnswerBounds, 'maxValues'> = {}): Fetch {
-  const fetch = createFetch(createAgent({ connectTimeoutMs }), { ...BOUNDS, ...bounds });
+  const agent = createAgent({ connectTimeoutMs }).compose(trackModelRequests);
+  const fetch = createFetch(agent, { ...BOUNDS, ...bounds });
   return (url, init) => fetch(url, withTrace(init));
 }
 

@@ -213,3 +213,26 @@ test('the turns of all sessions of a subject share its budget, which an admin ra
   expect(await resume(ann, {})).toBe(200);
   expect(await next.end()).toMatchObject({ status: 'done', output: { content: 'Four.' } });
 });
+
+test('a model call that is cancelled before its first character uses the budget of its subject', async () => {
+  await server.restart({ EVERTURN_API_KEYS: 'root:admin=key-of-root', EVERTURN_SUBJECT_BUDGET: 'month:tokens=1000' });
+  const root = new ApiClient(server.server.url, 'key-of-root');
+  const silent = held(
+    () => undefined,
+    (call) => call.finish(),
+  );
+  server.model.script('silent', silent.script);
+  await root.putAgent('silent', { model: { name: 'silent' }, config: { pause: 'wait' } });
+  const id = await root.createSession('silent');
+  const reader = root.turn(id, 'word '.repeat(1_000));
+  await Promise.all([silent.reached, reader.type('turn.created')]);
+  const cancel = await root.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
+  expect([cancel.status, cancel.body]).toEqual([200, {}]);
+  expect(await reader.end()).toMatchObject({ status: 'cancelled' });
+  silent.release();
+  const next = root.turn(await root.createSession('silent'), 'next');
+  const { budget } = await next.type('turn.paused');
+  expect(budget?.spent.tokens).toBeGreaterThan(1_250);
+  expect(server.model.requestsTo('silent')).toHaveLength(1);
+  next.close();
+});
