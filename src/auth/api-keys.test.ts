@@ -187,3 +187,35 @@ test('the subjects that are known have the roles of all of their working keys', 
   const { keyring: keyless } = await open();
   expect([...(await keyless.rolesById())]).toEqual([['local', new Set(['admin'])]]);
 });
+
+test('an earlier bearer has the roles of the newest of its tokens that was seen', async () => {
+  const issuer = 'https://login.example.com';
+  const { catalog, keyring } = await open({ EVERTURN_OIDC_ISSUER: issuer, EVERTURN_OIDC_AUDIENCE: 'everturn' });
+  const recorded = vi.spyOn(catalog.subjectRoles, 'record');
+  const caller = (roles: Role[]) => ({ subject: { ...ann, subjectId: `${issuer}#ann` }, roles });
+  const rolesNow = async () => {
+    await Promise.allSettled(recorded.mock.results.map(({ value }) => value as Promise<void>));
+    return keyring.rolesNow(caller(['admin']));
+  };
+  const start = Date.parse('2026-01-01T00:00:00.000Z');
+  const sees = (roles: Role[], seconds: number) =>
+    keyring.recordBearer({ caller: caller(roles), issuedAt: start + seconds * 1000 });
+  expect(await rolesNow()).toEqual(['admin']);
+  for (let i = 0; i < 100; i++) sees(['admin'], i / 2);
+  expect([await rolesNow(), recorded.mock.calls.length]).toEqual([['admin'], 1]);
+  sees(['user'], 50);
+  expect([await rolesNow(), recorded.mock.calls.length]).toEqual([['user'], 2]);
+  // A token of before the demotion, at this process and at another one.
+  sees(['admin'], 40);
+  await catalog.subjectRoles.record({
+    subjectId: `${issuer}#ann`,
+    roles: ['admin'],
+    issuedAt: '2026-01-01T00:00:40.000Z',
+  });
+  expect(await rolesNow()).toEqual(['user']);
+  recorded.mockRejectedValueOnce(new Error('the catalog is unavailable'));
+  sees(['approver'], 200);
+  expect(await rolesNow()).toEqual(['user']);
+  sees(['approver'], 200);
+  expect(await rolesNow()).toEqual(['approver']);
+});

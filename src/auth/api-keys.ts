@@ -3,7 +3,9 @@ import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
+import type { BearerRoles } from '../catalog/subject-roles.ts';
 import { KeyLookups } from './key-lookups.ts';
+import type { Bearer } from './token-verifier.ts';
 import { isTokenSubjectId, subjectNamed, type Caller, type Role } from '../core/subject.ts';
 import { randomBytes } from 'node:crypto';
 import { sha256 } from '../lib/hash.ts';
@@ -14,7 +16,7 @@ const CACHE_TTL_MS = 2_000;
 /** How often a server without keys checks whether one was created. */
 const KEYLESS_CHECK_INTERVAL_MS = 2_000;
 
-/** The last use of a key is recorded at most this often. */
+/** The last use of a key, and a token that says nothing new of its bearer, are recorded at most this often. */
 const RECORD_USE_INTERVAL_MS = 60_000;
 const MAX_CACHED_KEYS = 10_000;
 
@@ -28,7 +30,7 @@ const perf = { now: () => performance.now() };
 export type FoundKey = { caller: Caller } | { ended: 'was revoked' | 'has expired' };
 
 interface KeyringOptions {
-  catalog: Pick<Catalog, 'keys'>;
+  catalog: Pick<Catalog, 'keys' | 'subjectRoles'>;
   config: Pick<Config, 'apiKeys' | 'oidc'>;
   log: Logger;
 }
@@ -41,6 +43,8 @@ export class Keyring {
   readonly #lookups: KeyLookups;
   readonly #found = new LRUCache<string, KeyRow>({ max: MAX_CACHED_KEYS, ttl: CACHE_TTL_MS, perf });
   readonly #recentlyRecorded = new LRUCache<string, true>({ max: MAX_CACHED_KEYS, ttl: RECORD_USE_INTERVAL_MS, perf });
+  /** The newest token of each bearer that was recorded. */
+  readonly #bearers = new LRUCache<string, BearerRoles>({ max: MAX_CACHED_KEYS });
   readonly #tokenIssuer: string | undefined;
   #isKeyless: boolean;
   #watch: NodeJS.Timeout | undefined;
@@ -86,8 +90,9 @@ export class Keyring {
   /**
    * The current roles of an earlier caller, by the credential that authenticated it, not by other credentials of its
    * subject; none if that credential is no longer valid. A configured key is known by its name and role, so that it can
-   * be replaced by another one. The earlier roles still count where no key says anything: for bearers of the issuer's
-   * tokens, whose roles only their next token tells, and on a server without keys.
+   * be replaced by another one. A bearer of the issuer's tokens has the roles that the newest of its tokens has said: only
+   * a token tells them. The earlier roles still count where nothing says more: for a bearer of whom no token was recorded,
+   * and on a server without keys.
    */
   async rolesNow({ subject: { subjectId }, roles, keyId }: Caller): Promise<readonly Role[]> {
     if (keyId !== undefined) {
@@ -95,9 +100,28 @@ export class Keyring {
       return row && isWorking(row, new Date().toISOString()) ? [row.role] : [];
     }
     const isBearer = this.#tokenIssuer !== undefined && isTokenSubjectId(subjectId, this.#tokenIssuer);
-    if (this.#isKeyless || isBearer) return roles;
+    if (this.#isKeyless) return roles;
+    if (isBearer) return (await this.#catalog.subjectRoles.get(subjectId)) ?? roles;
     const configured = [...this.#configured.values()].filter(({ subject }) => subject.subjectId === subjectId);
     return roles.filter((role) => configured.some((caller) => caller.roles.includes(role)));
+  }
+
+  /** Records the roles that a token gives to its bearer. Not awaited, as the use of a key. */
+  recordBearer({ caller: { subject, roles }, issuedAt }: Pick<Bearer, 'caller' | 'issuedAt'>): void {
+    const { subjectId } = subject;
+    const said = { subjectId, roles, issuedAt: new Date(issuedAt).toISOString() };
+    const known = this.#bearers.get(subjectId);
+    if (known) {
+      const newerMs = issuedAt - Date.parse(known.issuedAt);
+      const saysSame = known.roles.join() === roles.join();
+      if (newerMs < 0 || (saysSame && newerMs < RECORD_USE_INTERVAL_MS)) return;
+    }
+    this.#bearers.set(subjectId, said);
+    this.#catalog.subjectRoles.record(said).catch((error: unknown) => {
+      // The next request of the bearer tries again.
+      this.#bearers.delete(subjectId);
+      this.#log.debug({ err: error }, 'recording the roles of a bearer failed');
+    });
   }
 
   /** Describes who has access, for the log and the CLI. */

@@ -25,8 +25,10 @@ function issuerFor(env: Record<string, string> = {}, cooldownMs = 0): TokenIssue
 test('a token identifies its bearer', async () => {
   const issuer = issuerFor();
   const exp = Math.floor(Date.now() / 1000) + 300;
-  expect(await issuer.identify(await idp.token({ exp }))).toEqual({
+  const iat = exp - 600;
+  expect(await issuer.identify(await idp.token({ iat, exp }))).toEqual({
     caller: { subject: { subjectId: `${idp.url}#u-1`, subjectType: 'user', subjectSlug: 'u-1' }, roles: ['user'] },
+    issuedAt: iat * 1000,
     expiresAt: (exp + 30) * 1000,
   });
   const named = await idp.token({ preferred_username: 'ann', aud: ['other', 'everturn'] });

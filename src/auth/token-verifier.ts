@@ -57,6 +57,8 @@ const FAILURE_TTL_MS = 2_000;
 /** The bearer of a verified token. */
 export interface Bearer {
   caller: Caller;
+  /** When the token was issued, in milliseconds since 1970. */
+  issuedAt: number;
   /** When the token stops being accepted, in milliseconds since 1970. */
   expiresAt: number;
 }
@@ -105,7 +107,9 @@ export class TokenIssuer {
       });
       // `exp` is one of the required claims.
       const expiresAt = ((payload.exp ?? 0) + CLOCK_TOLERANCE_SECONDS) * 1000;
-      return { caller: this.#callerOf(payload), expiresAt };
+      // RFC 9068 requires `iat`; other tokens are as old as their use.
+      const issuedAt = Math.min(Math.max((payload.iat ?? Infinity) * 1000, 0), Date.now());
+      return { caller: this.#callerOf(payload), issuedAt, expiresAt };
     } catch (error) {
       const reason = refusalOf(error);
       if (reason) throw new TokenRefusedError(reason, { cause: error });

@@ -34,6 +34,7 @@ import { SessionSlots } from './session-slots.ts';
 import { Sessions } from './sessions.ts';
 import { SharedSessions } from './shared-sessions.ts';
 import { Spending } from './spending.ts';
+import { SubjectRoles } from './subject-roles.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
 import { Webhooks } from './webhooks.ts';
@@ -59,6 +60,7 @@ export class Catalog {
   readonly retention: Retention;
   readonly idempotency: Idempotency;
   readonly keys: Keys;
+  readonly subjectRoles: SubjectRoles;
   readonly encryptionKeys: EncryptionKeys;
   readonly marks: Marks;
   readonly mcpSignIns: McpSignIns;
@@ -105,6 +107,7 @@ export class Catalog {
     this.retention = new Retention(db);
     this.idempotency = new Idempotency(db, cipher);
     this.keys = new Keys(db);
+    this.subjectRoles = new SubjectRoles(db);
     this.encryptionKeys = new EncryptionKeys(db);
     this.marks = new Marks(db);
     this.mcpSignIns = new McpSignIns(db, index);

@@ -32,6 +32,16 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0004-subject-roles': {
+    async up({ schema }: Kysely<unknown>): Promise<void> {
+      await schema
+        .createTable('subject_roles')
+        .addColumn('subject_id', 'text', (c) => c.primaryKey())
+        .addColumn('roles', 'text', (c) => c.notNull())
+        .addColumn('issued_at', 'text', (c) => c.notNull())
+        .execute();
+    },
+  },
 };
 
 /** The columns are described in `schema.ts`. */

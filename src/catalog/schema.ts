@@ -19,6 +19,7 @@ export interface Tables {
   blob_references: BlobReferencesTable;
   idempotency: IdempotencyTable;
   api_keys: ApiKeysTable;
+  subject_roles: SubjectRolesTable;
   encryption_keys: EncryptionKeysTable;
   marks: MarksTable;
   mcp_sign_ins: McpSignInsTable;
@@ -223,6 +224,15 @@ interface ApiKeysTable {
   /** To the minute. */
   last_used_at: string | null;
   revoked_at: string | null;
+}
+
+/** The roles of the bearers of tokens, by the last token of each that the server has seen. */
+interface SubjectRolesTable {
+  subject_id: string;
+  /** JSON. */
+  roles: string;
+  /** When that token was issued. */
+  issued_at: string;
 }
 
 /** The keys that were used for encryption. */

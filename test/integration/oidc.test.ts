@@ -79,3 +79,25 @@ test('a stream ends with the token that opened it, and continues with a newer on
   await admin.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
   expect(await next.end()).toMatchObject({ status: 'cancelled' });
 }, 60_000);
+
+test('a schedule runs with the roles that the newest token of its author has said', async () => {
+  const now = Math.floor(Date.now() / 1000);
+  const author = as(await idp.token({ sub: 'u-9', iat: now - 60 }));
+  const agent = { name: 'reporter', description: 'for the test', environments: [], model: 'reporter' };
+  const { status, body } = await author.send<{ id: string }>('POST', '/api/v2/schedules', {
+    name: 'Report',
+    timing: { type: 'cron', expression: '0 0 1 1 *', timezone: 'UTC' },
+    session_request: { agent, messages: 'Report.' },
+  });
+  expect(status, JSON.stringify(body)).toBe(201);
+  const run = async () => (await author.send('POST', `/api/v2/schedules/${body.id}/trigger`)).body;
+  // The author is only an approver now.
+  await as(await idp.token({ sub: 'u-9', iat: now, roles: ['approver'] })).get('/v1/agents');
+  const { rows } = server.database;
+  const roles = async () =>
+    (await rows.selectFrom('subject_roles').selectAll().where('subject_id', '=', `${idp.url}#u-9`).execute())[0]?.roles;
+  await expect.poll(roles).toBe('["approver"]');
+  expect(await run()).toMatchObject({ status: 'error', error: expect.stringContaining('role approver') as string });
+  expect(server.model.requestsTo('reporter')).toEqual([]);
+  await as('key-of-root').send('DELETE', `/api/v2/schedules/${body.id}`);
+});

@@ -31,11 +31,16 @@ export async function authenticate(request: Request, response: Response, credent
   return caller ?? callerOfKey(request, response, credentials, credential);
 }
 
-async function callerOfToken(response: Response, { issuer }: Credentials, token: string): Promise<Caller | undefined> {
+async function callerOfToken(
+  response: Response,
+  { issuer, keyring }: Credentials,
+  token: string,
+): Promise<Caller | undefined> {
   try {
     const bearer = await issuer?.identify(token);
     if (!bearer) return undefined;
     const { caller, expiresAt } = bearer;
+    keyring.recordBearer(bearer);
     destroyOnceExpired(response, async () => Date.now() > expiresAt);
     return caller;
   } catch (error) {

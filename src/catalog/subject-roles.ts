@@ -1,0 +1,45 @@
+import type { Kysely } from 'kysely';
+import { z } from 'zod';
+import { ROLES, type Role } from '../core/subject.ts';
+import type { Tables } from './schema.ts';
+
+const storedRoles = z.array(z.enum(ROLES));
+
+/** What a token says of its bearer. */
+export interface BearerRoles {
+  subjectId: string;
+  roles: readonly Role[];
+  /** When the token was issued, in ISO-8601. */
+  issuedAt: string;
+}
+
+/** The roles of bearers: only their tokens tell them. */
+export class SubjectRoles {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  /** Records what a token says, unless a newer one was seen: an older token stays valid until it expires. */
+  async record({ subjectId, roles, issuedAt }: BearerRoles): Promise<void> {
+    const row = { subject_id: subjectId, roles: JSON.stringify(roles), issued_at: issuedAt };
+    await this.#db
+      .insertInto('subject_roles')
+      .values(row)
+      .onConflict((conflict) =>
+        conflict.column('subject_id').doUpdateSet(row).where('subject_roles.issued_at', '<=', issuedAt),
+      )
+      .execute();
+  }
+
+  /** The roles by the newest token that was seen; undefined if none was. */
+  async get(subjectId: string): Promise<Role[] | undefined> {
+    const row = await this.#db
+      .selectFrom('subject_roles')
+      .select('roles')
+      .where('subject_id', '=', subjectId)
+      .executeTakeFirst();
+    return row && storedRoles.parse(JSON.parse(row.roles));
+  }
+}
