@@ -14,10 +14,13 @@ export class WordSearch {
   readonly #fallback = [0];
   /** By state, the length of the longest word that ends there. */
   readonly #length = [0];
+  /** Whether a word begins with a code unit that ends with this byte: most of a text has none. */
+  readonly #begins = new Uint8Array(256);
 
   constructor(words: Iterable<string>) {
     // By depth, since fallbacks lead to states of words that are shorter.
     let open = [...words].map((word) => ({ word, state: 0 }));
+    for (const { word } of open) this.#begins[word.charCodeAt(0) & 0xff] = 1;
     for (let depth = 0; open.length > 0; depth++) {
       open = open.filter(({ word }) => word.length > depth);
       for (const one of open) {
@@ -31,7 +34,9 @@ export class WordSearch {
   replace(text: string, replacement: string): string {
     const found: Range[] = [];
     for (let i = 0, state = 0; i < text.length; i++) {
-      state = this.#step(state, text.charCodeAt(i));
+      const code = text.charCodeAt(i);
+      if (state === 0 && !this.#begins[code & 0xff]) continue;
+      state = this.#step(state, code);
       const length = this.#length[state] ?? 0;
       if (length > 0) add(found, { start: i + 1 - length, end: i + 1 });
     }

@@ -18,7 +18,7 @@ import { connectStrategies, openAny, type OpenedClient, type TransportOptions } 
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
-import { askingHidden, hidingOf, withHidden, type Hide } from './hidden-credentials.ts';
+import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError } from './message-bounds.ts';
@@ -47,6 +47,7 @@ export interface ConnectionOptions extends ToolListOptions, TransportOptions {
   startTimeoutMs: number;
   /** A connection that is idle for this long is closed. */
   idleMs: number;
+  credentials: Pick<HiddenCredentials, 'hide'>;
 }
 
 const OPERATION_ID = 'io.everturn/operation-id';
@@ -129,11 +130,11 @@ export class McpConnection {
   /** Questions that do not say which call has asked them. */
   #unassigned: { question: Elicitation; resolve: (answer: Promise<ElicitationAnswer>) => void }[] = [];
   readonly #isShared: boolean;
-  readonly #hide: Hide | undefined;
+  readonly #credentials: ConnectionOptions['credentials'];
 
   private constructor({ client, transport }: OpenedClient, endpoint: McpEndpoint, options: ConnectionOptions) {
     this.#isShared = endpoint.isolation === 'shared';
-    this.#hide = hidingOf(endpoint);
+    this.#credentials = options.credentials;
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, options);
@@ -201,12 +202,19 @@ export class McpConnection {
    *   SignInRequiredError if the server rejected the call for its token
    */
   call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallAnswer> {
-    const hide = this.#hide;
-    return this.#using(async () =>
-      hide
-        ? withHidden(await this.#call(name, args, askingHidden(options, hide)), hide)
-        : this.#call(name, args, options),
-    );
+    return this.#using(async () => {
+      const answer = await this.#call(
+        name,
+        args,
+        askingHidden(options, () => this.#hide),
+      );
+      return this.#hide ? withHidden(answer, this.#hide) : answer;
+    });
+  }
+
+  /** Read when something is to be hidden: a call may be sent with a new token. */
+  get #hide(): Hide | undefined {
+    return this.#credentials.hide;
   }
 
   /** Closes the connection as soon as it is unused. */

@@ -1,19 +1,55 @@
 import type { Elicitation } from '../core/records.ts';
+import type { Fetch } from '../lib/guarded-fetch.ts';
 import { credentialsIn, hiding } from '../lib/redact.ts';
 import type { CallAnswer } from './call-outcome.ts';
 import type { CallOptions } from './connection.ts';
-import type { McpEndpoint } from './registry.ts';
+import { secretsOf, type McpEndpoint } from './registry.ts';
 
 /** Hides credentials in a text. */
 export type Hide = (text: string) => string;
 
+/** Requests that began with an earlier token may still be answered. */
+const MAX_TOKENS = 4;
+
 /**
- * Hides the credentials that a run has given to a server in what the server says: it may repeat them, and the log keeps it.
- * Undefined for a server without such credentials.
+ * The credentials with which a server is reached: those of the operator, of a run, and the tokens of users and of clients.
+ * They are hidden in what the server says: it may repeat them, and the log keeps it.
  */
-export function hidingOf(endpoint: McpEndpoint): Hide | undefined {
-  if ('command' in endpoint || endpoint.credentialsOf === undefined) return undefined;
-  return hiding(credentialsIn(endpoint.headers));
+export class HiddenCredentials {
+  readonly #fixed: string[];
+  /** The values of `authorization` that the last requests had. */
+  #tokens: string[] = [];
+  #search: Hide | undefined;
+
+  constructor(endpoint: McpEndpoint) {
+    const isOperated = 'command' in endpoint || endpoint.trusted;
+    this.#fixed = isOperated ? secretsOf(endpoint) : credentialsIn(endpoint.headers);
+    this.#compile();
+  }
+
+  /** Undefined if there is nothing to hide. */
+  get hide(): Hide | undefined {
+    return this.#search;
+  }
+
+  /** `fetch` whose tokens are hidden from the moment on in which they are sent. */
+  noting(fetch: Fetch): Fetch {
+    return (url, init) => {
+      this.#note(new Headers(init?.headers).get('authorization'));
+      return fetch(url, init);
+    };
+  }
+
+  #note(token: string | null): void {
+    if (token === null || this.#fixed.includes(token) || this.#tokens.includes(token)) return;
+    this.#tokens = [...this.#tokens, token].slice(-MAX_TOKENS);
+    this.#compile();
+  }
+
+  #compile(): void {
+    const secrets = [...this.#fixed, ...this.#tokens];
+    this.#search = secrets.length > 0 ? hiding(secrets) : undefined;
+  }
 }
 
 /** An answer without credentials. What the server wants back with the next request is unchanged. */
@@ -25,12 +61,32 @@ export function withHidden(answer: CallAnswer, hide: Hide): CallAnswer {
 }
 
 /** The options of a call whose questions have no credentials. */
-export function askingHidden(options: CallOptions, hide: Hide): CallOptions {
+export function askingHidden(options: CallOptions, current: () => Hide | undefined): CallOptions {
   const { onQuestion } = options;
-  return onQuestion ? { ...options, onQuestion: (question) => onQuestion(inTexts(question, hide)) } : options;
+  if (!onQuestion) return options;
+  return {
+    ...options,
+    onQuestion: (question) => {
+      const hide = current();
+      return onQuestion(hide ? inTexts(question, hide) : question);
+    },
+  };
 }
 
 function inTexts<T>(value: T, hide: Hide): T {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same, but for some texts
-  return JSON.parse(JSON.stringify(value), (_, one: unknown) => (typeof one === 'string' ? hide(one) : one)) as T;
+  return JSON.parse(JSON.stringify(value), (_, one: unknown) => {
+    if (typeof one === 'string') return hide(one);
+    return isRecord(one) ? withHiddenKeys(one, hide) : one;
+  }) as T;
+}
+
+/** A server may also repeat a credential as the name of a field. */
+function withHiddenKeys(fields: Record<string, unknown>, hide: Hide): Record<string, unknown> {
+  const entries = Object.entries(fields).map(([name, value]) => [hide(name), value] as const);
+  return entries.some(([name]) => !Object.hasOwn(fields, name)) ? Object.fromEntries(entries) : fields;
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

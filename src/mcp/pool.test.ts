@@ -43,11 +43,17 @@ test('callers of a session with the same URL and headers share a connection, und
 });
 
 test('what a server says does not repeat the credentials of a run, which have connections of their own', async () => {
-  const { server, pool, endpoint } = await start({
-    tools: [{ name: 'act', handler: (_, { headers }) => `${headers['x-api-key']}, ${headers['x-team']}` }],
-  });
+  const { server, pool, endpoint } = await start(
+    { tools: [{ name: 'act', handler: (_, { headers }) => `${headers['x-api-key']}, ${headers['x-team']}` }] },
+    { allowPrivateUrls: () => true },
+  );
   const ofRun = (credentialsOf: string) => {
-    return { ...endpoint, headers: { 'x-api-key': 'secret-of-ann', 'x-team': 'team-of-ann' }, credentialsOf };
+    return {
+      ...endpoint,
+      trusted: false,
+      headers: { 'x-api-key': 'secret-of-ann', 'x-team': 'team-of-ann' },
+      credentialsOf,
+    };
   };
   for (const session of ['ses_1', 'ses_1', 'ses_2']) await pool.tools(ofRun(session), SCOPE, unaborted);
   expect(server.count('server/discover')).toBe(2);
@@ -61,6 +67,62 @@ test('what a server says does not repeat the credentials of a run, which have co
   server.faults.set('server/discover', { status: 400, body });
   const error: unknown = await pool.tools(ofRun('ses_3'), SCOPE, unaborted).catch((reason: unknown) => reason);
   expect(JSON.stringify([failed, (error as Error).message])).not.toContain('secret');
+});
+
+test('what a registered server says does not repeat the headers of the operator', async () => {
+  const { server, pool, endpoint } = await start({
+    tools: [
+      {
+        name: 'act',
+        handler: (_, { headers }) => ({
+          content: [{ type: 'text', text: `${headers['x-api-key']}, ${headers['x-team']}, ${headers['x-short']}` }],
+          structuredContent: { [headers['x-api-key'] ?? '']: [{ key: `of ${headers['x-api-key']}` }] },
+        }),
+      },
+    ],
+  });
+  const operated = {
+    ...endpoint,
+    headers: { 'x-api-key': 'key-of-operator', 'x-team': 'team-of-ann', 'x-short': 'abc' },
+  };
+  const call = () => pool.call(operated, SCOPE, 'act', {}, calling);
+  expect(await call()).toMatchObject({
+    content: [{ text: '[hidden], [hidden], abc' }],
+    structuredContent: { '[hidden]': [{ key: 'of [hidden]' }] },
+  });
+  server.faults.set('tools/call', { status: 400, body: '{"error":{"message":"not you, key-of-operator"}}' });
+  expect(await call()).toMatchObject({ message: expect.stringContaining('not you, [hidden]') as string });
+});
+
+test('what a server says does not repeat the tokens of a user, also not one that was refreshed', async () => {
+  const accepted = new Set(['Bearer first-token-of-ann']);
+  const { server, pool, endpoint } = await start(
+    {
+      tools: [{ name: 'act', handler: (_, { headers }) => `you sent ${headers['authorization']}` }],
+      guard: ({ headers }) =>
+        Promise.resolve(accepted.has(headers['authorization'] ?? '') ? undefined : { status: 401 }),
+    },
+    {
+      grants: {
+        find: () => Promise.resolve('grant_1'),
+        tokensOf: () => ({
+          id: 'grant_1',
+          scopes: () => Promise.resolve([]),
+          current: () => Promise.resolve('first-token-of-ann'),
+          refreshed: () => Promise.resolve('second-token-of-ann'),
+          drop: () => Promise.resolve(),
+        }),
+      },
+    },
+  );
+  const call = () => pool.call(endpoint, SCOPE, 'act', {}, calling);
+  const hidden = { content: [{ text: 'you sent [hidden]' }] };
+  expect(await call()).toMatchObject(hidden);
+  accepted.clear();
+  accepted.add('Bearer second-token-of-ann');
+  expect(await call()).toMatchObject(hidden);
+  server.faults.set('tools/call', { status: 400, body: '{"error":{"message":"not second-token-of-ann"}}' });
+  expect(await call()).toMatchObject({ message: expect.stringContaining('not [hidden]') as string });
 });
 
 test.each(['2026-07-28', '2025-11-25'] as const)(

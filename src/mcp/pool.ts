@@ -7,7 +7,7 @@ import { authorized, ClientCredentials } from './client-credentials.ts';
 import type { ConnectedAccount } from '../core/records.ts';
 import type { Grants } from './grants.ts';
 import { ConnectionLostError } from './errors.ts';
-import { hidingOf } from './hidden-credentials.ts';
+import { HiddenCredentials, type Hide } from './hidden-credentials.ts';
 import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
@@ -17,7 +17,7 @@ import type { ToolScope } from '../core/history.ts';
 import type { CallOptions, McpConnection } from './connection.ts';
 import { OpenConnections } from './open-connections.ts';
 import { PooledServer } from './pooled-server.ts';
-import type { McpEndpoint } from './registry.ts';
+import type { HttpEndpoint, McpEndpoint } from './registry.ts';
 import type { ServerTransport } from './transport.ts';
 
 export interface McpPoolOptions {
@@ -135,7 +135,7 @@ export class McpPool {
       });
     } catch (error) {
       signal.throwIfAborted();
-      const reason = failureReason(error, hidingOf(endpoint));
+      const reason = failureReason(error, this.#hideOf(endpoint, scope));
       throw new McpUnavailableError(name, { reason, cause: error, signIn: needOf(endpoint, error) });
     }
   }
@@ -157,11 +157,15 @@ export class McpPool {
     } catch (error) {
       const signIn = needOf(endpoint, error);
       if (signIn && !options.signal.aborted) {
-        return { status: 'sign_in_required', message: named(name, failureReason(error)), signIn };
+        return {
+          status: 'sign_in_required',
+          message: named(name, failureReason(error, this.#hideOf(endpoint, scope))),
+          signIn,
+        };
       }
       const reason = options.signal.aborted
         ? 'had not received the call when it was cancelled'
-        : failureReason(error, hidingOf(endpoint));
+        : failureReason(error, this.#hideOf(endpoint, scope));
       return { status: 'not_sent', message: named(name, reason) };
     }
   }
@@ -189,7 +193,7 @@ export class McpPool {
     const { grants } = this.#options;
     if (!grants || !takesSignIn(endpoint)) return this.#withConnection(endpoint, undefined, scope, signal, work);
     const { subjectId } = scope.owner;
-    const key = JSON.stringify([subjectId, serverKey(endpoint)]);
+    const key = grantKey(endpoint, scope);
     const used = this.#grantIds.get(key);
     try {
       return await this.#withConnection(endpoint, used, scope, signal, work);
@@ -202,6 +206,12 @@ export class McpPool {
       if (current === used) throw error;
       return this.#withConnection(endpoint, current, scope, signal, work);
     }
+  }
+
+  /** Hides the credentials of the connections that a scope has used last. */
+  #hideOf(endpoint: McpEndpoint, scope: ToolScope): Hide | undefined {
+    const grantId = takesSignIn(endpoint) ? this.#grantIds.get(grantKey(endpoint, scope)) : undefined;
+    return this.#server(endpoint, grantId).credentials.hide;
   }
 
   /** Runs `work`, and repeats it once with a new connection if the connection was lost. */
@@ -234,10 +244,11 @@ export class McpPool {
     if (known) return known;
     for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
     const maxMessageBytes = MAX_MESSAGE_BYTES;
-    const fetch = this.#fetch(endpoint, isGuarded, grantId);
-    const options = { ...this.#options, maxMessageBytes, fetch };
+    const credentials = new HiddenCredentials(endpoint);
+    const fetch = this.#fetch(endpoint, { isGuarded, grantId, credentials });
+    const options = { ...this.#options, maxMessageBytes, fetch, credentials };
     const open = (): Promise<McpConnection> => this.#openOf(endpoint).open(endpoint, options);
-    const server = new PooledServer(endpoint, open, { grantId, now: this.#options.now });
+    const server = new PooledServer(endpoint, open, { grantId, credentials, now: this.#options.now });
     this.#servers.set(key, server);
     return server;
   }
@@ -246,18 +257,30 @@ export class McpPool {
     return 'command' in endpoint ? this.#open.programs : this.#open.http;
   }
 
-  #fetch(endpoint: McpEndpoint, isGuarded: boolean, grantId: string | undefined): Fetch {
+  #fetch(
+    endpoint: McpEndpoint,
+    {
+      isGuarded,
+      grantId,
+      credentials: hidden,
+    }: { isGuarded: boolean; grantId: string | undefined; credentials: HiddenCredentials },
+  ): Fetch {
     const { plain, guarded } = this.#fetches;
     const { grants, answerTimeoutMs, now } = this.#options;
     if ('url' in endpoint && endpoint.auth?.type === 'client_credentials') {
       const credentials = new ClientCredentials(endpoint.url, endpoint.auth, { fetch: plain, answerTimeoutMs, now });
-      return authorized(plain, credentials);
+      return authorized(hidden.noting(plain), credentials);
     }
-    const fetch = isGuarded ? guarded : plain;
+    const fetch = hidden.noting(isGuarded ? guarded : plain);
     if (!grants || !takesSignIn(endpoint)) return fetch;
     const hasFixedScopes = endpoint.auth?.type === 'authorization_code' && endpoint.auth.scope !== undefined;
     return signedIn(fetch, grantId === undefined ? undefined : grants.tokensOf(grantId), !hasFixedScopes);
   }
+}
+
+/** Names the grant of a scope's subject for a server. */
+function grantKey(endpoint: HttpEndpoint, { owner }: ToolScope): string {
+  return JSON.stringify([owner.subjectId, serverKey(endpoint)]);
 }
 
 /** The sign-in that an error says is required. */

@@ -1,5 +1,6 @@
 import type { ToolScope } from '../core/history.ts';
 import type { McpConnection } from './connection.ts';
+import type { HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { ScopedConnection } from './scoped-connection.ts';
 
@@ -11,6 +12,7 @@ import { ScopedConnection } from './scoped-connection.ts';
 export class PooledServer {
   /** The grant that its connections use. */
   readonly grantId: string | undefined;
+  readonly credentials: HiddenCredentials;
   readonly #endpoint: McpEndpoint;
   readonly #create: () => ScopedConnection;
   readonly #scoped = new Map<string, ScopedConnection>();
@@ -21,9 +23,10 @@ export class PooledServer {
   constructor(
     endpoint: McpEndpoint,
     open: () => Promise<McpConnection>,
-    { grantId, now }: { grantId: string | undefined; now: () => number },
+    { grantId, credentials, now }: { grantId: string | undefined; credentials: HiddenCredentials; now: () => number },
   ) {
     this.grantId = grantId;
+    this.credentials = credentials;
     this.#endpoint = endpoint;
     this.#create = () => new ScopedConnection(open, now);
     this.#common = this.#create();

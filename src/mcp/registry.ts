@@ -116,7 +116,10 @@ export async function loadMcpRegistry(
   return new McpRegistry(servers);
 }
 
-function secretsOf(server: ParsedServer): string[] {
+/** The credentials of the operator for a server that it has registered. */
+export function secretsOf(
+  server: Pick<StdioEndpoint, 'command' | 'env'> | Pick<HttpEndpoint, 'headers' | 'auth'>,
+): string[] {
   if ('command' in server) return credentialsIn(server.env);
   // Header values are credentials in most cases, and the header's name does not tell which are not.
   return [
