@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { pino } from 'pino';
 import { temporalPrograms } from '../../deploy/temporal/programs.ts';
 import { loadConfig } from '../../src/config.ts';
+import { IN_MOUNT_NAMESPACE } from './mount-namespace.ts';
 
 const run = promisify(execFile);
 
@@ -134,7 +135,13 @@ export const BUILDAH_ENV = {
 };
 
 export async function buildah(...args: string[]): Promise<string> {
-  const { stdout } = await run('buildah', args, { env: BUILDAH_ENV, maxBuffer: 64 * 1024 * 1024 });
+  return inMountNamespace('buildah', ...args);
+}
+
+/** buildah leaves a mount of its store behind, which ends with the namespace. */
+async function inMountNamespace(...program: string[]): Promise<string> {
+  const [command = '', ...args] = [...IN_MOUNT_NAMESPACE, ...program];
+  const { stdout } = await run(command, args, { env: BUILDAH_ENV, maxBuffer: 64 * 1024 * 1024 });
   return stdout.trim();
 }
 
@@ -169,10 +176,12 @@ async function makeBaseImages(): Promise<void> {
   const lines = Object.entries({ driver: 'overlay', ...folders }).map(([name, value]) => `${name} = "${value}"\n`);
   await writeFile(path.join(STORE, 'storage.conf'), `[storage]\n${lines.join('')}`);
 
-  const container = await buildah('from', 'scratch');
-  const root = await buildah('mount', container);
-  await run('debootstrap', ['--variant=minbase', 'bookworm', root], { maxBuffer: 64 * 1024 * 1024 });
-  await buildah('commit', '--rm', container, DEBIAN);
+  const debian = [
+    'container=$(buildah from scratch)',
+    'debootstrap --variant=minbase bookworm "$(buildah mount "$container")"',
+    'buildah commit --rm "$container" "$0"',
+  ];
+  await inMountNamespace('sh', '-ec', debian.join('\n'), DEBIAN);
   for (const { tag, containerfile, prepare } of [NODE, GO, POSTGRES, REDIS]) {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-base-'));
     await prepare?.(folder);
