@@ -32,7 +32,7 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
-  '0004-subject-roles': {
+  '0003-subject-roles': {
     async up({ schema }: Kysely<unknown>): Promise<void> {
       await schema
         .createTable('subject_roles')

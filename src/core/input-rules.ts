@@ -123,8 +123,7 @@ export function refuseAnswer(call: PendingCall, answer: Answer): Refusal | undef
 /** Whether a policy says more of who allows a call than that it is one subject with the right to decide. */
 export function namesDeciders(policy: ApprovalPolicy | undefined): boolean {
   return (
-    policy !== undefined &&
-    (policy.quorum > 1 || policy.approvers !== undefined || policy.excludeRequester === true)
+    policy !== undefined && (policy.quorum > 1 || policy.approvers !== undefined || policy.excludeRequester === true)
   );
 }
 

@@ -105,6 +105,7 @@ test('what a server says does not repeat the tokens of a user, also not one that
     {
       grants: {
         find: () => Promise.resolve('grant_1'),
+        account: () => Promise.resolve(undefined),
         tokensOf: () => ({
           id: 'grant_1',
           scopes: () => Promise.resolve([]),
