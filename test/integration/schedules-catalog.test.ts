@@ -7,6 +7,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import type { NewSchedule } from '../../src/catalog/schedules.ts';
 import { loadConfig } from '../../src/config.ts';
+import type { Role } from '../../src/core/subject.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 import { find, readTables } from '../support/raw-stores.ts';
@@ -159,4 +160,16 @@ test('what Temporal may not know is found until it is synced, and again after an
   await schedules.delete(id, LATER);
   expect(await schedules.synced(id, 2, LATER)).toBe(false);
   expect(await schedules.toSync(LATER, 10)).toEqual([id]);
+});
+
+test('of the tokens of a subject the newest counts, whichever is recorded last', async () => {
+  const record = (roles: Role[], seconds: number) =>
+    catalog.subjectRoles.record({ subjectId: 'bearer', roles, issuedAt: `2026-01-01T00:00:0${seconds}.000Z` });
+  expect(await catalog.subjectRoles.get('bearer')).toBeUndefined();
+  await record(['admin'], 1);
+  await record(['user'], 3);
+  await record(['admin'], 2);
+  expect(await catalog.subjectRoles.get('bearer')).toEqual(['user']);
+  await record(['approver', 'user'], 3);
+  expect(await catalog.subjectRoles.get('bearer')).toEqual(['approver', 'user']);
 });
