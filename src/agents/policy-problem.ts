@@ -6,9 +6,9 @@ import type { AgentProblem } from './validate-agent.ts';
 
 /** What a server knows of its subjects when it checks policies. */
 export interface PolicyServer {
-  /** Of the tokens that it accepts. */
+  /** The issuer of the tokens that it accepts. */
   issuer: string | undefined;
-  /** Everybody is the same subject. */
+  /** All callers are the same subject. */
   isKeyless: boolean;
 }
 
@@ -34,7 +34,7 @@ export function policyProblem(
     }
     if (policy.exclude_requester && server.isKeyless) {
       const message =
-        'on a server without keys everybody is the subject "local": nobody could decide. Create API keys first';
+        'on a server without keys every caller is the subject "local", so no subject could decide: create API keys first';
       return invalid(message, `${param}.exclude_requester`);
     }
     for (const [field, approvers] of approversIn(policy)) {
@@ -58,7 +58,7 @@ interface ProblemOfApprovers {
   place: string;
 }
 
-/** A subject that nobody can ever have. */
+/** A subject that no caller can have. */
 function unknownSubject({ subjects }: Approvers, { issuer }: PolicyServer): ProblemOfApprovers | undefined {
   for (const [i, subject] of (subjects ?? []).entries()) {
     if (SUBJECT_NAME.test(subject)) continue;
