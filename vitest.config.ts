@@ -51,6 +51,7 @@ function isSelected(project: string): boolean {
         ? [argument.slice(10)]
         : [],
   );
+  if (projects.includes(`!${project}`)) return false;
   return projects.length === 0 || projects.some((one) => one === project || /[*!]/.test(one ?? ''));
 }
 
