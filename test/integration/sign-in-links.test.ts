@@ -74,6 +74,27 @@ const linksIn = (body: unknown) =>
 
 const isCallback = ({ pathname }: URL) => pathname.endsWith('/callback');
 
+test.each([
+  ['named by the provider', 'openid notes', 'ann@idp'],
+  ['the issuer and the time, if the provider names none', 'notes', null],
+])('connections and mcp.initialize say whose account is used: %s', async (_, scope, account) => {
+  notes.scope = scope;
+  const conversation = await begin('wait');
+  const [url = ''] = await links(conversation, 1);
+  const page = await new TestBrowser().open(url);
+  expect(page.text.includes('Your account there is ann@idp.')).toBe(account !== null);
+  await conversation.turn.end();
+  const [connection] = (await ann.get('/v1/agents/mcp/connections')).data;
+  expect(connection).toMatchObject({ account, issuer: notes.issuer, created_at: expect.any(String) });
+  const { id, issuer, created_at } = connection;
+  const initialized = (frames: EventReader['frames']) =>
+    frames.flatMap((frame) => (frame.type === 'mcp.initialize' ? frame.mcp_servers : [])).at(-1);
+  expect(initialized(conversation.turn.frames)).toMatchObject({ connection: { id, account, issuer, created_at } });
+  const others = await root.subscribe(conversation.id, await conversation.turn.turnId()).done;
+  expect(initialized(others)).toMatchObject({ name: 'notes' });
+  expect(initialized(others)).not.toHaveProperty('connection');
+});
+
 test('no path of the Sessions API gives the link to an admin or an approver, and each gives it to the owner', async () => {
   const conversation = await begin('end');
   await conversation.turn.end();
@@ -237,25 +258,4 @@ test('a declined link is dead', async () => {
   const page = await browser.visit(url);
   expect([page.status, page.text]).toEqual([404, expect.stringContaining('has ended')]);
   await conversation.turn.end();
-});
-
-test.each([
-  ['named by the provider', 'openid notes', 'ann@idp'],
-  ['the issuer and the time, if the provider names none', 'notes', null],
-])('connections and mcp.initialize say whose account is used: %s', async (_, scope, account) => {
-  notes.scope = scope;
-  const conversation = await begin('wait');
-  const [url = ''] = await links(conversation, 1);
-  const page = await new TestBrowser().open(url);
-  expect(page.text.includes('Your account there is ann@idp.')).toBe(account !== null);
-  await conversation.turn.end();
-  const [connection] = (await ann.get('/v1/agents/mcp/connections')).data;
-  expect(connection).toMatchObject({ account, issuer: notes.issuer, created_at: expect.any(String) });
-  const { id, issuer, created_at } = connection;
-  const initialized = (frames: EventReader['frames']) =>
-    frames.flatMap((frame) => (frame.type === 'mcp.initialize' ? frame.mcp_servers : [])).at(-1);
-  expect(initialized(conversation.turn.frames)).toMatchObject({ connection: { id, account, issuer, created_at } });
-  const others = await root.subscribe(conversation.id, await conversation.turn.turnId()).done;
-  expect(initialized(others)).toMatchObject({ name: 'notes' });
-  expect(initialized(others)).not.toHaveProperty('connection');
 });
