@@ -81,7 +81,7 @@ const MAX_MESSAGES = 1_000;
 const MAX_CALLED = 10_000;
 
 /** How long a complete message waits for the results of its calls: about as long as Temporal takes to schedule them. */
-const EARLY_MS = 25;
+export const EARLY_MS = 25;
 
 const MAX_TOOLS = 10_000;
 

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { eventually } from '../support/eventually.ts';
 import { Exposition } from '../support/prometheus.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import { TOKENS, type Plan } from './support/plan.ts';
@@ -119,11 +120,15 @@ test("killed between the model's end and the activity's: the message is repeated
   }
 });
 
-/** A turn whose worker has its message, its results and the begin of the next one, and cannot tell Temporal. */
-async function withUnrecordedResults(): Promise<{ plan: Plan; turn: RecordedTurn }> {
-  for (;;) {
+/** A worker that waits for early results, however busy the machine is. */
+const PATIENT = { NODE_OPTIONS: `--import=${new URL('support/patient-steps.ts', import.meta.url).href}` };
+
+test('killed with the results of read-only tools: the message and its tools are repeated, and all calls are counted', async () => {
+  for (let round = 0; round < ROUNDS; round++) {
+    await spare.start(PATIENT);
+    await it.fault(() => running.kill());
+    [running, spare] = [spare, running];
     const look = { name: 'look' };
-    // The first call of a session connects to the server, and is not quick.
     const plan = it.plan(
       { say: 'Look.', tools: [look] },
       { say: TEXT, hold: 9, tools: [look, look] },
@@ -131,21 +136,10 @@ async function withUnrecordedResults(): Promise<{ plan: Plan; turn: RecordedTurn
     );
     const turn = await it.turn(await it.session(), plan);
     await turn.says('one two three four five six seven eight nine');
+    // The worker has the message, its results and the begin of the next one, and cannot tell Temporal.
     it.workersLine.down();
     it.planned.goOn(plan);
-    // The tool was not quick before, or this machine is too busy for results that are recorded with their message.
-    const isBegun = await vi
-      .waitUntil(() => it.planned.attempts(plan, 2) === 1, { timeout: 3_000 })
-      .catch(() => false as const);
-    if (isBegun) return { plan, turn };
-    it.workersLine.up();
-    await turn.done;
-  }
-}
-
-test('killed with the results of read-only tools: the message and its tools are repeated, and all calls are counted', async () => {
-  for (let round = 0; round < ROUNDS; round++) {
-    const { plan, turn } = await withUnrecordedResults();
+    await eventually(() => expect(it.planned.attempts(plan, 2)).toBe(1));
     await it.fault(() => running.kill());
     it.workersLine.up();
     await spare.start();

@@ -5,9 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiClient } from '../support/api-client.ts';
-import { buildTarget, removeImages } from '../support/base-images.ts';
+import { buildah, buildImage, buildTarget, removeImages } from '../support/base-images.ts';
 import { readCompose, type Service } from '../support/compose.ts';
 import { Containers } from '../support/containers.ts';
+import { blocksOf } from '../support/guides/blocks.ts';
 import { HostProxy } from '../support/host-proxy.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
 import { held, say, ScriptedModel, use } from '../support/scripted-model.ts';
@@ -148,6 +149,23 @@ test.each(KILLED)('a session with an approval continues when the container of %s
   const ended = await api.subscribe(chat.sessionId, turnId).end();
   expect(ended).toMatchObject({ status: 'done', output: { content: 'It is written' } });
   expect(notes).toBe(before + 1);
+});
+
+test('an image of docs/mcp-servers.md has the program of its MCP server, which answers', async () => {
+  const dockerfile = blocksOf('docs/mcp-servers.md').find(({ language }) => language === 'dockerfile')?.text ?? '';
+  const tag = `${tags['everturn']}-with-files`;
+  await buildImage(dockerfile.replace('FROM everturn', `FROM ${tags['everturn']}`), tag);
+  const clientInfo = { name: 'test', version: '1' };
+  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo };
+  const request = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params });
+  const container = await buildah('from', tag);
+  try {
+    const answer = await buildah('run', container, 'sh', '-c', `echo '${request}' | mcp-server-filesystem /tmp`);
+    expect(answer).toContain('"serverInfo"');
+  } finally {
+    await buildah('rm', container);
+    await removeImages(tag);
+  }
 });
 
 test.each(SERVICES)('the health check of %s fails while it hangs', async (name) => {

@@ -61,9 +61,9 @@ test('a server whose certificate is not trusted is refused', async () => {
   expect(download.requests).toEqual([]);
 });
 
-/** Holds the clock, so that no test waits for the limit. Timers keep running. */
+/** Holds the clock, so that no test waits for the limit. Timers keep running, and polling does not advance it. */
 function holdClock(): { advance: (ms: number) => void } {
-  vi.useFakeTimers({ toFake: ['Date'] });
+  vi.setSystemTime(Date.now());
   onTestFinished(() => void vi.useRealTimers());
   return { advance: (ms) => void vi.setSystemTime(Date.now() + ms) };
 }

@@ -10,6 +10,7 @@ import { newId } from '../../src/engine/new-id.ts';
 import { parseSkill } from '../../src/skills/skill-file.ts';
 import { DYNAMIC_CONFIG } from '../../src/temporal-server/dynamic-config.ts';
 import { frameOf } from '../support/api-client.ts';
+import { readCompose } from '../support/compose.ts';
 import { blocksOf, guides, ROOT, type Block } from '../support/guides/blocks.ts';
 import { JSON_KINDS } from '../support/guides/json-kinds.ts';
 import { Reader } from '../support/guides/reader.ts';
@@ -28,6 +29,7 @@ const ELSEWHERE = [
     words: 'startTemporalOnPostgres',
   },
   { block: 'groups:', test: 'test/integration/metrics.test.ts', words: 'docs/operations.md' },
+  { block: 'FROM everturn', test: 'test/image/image.test.ts', words: 'docs/mcp-servers.md' },
   { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
 ];
 
@@ -155,6 +157,12 @@ async function check(block: Block, page: { reader: Reader; before: Block | undef
     return undefined;
   }
   if (language === 'yaml') {
+    if (text.startsWith('# docker-compose.override.yml')) {
+      await reader.save('docker-compose.override.yml', text);
+      await reader.save('.env', 'POSTGRES_PASSWORD=pass\n');
+      expect(Object.keys(await readCompose(reader.folder))).toContain('api');
+      return undefined;
+    }
     const given = parse(text) as Record<string, [{ value: unknown }]>;
     const values = Object.entries(given).map(([name, [{ value }]]) => [name, value] as const);
     expect(DYNAMIC_CONFIG).toMatchObject(Object.fromEntries(values));

@@ -157,6 +157,17 @@ export async function buildTarget(target: string, tag: string): Promise<void> {
   await build(ROOT, tag, '--format', 'docker', '--layers', '--target', target, '--volume', `${npm}:/root/.npm`);
 }
 
+/** Builds an image from the text of a Dockerfile, and tags it with `tag`. */
+export async function buildImage(dockerfile: string, tag: string): Promise<void> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-image-'));
+  try {
+    await writeFile(path.join(folder, 'Dockerfile'), dockerfile);
+    await build(folder, tag);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
 /** Removes images with all layers that only they have. */
 export async function removeImages(...tags: string[]): Promise<void> {
   await buildah('rmi', '--force', ...tags);

@@ -26,7 +26,10 @@ export interface Service {
   stop_grace_period?: string;
 }
 
-/** The services of the Compose file in a folder, as Compose's own tool reads it with the `.env` beside it. */
+/**
+ * The services of the Compose file in a folder, as Compose's own tool reads it with the `.env` and the override file
+ * beside it.
+ */
 export async function readCompose(folder: string): Promise<Record<string, Service>> {
   const { PATH = '' } = process.env;
   const options = { cwd: folder, env: { PATH } };
@@ -34,6 +37,6 @@ export async function readCompose(folder: string): Promise<Record<string, Servic
     () => ['docker', 'compose'],
     () => ['docker-compose'],
   );
-  const { stdout } = await run(command, [...args, '-f', 'docker-compose.yml', 'config'], options);
+  const { stdout } = await run(command, [...args, 'config'], options);
   return (parse(stdout) as { services: Record<string, Service> }).services;
 }

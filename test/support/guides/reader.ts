@@ -40,14 +40,24 @@ while [ $# -gt 0 ]; do
   shift
 done`,
   pg_dump: DRY,
+  pg_restore: DRY,
   rsync: DRY,
   tar: DRY,
   /** The embedded Temporal has a database, that of the tests is elsewhere. */
   sqlite3: DRY,
   /** It has its help in a pager. */
   aws: '',
-  /** Checks the service, and the command that would run in its container. */
-  'docker-compose': `[ "$1 $2" = 'exec -T' ] && grep --quiet "^  $3:$" docker-compose.yml && shift 3 && "$@"`,
+  /** Checks the options and the service, and the command that would run in its container. */
+  'docker-compose': `subcommand=$1; shift
+help=$(PATH=\${PATH#*:} docker-compose "$subcommand" --help)
+entrypoint=()
+while [[ \${1-} == -* ]]; do
+  grep --quiet --word-regexp -e "$1" <<< "$help"
+  [ "$1" != --entrypoint ] || { shift; entrypoint=("$1"); }
+  shift
+done
+[ $# = 0 ] || { grep --quiet "^  $1:$" docker-compose.yml; shift; }
+[ $# = 0 ] || "\${entrypoint[@]}" "$@"`,
 };
 
 /** Environment variables. */
