@@ -1,5 +1,5 @@
 // An MCP server asks the user in a form while its tool runs, and the call continues with the answer.
-import { createSession, printTurn, send } from './everturn-client.ts';
+import { answer, createSession, printTurn, send } from './everturn-client.ts';
 
 const session = await createSession('demo');
 const first = await printTurn(
@@ -13,5 +13,5 @@ const answers = (first.state?.required_actions ?? []).flatMap(({ thread_id, tool
     return [{ type: 'user.tool_response', thread_id, tool_call_id: id, content }];
   }),
 );
-const { state } = await printTurn(await send(`/sessions/${session}/turns`, { input: answers }));
+const { state } = await printTurn(await answer(session, answers));
 console.log(`[turn] ${state?.status}`);

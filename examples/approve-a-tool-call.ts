@@ -1,5 +1,5 @@
-// The model calls a tool that writes. The turn ends and waits for an approval; the next turn allows the call.
-import { createSession, printTurn, send } from './everturn-client.ts';
+// The model calls a tool that writes. The turn ends, and the decision starts the next one.
+import { answer, createSession, printTurn, send } from './everturn-client.ts';
 
 const session = await createSession('demo');
 const first = await printTurn(
@@ -16,5 +16,5 @@ const decisions = (first.state?.required_actions ?? []).flatMap(({ thread_id, to
   })),
 );
 console.log(`[approval] allowing ${decisions.length} call(s)`);
-const { state } = await printTurn(await send(`/sessions/${session}/turns`, { input: decisions }));
+const { state } = await printTurn(await answer(session, decisions));
 console.log(`[turn] ${state?.status}`);

@@ -1,7 +1,7 @@
 // An approver does not follow sessions: the inbox has the calls that wait in all of them, and its stream the changes.
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { z } from 'zod';
-import { createSession, printTurn, send } from './everturn-client.ts';
+import { answer, createSession, printTurn, send } from './everturn-client.ts';
 
 const action = z.object({
   id: z.string(),
@@ -35,6 +35,6 @@ for await (const { data } of events) {
   console.log(`[inbox] ${changed.agent_name} wants ${changed.tool.name}(${JSON.stringify(changed.arguments)})`);
   const { thread_id, tool_call_id } = changed;
   const decision = { type: 'user.tool_approval', thread_id, tool_call_id, approval: { status: 'allow' } };
-  const { state } = await printTurn(await send(`/sessions/${session}/turns`, { input: [decision] }));
+  const { state } = await printTurn(await answer(session, [decision]));
   console.log(`[turn] ${state?.status}`);
 }

@@ -61,6 +61,7 @@ const turnEvent = z.object({
 });
 export type TurnEvent = z.infer<typeof turnEvent>;
 
+const answersResponse = z.object({ data: z.object({ turn_id: z.string() }) });
 const sessionResponse = z.object({ data: z.object({ id: z.string() }) });
 const agentResponse = z.object({ data: z.object({ spec: z.looseObject({}) }) });
 
@@ -98,6 +99,13 @@ export async function agentSpec(agentName: string): Promise<object> {
 export async function createDraft(spec: object): Promise<string> {
   const response = await send('/draft-sessions', { agent_spec: spec });
   return sessionResponse.parse(await response.json()).data.id;
+}
+
+/** Answers all calls that an ended turn has left open. Returns the stream of the turn that this starts. */
+export async function answer(session: string, input: object[]): Promise<Response> {
+  const response = await send(`/sessions/${session}/actions`, { input });
+  const { data } = answersResponse.parse(await response.json());
+  return send(`/sessions/${session}/turns/${data.turn_id}/subscribe`, {});
 }
 
 /** The events of a server-sent event stream. */

@@ -2,7 +2,7 @@ import type { Transaction } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import { callKey, type CallKey } from '../core/tool-records.ts';
 import type { BudgetReport } from '../core/budget.ts';
-import type { ApprovalPolicy } from '../core/records.ts';
+import type { ApprovalPolicy, CallSource } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
 import { isReplaced, signInDecision } from './sign-in-decision.ts';
 import { endKeptAnswers, keptAnswers, type KeptAnswer } from './kept-answer-rows.ts';
@@ -14,6 +14,8 @@ export interface ActionDetail {
   tool: { server: string | null; name: string | null };
   /** Undefined if they are too large for the index. */
   arguments?: unknown;
+  /** The call, if its arguments are not in the index. */
+  source?: Pick<CallSource, 'turnId' | 'messageId' | 'index'>;
   policy?: ApprovalPolicy;
   /** The link with which a sign-in begins. */
   authUrl?: string;

@@ -70,6 +70,19 @@ export class Actions {
     return row !== undefined;
   }
 
+  /** An action that the reader may decide, or could, before it was decided. */
+  async find(id: string, { audiences, excluded }: ActionReader): Promise<Action | undefined> {
+    const row = await this.#db
+      .selectFrom('actions')
+      .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
+      .selectAll('actions')
+      .where('actions.id', '=', id)
+      .where('audience', 'in', audiences)
+      .where(isNotExcluded(excluded))
+      .executeTakeFirst();
+    return row && this.#index.open(row);
+  }
+
   /** An action as it was after a change; undefined if its session was removed. */
   async get(id: string, { status, decisions }: Pick<ActionRow, 'status'> & { decisions: number }) {
     const [row] = await this.#rows([id]);

@@ -62,6 +62,8 @@ export class TurnProjection {
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
+  /** By the ids of the accepted commands of this run: the calls whose answers the same subjects had given before. */
+  readonly repeated = new Map<string, CallKey[]>();
   /** The answers that this run has accepted. */
   readonly accepted: AnswerCommand[] = [];
   readonly #running = new Map<number, ScheduledActivity>();
@@ -212,8 +214,9 @@ export class TurnProjection {
     const now = this.#taskStartedAt;
     if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) return [];
     this.#commands = [];
-    const { records, verdicts } = this.#actions.endTask(commands, now);
+    const { records, verdicts, repeated } = this.#actions.endTask(commands, now);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
+    for (const [id, calls] of repeated) this.repeated.set(id, calls);
     for (const command of commands) {
       if (command.type === 'answer' && !verdicts.get(command.id)) this.accepted.push(command);
     }

@@ -157,6 +157,18 @@ test('of two contrary votes at the same time the first one counts', () => {
   expect(verdicts.get(bob.id)).toMatchObject({ code: 'already_decided' });
 });
 
+test('of two equal votes of one subject the second one is a repetition, also of the same task', () => {
+  const actions = waitingOn(asking('a', policyOf({ quorum: 2 })), asking('b', policyOf({ quorum: 2 })));
+  const [first, second] = [command('ann', vote('a')), command('ann', vote('a'), vote('b'))];
+  const { records, repeated } = actions.endTask([first, second], BEGIN);
+  expect(records).toMatchObject([
+    { toolCallId: 'a', remaining: 1 },
+    { toolCallId: 'b', remaining: 1 },
+  ]);
+  expect(repeated.get(first.id)).toEqual([]);
+  expect(repeated.get(second.id)).toMatchObject([{ toolCallId: 'a' }]);
+});
+
 test('a quorum needs distinct subjects, and one denial decides', () => {
   const actions = waitingOn(asking('a', policyOf({ quorum: 2 })), asking('b', policyOf({ quorum: 2 })));
   expect(endTask(actions, [command('ann', vote('a'), vote('b'))])).toEqual(['a allow ann 1', 'b allow ann 1']);

@@ -84,6 +84,8 @@ interface TaskEnd {
   records: UnsequencedRecord[];
   /** By the ids of the commands. */
   verdicts: Map<string, Verdict>;
+  /** By the ids of accepted commands: the calls whose answers the same subjects had given before. */
+  repeated: Map<string, CallKey[]>;
 }
 
 /**
@@ -396,6 +398,7 @@ export class TurnActions {
   endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
     const records = [...(this.#isCancelled ? [] : this.#ask(now)), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
+    const repeated: TaskEnd['repeated'] = new Map();
     let [by, raisedBy]: (Subject | undefined)[] = [];
     for (const command of commands) {
       if (command.type === 'cancelled') {
@@ -412,6 +415,10 @@ export class TurnActions {
         this.#delegations.end(command);
       } else if (command.type === 'answer') {
         const { answers, refreshes = [], subject } = command;
+        repeated.set(
+          command.id,
+          answers.filter((answer) => this.#isRepeated(answer, subject)),
+        );
         const accepted = [
           ...answers.flatMap((answer) => this.#answer(answer, subject, now)),
           ...this.#refresh.accept(refreshes, subject, isoTime(now)),
@@ -429,7 +436,7 @@ export class TurnActions {
       records.push(...this.#recordDelegations(now), ...this.#advance(now), ...this.#pauseOrResume(now, by));
       records.push(...this.budget.endTask(now, raisedBy));
     }
-    return { records, verdicts };
+    return { records, verdicts, repeated };
   }
 
   /** A repetition changes nothing. */
@@ -510,7 +517,7 @@ export class TurnActions {
     const call = this.#find(answer);
     const what = callName(answer);
     // A repetition stays accepted, also when others have decided in the meantime.
-    if (call && isRepeated(call.votes, caller.subject, answer)) return undefined;
+    if (this.#isRepeated(answer, caller.subject)) return undefined;
     const decidable = isAsked(call) && { ...call, pending: withRequesters(call.pending, this.steering.authors) };
     if (!isAsked(call) || !decidable || !isShown(decidable, caller)) {
       return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
@@ -542,8 +549,7 @@ export class TurnActions {
   /** Applies an answer that `refuse` accepts. */
   #answer(answer: Answer, by: Subject, now: number): UnsequencedRecord[] {
     const call = this.#find(answer);
-    if (!isAsked(call) || call.state !== 'waiting') return [];
-    if (isRepeated(call.votes, by, answer)) return [];
+    if (!isAsked(call) || call.state !== 'waiting' || this.#isRepeated(answer, by)) return [];
     const at = isoTime(now);
     const { pending } = call;
     call.votes = withVote(call.votes, by, answer);
@@ -685,6 +691,10 @@ export class TurnActions {
       threads.some(({ needsRefresh }) => needsRefresh) ||
       this.#all('waiting').some(({ pending }) => pending.needs !== 'sign_in');
     return needsAnswers ? 'action' : 'sign_in';
+  }
+
+  #isRepeated(answer: Answer, by: Subject): boolean {
+    return isRepeated(this.#find(answer)?.votes ?? [], by, answer);
   }
 
   #find(key: CallKey): TrackedCall | undefined {

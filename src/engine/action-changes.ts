@@ -1,6 +1,13 @@
 import { decidersFor, ownerGroup, raisersFor } from '../auth/rights.ts';
 import { isOfRun } from '../catalog/session-types.ts';
-import type { ActionChange, ActionDecision, ActionDetail, Answers, NewAction } from '../catalog/action-index.ts';
+import type {
+  Action,
+  ActionChange,
+  ActionDecision,
+  ActionDetail,
+  Answers,
+  NewAction,
+} from '../catalog/action-index.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { actionKind } from '../core/actions.ts';
 import type { TurnStart } from '../core/history.ts';
@@ -23,7 +30,7 @@ import type { Answer } from '../core/turn-command.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
-/** Longer arguments are not in the index, whose pages would otherwise have megabytes; the message has them. */
+/** Longer arguments are not in the index, whose pages would otherwise have megabytes: see `wholeArguments`. */
 const MAX_ARGUMENTS_LENGTH = 64 * 1024;
 const MAX_ARGUMENT_VALUES = 5_000;
 const MAX_ARGUMENT_DEPTH = 100;
@@ -211,24 +218,41 @@ async function detailOf({ source, policy }: PendingCall, sources: ActionSources)
   const call = (await messageOf(source, sources))?.toolCalls[source.index];
   // Undefined: an operator has deleted the turn of the message.
   const { info, arguments: text = '' } = call ?? {};
-  const parsed = parsedArguments(text);
+  const parsed = isInIndex(text) ? parsedArguments(text) : undefined;
   return {
     tool: { server: info?.type === 'mcp' ? info.serverName : null, name: info?.name ?? '' },
-    ...(parsed !== undefined && { arguments: parsed }),
+    ...(parsed === undefined ? { source: placeOf(source) } : { arguments: parsed }),
     ...(policy && { policy }),
   };
+}
+
+function placeOf({ turnId, messageId, index }: PendingCall['source']): NonNullable<ActionDetail['source']> {
+  return { turnId, messageId, index };
 }
 
 function messageOf({ turnId, messageId }: PendingCall['source'], { logs, sessionId }: ActionSources) {
   return unlessNotFound(logs.message({ sessionId, turnId, messageId }));
 }
 
-/** The arguments that a model wrote; undefined if they are too large or not JSON. */
+/** The arguments of an action's call, of any size; undefined if they are not JSON, or too deep to be read. */
+export async function wholeArguments(
+  { session_id: sessionId, detail }: Pick<Action, 'session_id' | 'detail'>,
+  logs: ActionSources['logs'],
+): Promise<unknown> {
+  if (!detail?.source) return detail?.arguments;
+  const { turnId, messageId, index } = detail.source;
+  const message = await unlessNotFound(logs.message({ sessionId, turnId, messageId }));
+  return parsedArguments(message?.toolCalls[index]?.arguments ?? '');
+}
+
+function isInIndex(text: string): boolean {
+  return text.length <= MAX_ARGUMENTS_LENGTH && jsonShape(text).values <= MAX_ARGUMENT_VALUES;
+}
+
+/** The arguments that a model wrote; undefined if they are not JSON, or too deep. */
 function parsedArguments(text: string): unknown {
   if (text.trim() === '') return {};
-  if (text.length > MAX_ARGUMENTS_LENGTH) return undefined;
-  const { depth, values } = jsonShape(text);
-  if (depth > MAX_ARGUMENT_DEPTH || values > MAX_ARGUMENT_VALUES) return undefined;
+  if (jsonShape(text).depth > MAX_ARGUMENT_DEPTH) return undefined;
   try {
     return JSON.parse(text);
   } catch {

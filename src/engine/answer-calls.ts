@@ -10,7 +10,7 @@ import type { TurnActions } from '../core/turn-actions.ts';
 import type { Answer, AnswerCommand, Answerer, ToolkitRefresh } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import { hashOf } from '../lib/hash.ts';
-import { answerEndedTurn, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
+import { answerEndedTurn, idsOf, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
 import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
@@ -55,13 +55,13 @@ export async function answerCalls(
     answers,
     ...(refreshes && { refreshes }),
   };
-  const accepted = answers.map(({ toolCallId }) => toolCallId);
+  const accepted = idsOf(answers);
   if (!status.open) {
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
     if (answered) return answered;
   }
   if (answers.length > 0 && (await isStartedWith(engine, last.id, sent)))
-    return { accepted, waiting: [], turnId: last.id };
+    return { accepted, waiting: [], repeated: accepted, turnId: last.id };
   const run = await logs.currentRun(last.id);
   const { actions, done, start, threads } = run;
   if (!actions || !start) throw nothingPending();
@@ -70,12 +70,12 @@ export async function answerCalls(
   const command: AnswerCommand = { ...sent, answers: await offload(hashed, store) };
   if (done) {
     if (!(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw nothingPending();
-    return { accepted, waiting: [] };
+    return { accepted, waiting: [], repeated: accepted };
   }
   const refusal = actions.refuse(command);
   if (refusal && !(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw errorOf(refusal);
   const pending = actions.waiting.map(({ call }) => call);
-  if (refusal) return { accepted, waiting: shownCalls(actions, command) };
+  if (refusal) return { accepted, waiting: shownCalls(actions, command), repeated: accepted };
   await checkAnswersTo(pending, answers, engine, session.id);
   if (hasEdits(answers)) {
     const { owner, specHash } = start;
@@ -88,14 +88,18 @@ export async function answerCalls(
     Object.assign(command, await offload({ answers: command.answers, refreshes: stored }, store));
   }
   const after = await commandTurn(engine, last.id, command);
-  if (!after) throw nothingPending();
-  return { accepted, waiting: shownCalls(after, command) };
+  if (!after?.actions) throw nothingPending();
+  return {
+    accepted,
+    waiting: shownCalls(after.actions, command),
+    repeated: idsOf(after.repeated.get(command.id) ?? []),
+  };
 }
 
 /** The ids of the calls that wait, as far as the caller knows of them. */
 function shownCalls({ waiting }: Pick<TurnActions, 'waiting'>, caller: Answerer): string[] {
   const shown = waiting.filter(({ call, isEscalated }) => isShown({ pending: call, isEscalated }, caller));
-  return shown.map(({ call }) => call.toolCallId);
+  return idsOf(shown.map(({ call }) => call));
 }
 
 /**

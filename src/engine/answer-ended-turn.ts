@@ -4,7 +4,7 @@ import type { SessionRow } from '../catalog/schema.ts';
 import { isShown, mayAnswer } from '../core/deciders.ts';
 import { firstRefusal, refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
-import { callKey, callName } from '../core/tool-records.ts';
+import { callKey, callName, type CallKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import type { Caller } from '../core/subject.ts';
@@ -37,6 +37,8 @@ export interface AcceptedAnswers {
   accepted: string[];
   /** The ids of those that still wait. */
   waiting: string[];
+  /** The ids of those whose answer the caller had given before: it counts once. */
+  repeated: string[];
   /** The turn that was started with all answers. */
   turnId?: string;
 }
@@ -57,7 +59,7 @@ export async function answerEndedTurn(
   if (pending.length === 0) return undefined;
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   rejectIf(refuse(answers, { pending, kept: [], command }));
-  const accepted = answers.map(({ toolCallId }) => toolCallId);
+  const accepted = idsOf(answers);
   const sessionId = session.id;
   await checkAnswersTo(pending, answers, engine, sessionId);
   const { threads = [] } = turn;
@@ -71,10 +73,12 @@ export async function answerEndedTurn(
   const given = stored.map((answer): KeptAnswer => ({ answer, decision: { by, at, ...decisionOf(answer) } }));
   let all: KeptAnswer[] = [];
   let waiting: PendingCall[] = [];
+  let repeated: string[] = [];
   const isKept = await catalog.keptAnswers.add({ sessionId, turnId: turn.turnId, at }, (kept) => {
     rejectIf(refuse(stored, { pending, kept, command }));
     const known = new Set(kept.map(({ answer }) => callKey(answer)));
     const added = given.filter(({ answer }) => !known.has(callKey(answer)));
+    repeated = idsOf(stored.filter((answer) => known.has(callKey(answer))));
     all = [...kept, ...added];
     const answered = new Set(all.map(({ answer }) => callKey(answer)));
     waiting = pending.filter((call) => !answered.has(callKey(call)));
@@ -83,14 +87,18 @@ export async function answerEndedTurn(
   if (!isKept) return undefined;
   if (waiting.length > 0) {
     const shown = waiting.filter((call) => isShown({ pending: call }, command));
-    return { accepted, waiting: shown.map(({ toolCallId }) => toolCallId) };
+    return { accepted, waiting: idsOf(shown), repeated };
   }
   try {
-    return { accepted, waiting: [], turnId: await startTurn(engine, { session, caller, turn, all }) };
+    return { accepted, waiting: [], repeated, turnId: await startTurn(engine, { session, caller, turn, all }) };
   } catch (error) {
     if (!(error instanceof EngineError) || error.code !== 'call_not_pending') throw error;
     throw new EngineError('already_decided', 'the last answer of another caller was first', { cause: error });
   }
+}
+
+export function idsOf(calls: readonly CallKey[]): string[] {
+  return calls.map(({ toolCallId }) => toolCallId);
 }
 
 /** Whether the answers of a caller are in the input of a turn, which a repeated request finds started. */

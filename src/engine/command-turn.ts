@@ -1,4 +1,4 @@
-import type { TurnActions } from '../core/turn-actions.ts';
+import type { TurnProjection } from '../core/projection.ts';
 import type { TurnCommand, Verdict } from '../core/turn-command.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
@@ -18,17 +18,17 @@ export async function commandTurn(
   { commands, logs }: Pick<Engine, 'commands' | 'logs'>,
   turnId: string,
   command: TurnCommand,
-): Promise<TurnActions | undefined> {
+): Promise<TurnProjection | undefined> {
   if (!(await commands.commandTurn(turnId, command))) return undefined;
   const timeout = AbortSignal.timeout(VERDICT_TIMEOUT_MS);
   try {
-    const { verdicts, actions } = await logs.currentRun(turnId, {
-      until: (projection) => projection.verdicts.has(command.id),
+    const projection = await logs.currentRun(turnId, {
+      until: ({ verdicts }) => verdicts.has(command.id),
       follow: timeout,
     });
-    const verdict = verdicts.get(command.id);
+    const verdict = projection.verdicts.get(command.id);
     if (verdict) throw errorOf(verdict);
-    return verdicts.has(command.id) ? actions : undefined;
+    return projection.verdicts.has(command.id) ? projection : undefined;
   } catch (error) {
     if (!timeout.aborted) throw error;
     throw new EngineError('unavailable', 'the turn has not recorded the command yet: send it again', { cause: error });

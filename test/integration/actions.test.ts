@@ -248,7 +248,7 @@ describe('single answers to the calls of a turn that has ended', () => {
     for (let i = 0; i < 2; i++) {
       expect(await give(clients.ann, id, answer('deny', 'w2', { reason: long }))).toEqual([
         200,
-        { accepted: ['w2'], waiting: ['w3'] },
+        { accepted: ['w2'], waiting: ['w3'], ...(i > 0 && { repeated: ['w2'] }) },
       ]);
     }
     expect(await give(clients.ann, id, answer('deny', 'w1'))).toEqual([409, 'already_decided']);
@@ -273,7 +273,10 @@ describe('single answers to the calls of a turn that has ended', () => {
     const outcomes = reader.frames.flatMap((frame) => (frame.type === 'tool.response' ? [frame.outcome] : []));
     expect(outcomes.toSorted()).toEqual(['denied', 'succeeded', 'succeeded']);
     // A client that has not got the response sends the last answer again.
-    expect(await give(clients.approver, id, answer('allow', 'w3'))).toEqual([200, last]);
+    expect(await give(clients.approver, id, answer('allow', 'w3'))).toEqual([
+      200,
+      { ...(last as object), repeated: ['w3'] },
+    ]);
     expect(await give(clients.ann, id, answer('allow', 'w3'))).toEqual([409, 'nothing_pending']);
     await eventually(async () => {
       const decided = await clients.ann.list<ActionResource>('/v1/agents/actions?status=decided&agent_name=single');

@@ -1,4 +1,4 @@
-import { mkdtemp, writeFile } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -16,10 +16,12 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 
 let idp: OidcIssuer;
 let server: TestServer;
+/** Of files with agents. */
+let folder: string;
 const logged: string[] = [];
 beforeAll(async () => {
   idp = await OidcIssuer.start();
-  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-agents-'));
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-agents-'));
   await writeFile(path.join(folder, 'filed.json'), JSON.stringify(policyOf({ approvers: { subjects: ['zoe'] } })));
   server = await startTestServer({
     log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
@@ -40,6 +42,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await server.stop();
   await idp.stop();
+  await rm(folder, { recursive: true });
 });
 
 const as = (credential: string) => new ApiClient(server.server.url, credential);
@@ -56,13 +59,13 @@ interface Asked {
 let agents = 0;
 
 /** A turn of ann's, whose model pays, once for each of these amounts, in a turn that waits. */
-async function paying(amounts: number[], policies: Policies): Promise<Asked> {
+async function paying(amounts: number[], policies: Policies, more: Record<string, unknown> = {}): Promise<Asked> {
   const agent = `approved-${agents++}`;
   const config = { pause: 'wait' as const, decision_policies: policies };
   await keyOf('root').putAgent(agent, { model: { name: agent }, ...onTestServer, config });
   server.model.script(
     agent,
-    use(...amounts.map((amount) => ({ name: 'pay', args: { amount }, id: `p${amount}` }))),
+    use(...amounts.map((amount) => ({ name: 'pay', args: { amount, ...more }, id: `p${amount}` }))),
     say('Done.'),
   );
   const sessionId = await keyOf('ann').createSession(agent);
@@ -150,13 +153,42 @@ test('a subject that a policy names decides its call, and sees nothing else of t
   expect((await answer(boss, sessionId, ['p1', 'p2']))[0]).toBe(422);
 
   expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: ['p3'] }]);
-  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: ['p3'] }]);
+  const again = { accepted: ['p1'], waiting: ['p3'], repeated: ['p1'] };
+  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, again]);
   expect((await answer(boss, sessionId, ['p1'], { status: 'deny' }))[0]).toBe(409);
   expect(await answer(boss, sessionId, ['p3'])).toEqual([200, { accepted: ['p3'], waiting: ['p3'] }]);
+  const second = { accepted: ['p3'], waiting: ['p3'], repeated: ['p3'] };
+  expect(await answer(boss, sessionId, ['p3'])).toEqual([200, second]);
   expect(await answer(chief, sessionId, ['p3', 'p2'])).toEqual([200, { accepted: ['p3', 'p2'], waiting: [] }]);
   expect(await paid(asked)).toEqual(['p1 succeeded', 'p2 succeeded', 'p3 succeeded']);
   // The response to the first request may have been lost.
-  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [] }]);
+  expect(await answer(boss, sessionId, ['p1'])).toEqual([200, { accepted: ['p1'], waiting: [], repeated: ['p1'] }]);
+});
+
+test('a named subject reads all arguments of its call, however long they are, and others get 404', async () => {
+  const policy: Policies[0] = {
+    match: {},
+    decision: 'ask',
+    approvers: { subjects: ['boss', 'ann'] },
+    exclude_requester: true,
+  };
+  const asked = await paying([1], [policy], { purpose: 'x'.repeat(100_000) });
+  const [boss, chief, ann] = [keyOf('boss'), keyOf('chief'), keyOf('ann')];
+  const list = () => boss.list<ActionResource>(`/v1/agents/actions?agent_name=${asked.agent}`);
+  const [action] = await eventually(async () => {
+    const actions = await list();
+    expect(actions).toHaveLength(1);
+    return actions;
+  });
+  expect(action?.arguments).toBeNull();
+  const read = (client: ApiClient, id = action?.id) => client.send('GET', `/v1/agents/actions/${id}`);
+  expect(await read(boss)).toMatchObject({
+    status: 200,
+    body: { data: { ...action, arguments: { amount: 1, purpose: 'x'.repeat(100_000) } } },
+  });
+  for (const response of [await read(chief), await read(ann), await read(boss, 'act_0')]) {
+    expect(response).toMatchObject({ status: 404, body: { error: { code: 'action_not_found' } } });
+  }
 });
 
 test('a stranger to the session gets 404, also with the id of a call that others decide', async () => {

@@ -143,13 +143,15 @@ test('a wrong answer changes nothing; a repeated one neither', async () => {
   expect((await answer(chat, allow('w1'))).status).toBe(200);
   await reader.next((one) => one.type === 'tool.approval_required' && one.tool_calls[0]?.id === 'w2');
   // The response to the first answer may have been lost.
-  expect((await answer(chat, allow('w1'))).body).toEqual({ data: { accepted: ['w1'], waiting: ['w2'] } });
+  expect((await answer(chat, allow('w1'))).body).toEqual({
+    data: { accepted: ['w1'], waiting: ['w2'], repeated: ['w1'] },
+  });
   expect((await answer(chat, deny('w1', 'no'))).body.error.code).toBe('call_not_pending');
   expect((await answer(chat, allow('w2'))).status).toBe(200);
   expect(await reader.end()).toMatchObject({ status: 'done' });
   const decided = (await reader.done).flatMap((one) => (one.type === 'tool.decided' ? [one.tool_call_id] : []));
   expect(decided).toEqual(['e1', 'w1', 'w2']);
-  expect((await answer(chat, allow('w2'))).body).toEqual({ data: { accepted: ['w2'], waiting: [] } });
+  expect((await answer(chat, allow('w2'))).body).toEqual({ data: { accepted: ['w2'], waiting: [], repeated: ['w2'] } });
   expect((await answer(chat, deny('w2', 'no'))).body.error.code).toBe('nothing_pending');
 });
 

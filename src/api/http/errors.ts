@@ -69,6 +69,11 @@ export const ERRORS = {
     description: 'the session does not exist, or the caller may not read it',
   },
   turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
+  action_not_found: {
+    status: 404,
+    type: 'not_found_error',
+    description: 'the action does not exist, or is for others to decide',
+  },
   event_not_found: { status: 404, type: 'not_found_error', description: 'the session has no event at this position' },
   file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
   sign_in_not_found: {

@@ -64,6 +64,7 @@ export const PATH_PARAMETERS = {
     description: 'id of a connection to an MCP server',
     example: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
   }),
+  action_id: z.string().meta({ description: 'id of an action', example: 'act_01kac6f1zy5c3n8s7k4b2g9d9z_0' }),
   webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
   schedule_id: z.string().meta({
     description: 'id of a schedule',

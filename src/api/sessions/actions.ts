@@ -3,6 +3,7 @@ import { deciderOf, type Reader } from '../../auth/rights.ts';
 import type { ActionEvent } from '../../catalog/actions.ts';
 import type { Caller } from '../../core/subject.ts';
 import { isId } from '../../core/ids.ts';
+import { wholeArguments } from '../../engine/action-changes.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -19,6 +20,7 @@ import {
   serverSentActionEvent,
   type ActionResource,
 } from './wire/actions.ts';
+import { dataOf } from './wire/resources.ts';
 import { lastEventId } from '../http/headers.ts';
 
 const LIMIT = 10;
@@ -43,7 +45,7 @@ const position = z.object({
 });
 
 /** The inbox: the actions that the caller may decide, over all sessions. */
-export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: ApiContext): Route[] {
+export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed }: ApiContext): Route[] {
   return [
     route(
       'get',
@@ -106,6 +108,25 @@ export function actionRoutes({ catalog, metrics, streamLimits, actionFeed }: Api
         stream.setCursor(cursor);
         await follow(stream, cursor, caller);
         stream.end();
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/actions/:action_id',
+      {
+        id: 'getAction',
+        tag: 'Actions',
+        summary: 'An action that you may decide, or could, with all arguments of its call',
+        answer: json(dataOf(actionResource), { data: exampleAction }),
+        errors: ['action_not_found'],
+      },
+      async ({ params, caller }) => {
+        const action = await catalog.actions.find(params.action_id, deciderOf(caller));
+        if (!action) throw new ApiError('action_not_found', 'there is no such action that you may decide');
+        const whole = await wholeArguments(action, logs);
+        return {
+          data: actionToResource({ ...action, detail: action.detail && { ...action.detail, arguments: whole } }, INBOX),
+        };
       },
     ),
   ];

@@ -130,7 +130,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         description:
           'Takes any part of what waits, from several people; either all of the answers apply or none. The response is ' +
           'sent once they are recorded: by the turn, if it waits (`pause: "wait"`), else with the session, and the last ' +
-          'one starts the turn that has all of them as its input. A repeated answer changes nothing.',
+          'one starts the turn that has all of them as its input. A repeated answer changes nothing, and is named as such.',
         largeBody: true,
         body: json(actionsBody, {
           input: [
@@ -159,10 +159,10 @@ export function turnRoutes(context: ApiContext): Route[] {
       async ({ params, body, caller }) => {
         const session = await sessionWithAnswers(catalog, params.session_id, caller);
         const answered = await answerCalls(context, { session, caller, answers: toAnswers(body.input) });
-        const { turnId, ...data } = answered;
+        const { turnId, repeated, ...data } = answered;
         // To others, turns of the session are of no use.
         const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
-        return { data: { ...data, ...(isShown && { turn_id: turnId }) } };
+        return { data: { ...data, ...(repeated.length > 0 && { repeated }), ...(isShown && { turn_id: turnId }) } };
       },
     ),
     route(

@@ -38,7 +38,9 @@ export const actionResource = z
     arguments: z
       .record(z.string(), z.unknown())
       .nullable()
-      .describe('null if they are larger than 64 KiB: the message of the call has them'),
+      .describe(
+        'null in lists and events if they are larger than 64 KiB: `GET /v1/agents/actions/{action_id}` has them',
+      ),
     auth_url: z
       .string()
       .optional()

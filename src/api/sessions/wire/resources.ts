@@ -65,11 +65,15 @@ export const turnResource = z
   })
   .meta({ id: 'Turn' });
 
-/** The result of `POST …/actions`: the ids of the calls that were answered, and of those that still wait. */
+/** The result of `POST …/actions`, with the ids of calls. */
 export const acceptedAnswers = z
   .object({
-    accepted: z.array(z.string()),
-    waiting: z.array(z.string()),
+    accepted: z.array(z.string()).describe('the calls that were answered'),
+    waiting: z.array(z.string()).describe('those that still wait'),
+    repeated: z
+      .array(z.string())
+      .optional()
+      .describe('those of `accepted` that the caller had answered like this before: the answer counts once'),
     turn_id: z.string().optional().describe('the turn that was started with the answers to an ended turn'),
   })
   .meta({ id: 'AcceptedAnswers' });
