@@ -9,14 +9,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type {
-  CallModelInput,
-  CallModelResult,
-  NextModelCall,
-  SessionOwner,
-  TurnResult,
-  TurnStart,
-} from '../src/core/history.ts';
+import type { CallModelInput, CallModelResult, NextModelCall, SessionOwner, TurnStart } from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
 import {
@@ -32,22 +25,12 @@ import {
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
 import { callKey, hasNoResult, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
 import { MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { CommandSinks } from './turn-commands.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
-
-export type ThreadResult =
-  /** For a sub-agent: its end and its answer are in the log, also if it has failed. */
-  | { status: 'done' }
-  /** Calls wait for a human or a client. */
-  | ({ status: 'waiting' } & Required<Waiting>)
-  | Extract<TurnResult, { status: 'error' }>
-  /** The turn is being cancelled. */
-  | { status: 'stopped' }
-  /** The run should continue as new; no activity of the thread or of its sub-agents is running. */
-  | ({ status: 'continue' } & Required<Waiting>);
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log

@@ -7,16 +7,16 @@ import {
   workflowInfo,
   type Sinks,
 } from '@temporalio/workflow';
-import { withRequesters } from '../src/core/deciders.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
-import { ROOT_THREAD, type CancelReason, type Waiting } from '../src/core/records.ts';
+import { ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
 import { TurnActions } from '../src/core/turn-actions.ts';
+import { turnResult, waitingOf, type ThreadResult } from '../src/core/turn-result.ts';
 import { errorMessage } from './errors.ts';
 import { forceDelegates } from './force-delegates.ts';
 import { archiveTurn, indexActions } from './index-activities.ts';
 import { cancelTurn } from './messages.ts';
 import { untilBegun } from './queued-turn.ts';
-import { Thread, type ThreadResult } from './thread.ts';
+import { Thread } from './thread.ts';
 import { TurnCommands } from './turn-commands.ts';
 import { TurnScope } from './turn-scope.ts';
 
@@ -115,20 +115,5 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     end = { status: 'error', message: errorMessage(error) };
   }
   turns.growing(turnId);
-  return resultOf(end, reason, actions.steering.authors);
-}
-
-/** A cancelled turn ends as cancelled even if its last step had a result, unless the turn was done before. */
-function resultOf(end: ThreadResult, reason: CancelReason | undefined, authors: readonly string[]): TurnResult {
-  if (end.status === 'done') return { status: 'done', pending: [] };
-  if (end.status === 'waiting') {
-    const pending = end.pending.map((call) => withRequesters(call, authors));
-    return { status: 'done', ...waitingOf({ ...end, pending }) };
-  }
-  if (reason) return { status: 'cancelled', reason };
-  return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
-}
-
-function waitingOf({ pending, threads = [] }: Waiting): Waiting {
-  return { pending, ...(threads.length > 0 && { threads }) };
+  return turnResult(end, reason, actions.steering.authors);
 }

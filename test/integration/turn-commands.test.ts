@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { CallModelInput, CallModelResult, TurnStart } from '../../src/core/history.ts';
 import type { ModelMessage } from '../../src/core/records.ts';
+import { subjectNamed } from '../../src/core/subject.ts';
 import type { TurnCommand } from '../../src/core/turn-command.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { newId } from '../../src/engine/new-id.ts';
@@ -29,7 +30,7 @@ afterAll(async () => {
   await connection.close();
 });
 
-const ann = { subjectId: 'ann', subjectType: 'user' as const, subjectSlug: 'ann' };
+const ann = subjectNamed('ann');
 
 function startOf(turnId: string): TurnStart {
   return {
@@ -143,4 +144,19 @@ test('a message that arrives with the last result is answered: the turn calls it
   expect(result).toEqual({ status: 'done', pending: [] });
   // The turn's start, the message, and the one that arrived.
   expect(readUpTo).toEqual([1, 3]);
+});
+
+test('the author of a message to a turn has asked for the call on which the turn ends', async () => {
+  const subject = subjectNamed('bob');
+  const command: TurnCommand = { type: 'steer', id: newId('req'), subject, sessionId: 's', messages: ['and?'] };
+  const policy = { quorum: 1, onExpiry: 'deny' as const, excludeRequester: true as const };
+  const decided = { approval: true, callHash: 'h', policy, requesters: ['ann'] };
+  const call = {
+    ...question,
+    id: 'p1',
+    name: 'pay',
+    route: { to: 'server' as const, effect: 'once' as const, ...decided },
+  };
+  const { result } = await runWith(command, [call], {});
+  expect(result).toMatchObject({ status: 'done', pending: [{ toolCallId: 'p1', requesters: ['ann', 'bob'] }] });
 });

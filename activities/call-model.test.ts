@@ -1,0 +1,96 @@
+import { defaultActivityInfo, MockActivityEnvironment } from '@temporalio/testing';
+import { expect, test } from 'vitest';
+import { activityDependencies } from '../test/support/activity-dependencies.ts';
+import { AT, turnStart, TURN_ID } from '../test/support/random-turn.ts';
+import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
+import { turnCreated } from '../src/core/projection.ts';
+import type { ModelChunk } from '../src/models/provider.ts';
+import type { DecisionPolicy } from '../src/spec/agent-spec.ts';
+import { createCallModel } from './call-model.ts';
+
+const input: CallModelInput = {
+  turnId: TURN_ID,
+  sessionId: 'ses_1',
+  owner: { subjectId: 'ann', draftRoles: null },
+  threadId: 'main',
+  specHash: 'a1',
+  runId: defaultActivityInfo.workflowExecution?.runId ?? '',
+  deadline: Infinity,
+  previousTurnId: null,
+  sequence: 1,
+  messageId: 'msg_0',
+  createdAt: AT,
+  // Without a speculative call.
+  step: 2,
+  upTo: 1,
+  recent: [],
+};
+
+const pay = {
+  name: 'pay',
+  description: '',
+  parameters: { type: 'object' },
+  info: { type: 'mcp', serverId: 'srv_1', serverName: 'bank', name: 'pay' },
+  run: { to: 'server', effect: 'once', approval: true },
+};
+
+/** The route of a call in a session of ann, by a policy with these fields. The author is that of the newest message. */
+async function routeBy(policy: Partial<DecisionPolicy>, newestAuthor: () => Promise<string | undefined>) {
+  const decided = { match: {}, decision: 'ask', ...policy };
+  const spec = { model: { name: 'm' }, config: { pause: 'wait', decision_policies: [decided] } };
+  const chunks: ModelChunk[] = [
+    { toolCalls: [{ index: 0, id: 'call_0', name: 'pay', arguments: '{}' }], finishReason: 'tool_calls' },
+  ];
+  const callModel = createCallModel(
+    activityDependencies({
+      catalog: { agents: { spec: () => Promise.resolve(spec) } },
+      conversations: {
+        load: () => Promise.resolve([turnCreated(turnStart())]),
+        remember: () => undefined,
+        newestAuthor,
+      },
+      toolsets: { load: () => Promise.resolve({ tools: new Map([['pay', pay]]), servers: [], unavailable: [] }) },
+      models: {
+        resolve: () => ({
+          model: 'm',
+          provider: {
+            async *stream() {
+              yield* await Promise.resolve(chunks);
+            },
+          },
+          cost: () => undefined,
+        }),
+      },
+    }),
+  );
+  const { records } = await new MockActivityEnvironment().run<[CallModelInput], CallModelResult, typeof callModel>(
+    callModel,
+    input,
+  );
+  const message = records.find((record) => record.kind === 'model.message');
+  return message?.toolCalls[0]?.route;
+}
+
+test.each<[string, string | undefined, string[]]>([
+  ['the owner alone, if it has sent it', 'ann', ['ann']],
+  ['the owner and another author', 'bob', ['ann', 'bob']],
+  ['the owner, if there is no message', undefined, ['ann']],
+])('those who have asked for a call are the owner and the author of the newest message: %s', async (_, author, ids) => {
+  const route = await routeBy({ exclude_requester: true }, () => Promise.resolve(author));
+  expect(route).toMatchObject({ to: 'server', policy: { excludeRequester: true }, requesters: ids });
+});
+
+test('who has asked for a call is read again while Temporal or the catalog is unavailable', async () => {
+  let reads = 0;
+  const unavailable = Object.assign(new Error('disk'), { code: 'EIO' });
+  const route = await routeBy({ exclude_requester: true }, () =>
+    reads++ === 0 ? Promise.reject(unavailable) : Promise.resolve('bob'),
+  );
+  expect([reads, route]).toMatchObject([2, { requesters: ['ann', 'bob'] }]);
+});
+
+test('a call whose policy excludes no requester names none, and reads none', async () => {
+  const route = await routeBy({}, () => Promise.reject(new Error('it was read')));
+  expect(route).toMatchObject({ to: 'server', approval: true });
+  expect(route).not.toHaveProperty('requesters');
+});

@@ -1,0 +1,38 @@
+import { withRequesters } from './deciders.ts';
+import type { TurnResult } from './history.ts';
+import type { CancelReason, Waiting } from './records.ts';
+
+/** How a thread has stopped working. */
+export type ThreadResult =
+  /** For a sub-agent: its end and its answer are in the log, also if it has failed. */
+  | { status: 'done' }
+  /** Calls wait for a human or a client. */
+  | ({ status: 'waiting' } & Required<Waiting>)
+  | Extract<TurnResult, { status: 'error' }>
+  /** The turn is being cancelled. */
+  | { status: 'stopped' }
+  /** The run should continue as new; no activity of the thread or of its sub-agents is running. */
+  | ({ status: 'continue' } & Required<Waiting>);
+
+/**
+ * How a turn ends, from the end of its root thread and why it was cancelled, if it was. A cancelled turn ends as cancelled
+ * even if its last step had a result, unless the turn was done before. `authors` are the ids of the subjects that have
+ * sent the turn messages: they have asked for its calls.
+ */
+export function turnResult(
+  end: ThreadResult,
+  reason: CancelReason | undefined,
+  authors: readonly string[],
+): TurnResult {
+  if (end.status === 'done') return { status: 'done', pending: [] };
+  if (end.status === 'waiting') {
+    const pending = end.pending.map((call) => withRequesters(call, authors));
+    return { status: 'done', ...waitingOf({ ...end, pending }) };
+  }
+  if (reason) return { status: 'cancelled', reason };
+  return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
+}
+
+export function waitingOf({ pending, threads = [] }: Waiting): Waiting {
+  return { pending, ...(threads.length > 0 && { threads }) };
+}
