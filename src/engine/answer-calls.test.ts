@@ -1,0 +1,95 @@
+import { expect, test } from 'vitest';
+import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import type { SessionRow } from '../catalog/schema.ts';
+import type { ToolCall, ToolDecided, UnsequencedRecord } from '../core/records.ts';
+import { subjectNamed, type Caller } from '../core/subject.ts';
+import { TurnActions } from '../core/turn-actions.ts';
+import type { Answer } from '../core/turn-command.ts';
+import { answerCalls } from './answer-calls.ts';
+import type { Engine } from './engine.ts';
+
+const start = turnStart({ pause: 'wait' });
+const boss: Caller = { subject: subjectNamed('boss'), roles: ['user'] };
+const lead: Caller = { subject: subjectNamed('lead'), roles: ['approver'] };
+
+const allow = (toolCallId: string): Answer => ({
+  type: 'user.tool_approval',
+  threadId: 'main',
+  toolCallId,
+  approval: { status: 'allow' },
+});
+
+/** A call that these subjects decide. */
+function callFor(id: string, subjects: string[]): ToolCall {
+  const policy = { quorum: 1, onExpiry: 'deny' as const, approvers: { subjects, roles: [] } };
+  const info = { type: 'mcp' as const, serverId: 's', serverName: 's', name: id };
+  const route = { to: 'server' as const, effect: 'once' as const, approval: true, callHash: id, policy };
+  return { id, name: id, arguments: '{}', info, route };
+}
+
+/** The engine of a session whose turn waits for these calls, and has recorded these decisions before. */
+function engineWith(calls: ToolCall[], decided: ToolDecided[] = []): Engine {
+  const actions = new TurnActions(start);
+  const message = { kind: 'model.message', id: 'msg_0', at: AT, threadId: 'main' } as const;
+  const texts = { content: '', refusal: '', reasoning: '', finishReason: 'tool_calls' } as const;
+  const apply = (...records: Parameters<TurnActions['add']>[0][]) => {
+    for (const record of records) actions.add(record, 's');
+    actions.endTask([], Date.parse(AT));
+  };
+  apply({ ...message, ...texts, toolCalls: calls });
+  const entries: { ordinal: number; record: UnsequencedRecord }[] = decided.map((record, i) => ({
+    ordinal: i + 1,
+    record,
+  }));
+  const projection = { actions, done: false, start, threads: [], accepted: [], repeated: new Map() };
+  const engine = {
+    turnIndex: { confirmedLast: () => Promise.resolve({ id: TURN_ID }) },
+    catalog: { turns: { get: () => Promise.resolve(undefined) } },
+    blobs: {},
+    commands: {
+      commandTurn: (_: string, command: Parameters<TurnActions['endTask']>[0][number]) => {
+        actions.endTask([command], Date.parse(AT));
+        return Promise.resolve(true);
+      },
+    },
+    logs: {
+      start: () => Promise.resolve(start),
+      close: () => Promise.resolve(undefined),
+      firstAndLast: () => Promise.resolve({ created: { input: [] } }),
+      currentRun: () => Promise.resolve({ ...projection, verdicts: { has: () => true, get: () => undefined } }),
+      async *readStored() {
+        yield await Promise.resolve({ entries });
+      },
+    },
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the answers to a running turn need
+  return engine as unknown as Engine;
+}
+
+// oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what determines rights
+const session = { id: start.sessionId, subject_id: 'ann' } as SessionRow;
+
+test.each<[string, Caller, string[]]>([
+  ['a stranger to the session, those that it may decide', boss, ['b']],
+  ['a reader of the session, all', lead, ['b', 'c']],
+])('the calls that still wait after an answer are shown to %s', async (_, caller, waiting) => {
+  const calls = [callFor('a', ['boss', 'lead']), callFor('b', ['boss', 'lead']), callFor('c', ['chief'])];
+  const result = await answerCalls(engineWith(calls), { session, caller, answers: [allow('a')] });
+  expect(result).toEqual({ accepted: ['a'], waiting, repeated: [] });
+
+  // The call of the first answer has run, and its message has been answered.
+  const { subject: by } = caller;
+  const given: ToolDecided = {
+    kind: 'tool.decided',
+    id: 'evt_0',
+    at: AT,
+    threadId: 'main',
+    toolCallId: 'a',
+    by,
+    decision: 'allow',
+    remaining: 0,
+  };
+  const later = engineWith([callFor('b', ['boss', 'lead']), callFor('c', ['chief'])], [given]);
+  const again = await answerCalls(later, { session, caller, answers: [allow('a')] });
+  expect(again).toEqual({ accepted: ['a'], waiting, repeated: ['a'] });
+});
