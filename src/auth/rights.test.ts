@@ -106,9 +106,11 @@ test.each<[string, Pick<PendingCall, 'needs' | 'unknownOutcome'>, Partial<Approv
   expect([deciders.audience.join(' '), deciders.escalatedTo.join(' ')]).toEqual([audience, escalatedTo]);
 });
 
-test('the budget of a subject is raised by those with the right on the server, of a turn by those who may cancel it', () => {
+test('the budget of a subject is raised by those with the right on the server, another one by those who may cancel the turn', () => {
   expect(raisersFor('ann', 'subject')).toEqual(['role:admin']);
-  expect(raisersFor('ann', 'turn')).toEqual(['cancel:ann', 'role:admin']);
+  for (const scope of ['turn', 'session'] as const) {
+    expect(raisersFor('ann', scope)).toEqual(['cancel:ann', 'role:admin']);
+  }
 });
 
 test('the groups of a caller have its id, not the name that its bearer may choose', () => {

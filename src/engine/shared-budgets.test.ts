@@ -41,6 +41,7 @@ async function call({
   isReached = false,
   takes = Infinity,
   sessionLimit = { steps: 1 },
+  says,
   failure,
   endpoint,
   outage,
@@ -48,7 +49,9 @@ async function call({
   isReached?: boolean;
   takes?: number;
   sessionLimit?: { steps: number };
-  /** How the model fails before it answers. */
+  /** What the model has written before it fails. */
+  says?: string;
+  /** How the model fails before its answer is complete. */
   failure?: Error;
   /** The model is asked here before that, by a request that the caller cancels when it has arrived. */
   endpoint?: { url: string; arrived: Promise<void> };
@@ -79,6 +82,7 @@ async function call({
   async function* stream(): AsyncGenerator<ModelChunk> {
     counted.push('called');
     if (endpoint) await ask(endpoint);
+    if (says !== undefined) yield { content: says };
     if (failure) throw failure;
     yield { content: 'a' };
     vi.setSystemTime(Date.now() + 5_000);
@@ -172,6 +176,12 @@ test('a call that its provider refuses is not a step, one that fails otherwise i
   expect(counted).toEqual([BEGINS, 'called', `is taken back: ${BOTH}`]);
   await expect(call({ failure: new ModelError('broken_stream', 'cut') })).rejects.toThrow('cut');
   expect(counted).toEqual([BEGINS, 'called']);
+});
+
+test('a call that its provider refuses after the first character is a step, and counts as what its characters tell', async () => {
+  const failure = new ModelError('overloaded', 'later');
+  await expect(call({ says: 'a', failure })).rejects.toBe(failure);
+  expect(counted).toEqual([BEGINS, 'called', `3 tokens, 5 USD, 30000 ms: ${BOTH}`]);
 });
 
 test('a call is not made while the budgets cannot be read', async () => {
