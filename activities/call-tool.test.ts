@@ -84,3 +84,29 @@ test.each<[string, Partial<CallToolInput>, { attempt?: number }, 'failed' | 'unk
   const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, input);
   expect(records).toMatchObject([{ kind: 'tool.response', toolCallId: 'call_0', outcome }]);
 });
+
+test('a task that a client has given to another agent starts with the rights of a draft of the client', async () => {
+  const owners: unknown[] = [];
+  const route = { to: 'session', sessionId: 'ses_2', callHash: 'h', draftRoles: ['user'] };
+  const info = { type: 'system', name: 'delegate' };
+  const callTool = createCallTool(
+    activityDependencies({
+      conversations: {
+        toolCall: () => Promise.resolve({ id: 'call_0', name: 'delegate', arguments: '{}', info, route }),
+        remember: () => undefined,
+      },
+      delegator: {
+        start: ({ owner }: CallToolInput) => {
+          owners.push(owner);
+          return Promise.resolve(undefined);
+        },
+      },
+    }),
+  );
+  const result = await new MockActivityEnvironment().run<[CallToolInput], object, typeof callTool>(
+    callTool,
+    inputOf('retry'),
+  );
+  expect(result).toMatchObject({ isDelegated: true });
+  expect(owners).toEqual([{ subjectId: 'ann', draftRoles: ['user'] }]);
+});
