@@ -112,7 +112,7 @@ async function sessionWithCalls(name: string, pause: 'wait' | 'end'): Promise<{ 
 }
 
 /**
- * No turn can begin with the input of the first three, whoever sends it, and each caller decides its own calls. So a row
+ * The input of the first three cannot begin a turn, from any caller, and each caller decides its own calls. So a row
  * changes nothing for the next one.
  */
 const answers = (base: string): Row[] => [
@@ -135,10 +135,12 @@ const subscribe = (turn: string): Row => [
   'POST turn/subscribe',
   () => ({ method: 'POST', path: `${turn}/subscribe`, body: {} }),
 ];
+const stream = (turn: string): Row => ['GET turn/stream', () => ({ method: 'GET', path: `${turn}/stream` })];
 const reads = (turn: string): Row[] => [
   read(turn),
   ['GET turn/events', () => ({ method: 'GET', path: `${turn}/events` })],
   subscribe(turn),
+  stream(turn),
 ];
 const cancel = (turn: string): Row => [
   'POST turn/cancel',
@@ -158,12 +160,14 @@ POST actions: response               200                  403 not_an_approver  4
 GET turn                             200                  200                  404                  200                  200                  401
 GET turn/events                      200                  200                  404                  200                  200                  401
 POST turn/subscribe                  200                  200                  404                  200                  200                  401
+GET turn/stream                      200                  200                  404                  200                  200                  401
 POST pause                           200                  403                  404                  403                  200                  401
 POST resume                          200                  403                  404                  403                  200                  401
 
   the same turn in another session
 GET turn                             404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/subscribe                  404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
+GET turn/stream                      404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/cancel                     404 turn_not_found   403                  404                  403                  404 turn_not_found   401
 
   its end
@@ -178,11 +182,13 @@ POST actions: response               200                  403 not_an_approver  4
 GET turn                             200                  200                  404                  200                  200                  401
 GET turn/events                      200                  200                  404                  200                  200                  401
 POST turn/subscribe                  200                  200                  404                  200                  200                  401
+GET turn/stream                      200                  200                  404                  200                  200                  401
 POST turn/cancel                     200                  403                  404                  403                  200                  401
 
   the same turn in another session
 GET turn                             404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/subscribe                  404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
+GET turn/stream                      404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/cancel                     404 turn_not_found   403                  404                  403                  404 turn_not_found   401
 
 ended, with pending calls, in a closed session
@@ -194,6 +200,7 @@ POST actions: response               409 session_closed   409 session_closed   4
 GET turn                             200                  200                  404                  200                  200                  401
 GET turn/events                      200                  200                  404                  200                  200                  401
 POST turn/subscribe                  200                  200                  404                  200                  200                  401
+GET turn/stream                      200                  200                  404                  200                  200                  401
 POST turn/cancel                     200                  403                  404                  403                  200                  401
 
 queued
@@ -206,10 +213,12 @@ GET queue                            200                  200                  4
 GET turn                             200                  200                  404                  200                  200                  401
 GET turn/events                      200                  200                  404                  200                  200                  401
 POST turn/subscribe                  200                  200                  404                  200                  200                  401
+GET turn/stream                      200                  200                  404                  200                  200                  401
 
   the same turn in another session
 GET turn                             404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/subscribe                  404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
+GET turn/stream                      404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/cancel                     404 turn_not_found   403                  404                  403                  404 turn_not_found   401
 
   its end
@@ -219,11 +228,13 @@ ended in the queue
 GET turn                             200                  200                  404                  200                  200                  401
 GET turn/events                      200                  200                  404                  200                  200                  401
 POST turn/subscribe                  200                  200                  404                  200                  200                  401
+GET turn/stream                      200                  200                  404                  200                  200                  401
 POST turn/cancel                     200                  403                  404                  403                  200                  401
 
   the same turn in another session
 GET turn                             404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/subscribe                  404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
+GET turn/stream                      404 turn_not_found   404 turn_not_found   404                  404 turn_not_found   404 turn_not_found   401
 POST turn/cancel                     404 turn_not_found   403                  404                  403                  404 turn_not_found   401
 
 no turn
@@ -242,7 +253,7 @@ test('what each role may do in each state of a turn', async () => {
   const other = `/v1/agents/sessions/${await ann.createSession('busy')}`;
   const inOther = (turn: string): Row[] => {
     const there = turn.replace(/^.*(?=\/turns\/)/, other);
-    return [read(there), subscribe(there), cancel(there)];
+    return [read(there), subscribe(there), stream(there), cancel(there)];
   };
 
   const waiting = await sessionWithCalls('waiting', 'wait');

@@ -1,10 +1,11 @@
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { toUuid } from '../../src/api/agents-v2/session-ids.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient, type EventReader } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { RunAgent } from '../support/runs.ts';
-import { say } from '../support/scripted-model.ts';
+import { say, use } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 import { WebhookReceiver } from '../support/webhook-receiver.ts';
 
@@ -52,13 +53,13 @@ interface Conversation {
 }
 
 /** A turn of ann that needs a sign-in, and waits for it or ends on it. */
-async function begin(pause: 'wait' | 'end', name = 'notes'): Promise<Conversation> {
+async function begin(pause: 'wait' | 'end', name = 'notes', scripts = [say('Milk.')]): Promise<Conversation> {
   agents += 1;
   const agent = `links-${agents}`;
-  server.model.script(agent, say('Milk.'));
+  server.model.script(agent, ...scripts);
   await root.putAgent(agent, {
     model: { name: agent },
-    mcp_servers: [{ type: 'truefoundry-mcp-registry', name }],
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name, require_approval_for_tools: ['@all'] }],
     ...(pause === 'wait' && { config: { pause } }),
   });
   const id = await ann.createSession(agent);
@@ -113,6 +114,7 @@ test('no path of the Sessions API gives the link to an admin or an approver, and
       'events of the turn': await api.list(`${path}/turns/${turnId}/events`),
       'events of the session': await api.list(`${path}/events`),
       subscribe: await api.subscribe(id, turnId).done,
+      stream: await api.followTurn(id, turnId).done,
       session: session.frames,
     };
   };
@@ -123,6 +125,38 @@ test('no path of the Sessions API gives the link to an admin or an approver, and
     for (const [name, body] of Object.entries(await read(api))) {
       expect([name, new Set(linksIn(body))]).toEqual([name, new Set([''])]);
     }
+  }
+});
+
+test('an approver whose answer starts a turn gets no link in its stream', async () => {
+  const { id, turn } = await begin('end', 'notes', [use({ name: 'list', id: 'c1' }), say('Milk.')]);
+  await turn.end();
+  const [url = ''] = linksIn(turn.frames);
+  expect((await new TestBrowser().open(url)).text).toContain('You are signed in');
+  await ann.turn(id, []).type('tool.approval_required');
+  const { data } = await ann.get<{ data: { id: string }[] }>('/v1/agents/mcp/connections');
+  for (const connection of data) await ann.send('DELETE', `/v1/agents/mcp/connections/${connection.id}`);
+  const allow = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'c1', approval: { status: 'allow' } };
+  const answered = approver.turn(id, [allow]);
+  await answered.end();
+  expect(new Set(linksIn(answered.frames))).toEqual(new Set(['']));
+  const own = await ann.subscribe(id, await answered.turnId()).done;
+  expect(linksIn(own)).toContainEqual(expect.stringContaining('authorize?state='));
+});
+
+test('a shared session of the Agents API has the link for none of its readers', async () => {
+  const { id, turn } = await begin('end');
+  await turn.end();
+  const [url = ''] = linksIn(turn.frames);
+  const state = new URL(url).searchParams.get('state') ?? '';
+  const path = `/api/v2/sessions/${toUuid(id)}`;
+  expect((await ann.send('POST', `${path}/share`)).status).toBe(200);
+  for (const reader of [new ApiClient(server.server.url), root, approver]) {
+    for (const part of ['', '/status', '/changes', '/events']) {
+      const text = JSON.stringify(await reader.get(path + part));
+      expect([part, text.includes(state)]).toEqual([part, false]);
+    }
+    expect(JSON.stringify(await reader.get(`${path}/events`))).toContain('"message_event"');
   }
 });
 

@@ -90,6 +90,14 @@ export class ApiClient {
       : this.stream(path, undefined, { 'last-event-id': String(after) });
   }
 
+  /** Streams a turn as an EventSource does. */
+  followTurn(sessionId: string, turnId: string): EventReader {
+    const abort = new AbortController();
+    const path = `/v1/agents/sessions/${sessionId}/turns/${turnId}/stream`;
+    const response = fetch(this.url + path, { headers: this.#headers, signal: abort.signal });
+    return new EventReader(response, abort, frameOf);
+  }
+
   stream(path: string, body: unknown, headers: Record<string, string> = {}): EventReader {
     const abort = new AbortController();
     const response = fetch(this.url + path, {
