@@ -68,7 +68,12 @@ test.each<[string, Partial<DecisionPolicy>, KnownSubjects, string[]]>([
     [': 1 must allow a call, and of the known subjects at most 0 may decide'],
   ],
   ['a role that bearers may have', { approvers: { roles: ['approver'] }, quorum: 9 }, bearers, []],
-  ['nobody', { approvers: {} }, team, [': 1 must allow a call, and of the known subjects at most 0 may decide']],
+  [
+    'approvers without an entry',
+    { approvers: {} },
+    team,
+    [': 1 must allow a call, and of the known subjects at most 0 may decide'],
+  ],
   ['the owner, by default', {}, alone, []],
   ['the owner and approvers, by default', { quorum: 3 }, team, []],
   [
@@ -96,7 +101,7 @@ test.each<[string, Partial<DecisionPolicy>, KnownSubjects, string[]]>([
     knownOf({ ann: ['user'] }),
     [': 1 must allow a call, and of the known subjects at most 0 may decide beside the one that asks'],
   ],
-  ['nobody at all, since calls are denied', { decision: 'deny', quorum: 9 }, team, []],
+  ['no approvers, since calls are denied', { decision: 'deny', quorum: 9 }, team, []],
 ])('a policy that needs %s', (_, policy, known, warnings) => {
   const policies: DecisionPolicy[] = [{ match: {}, decision: 'ask', ...policy }];
   const found = policyWarnings({ model: { name: 'm' }, config: { decision_policies: policies } }, known);

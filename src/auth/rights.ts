@@ -149,7 +149,7 @@ export function deciderOf(caller: Caller): { audiences: string[]; excluded: stri
   return { audiences: groupsOf(caller), excluded: excludedGroup(caller.subject.subjectId) };
 }
 
-/** The group of a subject among those of an action that it may not decide, whatever its other groups are. */
+/** The group by which an action excludes a subject. It takes precedence over the subject's other groups. */
 export function excludedGroup(subjectId: string): string {
   return `excluded:${subjectId}`;
 }

@@ -98,13 +98,13 @@ test('a process whose output has lost its reader continues, and ends on SIGTERM'
       start: async () => {
         log.info('starts');
         await once(process.stdin, 'data');
-        log.info('to nobody');
+        log.info('to no reader');
         return running;
       },
       greeting: () => {
         // After the failure of the write.
         setImmediate(() => process.send('has greeted'));
-        return 'to nobody';
+        return 'to no reader';
       },
     });
   `);

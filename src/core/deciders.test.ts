@@ -72,7 +72,7 @@ test.each<[string, DecidableCall, Answerer, boolean]>([
   expect(mayAnswer(call, allow, caller)).toBe(may);
 });
 
-test('a response is given by those who may send messages, whoever may decide', () => {
+test('those who may send messages give a response, and no policy adds others', () => {
   expect(mayAnswer(callOf(byBoss), response, callerOf('boss'))).toBe(false);
   expect(mayAnswer(callOf(byBoss), response, callerOf('ann', { mayRespond: true }))).toBe(true);
 });

@@ -92,7 +92,7 @@ test.each<[string, Partial<ApprovalPolicy>, 'allow' | 'deny', by: boolean, strin
   ],
   ['denied by itself, with requesters excluded', { excludeRequester: true }, 'deny', true, undefined],
   ['allowed by itself, with requesters excluded', { excludeRequester: true }, 'allow', true, undefined],
-  ['allowed, with a policy that names nobody', {}, 'allow', false, undefined],
+  ['allowed, with a policy that names no approvers', {}, 'allow', false, undefined],
 ])('a call that a turn has ended on is %s', (_, policy, status, isKept, code) => {
   const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
   const call = { threadId: 'main', toolCallId: 'a', needs: 'approval' as const, source };

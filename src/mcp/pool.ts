@@ -55,7 +55,7 @@ export interface McpServerTools {
   /** Null if there is none, or if it is shared with other sessions: knowing the id gives access to the session. */
   sessionId: string | null;
   transport: ServerTransport['kind'];
-  /** Absent if nobody has signed in to it. */
+  /** Absent without a sign-in. */
   account?: ConnectedAccount;
   tools: Tool[];
 }

@@ -232,7 +232,7 @@ test('a subject or a role to which a call is escalated decides it from then on',
   expect(await paid(asked)).toEqual(['p1 succeeded', 'p2 succeeded']);
 });
 
-test('a bearer is known by the id of its token, whatever name it has chosen', async () => {
+test('a bearer is known by the id of its token, and not by the name that it has chosen', async () => {
   const boss = as(await idp.token({ sub: 'u-7', preferred_username: 'ceo' }));
   const impostor = as(await idp.token({ sub: 'u-8', preferred_username: `${idp.url}#u-7` }));
   const namesake = as(await idp.token({ sub: 'u-9', preferred_username: 'boss' }));
@@ -289,7 +289,7 @@ test('the calls of a turn that has ended are decided by those whom their policie
   expect(await give(lead, 'p2')).toEqual([200, { accepted: ['p2'], waiting: ['p3'] }]);
   expect(await give(chief, 'p3')).toEqual([200, { accepted: ['p3'], waiting: [] }]);
   const { data: turns } = await keyOf('ann').get(`/v1/agents/sessions/${sessionId}/turns`);
-  // An answer makes nobody a requester: the author of the newest message is still ann.
+  // An answer does not make its author a requester: the author of the newest message is still ann.
   await keyOf('ann').subscribe(sessionId, turns[0].id).done;
   await eventually(async () => expect(await inbox(boss, root)).toEqual(['p4']));
   expect(await inbox(keyOf('ann'), root)).toEqual([]);
@@ -345,7 +345,7 @@ interface Answered {
   body: { error?: { code: string; param: string } };
 }
 
-test('a subject that nobody can have is refused, and so are those of others in what a user has written', async () => {
+test('a subject that no caller can have is refused, and so are the subjects of others in what a user has written', async () => {
   const place = (param: string) => [422, 'invalid_agent', param];
   const of = ({ status, body }: Answered) => [status, body.error?.code, body.error?.param];
   const [root, ann] = [keyOf('root'), keyOf('ann')];

@@ -76,7 +76,7 @@ test('a call that a client has written is not run on a server that is not open t
   expect([resultsOf(ofAdmin), paid]).toEqual([[['p1', 'succeeded']], [7]]);
 });
 
-test('a call that a client has written needs the approvals that its drafts need, whatever the agent allows', async () => {
+test('a call that a client has written needs the approvals that its drafts need, also where the agent needs none', async () => {
   const agent = await registered('open', [say('Done.')]);
   const paused = await run(ann, agent, [user('Pay'), calls(pay(1), { id: 'b1', name: 'balance' })]);
   expect(paused).toMatchObject({ status: 'requires_action', required_action: { approvals: [{ tool_call_id: 'p1' }] } });
