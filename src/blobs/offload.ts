@@ -1,4 +1,5 @@
-import type { BlobStore } from './blob-store.ts';
+import { DecryptionFailed } from '../encryption/cipher.ts';
+import { BlobNotFound, BlobTooLarge, type BlobStore } from './blob-store.ts';
 
 /** The most JSON that one Temporal payload holds, so that histories and their pages stay small enough to read. */
 export const MAX_PAYLOAD_BYTES = 128 * 1024;
@@ -19,7 +20,20 @@ const MIN_OFFLOADED_BYTES = 1024;
 /** Replaces a string that is in the blob store. */
 interface BlobRef {
   $blob: string;
+  /** How the blob has the text, if not as UTF-8: that has no unpaired surrogates, which JSON may contain. */
+  encoding?: 'utf16le';
 }
+
+/**
+ * The key of a reference. Values hold JSON from outside, which may have this key as well: `offload` adds a `$` to it, and
+ * to those that have some already, and `restore` removes it. What has the key in a stored value is therefore a reference.
+ */
+const REF_KEY = '$blob';
+const ESCAPABLE_KEY = /^\$+blob$/;
+const ESCAPED_KEY = /^\$\$+blob$/;
+
+/** In JSON. Inside a string the quotes are escaped. */
+const HAS_ESCAPABLE_KEY = /"\$+blob":/;
 
 /** A value is too large for Temporal even with all of its large strings in the blob store. */
 export class PayloadTooLarge extends Error {
@@ -35,17 +49,23 @@ export function isRetryableStoreError(error: unknown): boolean {
   return !(error instanceof PayloadTooLarge);
 }
 
-/** A string in a value, and the object or array that holds it. */
+/** An object or array, as the holder of values. */
+type Holder = Record<string | number, unknown>;
+
+/** A string in a value. */
 interface StringSlot {
-  holder: Record<string | number, unknown>;
+  holder: Holder;
   key: string | number;
   text: string;
   bytes: number;
 }
 
-interface OffloadOptions {
+interface BlobPlace {
   blobs: BlobStore;
   sessionId: string;
+}
+
+interface OffloadOptions extends BlobPlace {
   /** The maximum size of the result. */
   maxBytes?: number;
   /** The target size: strings are moved until the result has it, or until none is left to move. */
@@ -54,102 +74,167 @@ interface OffloadOptions {
 
 /**
  * Makes `value` (plain JSON) fit into `maxBytes`, and into `inlineBytes` if possible, by moving its largest strings
- * into the blob store, largest first. The result has the type of the value, but moved strings are references until
- * `restore` replaces them.
+ * into the blob store, largest first. The result has the type of the value, but is to be read through `restore` only:
+ * moved strings are references, and some keys are escaped. What was offloaded must not be offloaded again.
  * @throws PayloadTooLarge
  */
 export async function offload<T>(
   value: T,
   { blobs, sessionId, maxBytes = MAX_PAYLOAD_BYTES, inlineBytes = maxBytes }: OffloadOptions,
 ): Promise<T> {
-  let bytes = Buffer.byteLength(JSON.stringify(value));
-  if (bytes <= inlineBytes) return value;
-  const root = { value: structuredClone(value) };
-  const moves: StringSlot[] = [];
-  for (const slot of stringsOf(root).sort((a, b) => b.bytes - a.bytes)) {
-    if (bytes <= inlineBytes) break;
-    bytes -= slot.bytes - REF_BYTES;
-    moves.push(slot);
-  }
-  // Before anything is written.
-  if (bytes > maxBytes) throw new PayloadTooLarge(`the content is too large: it has too many parts (${bytes} bytes)`);
-  await Promise.all(
-    moves.map(async ({ holder, key, text }) => {
-      const ref: BlobRef = { $blob: await blobs.put(sessionId, Buffer.from(text.toWellFormed())) };
-      holder[key] = ref;
+  const json = JSON.stringify(value);
+  if (Buffer.byteLength(json) <= inlineBytes && !HAS_ESCAPABLE_KEY.test(json)) return value;
+  const root = { value: copyOf(value, escaped) };
+  await moveStrings(root, { blobs, sessionId, maxBytes, inlineBytes });
+  return root.value;
+}
+
+/** As `offload`, for items that are stored in one place, and each of which has a target size of its own. */
+export async function offloadItems<T>(
+  items: T[],
+  { inlineBytesOf, ...options }: BlobPlace & { maxBytes: number; inlineBytesOf: (item: T) => number },
+): Promise<T[]> {
+  const { blobs, sessionId } = options;
+  const stored = await Promise.all(
+    items.map(async (item) => {
+      const root = { value: copyOf(item, escaped) };
+      await moveStrings(root, { blobs, sessionId, maxBytes: Infinity, inlineBytes: inlineBytesOf(item) });
+      return root.value;
     }),
   );
-  return root.value;
+  const all = { value: stored };
+  await moveStrings(all, { ...options, inlineBytes: options.maxBytes });
+  return all.value;
 }
 
 /**
  * Makes the records of an activity's result small enough for the history.
  * @throws PayloadTooLarge
  */
-export async function offloadResult<T>(records: T, to: Pick<OffloadOptions, 'blobs' | 'sessionId'>): Promise<T> {
+export async function offloadResult<T>(records: T, to: BlobPlace): Promise<T> {
   return offload(records, { ...to, maxBytes: MAX_RESULT_BYTES, inlineBytes: INLINE_RESULT_BYTES });
 }
 
 /** Moves a text into the blob store, whatever its size. The result is a reference until `restore` replaces it. */
-export async function offloadText(
-  text: string,
-  { blobs, sessionId }: Pick<OffloadOptions, 'blobs' | 'sessionId'>,
-): Promise<string> {
-  const ref: BlobRef = { $blob: await blobs.put(sessionId, Buffer.from(text.toWellFormed())) };
+export async function offloadText(text: string, to: BlobPlace): Promise<string> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as in the results of `offload`
-  return ref as unknown as string;
+  return (await move(text, to)) as unknown as string;
 }
 
-const REF_BYTES = JSON.stringify({ $blob: '0'.repeat(64) } satisfies BlobRef).length;
+interface RestoreOptions extends BlobPlace {
+  /** What stands for a text that is lost, by the key that it has in its object. Without it, a lost text is an error. */
+  lostText?: (key: string) => string;
+}
 
-/** Replaces the references of `offload` by their strings. Returns the value itself if it has none. */
-export async function restore<T>(value: T, { blobs, sessionId }: { blobs: BlobStore; sessionId: string }): Promise<T> {
-  if (!JSON.stringify(value).includes('{"$blob":')) return value;
-  const root = { value: structuredClone(value) };
+/**
+ * The value that was given to `offload`. Returns the value itself if nothing of it was moved or escaped.
+ * @throws BlobNotFound, BlobTooLarge, DecryptionFailed, unless there is a `lostText`; errors of an unavailable store
+ */
+export async function restore<T>(value: T, { blobs, sessionId, lostText }: RestoreOptions): Promise<T> {
+  if (!HAS_ESCAPABLE_KEY.test(JSON.stringify(value))) return value;
+  const refs: { holder: Holder; key: string; ref: BlobRef }[] = [];
+  const root = copyOf({ value }, unescaped, (holder, key, ref) => refs.push({ holder, key, ref }));
   await Promise.all(
-    refsOf(root).map(async ({ holder, key, blob }) => {
-      holder[key] = (await blobs.get(sessionId, blob)).toString();
+    refs.map(async ({ holder, key, ref }) => {
+      try {
+        holder[key] = (await blobs.get(sessionId, ref.$blob)).toString(ref.encoding);
+      } catch (error) {
+        if (!lostText || !isLost(error)) throw error;
+        holder[key] = lostText(key);
+      }
     }),
   );
   return root.value;
 }
 
-function stringsOf(node: unknown): StringSlot[] {
+/** Whether an error of `get` means that the content of a blob is lost, rather than that it cannot be read at the moment. */
+export function isLost(error: unknown): boolean {
+  return error instanceof BlobNotFound || error instanceof BlobTooLarge || error instanceof DecryptionFailed;
+}
+
+/** Moves the largest strings of a value, in place. @throws PayloadTooLarge before anything is written */
+async function moveStrings(
+  root: { value: unknown },
+  { maxBytes, inlineBytes, ...to }: BlobPlace & { maxBytes: number; inlineBytes: number },
+): Promise<void> {
+  let bytes = Buffer.byteLength(JSON.stringify(root.value));
+  const moves: StringSlot[] = [];
+  for (const slot of stringsOf(root).sort((a, b) => b.bytes - a.bytes)) {
+    if (bytes <= inlineBytes) break;
+    bytes -= slot.bytes - REF_BYTES;
+    moves.push(slot);
+  }
+  if (bytes > maxBytes) throw new PayloadTooLarge(`the content is too large: it has too many parts (${bytes} bytes)`);
+  await Promise.all(
+    moves.map(async ({ holder, key, text }) => {
+      holder[key] = await move(text, to);
+    }),
+  );
+}
+
+async function move(text: string, { blobs, sessionId }: BlobPlace): Promise<BlobRef> {
+  const encoding = text.isWellFormed() ? undefined : 'utf16le';
+  return { $blob: await blobs.put(sessionId, Buffer.from(text, encoding)), ...(encoding && { encoding }) };
+}
+
+const REF_BYTES = JSON.stringify({ $blob: '0'.repeat(64), encoding: 'utf16le' } satisfies BlobRef).length;
+
+/**
+ * A deep copy with other keys. With `onRef`, references are left out of the renaming: it is told where the copy has them.
+ * Not recursive, since JSON from outside may be nested deeply.
+ */
+function copyOf<T>(
+  value: T,
+  nameOf: (key: string) => string,
+  onRef?: (holder: Holder, key: string, ref: BlobRef) => void,
+): T {
+  const root: { value: unknown } = { value };
+  const open: Holder[] = [root];
+  for (let holder = open.pop(); holder; holder = open.pop()) {
+    for (const [key, inner] of Object.entries(holder)) {
+      if (!isHolder(inner)) continue;
+      if (onRef && isBlobRef(inner)) {
+        onRef(holder, key, inner);
+        continue;
+      }
+      const copy: Holder = Array.isArray(inner)
+        ? // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- its keys are indexes
+          ([...inner] as unknown as Holder)
+        : Object.fromEntries(Object.entries(inner).map(([name, one]) => [nameOf(name), one]));
+      holder[key] = copy;
+      open.push(copy);
+    }
+  }
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a copy of the value
+  return root.value as T;
+}
+
+function escaped(key: string): string {
+  return ESCAPABLE_KEY.test(key) ? `$${key}` : key;
+}
+
+function unescaped(key: string): string {
+  return ESCAPED_KEY.test(key) ? key.slice(1) : key;
+}
+
+function stringsOf(root: Holder): StringSlot[] {
   const slots: StringSlot[] = [];
-  walk(node, (holder, key, text) => {
-    if (typeof text !== 'string' || text.length < MIN_OFFLOADED_BYTES / 4) return;
-    const bytes = Buffer.byteLength(JSON.stringify(text));
-    if (bytes >= MIN_OFFLOADED_BYTES) slots.push({ holder, key, text, bytes });
-  });
+  const open = [root];
+  for (let holder = open.pop(); holder; holder = open.pop()) {
+    for (const [key, value] of Object.entries(holder)) {
+      if (isHolder(value)) open.push(value);
+      if (typeof value !== 'string' || value.length < MIN_OFFLOADED_BYTES / 4) continue;
+      const bytes = Buffer.byteLength(JSON.stringify(value));
+      if (bytes >= MIN_OFFLOADED_BYTES) slots.push({ holder, key, text: value, bytes });
+    }
+  }
   return slots;
 }
 
-function refsOf(node: unknown): { holder: StringSlot['holder']; key: StringSlot['key']; blob: string }[] {
-  const refs: ReturnType<typeof refsOf> = [];
-  walk(node, (holder, key, value) => {
-    if (isBlobRef(value)) refs.push({ holder, key, blob: value.$blob });
-  });
-  return refs;
+function isBlobRef(value: object): value is BlobRef {
+  return REF_KEY in value && typeof value.$blob === 'string';
 }
 
-function isBlobRef(value: unknown): value is BlobRef {
-  return typeof value === 'object' && value !== null && '$blob' in value && typeof value.$blob === 'string';
-}
-
-function walk(
-  node: unknown,
-  visit: (holder: StringSlot['holder'], key: StringSlot['key'], value: unknown) => void,
-): void {
-  const open: unknown[] = [node];
-  for (let holder = open.pop(); holder !== undefined; holder = open.pop()) {
-    if (!isHolder(holder)) continue;
-    for (const [key, value] of Object.entries(holder)) {
-      visit(holder, key, value);
-      if (isHolder(value)) open.push(value);
-    }
-  }
-}
-
-function isHolder(value: unknown): value is StringSlot['holder'] {
+function isHolder(value: unknown): value is Holder {
   return typeof value === 'object' && value !== null;
 }

@@ -1,5 +1,6 @@
 import { mayOnSession } from '../auth/rights.ts';
-import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
+import type { BlobStore } from '../blobs/blob-store.ts';
+import { MAX_PAYLOAD_BYTES, offload, offloadItems } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isShown } from '../core/deciders.ts';
 import type { Approval } from '../core/records.ts';
@@ -13,7 +14,7 @@ import { hashOf } from '../lib/hash.ts';
 import { answerEndedTurn, idsOf, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
-import { checkEdits, hasEdits, storeEdits } from './edited-arguments.ts';
+import { checkEdits, hasEdits, inlineBytesOf } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
@@ -77,15 +78,10 @@ export async function answerCalls(
   const pending = actions.waiting.map(({ call }) => call);
   if (refusal) return { accepted, waiting: shownCalls(actions, command), repeated: accepted };
   await checkAnswersTo(pending, answers, engine, session.id);
-  if (hasEdits(answers)) {
-    const { owner, specHash } = start;
-    const checked = await checkEdits(engine, { session, owner, specHash, threads, pending }, hashed);
-    command.answers = await offload(await storeEdits(checked, store), store);
-  }
-  if (refreshes) {
-    const each = { blobs, sessionId: session.id, inlineBytes: INLINE_BYTES };
-    const stored = await Promise.all(refreshes.map((one) => offload(one, each)));
-    Object.assign(command, await offload({ answers: command.answers, refreshes: stored }, store));
+  if (hasEdits(answers) || refreshes) {
+    const context = { session, owner: start.owner, specHash: start.specHash, threads, pending };
+    const checked = hasEdits(answers) ? await checkEdits(engine, context, hashed) : hashed;
+    Object.assign(command, await offloadAnswers({ answers: checked, refreshes }, store));
   }
   const after = await commandTurn(engine, last.id, command);
   if (!after?.actions) throw nothingPending();
@@ -93,6 +89,21 @@ export async function answerCalls(
     accepted,
     waiting: shownCalls(after.actions, command),
     repeated: idsOf(after.repeated.get(command.id) ?? []),
+  };
+}
+
+/** What a command has of them. @throws PayloadTooLarge */
+async function offloadAnswers(
+  { answers, refreshes = [] }: { answers: Answer[]; refreshes: ToolkitRefresh[] | undefined },
+  store: { blobs: BlobStore; sessionId: string; maxBytes: number },
+): Promise<Pick<AnswerCommand, 'answers' | 'refreshes'>> {
+  const stored = await offloadItems<Answer | ToolkitRefresh>([...answers, ...refreshes], {
+    ...store,
+    inlineBytesOf: (item) => ('toolkit' in item ? INLINE_BYTES : inlineBytesOf(item)),
+  });
+  return {
+    answers: stored.flatMap((item) => ('toolkit' in item ? [] : [item])),
+    ...(refreshes.length > 0 && { refreshes: stored.flatMap((item) => ('toolkit' in item ? [item] : [])) }),
   };
 }
 

@@ -1,4 +1,4 @@
-import { offload, restore } from '../blobs/offload.ts';
+import { offload } from '../blobs/offload.ts';
 import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isShown, mayAnswer } from '../core/deciders.ts';
@@ -15,6 +15,7 @@ import { errorOf } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { checkEdits } from './edited-arguments.ts';
 import { EngineError } from './errors.ts';
+import { restoreRecord } from './restore-records.ts';
 import { ownerOf } from './start-turn.ts';
 import { TurnRequest } from './turn-request.ts';
 import type { TurnStatus } from './turn-status.ts';
@@ -130,7 +131,7 @@ async function startTurn(
   }: Pick<AnswersToEndedTurn, 'session' | 'caller' | 'turn'> & { all: KeptAnswer[] },
 ): Promise<string> {
   const items = all.map(({ answer, decision: { by } }) => ({ ...answer, by }));
-  const input = await restore(items, { blobs: engine.blobs, sessionId: session.id });
+  const input = await restoreRecord(items, { blobs: engine.blobs, sessionId: session.id });
   using request = new TurnRequest(engine, {
     sessionId: session.id,
     caller,

@@ -17,6 +17,7 @@ import {
 import type { TurnHistory } from '../temporal/history.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
+import { restoreEntries, restoreRecord } from './restore-records.ts';
 import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
@@ -133,7 +134,7 @@ export class Conversations {
     }
     const [before, created] = await Promise.all([
       this.#chain({ previousTurnId, sessionId, threadId: ROOT_THREAD }, signal),
-      restore(turnCreated(start), { blobs: this.#blobs, sessionId }),
+      restoreRecord(turnCreated(start), { blobs: this.#blobs, sessionId }),
       after === null ? undefined : this.#endedTurn(after, sessionId, signal),
     ]);
     return [...before, created];
@@ -226,7 +227,7 @@ export class Conversations {
   }
 
   #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
-    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
+    return restoreEntries(entries, { blobs: this.#blobs, sessionId });
   }
 }
 

@@ -1,5 +1,3 @@
-import { offload } from '../blobs/offload.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner, ToolScope } from '../core/history.ts';
 import type { EditedArguments, InputItem, ModelMessage, PendingCall, SubAgent, ToolCall } from '../core/records.ts';
@@ -88,11 +86,9 @@ export async function checkEdits<I extends InputItem>(
   return checked;
 }
 
-/** Moves large edits of an input into the blob store. */
-export function storeEdits<I extends InputItem>(input: I[], to: { blobs: BlobStore; sessionId: string }): Promise<I[]> {
-  const store = async (item: I): Promise<I> =>
-    editOf(item) ? offload(item, { ...to, inlineBytes: MAX_INLINE_BYTES }) : item;
-  return Promise.all(input.map(store));
+/** How much of an item of an input the history has: of one with an edit less than of others. */
+export function inlineBytesOf(item: InputItem): number {
+  return editOf(item) ? MAX_INLINE_BYTES : Infinity;
 }
 
 export function hasEdits(input: readonly InputItem[]): boolean {

@@ -1,10 +1,10 @@
-import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput } from '../core/history.ts';
 import { TurnProjection } from '../core/projection.ts';
 import type { LogEntry, UnsequencedRecord } from '../core/records.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { TurnHistory } from '../temporal/history.ts';
+import { restoreEntries } from './restore-records.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
 export interface RunRecordsOptions {
@@ -122,7 +122,7 @@ export class RunRecords {
   }
 
   #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
-    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#options.blobs, sessionId })));
+    return restoreEntries(entries, { blobs: this.#options.blobs, sessionId });
   }
 }
 

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { isOwn, mayOnSession } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
+import { MAX_PAYLOAD_BYTES, offloadItems } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isOfRun } from '../catalog/session-types.ts';
 import type { SessionOwner, TurnStart } from '../core/history.ts';
@@ -17,7 +17,7 @@ import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
 import { checkAnswers } from './check-answers.ts';
-import { storeEdits } from './edited-arguments.ts';
+import { inlineBytesOf } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, isRejected } from './errors.ts';
 import { pinnedAgents } from './pinned-agents.ts';
@@ -214,13 +214,12 @@ async function commandOf(
   const onRunning = onRunningOf(requested, spec);
   const budget = budgetOf(spec.config?.budget);
   const answerAfterSeconds = spec.config?.answer_after_seconds ?? undefined;
-  const stored = await storeEdits(input, { blobs, sessionId: session.id });
   return {
     turnId: claim.resourceId,
     createdAt,
     createdBy: caller.subject,
     owner: ownerOf(session, caller),
-    input: await offload(stored, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES }),
+    input: await offloadItems(input, { blobs, sessionId: session.id, maxBytes: MAX_INPUT_BYTES, inlineBytesOf }),
     title: titleOf(input),
     previous,
     ...(session.type === 'run' && { isRun: true }),

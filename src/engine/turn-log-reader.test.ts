@@ -1,11 +1,13 @@
+import type { Logger } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
+import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { HistoryEvent } from '../core/history.ts';
 import type { ModelMessage } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { TurnLogReader, TurnNotFound } from './turn-log-reader.ts';
+import { LOST_TEXT } from './restore-records.ts';
+import { ignoreUnreadable, TurnLogReader, TurnNotFound, unlessUnreadable } from './turn-log-reader.ts';
 import { isUnavailable } from './unavailable.ts';
 
 const AT = '2026-11-22T08:00:00.000Z';
@@ -16,10 +18,12 @@ interface Situation {
   /** Whether the turn is a pending child of its session. */
   isPending?: () => boolean;
   row?: object;
+  /** Blobs that are lost. */
+  isLossy?: boolean;
 }
 
 /** A reader of the log of one turn, which has ended with these messages and is not archived. */
-function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, row }: Situation = {}) {
+function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, row, isLossy }: Situation = {}) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
   for (const [i, content] of messages.entries()) {
     const id = `msg_${i}`;
@@ -48,6 +52,7 @@ function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, 
   const blobs = {
     get: () => {
       counted.blobs += 1;
+      if (isLossy) return Promise.reject(new BlobNotFound('ses_1', 'f'));
       return Promise.resolve(Buffer.from('x'.repeat(100_000)));
     },
   } as unknown as BlobStore;
@@ -84,6 +89,50 @@ test('the large texts of a log are restored in small batches, not for a hundred 
     expect(entries.length).toBeLessThanOrEqual(20);
   }
   expect(ordinals).toEqual(Array.from({ length: 102 }, (_, i) => i + 1));
+});
+
+test('a log of which a text is lost is read: its record says so', async () => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the stored form of an offloaded text
+  const reference = { $blob: '0'.repeat(64) } as unknown as string;
+  const { logs } = logsOf(['one', reference, 'three'], { isLossy: true });
+  const contents = (await logs.all(TURN_ID)).flatMap(({ record }) =>
+    record.kind === 'model.message' ? [record.content] : [],
+  );
+  expect(contents).toEqual(['one', LOST_TEXT, 'three']);
+});
+
+describe('of several turns', () => {
+  const damaged = new Error('damaged');
+  const notFound = new TurnNotFound(TURN_ID);
+  const turnOf = () => {
+    const error = vi.fn();
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the function that is called
+    return { turn: { turnId: TURN_ID, log: { error } as unknown as Logger }, error };
+  };
+  async function* entries(error: Error): AsyncGenerator<number> {
+    yield await Promise.resolve(1);
+    throw error;
+  }
+  const all = (error: Error, { turn }: ReturnType<typeof turnOf>) =>
+    Array.fromAsync(ignoreUnreadable(entries(error), turn));
+
+  test.each([
+    [notFound, 0],
+    [damaged, 1],
+  ])('one that cannot be read is left out (%s), which is logged unless it was deleted', async (failure, logged) => {
+    const { turn, error } = turnOf();
+    expect(await unlessUnreadable(Promise.reject(failure), turn)).toBeUndefined();
+    expect(error).toHaveBeenCalledTimes(logged);
+    expect(await all(failure, { turn, error })).toEqual([1]);
+    expect(await unlessUnreadable(Promise.resolve('read'), turn)).toBe('read');
+  });
+
+  test('none is left out in an outage', async () => {
+    const away = new BlobsUnavailable('away');
+    const one = turnOf();
+    await expect(unlessUnreadable(Promise.reject(away), one.turn)).rejects.toBe(away);
+    await expect(all(away, one)).rejects.toBe(away);
+  });
 });
 
 test('a turn that this process has just accepted is read as soon as it has started', async () => {

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { restore } from '../blobs/offload.ts';
+import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { isCatalogUnavailable } from '../catalog/database.ts';
@@ -11,6 +11,8 @@ import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, Unsequ
 import { isNotFound } from '../temporal/errors.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { EngineError } from './errors.ts';
+import { restoreEntries, restoreRecord } from './restore-records.ts';
+import { isUnavailable } from './unavailable.ts';
 
 /** Neither the archive nor Temporal has the turn. */
 export class TurnNotFound extends EngineError {
@@ -34,15 +36,6 @@ class TurnNotStarted extends EngineError {
   }
 }
 
-/** Yields what is read of a turn; nothing if an operator has deleted the turn before it was archived. */
-export async function* ignoreNotFound<T>(reading: AsyncIterable<T>): AsyncGenerator<T> {
-  try {
-    yield* reading;
-  } catch (error) {
-    if (!(error instanceof TurnNotFound)) throw error;
-  }
-}
-
 /** What is read of a turn; undefined if an operator has deleted the turn before it was archived. */
 export async function unlessNotFound<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
@@ -51,6 +44,39 @@ export async function unlessNotFound<T>(reading: Promise<T>): Promise<T | undefi
     if (error instanceof TurnNotFound) return undefined;
     throw error;
   }
+}
+
+interface OneOfSeveral {
+  turnId: string;
+  log: Logger;
+}
+
+/**
+ * What is read of one of several turns; undefined if it no longer exists, or cannot be read, which is logged: one turn does
+ * not take a list with it.
+ * @throws outages, after which all of them can be read
+ */
+export async function unlessUnreadable<T>(reading: Promise<T>, turn: OneOfSeveral): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    leaveOut(turn, error);
+    return undefined;
+  }
+}
+
+/** As `unlessUnreadable`: yields what can be read of one of several turns. */
+export async function* ignoreUnreadable<T>(reading: AsyncIterable<T>, turn: OneOfSeveral): AsyncGenerator<T> {
+  try {
+    yield* reading;
+  } catch (error) {
+    leaveOut(turn, error);
+  }
+}
+
+function leaveOut({ turnId, log }: OneOfSeveral, error: unknown): void {
+  if (isUnavailable(error)) throw error;
+  if (!(error instanceof TurnNotFound)) log.error({ turnId, err: error }, 'a turn that cannot be read is left out');
 }
 
 interface ReadOptions extends FollowOptions {
@@ -319,7 +345,9 @@ export class TurnLogReader {
     return this.#found(turnId, async () => {
       for await (const records of this.#backwards(turnId)) {
         const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
-        if (message?.kind === 'model.message') return restore(message, { blobs: this.#blobs, sessionId });
+        if (message?.kind === 'model.message') {
+          return restoreRecord(message, { blobs: this.#blobs, sessionId });
+        }
       }
       return undefined;
     });
@@ -398,7 +426,7 @@ export class TurnLogReader {
     if (!row?.archived && !this.#ended.has(turnId)) {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
-        const created = await restore(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
+        const created = await restoreRecord(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
         if (start.queued) {
           const position = await this.#catalog.turns.positionInQueue(start.sessionId, start.queued.number);
           return { created, done: undefined, position };
@@ -459,7 +487,7 @@ export class TurnLogReader {
   }
 
   async #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
-    return Promise.all(entries.map((entry) => restore(entry, { blobs: this.#blobs, sessionId })));
+    return restoreEntries(entries, { blobs: this.#blobs, sessionId });
   }
 
   /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound, TurnNotStarted */

@@ -2,7 +2,8 @@ import { mayReadAll } from '../../auth/rights.ts';
 import type { ListedSession, SessionListFilter } from '../../catalog/session-list.ts';
 import { LISTED_CHARACTERS } from '../../catalog/session-requests.ts';
 import type { Caller } from '../../core/subject.ts';
-import { TurnNotFound, type TurnEnds } from '../../engine/turn-log-reader.ts';
+import { unlessUnreadable, type TurnEnds } from '../../engine/turn-log-reader.ts';
+import { isUnavailable } from '../../engine/unavailable.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleSummary } from './examples.ts';
@@ -23,6 +24,9 @@ const READ_BATCH_SIZE = 20;
 
 type State = Pick<SessionState, 'status' | 'finishedAt'>;
 
+/** Nothing in the catalog says that it has ended. */
+const UNREADABLE: State = { status: 'running', finishedAt: null };
+
 interface Listing {
   filter: SessionListFilter;
   order: 'asc' | 'desc';
@@ -30,7 +34,7 @@ interface Listing {
 }
 
 /** The list of sessions. */
-export function sessionListRoutes({ catalog, logs }: ApiContext, reader: SessionReader): Route[] {
+export function sessionListRoutes({ catalog, logs, log }: ApiContext, reader: SessionReader): Route[] {
   return [
     route(
       'get',
@@ -73,15 +77,21 @@ export function sessionListRoutes({ catalog, logs }: ApiContext, reader: Session
     const ids = await catalog.sessionList.open({ filter, ...listing });
     const states = await inBatches(ids, async (id, i): Promise<[string, State]> => {
       const state = i < MAX_OPEN ? await stateOf(id) : undefined;
-      return [id, state ?? { status: 'running', finishedAt: null }];
+      return [id, state ?? UNREADABLE];
     });
     return new Map(states);
   }
 
-  /** Undefined if it was deleted. */
+  /** Undefined if it was deleted. One that cannot be read does not take the list with it. */
   async function stateOf(id: string): Promise<State | undefined> {
     const session = await catalog.sessions.get(id);
-    return session && stateNow(await reader.read(session));
+    try {
+      return session && stateNow(await reader.read(session));
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      log.error({ sessionId: id, err: error }, 'a session that cannot be read is listed as running');
+      return UNREADABLE;
+    }
   }
 
   async function summary(row: ListedSession, states: Map<string, State>): Promise<SessionSummary> {
@@ -127,14 +137,9 @@ export function sessionListRoutes({ catalog, logs }: ApiContext, reader: Session
     return undefined;
   }
 
-  /** Undefined if the log was lost. */
+  /** Undefined if the log was lost, or cannot be read. */
   async function endsOf(turnId: string): Promise<TurnEnds | undefined> {
-    try {
-      return await logs.firstAndLast(turnId);
-    } catch (error) {
-      if (error instanceof TurnNotFound) return undefined;
-      throw error;
-    }
+    return unlessUnreadable(logs.firstAndLast(turnId), { log, turnId });
   }
 }
 

@@ -4,17 +4,26 @@ import type { TurnEnd } from '../../catalog/session-ends.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { runIdsOf } from '../../engine/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
+import { isUnavailable } from '../../engine/unavailable.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { createdAfter, createdQuery, pageOf, pagination, placeAfter } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
 import { exampleRunSummary } from './examples.ts';
-import { followRun } from './follow-run.ts';
+import { followRun, type FollowedRun } from './follow-run.ts';
 import { runHeader } from './run-header.ts';
 import { RUN_STATUSES, runSummary, type RunStatus, type RunSummary } from './wire/run.ts';
 
 const LIMIT = 10;
+
+/** The status of a run whose log cannot be read, by the end of its turn; otherwise it has failed. */
+const STATUS_OF_END = new Map<TurnEnd | null, RunStatus>([
+  [null, 'running'],
+  ['answered', 'completed'],
+  ['unanswered', 'completed'],
+  ['client-cancelled', 'cancelled'],
+]);
 
 const listQuery = createdQuery(LIMIT).extend({
   agent_name: identifier.optional(),
@@ -84,9 +93,31 @@ export function listRoutes(context: ApiContext): Route[] {
   /** Undefined if the run has never begun: its request was interrupted. */
   async function summaryOf(session: SessionRow, reader: Reader): Promise<RunSummary | undefined> {
     const { turnId } = runIdsOf(session.id);
-    const found = await unlessNotFound(followRun({ ...context, blobs: NO_FILES }, { session, turnId }, { waitMs: 0 }));
+    const following = followRun({ ...context, blobs: NO_FILES }, { session, turnId }, { waitMs: 0 });
+    let found: FollowedRun | undefined;
+    try {
+      found = await unlessNotFound(following);
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      context.log.error({ turnId, err: error }, 'a run whose log cannot be read is listed as the catalog has it');
+      return unreadRun(session);
+    }
     if (!found) return undefined;
     const { content: _, output: __, ...summary } = found.output.run(runHeader(session), reader);
     return summary;
   }
+}
+
+/** What the catalog has of a run. */
+function unreadRun(session: SessionRow): RunSummary {
+  const { last_end: end, ended_at, model_calls, input_tokens, output_tokens, cost_in_usd } = session;
+  return {
+    ...runHeader(session),
+    status: STATUS_OF_END.get(end) ?? 'failed',
+    completed_at: ended_at,
+    turns: model_calls,
+    usage: input_tokens + output_tokens > 0 ? { input_tokens, output_tokens } : null,
+    cost: cost_in_usd,
+    unreported_attempts: 0,
+  };
 }

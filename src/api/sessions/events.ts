@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { readerOf, type Reader } from '../../auth/rights.ts';
 import type { TurnRow } from '../../catalog/schema.ts';
 import type { LogEntry } from '../../core/records.ts';
-import { ignoreNotFound } from '../../engine/turn-log-reader.ts';
+import { ignoreUnreadable, unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { turnEvent, type TurnEvent } from './wire/events.ts';
 import { toWire } from './wire/events-to-wire.ts';
@@ -37,11 +37,13 @@ interface EntryOptions {
   limit: number;
   order: 'asc' | 'desc';
   view: View;
+  /** The turn has no entries if it no longer exists, or cannot be read: the others are shown. */
+  isOneOfSeveral?: boolean;
 }
 
 /** Lists of the events of a turn and of a session. */
 export function eventRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex } = context;
+  const { catalog, logs, turnIndex, log } = context;
   return [
     route(
       'get',
@@ -141,8 +143,9 @@ export function eventRoutes(context: ApiContext): Route[] {
     const page = new Page<SessionEventItem>(limit);
     for (let turn = newest; turn; turn = await before(turn)) {
       const { id } = turn;
-      const options = { place: turn === newest ? place : undefined, limit, order: 'desc' as const, view };
-      for await (const { ordinal, record } of ignoreNotFound(entries(id, options))) {
+      const from = turn === newest ? place : undefined;
+      const options = { place: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
+      for await (const { ordinal, record } of entries(id, options)) {
         const item = { turn_id: id, event: toWire(record, reader) };
         if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
       }
@@ -154,7 +157,10 @@ export function eventRoutes(context: ApiContext): Route[] {
    * The entries of a turn, read as they are consumed.
    * @throws ApiError if there is no entry at `place`: it is not from a page token of this listing
    */
-  async function* entries(turnId: string, { place, limit, order, view }: EntryOptions): AsyncGenerator<LogEntry> {
+  async function* entries(
+    turnId: string,
+    { place, limit, order, view, isOneOfSeveral }: EntryOptions,
+  ): AsyncGenerator<LogEntry> {
     // Three more than the limit: the first and the last entry of the turn, and one that shows whether there is a next page.
     const batch = Math.min(limit + 3, MAX_BATCH_SIZE);
     const batches =
@@ -162,7 +168,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         ? logs.read(turnId, { from: place ?? 1 })
         : logs.readBackwards(turnId, { from: place ?? Infinity, batch });
     let isFound = place === undefined;
-    for await (const entries of batches) {
+    for await (const entries of isOneOfSeveral ? ignoreUnreadable(batches, { log, turnId }) : batches) {
       for (const entry of entries) {
         isFound ||= entry.ordinal === place;
         if (!isFound) throw invalidPageToken();
@@ -176,7 +182,7 @@ export function eventRoutes(context: ApiContext): Route[] {
   async function newestEnded(sessionId: string, lastTurnId: string | undefined): Promise<TurnRow | undefined> {
     const last = lastTurnId === undefined ? await turnIndex.knownLast(sessionId) : await catalog.turns.get(lastTurnId);
     if (!last) return undefined;
-    const { done } = await logs.firstAndLast(last.id);
+    const { done } = (await unlessUnreadable(logs.firstAndLast(last.id), { log, turnId: last.id })) ?? {};
     return done ? last : before(last);
   }
 

@@ -1,7 +1,7 @@
 import { readerOf } from '../../auth/rights.ts';
 import { MAX_QUEUED } from '../../core/turn-queue.ts';
 import { authorizeSession } from '../../engine/access.ts';
-import { unlessNotFound } from '../../engine/turn-log-reader.ts';
+import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
 import { pagination, pageOf } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
@@ -10,7 +10,7 @@ import { turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
 /** The queue of a session: the turns that have not begun, which the list of its turns does not have. */
-export function queueRoutes({ catalog, logs, turnIndex }: ApiContext): Route[] {
+export function queueRoutes({ catalog, logs, turnIndex, log }: ApiContext): Route[] {
   return [
     route(
       'get',
@@ -30,7 +30,9 @@ export function queueRoutes({ catalog, logs, turnIndex }: ApiContext): Route[] {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         await turnIndex.reconcileRequests(session.id);
         const queue = await turnIndex.queued(session.id);
-        const turns = await Promise.all(queue.map(({ turnId }) => unlessNotFound(logs.firstAndLast(turnId))));
+        const turns = await Promise.all(
+          queue.map(({ turnId }) => unlessUnreadable(logs.firstAndLast(turnId), { log, turnId })),
+        );
         const reader = readerOf(caller, session);
         // The others have begun or ended in the meantime.
         const waiting = turns.flatMap((turn) => (turn?.position === undefined ? [] : [toTurnResource(turn, reader)]));

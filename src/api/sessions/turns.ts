@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { mayOnSession } from '../../auth/rights.ts';
-import { unlessNotFound } from '../../engine/turn-log-reader.ts';
+import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { actionsBody, createTurnBody } from './wire/input.ts';
@@ -33,7 +33,7 @@ const schemas = { StreamEvent: numberedStreamEvent };
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex, metrics, streamLimits } = context;
+  const { catalog, logs, turnIndex, metrics, streamLimits, log } = context;
   return [
     route(
       'get',
@@ -53,7 +53,9 @@ export function turnRoutes(context: ApiContext): Route[] {
           token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(position, token).turn;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw invalidPageToken();
-        const turns = await Promise.all(chain.slice(0, limit).map(({ id }) => unlessNotFound(logs.firstAndLast(id))));
+        const turns = await Promise.all(
+          chain.slice(0, limit).map(({ id }) => unlessUnreadable(logs.firstAndLast(id), { log, turnId: id })),
+        );
         const next = chain[limit];
         return {
           data: turns.flatMap((one) => (one ? [toTurnResource(one, readerOf(caller, session))] : [])),
