@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import { isRetryableStoreError, offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
+import { offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
@@ -38,7 +38,7 @@ import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import type { Toolset } from '../src/tools/toolset.ts';
 import { withEarlyResults } from '../src/speculation/early-results.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
-import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { failUnlessTransient, retryWhileUnavailable, storeWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
 import { backoffMs } from '../src/lib/backoff.ts';
 import { errorMessage } from '../src/lib/errors.ts';
@@ -336,7 +336,7 @@ class ModelCallAttempt {
       requesters: () => retryWhileUnavailable(() => this.#requesters(), this.#signal),
       storeFile: async (file: FileContent) => {
         const store = () => storeFiles([file], { blobs, sessionId, maxInlineBytes: 0 });
-        const [stored] = await retryWhileUnavailable(store, this.#signal, isRetryableStoreError);
+        const [stored] = await storeWhileUnavailable(store, this.#signal);
         if (!stored) throw new Error('no file was stored');
         return stored;
       },
@@ -384,7 +384,7 @@ class ModelCallAttempt {
     const { blobs } = this.#dependencies;
     const { sessionId } = this.#input;
     const store = () => offloadResult(records, { blobs, sessionId });
-    return { records, stored: await retryWhileUnavailable(store, until, isRetryableStoreError) };
+    return { records, stored: await storeWhileUnavailable(store, until) };
   }
 
   /**
@@ -428,6 +428,8 @@ class ModelCallAttempt {
   }
 
   async #failed(error: unknown): Promise<CallModelResult> {
+    // What the model has answered cannot be stored: it must not be called again.
+    if (error instanceof ApplicationFailure) throw error;
     if (isUnavailable(error)) {
       if (error instanceof BudgetsUnavailable) this.#wasCalled = false;
       this.#recordUsage();
@@ -450,11 +452,13 @@ class ModelCallAttempt {
         : failure.message;
       const { failure: kind, status } = failure;
       const modelFailure = { kind, ...(status !== undefined && { status }) };
-      return this.#result({
-        status: 'error',
-        message,
-        ...(failure === error && { code: 'model_failed', modelFailure }),
-      });
+      return failUnlessTransient(() =>
+        this.#result({
+          status: 'error',
+          message,
+          ...(failure === error && { code: 'model_failed', modelFailure }),
+        }),
+      );
     }
     this.#recordUsage();
     throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import { isRetryableStoreError, offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
+import { offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
 import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn, ToolCall } from '../src/core/records.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
@@ -15,7 +15,7 @@ import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
-import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { failUnlessTransient, retryWhileUnavailable, storeWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER, onAbort } from '../src/lib/abort.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
@@ -50,7 +50,7 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
   return async (input) => {
     rejectResetRun(input);
     const run = new ToolCallAttempt(dependencies, input);
-    return withHeartbeat(() => run.run(), {
+    return withHeartbeat(() => failUnlessTransient(() => run.run()), {
       details: () => run.details,
       giveUp: () => run.giveUp(),
       onCancelHint: (listener) => dependencies.bus.onCancelHint(input.turnId, listener),
@@ -181,7 +181,7 @@ class ToolCallAttempt {
         blobs.put(sessionId, Buffer.from(JSON.stringify(rounds))),
         rounds.by === 'connection' ? ownQueue.open() : undefined,
       ]);
-    const [text, blob, keptOpenBy] = await retryWhileUnavailable(store, NEVER, isRetryableStoreError);
+    const [text, blob, keptOpenBy] = await storeWhileUnavailable(store, NEVER);
     const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
     return { ...this.#withoutRecords(), elicitation };
   }
@@ -299,10 +299,9 @@ class ToolCallAttempt {
     return { records, stamp };
   }
 
-  /** Stores a result. The effect may have happened, so this is retried for as long as the store fails. */
+  /** Stores a result. The effect may have happened, so this is retried for as long as the store is unavailable. */
   async #store(result: UnstoredResult): Promise<CallToolResult> {
-    const store = (some: UnstoredResult) =>
-      retryWhileUnavailable(() => this.#tryToStore(some), NEVER, isRetryableStoreError);
+    const store = (some: UnstoredResult) => storeWhileUnavailable(() => this.#tryToStore(some), NEVER);
     let saved: Awaited<ReturnType<typeof store>>;
     try {
       saved = await store(result);

@@ -42,13 +42,6 @@ export class PayloadTooLarge extends Error {
   }
 }
 
-/**
- * Whether storing a value may succeed on a retry: true for every failure of the store, false if the value is too large.
- */
-export function isRetryableStoreError(error: unknown): boolean {
-  return !(error instanceof PayloadTooLarge);
-}
-
 /** An object or array, as the holder of values. */
 type Holder = Record<string | number, unknown>;
 

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { ActivityNotFoundError, type Client } from '@temporalio/client';
 import { Context } from '@temporalio/activity';
 import type { ActivitySerializationContext } from '@temporalio/common';
-import { NEVER } from '../lib/abort.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { retryWhileUnavailable } from './retry.ts';
 
@@ -16,7 +15,8 @@ const RESPONSE_TIMEOUT_MS = 5_000;
  * unavailable.
  */
 export function completeReliably({ client }: { client: Client }, result: unknown): void {
-  const { taskToken, namespace, activityId, workflowExecution } = Context.current().info;
+  const { taskToken, namespace, activityId, workflowExecution, heartbeatTimeoutMs = 0 } = Context.current().info;
+  const lifetime = AbortSignal.timeout(heartbeatTimeoutMs);
   // What the worker encodes with: an encrypted result is bound to it.
   const serializationContext: ActivitySerializationContext = {
     type: 'activity',
@@ -35,7 +35,8 @@ export function completeReliably({ client }: { client: Client }, result: unknown
       if (!isTemporalUnavailable(error)) throw error;
       const complete = (): Promise<void> =>
         withDeadline(() => client.activity.complete(taskToken, result, { serializationContext }));
-      await retryWhileUnavailable(complete, NEVER, (cause) => !(cause instanceof ActivityNotFoundError));
+      // The SDK does not tell an outage from other errors.
+      await retryWhileUnavailable(complete, lifetime, (cause) => !(cause instanceof ActivityNotFoundError));
     }
   };
   // An activity that is not found was completed by the SDK, or has timed out.

@@ -1,5 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { log, ApplicationFailure } from '@temporalio/activity';
+import { ApplicationFailure, Context, log } from '@temporalio/activity';
+import { PayloadTooLarge } from '../blobs/offload.ts';
+import { isAwaited } from '../temporal/activity-heartbeat.ts';
 import { isUnavailable } from './unavailable.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { errorMessage } from '../lib/errors.ts';
@@ -8,8 +10,9 @@ const FIRST_WAIT_MS = 200;
 const MAX_WAIT_MS = 5_000;
 
 /**
- * Repeats `work` while the catalog, the disk or Temporal is unavailable, or while `isRetryable` accepts its error. For
- * the repeatable parts of activities that Temporal must not retry.
+ * Repeats `work` while the catalog, the disk or Temporal is unavailable, or while `isRetryable` accepts its error; at
+ * most for as long as the result of the activity is awaited. For the repeatable parts of activities that Temporal must
+ * not retry.
  */
 export async function retryWhileUnavailable<T>(
   work: () => Promise<T>,
@@ -20,10 +23,24 @@ export async function retryWhileUnavailable<T>(
     try {
       return await work();
     } catch (error) {
-      if (!isRetryable(error) || signal.aborted) throw error;
+      if (!isRetryable(error) || signal.aborted || !isAwaited(Context.current())) throw error;
       if (retries === 0) log.warn('a dependency of an activity is unavailable; it is retried', { error });
       await sleep(backoffMs(retries, { first: FIRST_WAIT_MS, max: MAX_WAIT_MS }), undefined, { signal });
     }
+  }
+}
+
+/**
+ * Stores a part of what an activity gives, for as long as the store is unavailable. Any other error ends the activity: a
+ * further attempt would call the model or the tool again, and end like this one.
+ * @throws PayloadTooLarge
+ */
+export async function storeWhileUnavailable<T>(store: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  try {
+    return await retryWhileUnavailable(store, signal);
+  } catch (error) {
+    if (error instanceof PayloadTooLarge || isUnavailable(error) || signal.aborted) throw error;
+    throw ApplicationFailure.nonRetryable(`the result could not be stored: ${errorMessage(error)}`, 'not_stored');
   }
 }
 

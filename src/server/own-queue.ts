@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { GracefulShutdownPeriodExpiredError, Worker, type WorkerOptions } from '@temporalio/worker';
+import { GracefulShutdownPeriodExpiredError, TransportError, Worker, type WorkerOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';
+import { EngineError } from '../engine/errors.ts';
 
 interface OwnQueueOptions {
   /** The task queue that all workers share. */
@@ -26,28 +27,48 @@ export class OwnQueue {
     this.#name = `${options.sharedQueue}/${randomUUID()}`;
   }
 
-  /** The name of the queue, once a worker polls it. A process that stops starts none: it continues no further call. */
+  /**
+   * The name of the queue, once a worker polls it. A process that stops starts none: it continues no further call. After
+   * a failure the next call starts one.
+   * @throws EngineError `unavailable` if Temporal is
+   */
   async open(): Promise<string> {
-    if (!this.#isStopped) await (this.#worker ??= this.#start());
+    if (this.#isStopped) return this.#name;
+    const worker = (this.#worker ??= this.#start());
+    try {
+      await worker;
+    } catch (error) {
+      this.#forget(worker);
+      if (!(error instanceof TransportError)) throw error;
+      throw new EngineError('unavailable', 'Temporal is unavailable for calls that ask the user', { cause: error });
+    }
     return this.#name;
   }
 
   /** Waits until the running calls have ended. */
   async stop(): Promise<void> {
     this.#isStopped = true;
-    const worker = await this.#worker;
+    const worker = await this.#worker?.catch(() => undefined);
     if (worker?.getState() === 'RUNNING') worker.shutdown();
     await this.#finished;
+  }
+
+  #forget(worker: Promise<Worker>): void {
+    if (this.#worker === worker) this.#worker = undefined;
   }
 
   async #start(): Promise<Worker> {
     const { log, options } = this.#options;
     const worker = await Worker.create({ ...options(), taskQueue: this.#name });
-    this.#finished = worker.run().catch((error: unknown) => {
+    const run = worker.run().catch((error: unknown) => {
       const message = 'the worker for calls that wait for the user has stopped';
       if (error instanceof GracefulShutdownPeriodExpiredError)
         log.warn({ err: error }, `${message} with work in progress`);
       else log.error({ err: error }, message);
+    });
+    // One that has failed is replaced by the next call.
+    this.#finished = run.then(() => {
+      this.#worker = undefined;
     });
     return worker;
   }

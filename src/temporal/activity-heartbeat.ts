@@ -129,3 +129,8 @@ export function stopReason({ cancellationDetails: details }: Context): StopReaso
   if (details?.workerShutdown) return 'shutdown';
   return 'lost';
 }
+
+/** Whether the result of an attempt is still awaited: false once it has timed out, or its workflow has closed. */
+export function isAwaited(context: Context): boolean {
+  return !context.cancellationSignal.aborted || stopReason(context) !== 'lost';
+}
