@@ -26,15 +26,17 @@ interface SentMessages {
   rateLimitError: ApiError | undefined;
   /** This server's name in the request. */
   host: string | undefined;
+  /** Answers the request. False if the answer is lost: an equal request within seconds is then a repetition. */
+  answer: () => Promise<boolean>;
 }
 
 /**
- * Gives messages to the running turn of a session, which resumes if it was paused, or starts one. When this returns, the
- * session has them, and every reader finds that it works.
+ * Gives messages to the running turn of a session, which resumes if it was paused, or starts one, and answers. When it
+ * answers, the session has them, and every reader finds that it works.
  * @throws ApiError or EngineError
  */
 export async function sendMessages(context: MessageServices, sent: SentMessages): Promise<void> {
-  const { session, caller, messages, key, rateLimitError, host } = sent;
+  const { session, caller, messages, key, rateLimitError, host, answer } = sent;
   using request = new TurnRequest(context, {
     sessionId: session.id,
     caller,
@@ -52,7 +54,7 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
     return keepUntilBegun(context, session, { requestId, input: await loadInput() });
   });
   if (isKept) {
-    turn.acknowledge();
+    if (await answer()) turn.acknowledge();
     return;
   }
   if ((await turn.steer()) === undefined) {
@@ -66,7 +68,7 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
   } else {
     await resume(context, { session, caller });
   }
-  turn.acknowledge();
+  if (await answer()) turn.acknowledge();
 }
 
 /** Resumes the running turn, whether its pause is in the log or takes effect after what it is doing. */

@@ -4,6 +4,7 @@ import { controlTurn } from '../../engine/control-turn.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { json, route, type Route } from '../http/route.ts';
+import { sendWhole } from '../http/send-whole.ts';
 import type { SessionReader } from './read-session.ts';
 import { sendMessages } from './send-messages.ts';
 import { fromUuid } from './session-ids.ts';
@@ -50,7 +51,7 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           'budget_exceeded',
         ],
       },
-      async ({ params, body, caller, rateLimitError, request }) => {
+      async ({ params, body, caller, rateLimitError, request, response }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'send');
         const messages = body.type === 'batch' ? body.messages : [body];
         await sendMessages(context, {
@@ -60,6 +61,7 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           key: undefined,
           rateLimitError,
           host: request.get('host'),
+          answer: () => sendWhole(response, () => response.status(202).end()),
         });
       },
     ),

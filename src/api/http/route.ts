@@ -211,6 +211,8 @@ export function route<
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
     const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
+    // A handler that must know whether its answer was delivered has sent it.
+    if (response.writableEnded) return;
     if (!answer) response.status(status).end();
     else if (!('written' in answer)) response.status(status).json(returned);
   };

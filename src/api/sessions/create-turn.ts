@@ -13,6 +13,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { secondsSinceStart } from '../http/request-log.ts';
+import { sendWhole } from '../http/send-whole.ts';
 import { readFiles } from '../http/sent-files.ts';
 import { streamTurn } from '../http/turn-stream.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
@@ -118,22 +119,14 @@ async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, answer: A
 }
 
 async function returnTurn(claimed: ClaimedTurn, turn: TurnEnds, { response, reader }: Answer): Promise<void> {
-  if (await sendJson(response, { data: toTurnResource(turn, reader) })) claimed.acknowledge();
+  const data = toTurnResource(turn, reader);
+  if (await sendWhole(response, () => response.json({ data }))) claimed.acknowledge();
 }
 
 function messagesRequired(): ApiError {
   return new ApiError('messages_required', 'with on_running: "steer" the input must be user messages', {
     param: 'input',
   });
-}
-
-/** Answers with JSON. False if the connection closed before all of it was handed to the network. */
-async function sendJson(response: Response, body: object): Promise<boolean> {
-  if (response.closed) return false;
-  const { promise, resolve } = Promise.withResolvers<boolean>();
-  response.once('finish', () => resolve(true)).once('close', () => resolve(false));
-  response.json(body);
-  return promise;
 }
 
 function previousOf(id: string | null | undefined): PreviousTurn {

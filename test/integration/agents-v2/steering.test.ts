@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { AgentSession, agentNamed, kindsOf } from '../../support/agents-v2.ts';
+import { eventually } from '../../support/eventually.ts';
+import { hangUp } from '../../support/raw-http.ts';
 import { held, say, textOf, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -23,6 +25,31 @@ function gate(text: string) {
     },
   );
 }
+
+test('messages whose answer was lost are given once: the repetition of the client changes nothing', async () => {
+  const { api, model } = server;
+  const first = gate('One.');
+  model.script('lost', say('Zero.'), first.script, say('Two.'), say('Three.'));
+  const session = await AgentSession.create(api, { agent: agentNamed('lost'), messages: 'Zero', idle_timeout_s: 600 });
+  await session.until('idle');
+  const message = { type: 'user_message', message: 'One' };
+  const given = () => {
+    const users = model
+      .requestsTo('lost')
+      .at(-1)
+      ?.messages.filter(({ role }) => role === 'user');
+    return users?.map(textOf);
+  };
+  await hangUp(api.url, `${session.path}/messages`, message);
+  await first.reached;
+  expect((await session.post('messages', message)).status).toBe(202);
+  first.release();
+  await session.until('idle');
+  expect(given()).toEqual(['Zero', 'One']);
+  // That answer has arrived: the same message once more is another one.
+  expect((await session.post('messages', message)).status).toBe(202);
+  await eventually(() => expect(given()).toEqual(['Zero', 'One', 'One']));
+});
 
 test('a session is paused, gets a message, and resumes with it', async () => {
   const { api, model } = server;
