@@ -2,7 +2,7 @@ import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
 
-/** How long a claim is valid. */
+/** How long a claim is valid, unless it is as long as its session exists. */
 export const KEY_LIFETIME_MS = 24 * 3_600_000;
 
 export interface Claim {
@@ -15,6 +15,7 @@ export interface Claim {
   /** The session that is created, or in which the resource is created; empty if there is none. */
   sessionId: string;
   bodyHash: string;
+  /** When its lifetime begins. `FOREVER`: it never becomes old, and is deleted with its session. */
   now: string;
 }
 

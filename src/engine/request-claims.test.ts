@@ -5,6 +5,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { Catalog } from '../catalog/catalog.ts';
+import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import { hashOf } from '../lib/hash.ts';
 import { claimRequest, isClaimed } from './request-claims.ts';
@@ -112,4 +113,41 @@ test('a key stands for its request for 24 h, without one the same body is a new 
   expect(await isRepetitionAt(day + 1)).toEqual([false, false]);
   const next = await claimRequest({ ...request, key: 'once', resourceId: 'turn_4' });
   expect([next.resourceId, next.isNew]).toEqual(['turn_4', true]);
+});
+
+test('a key that is kept stands for its request as long as the session exists, and is released with it', async () => {
+  vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: 0 });
+  const catalog = await (await catalogs())([]);
+  const send = (resourceId: string) =>
+    claimRequest({
+      catalog,
+      scope: 'ann/runs',
+      key: 'once',
+      bodyHash: hashOf('yes'),
+      sessionId: 'ses_1',
+      isKept: true,
+      resourceId,
+    });
+  await send('turn_1');
+  vi.setSystemTime(365 * 24 * 3_600_000);
+  // As housekeeping does.
+  await catalog.idempotency.forget(new Date(Date.now() - KEY_LIFETIME_MS).toISOString());
+  const repeated = await send('turn_2');
+  expect([repeated.resourceId, repeated.isNew]).toEqual(['turn_1', false]);
+  await repeated.release();
+  expect((await send('turn_3')).isNew).toBe(true);
+});
+
+test('a repetition claims the key again that the first request has released, unless another one was faster', async () => {
+  const catalog = await (await catalogs())([]);
+  const request = { catalog, scope: 'ann/runs', key: 'once', bodyHash: hashOf('yes'), sessionId: 'ses_1' };
+  const first = await claimRequest({ ...request, resourceId: 'turn_1' });
+  const second = await claimRequest({ ...request, resourceId: 'turn_2' });
+  expect(await second.confirm()).toBe(true);
+  await first.release();
+  expect(await second.confirm()).toBe(true);
+  expect((await claimRequest({ ...request, resourceId: 'turn_3' })).resourceId).toBe('turn_1');
+  await first.release();
+  expect((await claimRequest({ ...request, resourceId: 'turn_4' })).isNew).toBe(true);
+  expect(await second.confirm()).toBe(false);
 });

@@ -1,5 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
+import { FOREVER } from '../catalog/session-ends.ts';
 import { EngineError } from './errors.ts';
 
 /** An equal request without a key is a repetition within this time after the first one's answer was lost. */
@@ -27,6 +28,8 @@ interface ClaimOptions extends RequestIdentity {
   resourceId: string;
   /** The session that the request creates, or in which it creates something. */
   sessionId: string;
+  /** The key is claimed for as long as the session exists. */
+  isKept?: boolean;
 }
 
 /** A request's claim on what it creates. The caller ends it by calling one of the last three functions. */
@@ -43,6 +46,15 @@ export interface RequestClaim {
   lost: () => Promise<void>;
 }
 
+/** The claim of a request that others may repeat. */
+export interface SharedClaim extends RequestClaim {
+  /**
+   * Claims it again: the request that was first may have been rejected, which has released the key. False if another
+   * request has claimed the key since.
+   */
+  confirm: () => Promise<boolean>;
+}
+
 /** Whether the request is a repetition. Unlike `claimRequest` this writes nothing. */
 export async function isClaimed(request: RequestIdentity): Promise<boolean> {
   const { notBefore, ...slots } = slotsOf(request, new Date());
@@ -57,14 +69,16 @@ export async function claimRequest({
   bodyHash,
   resourceId,
   sessionId,
-}: ClaimOptions): Promise<RequestClaim> {
+  isKept = false,
+}: ClaimOptions): Promise<SharedClaim> {
   const { idempotency } = catalog;
   const now = new Date();
   const { notBefore, ...slots } = slotsOf({ catalog, scope, key, bodyHash }, now);
   const [first = '', ...others] = slots.keys;
   const slot = (others.length > 0 && (await idempotency.taken(slots, notBefore))) || first;
   const requested = { scope, key: slot, resourceId, sessionId, bodyHash };
-  const taken = await idempotency.claim({ ...requested, now: now.toISOString() }, notBefore);
+  const from = isKept ? FOREVER : now.toISOString();
+  const taken = await idempotency.claim({ ...requested, now: from }, notBefore);
   if (!taken.isSameBody) {
     throw new EngineError('idempotency_key_reused', 'this Idempotency-Key was used with another body: use a new one');
   }
@@ -78,6 +92,7 @@ export async function claimRequest({
   return {
     resourceId: taken.resourceId,
     isNew: taken.isNew,
+    confirm: async () => (await idempotency.claim({ ...held, now: from }, notBefore)).isNew,
     release,
     delivered: async () => {
       if (key === undefined) await release();

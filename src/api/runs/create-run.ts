@@ -2,7 +2,7 @@ import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimRequest, type RequestClaim } from '../../engine/request-claims.ts';
+import { claimRequest, type SharedClaim } from '../../engine/request-claims.ts';
 import { hasTurn } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { pinnedAgents } from '../../engine/pinned-agents.ts';
@@ -41,7 +41,7 @@ interface RunCall {
 
 /** The run that a request is for: a new one, or that of an equal request before. */
 export interface ClaimedRun extends RunIds {
-  claim: RequestClaim;
+  claim: SharedClaim;
   caller: Caller;
 }
 
@@ -52,7 +52,14 @@ export async function claimRun(
 ): Promise<ClaimedRun> {
   const resourceId = newId('turn');
   const nothing = () => Promise.resolve();
-  let claim: RequestClaim = { resourceId, isNew: true, release: nothing, delivered: nothing, lost: nothing };
+  let claim: SharedClaim = {
+    resourceId,
+    isNew: true,
+    confirm: () => Promise.resolve(true),
+    release: nothing,
+    delivered: nothing,
+    lost: nothing,
+  };
   if (key !== undefined) {
     const scope = `${caller.subject.subjectId}/runs`;
     claim = await claimRequest({
@@ -63,6 +70,7 @@ export async function claimRun(
       bodyHash: hashOf(identity),
       resourceId,
       sessionId: runIdsOf(resourceId).sessionId,
+      isKept: true,
     });
   }
   const ids = runIdsOf(claim.resourceId);
@@ -88,11 +96,17 @@ export async function startRun(
   const existing = claim.isNew ? undefined : await catalog.sessions.get(sessionId);
   if (existing && (await hasTurn(context, existing, turnId))) return undefined;
   let endAdmission = (): void => undefined;
+  let isInserted = false;
   try {
     if (rateLimitError) throw rateLimitError;
     endAdmission = await turnLimits.admit({ id: sessionId, subject_id: caller.subject.subjectId });
     const run = await read();
-    const { session, runnable } = await insert(context, { sessionId, caller, run });
+    const { session, runnable, isNew } = await insert(context, { sessionId, caller, run });
+    isInserted = isNew;
+    if (!claim.isNew && !(await claim.confirm())) {
+      await withdraw(context, { sessionId, turnId, claim }, isInserted);
+      throw new EngineError('unavailable', 'another request is in progress with this Idempotency-Key: try again');
+    }
     const { agent, conversation, repaired } = run;
     const started = await startTurn(context, {
       session,
@@ -110,19 +124,35 @@ export async function startRun(
     return { session, ...started };
   } catch (error) {
     endAdmission();
-    if (claim.isNew && isRefusal(error)) {
-      await claim.release();
-      await catalog.sessions.delete(sessionId, new Date().toISOString());
-    }
+    if (isRefusal(error)) await withdraw(context, { sessionId, turnId, claim }, isInserted);
     throw error;
   }
 }
 
-/** The session of a run, and the agent with which it runs: those of the first request, if the request is repeated. @throws EngineError */
+/** Removes what a rejected request has left. What an equal request has begun meanwhile stays, and so does the key then. */
+async function withdraw(
+  context: ApiContext,
+  { sessionId, turnId, claim }: Pick<ClaimedRun, 'sessionId' | 'turnId' | 'claim'>,
+  isInserted: boolean,
+): Promise<void> {
+  const { sessions } = context.catalog;
+  const session = await sessions.get(sessionId);
+  if (!session) {
+    if (claim.isNew) await claim.release();
+  } else if (isInserted && !(await hasTurn(context, session, turnId))) {
+    // The key is deleted with it.
+    await sessions.delete(sessionId, new Date().toISOString());
+  }
+}
+
+/**
+ * The session of a run, and the agent with which it runs: those of the first request, if the request is repeated.
+ * @throws EngineError
+ */
 async function insert(
   context: ApiContext,
   { sessionId, caller, run: { agent, metadata } }: { sessionId: string; caller: Caller; run: NewRun },
-): Promise<{ session: SessionRow; runnable: RunnableAgent }> {
+): Promise<{ session: SessionRow; runnable: RunnableAgent; isNew: boolean }> {
   const { catalog, agentCheck, config } = context;
   const { name, version, isRegistered, placeOf } = agent;
   const spec = withRetention(agent.spec, config.runRetentionDays);
@@ -146,10 +176,10 @@ async function insert(
     created_at: now,
     updated_at: now,
   });
-  if (inserted) return { session: inserted, runnable: { spec, agents } };
+  if (inserted) return { session: inserted, runnable: { spec, agents }, isNew: true };
   const session = await catalog.sessions.get(sessionId);
   if (!session) throw runNotFound(runIdsOf(sessionId).runId);
-  return { session, runnable: await runnableAgent(context, session, caller) };
+  return { session, runnable: await runnableAgent(context, session, caller), isNew: false };
 }
 
 /** The retention of a run is that of its agent, or else the server's. */

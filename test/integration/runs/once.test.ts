@@ -1,5 +1,7 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import type { Run, RunItem } from '../../../src/api/runs/wire/run.ts';
+import { EngineError } from '../../../src/engine/errors.ts';
+import { TurnLimits } from '../../../src/engine/turn-limits.ts';
 import { ApiClient } from '../../support/api-client.ts';
 import { calls, inShort, RunAgent, user } from '../../support/runs.ts';
 import { say, use, type Script } from '../../support/scripted-model.ts';
@@ -126,4 +128,55 @@ test('a call that a run was cancelled before it began runs, after the run has en
   await ann.get(`/v1/runs/${paused.id}?wait_seconds=30`);
   expect(resultsOf(await one.run([user('Go'), ...paused.output]))).toEqual([['c1', 'succeeded', undefined]]);
   expect(effects(3)).toBe(1);
+});
+
+test.each(['before', 'after'])(
+  'equal requests with a key are one run, also if the first of them is rejected %s the second has begun',
+  async (order) => {
+    const [rejection, admission] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const admit = vi.spyOn(TurnLimits.prototype, 'admit');
+    admit.mockImplementationOnce(async () => {
+      await rejection.promise;
+      throw new EngineError('too_many_turns', 'at this moment');
+    });
+    admit.mockImplementationOnce(async () => {
+      await admission.promise;
+      return () => undefined;
+    });
+    const one = agent([say('Once.'), say('Twice.')]);
+    const send = () => ann.send<Run>('POST', '/v1/runs', one.body('Go'), { 'idempotency-key': one.name });
+    const first = send();
+    await vi.waitFor(() => expect(admit).toHaveBeenCalledTimes(1));
+    const second = send();
+    await vi.waitFor(() => expect(admit).toHaveBeenCalledTimes(2));
+    const steps = [
+      async () => {
+        rejection.resolve();
+        expect((await first).status).toBe(429);
+      },
+      async () => {
+        admission.resolve();
+        expect((await second).body.status).toBe('completed');
+      },
+    ];
+    for (const step of order === 'before' ? steps : steps.toReversed()) await step();
+    admit.mockRestore();
+    const { id } = (await second).body;
+    // As housekeeping does with the keys of other requests, a year later: that of a run is kept as long as the run.
+    const later = new Date(Date.now() + 365 * 24 * 3_600_000).toISOString();
+    await server.database.rows.deleteFrom('idempotency').where('created_at', '<', later).execute();
+    expect((await send()).body.id).toBe(id);
+    expect((await ann.get<Run>(`/v1/runs/${id}`)).status).toBe('completed');
+    expect(one.requests.length).toBe(1);
+  },
+);
+
+test('a key that was rejected can be used again, with another body', async () => {
+  const one = agent([say('Once.')]);
+  const send = (body: object) => ann.send<Run>('POST', '/v1/runs', body, { 'idempotency-key': one.name });
+  expect((await send(one.body([]))).status).toBeGreaterThanOrEqual(400);
+  vi.spyOn(TurnLimits.prototype, 'admit').mockRejectedValueOnce(new EngineError('too_many_turns', 'at this moment'));
+  expect((await send(one.body('Go'))).status).toBe(429);
+  vi.restoreAllMocks();
+  expect((await send(one.body('Go on'))).body.status).toBe('completed');
 });
