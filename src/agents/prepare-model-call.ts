@@ -16,6 +16,7 @@ import { withCompacted } from './compacted-conversation.ts';
 import { refreshedToolkits, withToolkits } from './client-toolkits.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
+import { loadMedia } from './load-media.ts';
 import { promptOf } from './prompt.ts';
 import { mayDelegate } from './route-delegation.ts';
 import { readFiles, type ReadFiles } from './read-files.ts';
@@ -106,15 +107,16 @@ export async function prepareModelCall(
     lastMessage(all, threadId),
   ).slice(fallback);
   if (!target) throw new Error(`the agent has no model number ${fallback + 1}`);
+  const media = await loadMedia(
+    shown.map(({ item }) => item),
+    { blobs, sessionId },
+  );
   const request = promptOf({
     spec,
     // A registered agent is instructed by its own spec alone.
     ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model: target.model,
-    transcript: withoutForeignFields(
-      shown.map(({ item }) => item),
-      target,
-    ),
+    transcript: withoutForeignFields(media.transcript, target),
     tools: offeredTools(toolset, found, {
       mayStart,
       mayDelegate: mayDelegate(call),
@@ -123,8 +125,7 @@ export async function prepareModelCall(
     unavailable,
     ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,
-    fileContent: async (file) =>
-      'base64' in file ? file.base64 : (await blobs.get(sessionId, file.blob)).toString('base64'),
+    fileContent: media.contentOf,
   });
   // A speculative call begins before the turn's start is known.
   const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);

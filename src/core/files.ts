@@ -12,6 +12,11 @@ export function describeFile({ name, mimeType, bytes }: Pick<StoredFile, 'name' 
   return `${name} (${mimeType}, ${sizeText(bytes)})`;
 }
 
+/** What stands for a file whose content is lost. */
+export function lostFile({ name }: Pick<StoredFile, 'name'>): string {
+  return `[${name} is lost: the blob store of the server no longer has it.]`;
+}
+
 export function sizeText(bytes: number): string {
   if (bytes < 1024) return `${bytes} B`;
   return bytes < 1024 * 1024 ? `${Math.round(bytes / 1024)} KB` : `${(bytes / 1024 / 1024).toFixed(1)} MB`;

@@ -1,14 +1,14 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { pdfOf } from '../../test/support/pdf.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
+import { BlobNotFound, type BlobStore } from '../blobs/blob-store.ts';
 import type { StoredFile } from '../core/records.ts';
 import { NEVER } from '../lib/abort.ts';
 import { FileTexts, MAX_BEGINNING } from './file-texts.ts';
 
 const scope = { sessionId: 'ses_1', signal: NEVER };
 
-function filesWith(stored: Record<string, Buffer> = {}) {
+function filesWith(stored: Record<string, Buffer> = {}, lost: string[] = []) {
   const warnings: string[] = [];
   const reads: string[] = [];
   const blobs: Pick<BlobStore, 'get' | 'put'> = {
@@ -18,6 +18,7 @@ function filesWith(stored: Record<string, Buffer> = {}) {
     },
     get: (_session, blob) => {
       reads.push(blob);
+      if (lost.includes(blob)) return Promise.reject(new BlobNotFound('ses_1', blob));
       return Promise.resolve(stored[blob] ?? Buffer.alloc(0));
     },
   };
@@ -69,4 +70,14 @@ test('the beginning of a text is read once; one that is too large is not read', 
   expect(await files.beginning(fileOf('text/plain', 'long'), 'ses_1', undefined)).toBe(read);
   const large = await files.beginning(fileOf('text/plain', 'huge', 8 * 1024 * 1024 + 1), 'ses_1', undefined);
   expect([large, reads]).toEqual([{ problem: 'it is larger than 8 MB' }, ['long']]);
+});
+
+test('a file whose content is lost cannot be read, which is no error: the conversation continues without it', async () => {
+  const { files } = filesWith({}, ['lost']);
+  const problem = { problem: 'the blob store of the server no longer has it' };
+  const pdf = fileOf('application/pdf', 'lost');
+  expect(await files.extract({ file: pdf, kind: 'pdf' }, scope, 20_000)).toMatchObject(problem);
+  expect(await files.whole(pdf, 'ses_1', { file: 'pdf', blob: 'lost' })).toEqual(problem);
+  expect(await files.beginning(fileOf('text/plain', 'lost'), 'ses_1', undefined)).toEqual(problem);
+  expect(await files.image(fileOf('image/png', 'lost'), 'ses_1')).toEqual(problem);
 });

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import { isLost } from '../blobs/offload.ts';
 import type { FileText, StoredFile } from '../core/records.ts';
 import { extractText } from './extract-text.ts';
 import { decodeText, extractionKey, fileKey, imageTypeOf, kindOf, type ExtractedFile } from './file-kind.ts';
@@ -15,6 +16,9 @@ const MAX_TEXT_BYTES = 8 * 1024 * 1024;
 
 /** A text, or its beginning, and how long it is; or why there is none. */
 export type ReadText = { text: string; characters: number } | { problem: string };
+
+/** One file must not keep a session from going on. */
+const LOST = { problem: 'the blob store of the server no longer has it' };
 
 interface FileScope {
   sessionId: string;
@@ -51,7 +55,8 @@ export class FileTexts {
     const key = cacheKey(sessionId, file);
     const known = this.#extracted.get(key);
     if (known) return known;
-    const read = await extractText(kind, await this.#bytes(file, sessionId), signal, { milliseconds });
+    const bytes = await this.#bytes(file, sessionId);
+    const read = bytes ? await extractText(kind, bytes, signal, { milliseconds }) : LOST;
     const extracted = { file: extractionKey(file), ...(await this.#stored(read, sessionId)) };
     if ('problem' in extracted) this.#log.warn({ sessionId, ...extracted }, 'a file cannot be read');
     this.#extracted.set(key, extracted);
@@ -73,26 +78,43 @@ export class FileTexts {
   async whole(file: StoredFile, sessionId: string, extracted: FileText | undefined): Promise<ReadText> {
     if (extracted && 'problem' in extracted) return extracted;
     if (extracted) {
-      const text = (await this.#blobs.get(sessionId, extracted.blob)).toString();
-      return { text, characters: text.length };
+      const text = (await this.#get(sessionId, extracted.blob))?.toString();
+      return text === undefined ? LOST : { text, characters: text.length };
     }
     const kind = kindOf(file);
     if (kind !== 'text' && kind !== 'unknown') return { problem: 'files of this type cannot be read' };
     if (file.bytes > MAX_TEXT_BYTES) return { problem: `it is larger than ${MAX_TEXT_BYTES / 1024 / 1024} MB` };
-    const text = decodeText(await this.#bytes(file, sessionId), kind);
+    const bytes = await this.#bytes(file, sessionId);
+    if (!bytes) return LOST;
+    const text = decodeText(bytes, kind);
     return text === undefined ? { problem: 'it is not a text' } : { text, characters: text.length };
   }
 
   /** The type of an image by its bytes. */
   async image(file: StoredFile, sessionId: string): Promise<{ mimeType: string } | { problem: string }> {
     const key = cacheKey(sessionId, file);
-    const mimeType = this.#imageTypes.get(key) ?? imageTypeOf(await this.#bytes(file, sessionId)) ?? '';
+    let mimeType = this.#imageTypes.get(key);
+    if (mimeType === undefined) {
+      const bytes = await this.#bytes(file, sessionId);
+      if (!bytes) return LOST;
+      mimeType = imageTypeOf(bytes) ?? '';
+    }
     this.#imageTypes.set(key, mimeType);
     return mimeType ? { mimeType } : { problem: 'it is not a PNG, JPEG, GIF or WebP image' };
   }
 
-  async #bytes(file: StoredFile, sessionId: string): Promise<Buffer> {
-    return 'base64' in file ? Buffer.from(file.base64, 'base64') : this.#blobs.get(sessionId, file.blob);
+  /** Undefined if they are lost. */
+  async #bytes(file: StoredFile, sessionId: string): Promise<Buffer | undefined> {
+    return 'base64' in file ? Buffer.from(file.base64, 'base64') : this.#get(sessionId, file.blob);
+  }
+
+  async #get(sessionId: string, blob: string): Promise<Buffer | undefined> {
+    try {
+      return await this.#blobs.get(sessionId, blob);
+    } catch (error) {
+      if (isLost(error)) return undefined;
+      throw error;
+    }
   }
 
   async #stored(

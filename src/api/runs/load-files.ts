@@ -1,5 +1,7 @@
 import type { BlobStore } from '../../blobs/blob-store.ts';
-import type { LogRecord, StoredFile } from '../../core/records.ts';
+import { isLost } from '../../blobs/offload.ts';
+import { lostFile } from '../../core/files.ts';
+import type { LogRecord, MadeImage, StoredFile } from '../../core/records.ts';
 import { isMedia } from './output-parts.ts';
 
 /** Whether an item needs files of the record that are in the blob store. */
@@ -7,30 +9,54 @@ export function mustLoadFiles(record: LogRecord): boolean {
   return filesOf(record).some(isMissing);
 }
 
-/** The record with the content of the files that its item contains. @throws BlobNotFound and errors of the store */
+/**
+ * The record with the content of the files that its item contains. One that is lost is left out, and a result says so.
+ * @throws errors of a store that is unavailable
+ */
 export async function loadFiles<R extends LogRecord>(
   record: R,
   { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
 ): Promise<R> {
   if (!mustLoadFiles(record)) return record;
-  const files: StoredFile[] = [];
+  const loaded = new Map<StoredFile, StoredFile>();
+  const lost: string[] = [];
   // One after the other: a result may have a hundred.
   for (const file of filesOf(record)) {
-    if (!isMissing(file)) {
-      files.push(file);
-      continue;
-    }
-    const { blob, ...rest } = file;
-    files.push({ ...rest, base64: (await blobs.get(sessionId, blob)).toString('base64') });
+    const content = isMissing(file) ? await contentOf(file, { blobs, sessionId }) : file;
+    if (content) loaded.set(file, content);
+    else lost.push(lostFile(file));
   }
-  if (record.kind !== 'model.message') return { ...record, files };
-  const { audio, images = [] } = record;
-  const spoken = files[images.length];
+  const kept = filesOf(record).flatMap((file) => loaded.get(file) ?? []);
+  if (record.kind === 'tool.response') {
+    return { ...record, content: [record.content, ...lost].join('\n'), files: kept };
+  }
+  if (record.kind !== 'model.message') return record;
+  const { audio, images, ...message } = record;
+  const spoken = audio && loaded.get(audio.file);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a message, as the record is
   return {
-    ...record,
-    ...(record.images && { images: images.map((image, i) => ({ ...image, file: files[i] ?? image.file })) }),
+    ...message,
+    ...(images && { images: images.flatMap((image) => fileIn(image, loaded)) }),
     ...(audio && spoken && { audio: { ...audio, file: spoken } }),
-  };
+  } as R;
+}
+
+function fileIn(image: MadeImage, loaded: ReadonlyMap<StoredFile, StoredFile>): MadeImage[] {
+  const file = loaded.get(image.file);
+  return file ? [{ ...image, file }] : [];
+}
+
+/** Undefined if it is lost. */
+async function contentOf(
+  { blob, ...file }: Extract<StoredFile, { blob: string }>,
+  { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
+): Promise<StoredFile | undefined> {
+  try {
+    return { ...file, base64: (await blobs.get(sessionId, blob)).toString('base64') };
+  } catch (error) {
+    if (isLost(error)) return undefined;
+    throw error;
+  }
 }
 
 function filesOf(record: LogRecord): StoredFile[] {

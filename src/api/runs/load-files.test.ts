@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest';
+import { modelMessage } from '../../../test/support/model-message.ts';
+import { BlobNotFound, BlobsUnavailable } from '../../blobs/blob-store.ts';
+import type { LogRecord, StoredFile } from '../../core/records.ts';
+import { loadFiles } from './load-files.ts';
+
+const sessionId = 'ses_1';
+const file = (blob: string, mimeType = 'image/png'): StoredFile => ({
+  type: 'file',
+  name: blob,
+  mimeType,
+  bytes: 4,
+  blob,
+});
+const loaded = { type: 'file', name: 'kept', mimeType: 'image/png', bytes: 4, base64: 'a2VwdA==' };
+const storeOf = (failure: Error) => ({
+  get: (_session: string, blob: string) =>
+    blob === 'kept' ? Promise.resolve(Buffer.from('kept')) : Promise.reject(failure),
+});
+const lossy = { blobs: storeOf(new BlobNotFound(sessionId, 'lost')), sessionId };
+
+const response: LogRecord = {
+  kind: 'tool.response',
+  id: 'e',
+  at: '2026-01-01T00:00:00.000Z',
+  threadId: 'main',
+  toolCallId: 'c',
+  outcome: 'succeeded',
+  content: 'Two.',
+  files: [file('lost'), file('kept')],
+};
+
+test('a result of which a file is lost says so, and has the others', async () => {
+  expect(await loadFiles(response, lossy)).toEqual({
+    ...response,
+    content: 'Two.\n[lost is lost: the blob store of the server no longer has it.]',
+    files: [loaded],
+  });
+});
+
+test('a message has the images that are not lost, each with its fields, and speech only if it is there', async () => {
+  const images = [{ file: file('lost') }, { file: file('kept'), providerFields: { n: 2 } }];
+  const audio = { file: file('lost', 'audio/wav') };
+  const message = modelMessage({ content: 'Drawn.', images, audio });
+  const { audio: _, ...silent } = message;
+  expect(await loadFiles(message, lossy)).toEqual({ ...silent, images: [{ file: loaded, providerFields: { n: 2 } }] });
+});
+
+test('an unavailable store is an error', async () => {
+  const blobs = storeOf(new BlobsUnavailable('away'));
+  await expect(loadFiles(response, { blobs, sessionId })).rejects.toThrow(BlobsUnavailable);
+});
