@@ -116,7 +116,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       },
       async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
-        sendFile(response, { name, type, bytes: await blobs.get(session.id, params.file_id) });
+        await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });
       },
     ),
   ];

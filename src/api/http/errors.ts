@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, PayloadTooLarge } from '../../blobs/offload.ts';
-import { BlobNotFound } from '../../blobs/blob-store.ts';
 import { EncryptionKeyMissing } from '../../encryption/cipher.ts';
 import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
@@ -433,7 +432,6 @@ export function toApiError(error: unknown): ApiError {
     return new ApiError(error.code, error.message, { param, details, cause: error.cause ?? error });
   }
   if (error instanceof SignInError) return new ApiError(error.code, error.message, { cause: error.cause ?? error });
-  if (error instanceof BlobNotFound) return new ApiError('file_not_found', 'there is no such file', { cause: error });
   // An operator can configure the key, after which the request succeeds.
   if (error instanceof EncryptionKeyMissing) return new ApiError('unavailable', error.message, { cause: error });
   if (error instanceof PayloadTooLarge) {

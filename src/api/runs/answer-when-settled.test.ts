@@ -9,7 +9,7 @@ import { answerWhenSettled } from './answer-when-settled.ts';
 test.each([
   [new TurnNotFound('turn_1'), 'run_not_found', 0],
   [new EngineError('session_not_found', 'there is no session ses_1'), 'run_not_found', 0],
-  [new BlobNotFound('ses_1', 'b'), 'file_not_found', 0],
+  [new BlobNotFound('ses_1', 'b'), 'internal_error', 1],
   [new Error('a bug'), 'internal_error', 1],
 ])('the body of a run that cannot be read any more is an error: %s', async (failure, code, logged) => {
   const log = vi.fn();

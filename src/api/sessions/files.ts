@@ -31,8 +31,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       },
       async ({ params, query: { name, type }, caller, response }) => {
         const session = await readableSession(catalog, params.session_id, caller);
-        const bytes = await blobs.get(session.id, params.file_id);
-        sendFile(response, { name, type, bytes });
+        await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });
       },
     ),
   ];
