@@ -7,8 +7,8 @@ import { turnCreated } from '../src/core/projection.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
 
-/** A blob store that an operator has made unreadable: it is not unavailable for a moment. */
-const put = () => Promise.reject(Object.assign(new Error('permission denied'), { code: 'EACCES' }));
+/** A store that fails by an error of its own: it is not unavailable for a moment. */
+const put = () => Promise.reject(new TypeError('not a function'));
 
 /** Too large for the history. */
 const text = 'x'.repeat(200_000);
@@ -24,7 +24,7 @@ const place = {
 };
 
 /** Temporal retries an activity that may be repeated, unless it fails like this. */
-const notStored = { nonRetryable: true, message: 'the result could not be stored: permission denied' };
+const notStored = { nonRetryable: true, message: 'the result could not be stored: not a function' };
 
 test('a result that cannot be stored fails its call: the tool is not called again', async () => {
   const run = vi.fn(() => Promise.resolve({ status: 'result', content: [{ type: 'text', text }], isError: false }));

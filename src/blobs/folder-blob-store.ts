@@ -3,7 +3,7 @@ import { mkdir, open, readdir, rename, rm, stat, utimes, writeFile } from 'node:
 import path from 'node:path';
 import type { Cipher } from '../encryption/cipher.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
-import { LIST_PAGE_SIZE, MAX_BLOB_BYTES, type BlobStore, type ListedBlob } from './blob-store.ts';
+import { BlobsUnavailable, LIST_PAGE_SIZE, MAX_BLOB_BYTES, type BlobStore, type ListedBlob } from './blob-store.ts';
 import { folderOf, placeOf, StoredForm } from './stored-form.ts';
 
 /** File handles are limited per process, and one request may have thousands of blobs. */
@@ -24,14 +24,14 @@ export class FolderBlobStore implements BlobStore {
     const blob = this.#form.nameOf(sessionId, bytes);
     const file = this.#file(sessionId, blob);
     const stored = this.#form.toStored(sessionId, blob, bytes);
-    await this.#queue.run('files', () => write(file, stored));
+    await this.#queue.run('files', () => orOutage(() => write(file, stored)));
     return blob;
   }
 
   async get(sessionId: string, blob: string, maxBytes = MAX_BLOB_BYTES): Promise<Buffer> {
     const file = this.#file(sessionId, blob);
     return this.#form.read({ sessionId, blob, maxBytes }, (maxStoredBytes) =>
-      this.#queue.run('files', () => unlessMissing(() => readUpTo(maxStoredBytes, file))),
+      this.#queue.run('files', () => orOutage(() => unlessMissing(() => readUpTo(maxStoredBytes, file)))),
     );
   }
 
@@ -73,6 +73,20 @@ export class FolderBlobStore implements BlobStore {
 
   #folder(sessionId: string): string {
     return path.join(this.#root, folderOf(sessionId));
+  }
+}
+
+/**
+ * As in S3, every failure of the operating system is an outage: an operator can mend a folder that is not mounted, or not
+ * permitted, and what waits for the store continues then.
+ * @throws BlobsUnavailable
+ */
+async function orOutage<T>(operation: () => Promise<T>): Promise<T> {
+  try {
+    return await operation();
+  } catch (error) {
+    if (!(error instanceof Error && 'syscall' in error)) throw error;
+    throw new BlobsUnavailable(error.message, { cause: error });
   }
 }
 
