@@ -3,8 +3,8 @@ import type { ToolCall } from '../core/records.ts';
 
 /**
  * Identifies what a tool call does: its server, its tool and its arguments. A decision applies to this hash, and only a
- * call with the same hash is run. The arguments are hashed in the blob store's form, without lone surrogates.
+ * call with the same hash is run.
  */
 export function callHash({ info, arguments: args }: Pick<ToolCall, 'info' | 'arguments'>): string {
-  return hashOf({ info, arguments: args.toWellFormed() });
+  return hashOf({ info, arguments: args });
 }

@@ -37,3 +37,35 @@ test('a result that is sent after an outage is encrypted for the activity: its w
   const [payload] = await codec.decode(await sent.promise, asScheduled);
   expect(JSON.parse(Buffer.from(payload?.data ?? []).toString())).toEqual({ paid: true });
 });
+
+test('an outage that outlasts the heartbeat time-out ends the attempts: Temporal awaits no result any more', async () => {
+  const metadata = { get: () => [] };
+  const unavailable = Object.assign(new Error('unavailable'), { code: 14, details: '', metadata });
+  let attempts = 0;
+  const workflowService = {
+    getSystemInfo: () => Promise.reject(unavailable),
+    respondActivityTaskCompleted: async () => {
+      attempts += 1;
+      await new Promise((resolve) => setImmediate(resolve));
+      throw unavailable;
+    },
+  };
+  const plain = { workflowService, withDeadline: (_at: number, work: () => Promise<unknown>) => work() };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the members that the test uses
+  const connection = plain as unknown as ConnectionLike;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
+  const client = {
+    connection,
+    workflowService,
+    activity: new AsyncCompletionClient({ connection }),
+  } as unknown as Client;
+  const env = new MockActivityEnvironment({ heartbeatTimeoutMs: 20 });
+  await env.run(() => Promise.resolve(completeReliably({ client }, { paid: true })));
+  let before = -1;
+  const hasEnded = () => {
+    const isSame = before === attempts && attempts > 0;
+    before = attempts;
+    return isSame;
+  };
+  await expect.poll(hasEnded, { interval: 200 }).toBe(true);
+});

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type TestServer } from '../support/test-server.ts';
 
@@ -124,4 +125,37 @@ test('a page ends early rather than becoming too large', async () => {
     const items = all.flatMap(({ data }) => data.map((item) => JSON.stringify(item)));
     expect([items.length, new Set(items).size], url).toEqual([count, count]);
   }
+});
+
+test('a turn that cannot be read is left out of the lists of its session, which have the others', async () => {
+  const chat = await server.chat({ scripts: [say('one'), say('two'), say('three')] });
+  const turnIds: string[] = [];
+  for (const text of ['1', '2', '3']) {
+    const reader = chat.turn(text);
+    turnIds.push(await reader.turnId());
+    await reader.done;
+  }
+  const [first, damaged, last] = turnIds;
+  const { firstAndLast, readBackwards } = TurnLogReader.prototype;
+  const check = (id: string) => {
+    if (id === damaged) throw new SyntaxError('the record is damaged');
+  };
+  vi.spyOn(TurnLogReader.prototype, 'firstAndLast').mockImplementation(async function (this: TurnLogReader, id) {
+    check(id);
+    return firstAndLast.call(this, id);
+  });
+  vi.spyOn(TurnLogReader.prototype, 'readBackwards').mockImplementation(async function* (
+    this: TurnLogReader,
+    id,
+    options,
+  ) {
+    check(id);
+    yield* readBackwards.call(this, id, options);
+  });
+  onTestFinished(() => void vi.restoreAllMocks());
+  const { data: turns } = await server.api.get(`${chat.path}/turns`);
+  expect(turns.map(({ id }: { id: string }) => id)).toEqual([last, first]);
+  const { data: events } = await server.api.get<{ data: { turn_id: string }[] }>(`${chat.path}/events`);
+  expect(new Set(events.map(({ turn_id: id }) => id))).toEqual(new Set([last, first]));
+  expect((await server.api.send('GET', `${chat.path}/turns/${damaged}`)).status).toBe(500);
 });

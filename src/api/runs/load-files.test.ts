@@ -38,12 +38,16 @@ test('a result of which a file is lost says so, and has the others', async () =>
   });
 });
 
-test('a message has the images that are not lost, each with its fields, and speech only if it is there', async () => {
+test('a message has the images that are not lost, each with its fields, and of lost speech what was said', async () => {
   const images = [{ file: file('lost') }, { file: file('kept'), providerFields: { n: 2 } }];
-  const audio = { file: file('lost', 'audio/wav') };
+  const audio = { file: file('lost', 'audio/wav'), transcript: ' And said.' };
   const message = modelMessage({ content: 'Drawn.', images, audio });
   const { audio: _, ...silent } = message;
-  expect(await loadFiles(message, lossy)).toEqual({ ...silent, images: [{ file: loaded, providerFields: { n: 2 } }] });
+  expect(await loadFiles(message, lossy)).toEqual({
+    ...silent,
+    content: 'Drawn. And said.',
+    images: [{ file: loaded, providerFields: { n: 2 } }],
+  });
 });
 
 test('an unavailable store is an error', async () => {

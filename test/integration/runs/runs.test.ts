@@ -1,6 +1,9 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { decodeSignature, encodeSignature } from '../../../src/api/runs/signature.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
+import { runIdsOf } from '../../../src/engine/runs.ts';
+import { TurnLogReader } from '../../../src/engine/turn-log-reader.ts';
+import { eventually } from '../../support/eventually.ts';
 import { calls, inShort, RunAgent, textOfRun, user } from '../../support/runs.ts';
 import { say, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
@@ -154,6 +157,43 @@ test('7, 8: an input that ends with an answer is complete, as are the input and 
   const again = await one.run([user('Go'), ...run.output]);
   expect(again).toMatchObject({ status: 'completed', output: [], content: run.content });
   expect(one.requests).toHaveLength(2);
+});
+
+test('fields of a client that look like references of the server are fields: the run is read, and so is its list', async () => {
+  const signature = encodeSignature({ provider: 'chat', call: { x: { $blob: 'nope' }, $$blob: [{ $blob: 1 }] } });
+  const content = [{ type: 'tool-call', tool_call_id: 'c1', tool_name: 'note', args: { text: 'one' }, signature }];
+  const run = await agent([say('Noted.')]).run([user('Go'), { type: 'model', content }]);
+  expect([run.status, inShort(run.output)]).toEqual(['completed', ['c1 completed', 'model']]);
+  expect(await server.api.get(`/v1/runs/${run.id}`)).toMatchObject({ id: run.id, status: 'completed' });
+  expect((await server.api.send('GET', `/v1/runs/${run.id}/events`)).status).toBe(200);
+  expect((await server.api.list<Run>('/v1/runs')).map(({ id }) => id)).toContain(run.id);
+});
+
+test('a run whose log cannot be read is listed with what the catalog has of it, and the others as they are', async () => {
+  const [damaged, whole] = [await agent([say('One.')]).run('Go'), await agent([say('Two.')]).run('Go')];
+  const { sessionId, turnId } = runIdsOf(damaged.id);
+  const end = () =>
+    server.database.rows.selectFrom('sessions').select('last_end').where('id', '=', sessionId).execute();
+  await eventually(async () => expect(await end()).toEqual([{ last_end: 'answered' }]));
+  const { read } = TurnLogReader.prototype;
+  vi.spyOn(TurnLogReader.prototype, 'read').mockImplementation(function (this: TurnLogReader, id, options) {
+    if (id === turnId) throw new SyntaxError('the record is damaged');
+    return read.call(this, id, options);
+  });
+  onTestFinished(() => void vi.restoreAllMocks());
+  for (const query of ['', '?status=completed']) {
+    const [second, first] = await server.api.list<Run>(`/v1/runs${query}`);
+    expect(second).toMatchObject({ id: whole.id, status: 'completed', usage: whole.usage });
+    const { agent_name, created_at, metadata, completed_at, turns, cost } = damaged;
+    expect(first).toEqual({
+      ...{ id: damaged.id, object: 'run', agent_name, created_at, metadata, completed_at, turns, cost },
+      ...{ status: 'completed', unreported_attempts: 0 },
+      usage: expect.objectContaining({ input_tokens: damaged.usage?.input_tokens }),
+    });
+  }
+  expect((await server.api.send('GET', `/v1/runs/${damaged.id}`)).body).toMatchObject({
+    error: { code: 'internal_error' },
+  });
 });
 
 test('9, 10: calls without a result run before the model is called, and only those', async () => {
