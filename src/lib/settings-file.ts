@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import type { z } from 'zod';
 import { registerSecrets } from './redact.ts';
 import { secretVariable } from './secret-variable.ts';
+import { namingUnknownKeys } from './unknown-keys.ts';
 
 /**
  * Reads a JSON file of settings. `${NAME}` in a value is replaced by the variable NAME of `env`, so that the file needs
@@ -25,7 +26,7 @@ export async function readSettingsFile<T>(
     registerSecrets([value]);
     return value ?? '';
   };
-  const parsed = schema.safeParse(interpolate(content, variable));
+  const parsed = schema.safeParse(interpolate(content, variable), { error: namingUnknownKeys });
   if (unset.length > 0) throw fail(unset.join('\n'));
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);

@@ -2,10 +2,14 @@ import { z } from 'zod';
 import { ROLES } from '../core/subject.ts';
 import { ConfigError } from '../config.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
+import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: an HTTP server, or a program that Everturn starts (stdio). */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
-export type ParsedServer = z.infer<typeof httpServer> | z.infer<typeof stdioServer>;
+export type ParsedServer = (z.infer<typeof httpServer> | z.infer<typeof stdioServer>) & {
+  /** Fields that other programs write, and that have no effect here. */
+  foreign: string[];
+};
 export type ClientCredentialsConfig = z.infer<typeof clientCredentials>;
 export type AuthorizationCodeConfig = z.infer<typeof authorizationCode>;
 
@@ -130,6 +134,23 @@ const stdioServer = z.strictObject({
   ...policy,
 });
 
+/**
+ * Fields that other MCP hosts write into their files, from which servers are copied, by what stands for them here. They are
+ * no mistakes, but what they ask for does not happen.
+ */
+const FOREIGN_FIELDS = new Map(
+  Object.entries({
+    'require_approval_for_tools says which tools need an approval': ['alwaysAllow', 'autoApprove', 'trust'],
+    'remove a server that agents may not use': ['disabled', 'enabled'],
+    'tools says which tools agents may use': ['allowedTools', 'disabledTools', 'excludeTools', 'includeTools'],
+    'a server has a url or a command': ['transport', 'transportType', 'type'],
+    'env has the variables of the program': ['envFile'],
+    'auth says how to sign in to the server': ['oauth'],
+    'EVERTURN_TOOL_TIMEOUT_SECONDS limits all calls of tools': ['timeout'],
+    'it is for other programs': ['description', 'dev', 'gallery', 'icon', 'name', 'version', 'watchPaths'],
+  }).flatMap(([instead, fields]) => fields.map((field): [string, string] => [field, instead])),
+);
+
 /** Distinguishes the two kinds by a field that only one of them has, so that errors refer to the intended kind. */
 const server = z
   .record(z.string(), z.unknown(), { error: 'must be an object' })
@@ -140,16 +161,20 @@ const server = z
     };
     if ('url' in value && 'command' in value) return problem('has a url and a command: give it one of them');
     if (!('url' in value) && !('command' in value)) return problem('needs a url, or a command to start');
-    const parsed = 'url' in value ? httpServer.safeParse(value) : stdioServer.safeParse(value);
+    const foreign = Object.keys(value).filter((field) => FOREIGN_FIELDS.has(field));
+    const own = Object.fromEntries(Object.entries(value).filter(([field]) => !foreign.includes(field)));
+    const parsed = ('url' in own ? httpServer : stdioServer).safeParse(own, { error: namingUnknownKeys });
     if (parsed.success && parsed.data.environments.length > 0 && parsed.data.isolation !== 'session') {
       return problem('a session has its environments to itself: set "isolation" to "session"');
     }
-    if (parsed.success) return parsed.data;
+    if (parsed.success) return { ...parsed.data, foreign };
     for (const { message, path } of parsed.error.issues) context.addIssue({ code: 'custom', message, path });
     return z.NEVER;
   });
 
 const registryFile = z.strictObject({
+  /** Of VS Code, which asks the user for them. */
+  inputs: z.unknown().optional(),
   servers: z
     .record(z.string().min(1).max(128), server, {
       error: 'must be an object of servers by name (1 to 128 characters)',
@@ -177,12 +202,21 @@ export function parseServer(value: RegisteredServer): ParsedServer {
 /**
  * Reads the file of `EVERTURN_MCP_SERVERS`: `{"servers": {"<name>": {"url", …} or {"command", …}}}`. `${NAME}` in a value
  * is replaced by the variable NAME of `env`, so that the file needs no secrets; the value is treated as a secret.
+ * `warnings`: what the file has that has no effect, each with its place.
  * @throws ConfigError that names the file, the path in it and what is expected there, but never a value
  */
-export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Promise<Map<string, ParsedServer>> {
+export async function readRegistryFile(
+  file: string,
+  env: NodeJS.ProcessEnv,
+): Promise<{ servers: Map<string, ParsedServer>; warnings: string[] }> {
   const fail = (problem: string): ConfigError => new ConfigError(`EVERTURN_MCP_SERVERS: ${file}: ${problem}`);
-  const { servers } = await readSettingsFile(file, { env, schema: registryFile, fail });
-  return new Map(Object.entries(servers));
+  const { servers, inputs } = await readSettingsFile(file, { env, schema: registryFile, fail });
+  const ignored = Object.entries(servers).flatMap(([name, { foreign }]) =>
+    foreign.map((field) => `servers.${name}.${field} has no effect: ${FOREIGN_FIELDS.get(field)}`),
+  );
+  if (inputs !== undefined) ignored.push('inputs has no effect: write ${NAME} for the value of a variable');
+  const warnings = ignored.map((warning) => `EVERTURN_MCP_SERVERS: ${file}: ${warning}`);
+  return { servers: new Map(Object.entries(servers)), warnings };
 }
 
 function httpUrl() {

@@ -130,7 +130,12 @@ test.each([
   ['{"servers": {"a": {"url": "http://x/", "headers": {"a": 1}}}}', 'servers.a.headers.a: must be a string'],
   ['{"servers": {"a": {"url": "http://x/", "headers": {"a": "b\\nc"}}}}', 'must be the value of an HTTP header'],
   ['{"servers": {"a": {"url": "http://x/", "idempotent_tools": "@all"}}}', 'must be a list of tool names, or ["@all"]'],
-  ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: Unrecognized key: "header"'],
+  ['{"servers": {"a": {"url": "http://x/", "header": {}}}}', 'servers.a: unknown key "header": do you mean "headers"?'],
+  ['{"servers": {}, "server": {}}', 'the file: unknown key "server": do you mean "servers"?'],
+  [
+    '{"servers": {"a": {"url": "http://x/", "auth": {"type": "authorization_code", "clientid": "x"}}}}',
+    'servers.a.auth: unknown key "clientid": do you mean "client_id"?',
+  ],
   [
     '{"servers": {"a": {"url": "http://x/", "isolation": "none"}}}',
     'servers.a.isolation: must be session, subject or shared',
@@ -156,7 +161,7 @@ test.each([
   ['{"servers": {"a": {"command": "x", "args": "y"}}}', 'servers.a.args: must be a list of strings'],
   ['{"servers": {"a": {"command": "x", "args": [1]}}}', 'servers.a.args.0: must be a string'],
   ['{"servers": {"a": {"command": "x", "env": {"A": 1}}}}', 'servers.a.env.A: must be a string'],
-  ['{"servers": {"a": {"command": "x", "headers": {}}}}', 'servers.a: Unrecognized key: "headers"'],
+  ['{"servers": {"a": {"command": "x", "headers": {}}}}', 'servers.a: unknown key "headers"'],
   [
     '{"servers": {"a": {"command": "x", "env": {"B": "${NOT_SET}"}, "args": ["${EMPTY}"]}}}',
     'servers.a.env.B: NOT_SET is not set\nservers.a.args.0: EMPTY is not set',
@@ -215,4 +220,22 @@ test('a server may provide environments, of kinds that no other one provides', a
   );
   expect(await problemOf({ browser: { url, environments: ['moon'] } })).toMatch(/must be a list of kinds/);
   expect(await problemOf({ program: { command: 'x', environments: ['web'] } })).toMatch(/set "isolation" to "session"/);
+});
+
+test('fields that other MCP hosts write have no effect, as warnings say', async () => {
+  const crm = { url: 'https://crm.example/', type: 'http', disabled: true, autoApprove: ['find'] };
+  const tools = { command: 'server', envFile: '.env', tools: ['find'] };
+  const file = await fileOf(JSON.stringify({ inputs: [], servers: { crm, tools } }));
+  const registry = await loadMcpRegistry(file);
+  expect(registry.warnings).toEqual(
+    [
+      'servers.crm.type has no effect: a server has a url or a command',
+      'servers.crm.disabled has no effect: remove a server that agents may not use',
+      'servers.crm.autoApprove has no effect: require_approval_for_tools says which tools need an approval',
+      'servers.tools.envFile has no effect: env has the variables of the program',
+      'inputs has no effect: write ${NAME} for the value of a variable',
+    ].map((warning) => `EVERTURN_MCP_SERVERS: ${file}: ${warning}`),
+  );
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'crm' })).toMatchObject({ url: crm.url });
+  expect((await loadMcpRegistry(await fileOf('{"servers": {"a": {"command": "x"}}}'))).warnings).toEqual([]);
 });

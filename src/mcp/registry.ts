@@ -53,9 +53,12 @@ export interface StdioEndpoint extends Endpoint {
 /** The MCP servers that agents may name instead of giving a URL. */
 export class McpRegistry {
   readonly #servers: Map<string, ParsedServer>;
+  /** What the file of the servers has that has no effect, for the log. */
+  readonly warnings: readonly string[];
 
-  constructor(servers = new Map<string, ParsedServer>()) {
+  constructor(servers = new Map<string, ParsedServer>(), warnings: readonly string[] = []) {
     this.#servers = servers;
+    this.warnings = warnings;
   }
 
   /** @throws z.ZodError */
@@ -111,9 +114,10 @@ export async function loadMcpRegistry(
   file: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<McpRegistry> {
-  const servers = file === undefined ? undefined : await readRegistryFile(file, env);
-  registerSecrets([...(servers?.values() ?? [])].flatMap(secretsOf));
-  return new McpRegistry(servers);
+  if (file === undefined) return new McpRegistry();
+  const { servers, warnings } = await readRegistryFile(file, env);
+  registerSecrets([...servers.values()].flatMap(secretsOf));
+  return new McpRegistry(servers, warnings);
 }
 
 /** The credentials of the operator for a server that it has registered. */
