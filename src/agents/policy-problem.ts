@@ -1,8 +1,8 @@
 import type { SessionOwner } from '../core/history.ts';
 import { isTokenSubjectId, SUBJECT_NAME } from '../core/subject.ts';
+import type { AgentProblem } from '../engine/agent-check.ts';
 import type { AgentSpec, Approvers, DecisionPolicy } from '../spec/agent-spec.ts';
 import { isSchema } from '../tools/arguments.ts';
-import type { AgentProblem } from './validate-agent.ts';
 
 /** What a server knows of its subjects when it checks policies. */
 export interface PolicyServer {

@@ -89,9 +89,34 @@ export function withoutVariables({ variables, ...spec }: AgentSpec): AgentSpec {
   };
 }
 
+const PLACEHOLDER = /\{\{\s*([\w.-]+)\s*\}\}/g;
+
 /** Fills `{{name}}`; a name without a value stays as it is. */
 function fill(text: string, variables: Record<string, string>): string {
-  return text.replaceAll(/\{\{\s*([\w.-]+)\s*\}\}/g, (whole, name: string) =>
+  return text.replaceAll(PLACEHOLDER, (whole, name: string) =>
     Object.hasOwn(variables, name) ? (variables[name] ?? whole) : whole,
   );
+}
+
+/**
+ * The names in `{{name}}` that an agent gives no value, each with the first text that has it. `{{context.…}}` is the
+ * notation of the run API, which fills it from its requests.
+ */
+export function undefinedVariables({
+  instructions,
+  messages,
+  variables,
+}: AgentSpec): { param: string; name: string }[] {
+  const texts: [param: string, text: string][] = [
+    ['instructions', instructions ?? ''],
+    ...(messages ?? []).map(({ content }, i): [string, string] => [`messages.${i}.content`, content]),
+  ];
+  const found = new Map<string, string>();
+  for (const [param, text] of texts) {
+    for (const [, name = ''] of text.matchAll(PLACEHOLDER)) {
+      const isKnown = Object.hasOwn(variables ?? {}, name) || name.startsWith('context.');
+      if (!isKnown && !found.has(name)) found.set(name, param);
+    }
+  }
+  return [...found].map(([name, param]) => ({ param, name }));
 }

@@ -9,7 +9,7 @@ import { hasServers, iterationLimit, startsDynamic, type AgentSpec } from '../sp
 
 export interface SubAgentSources {
   catalog: { agents: Pick<Catalog['agents'], 'spec'> };
-  models: Pick<ModelProviders, 'has'>;
+  models: Pick<ModelProviders, 'has' | 'prefixProblem'>;
 }
 
 type CallingThread = Pick<CallModelInput, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
@@ -63,7 +63,11 @@ export async function startSubAgent(
     return { thread: { ...thread, specHash: hash, agent, isRegistered: true, ...limitsOf(spec) }, input };
   }
   if (!startsDynamic(own)) return { problem: `Name one of these agents as "agent": ${(own.agents ?? []).join(', ')}.` };
-  if (model !== undefined && !(await models.has(model))) return { problem: `There is no model ${model}.` };
+  if (model !== undefined) {
+    const problem = models.prefixProblem(model);
+    if (problem !== undefined) return { problem: `There is no model ${model}: ${problem}` };
+    if (!(await models.has(model))) return { problem: `There is no model ${model}.` };
+  }
   const inherited = model ?? parent?.model;
   const roles = draftRoles ?? parent?.draftRoles;
   return {

@@ -1,6 +1,6 @@
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records.ts';
-import type { AcceptedMedia } from '../engine/agent-check.ts';
+import type { AcceptedMedia, AgentProblem } from '../engine/agent-check.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
@@ -9,16 +9,10 @@ import { takesSignIn } from '../mcp/sign-in-required.ts';
 import { modelNames, type AgentSpec, type ModelOptions, type WebSearch } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { policyProblem, type PolicyServer } from './policy-problem.ts';
-import { policyWarnings, type KnownSubjects } from './policy-warnings.ts';
+import { agentWarnings } from './agent-warnings.ts';
+import type { KnownSubjects } from './policy-warnings.ts';
 import { answerSchema, isAnswerSchema } from './structured-answer.ts';
 import { reservedNames } from '../tools/system-tools.ts';
-
-/** Why an agent cannot run on this server. */
-export interface AgentProblem {
-  code: 'invalid_agent' | 'feature_not_available' | 'unsupported_part' | 'forbidden';
-  message: string;
-  param: string;
-}
 
 /**
  * Features of the agent format that this server does not support. They may be omitted or disabled; an agent that enables
@@ -72,6 +66,8 @@ interface AgentValidatorOptions {
   /** As it is now: keys may be created at any time. */
   policyServer: () => PolicyServer;
   knownSubjects: () => Promise<KnownSubjects>;
+  /** Those of some names under which agents are registered. */
+  registered: (names: string[]) => Promise<string[]>;
 }
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */
@@ -81,13 +77,15 @@ export class AgentValidator {
   readonly #skills: Pick<Skills, 'list'>;
   readonly #policyServer: () => PolicyServer;
   readonly #knownSubjects: () => Promise<KnownSubjects>;
+  readonly #registered: (names: string[]) => Promise<string[]>;
 
-  constructor({ models, registry, skills, policyServer, knownSubjects }: AgentValidatorOptions) {
+  constructor({ models, registry, skills, policyServer, knownSubjects, registered }: AgentValidatorOptions) {
     this.#models = models;
     this.#registry = registry;
     this.#skills = skills;
     this.#policyServer = policyServer;
     this.#knownSubjects = knownSubjects;
+    this.#registered = registered;
   }
 
   /** The first problem of an agent, or undefined if it can run. `owner`: the session's owner if the agent is for a session. */
@@ -140,9 +138,25 @@ export class AgentValidator {
     );
   }
 
+  /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
+  firstMistake(spec: AgentSpec): AgentProblem | undefined {
+    return this.#mistakes(spec).at(0);
+  }
+
+  #mistakes(spec: AgentSpec): AgentProblem[] {
+    return modelNames(spec).flatMap((name, i) => {
+      const message = this.#models.prefixProblem(name);
+      return message === undefined ? [] : [{ code: 'invalid_agent', message, param: modelParam(i) }];
+    });
+  }
+
   /** What the author of an agent that can run should know of it. */
   async warnings(spec: AgentSpec): Promise<string[]> {
-    return spec.config?.decision_policies ? policyWarnings(spec, await this.#knownSubjects()) : [];
+    const [subjects, agents] = await Promise.all([
+      spec.config?.decision_policies ? this.#knownSubjects() : undefined,
+      spec.agents ? this.#registered(spec.agents) : [],
+    ]);
+    return agentWarnings(spec, { mistakes: this.#mistakes(spec), subjects, agents });
   }
 
   /** The media that all models of an agent take. */
@@ -208,7 +222,12 @@ export class AgentValidator {
     const known = await Promise.all(names.map((name) => this.#models.has(name)));
     const unknown = known.indexOf(false);
     if (unknown < 0) return undefined;
-    const param = unknown === 0 ? 'model.name' : `model.fallbacks.${unknown - 1}`;
-    return { code: 'invalid_agent', message: `the model provider has no model ${names[unknown]}`, param };
+    const message = `the model provider has no model ${names[unknown]}`;
+    return { code: 'invalid_agent', message, param: modelParam(unknown) };
   }
+}
+
+/** The place of one of an agent's `modelNames`. */
+function modelParam(index: number): string {
+  return index === 0 ? 'model.name' : `model.fallbacks.${index - 1}`;
 }

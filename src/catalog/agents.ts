@@ -28,6 +28,13 @@ export class Agents {
     return row && { ...row, spec: await this.spec(row.spec_hash) };
   }
 
+  /** Those of some names under which agents are registered. */
+  async registered(names: readonly string[]): Promise<string[]> {
+    if (names.length === 0) return [];
+    const rows = await this.#db.selectFrom('agents').select('name').where('name', 'in', names).execute();
+    return rows.map(({ name }) => name);
+  }
+
   #row(name: string): Promise<AgentRow | undefined> {
     return this.#db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
   }

@@ -11,27 +11,26 @@ export interface AcceptedMedia {
   ownImages: boolean;
 }
 
+/** Why this server does not accept an agent, or cannot run it. */
+export interface AgentProblem {
+  code: 'invalid_agent' | 'feature_not_available' | 'unsupported_part' | 'forbidden';
+  message: string;
+  param: string;
+}
+
 /** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
-  firstProblem(
-    spec: AgentSpec,
-    owner: SessionOwner | null,
-  ): Promise<
-    | {
-        code: 'invalid_agent' | 'feature_not_available' | 'unsupported_part' | 'forbidden';
-        message: string;
-        param: string;
-      }
-    | undefined
-  >;
+  firstProblem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined>;
+  /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
+  firstMistake(spec: AgentSpec): AgentProblem | undefined;
   /** What the author of an agent that can run should know of it. */
   warnings(spec: AgentSpec): Promise<string[]>;
   acceptedInput(spec: AgentSpec): AcceptedMedia;
 }
 
 /**
- * Checks that this server can run an agent. `owner` is the owner of the session that the agent is for, or null; `path`
- * is the position of the spec in the request, for `param`.
+ * Checks that this server can run an agent that is stored. `owner` is the owner of the session that the agent is for, or
+ * null; `path` is the position of the spec in the request, for `param`.
  * @throws EngineError
  */
 export async function checkAgent(
@@ -40,7 +39,21 @@ export async function checkAgent(
   check: AgentCheck,
   path = '',
 ): Promise<void> {
-  const problem = await check.firstProblem(spec, owner);
+  throwProblem(await check.firstProblem(spec, owner), path);
+}
+
+/** Checks an agent that a request or a file has written, and that is not stored yet. @throws EngineError */
+export async function checkNewAgent(
+  spec: AgentSpec,
+  owner: SessionOwner | null,
+  check: AgentCheck,
+  path = '',
+): Promise<void> {
+  throwProblem(check.firstMistake(spec), path);
+  await checkAgent(spec, owner, check, path);
+}
+
+function throwProblem(problem: AgentProblem | undefined, path: string): void {
   if (problem) throw new EngineError(problem.code, problem.message, { param: path + problem.param });
 }
 

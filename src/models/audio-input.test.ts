@@ -19,7 +19,7 @@ test.each(PROTOCOLS)('$kind gets audio as such if its protocol takes it', async 
   const endpoint = await startEndpoint();
   onTestFinished(() => endpoint.stop());
   const config = { kind, apiKey: 'k', baseUrl: endpoint.url, headers: {}, limits: undefined, models: new Map() };
-  const access = { name: '', defaultName: 'p', providers: new Map([['p', config]]) };
+  const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, acceptsSlashes: false }]]) };
   const log = pino({ level: 'silent' });
   const { provider, audioTypes } = openProviders(access, {
     idleSeconds: 5,

@@ -64,8 +64,14 @@ function openaiProvider({ apiKey, baseUrl }: Config['openai']): [string, Provide
     headers: {},
     limits: undefined,
     models: new Map(),
+    acceptsSlashes: baseUrl !== undefined && !isOpenAI(baseUrl),
   };
   return [[OPENAI, provider]];
+}
+
+/** Routers and model servers have names such as `meta/llama`, and OpenAI has none. */
+function isOpenAI(baseUrl: string): boolean {
+  return /(^|\.)openai\.com$/.test(new URL(baseUrl).hostname);
 }
 
 function nameOf(providers: ReadonlyMap<string, ProviderConfig>): string {
@@ -90,10 +96,11 @@ export function openProviders({ defaultName, providers }: ModelAccess, options: 
       audioTypes: new Set(AUDIO_INPUT[config.kind].keys()),
       search: SEARCH_OF[config.kind],
       models: config.models,
+      acceptsSlashes: config.acceptsSlashes,
     };
     return [name, registered] as const;
   });
-  return new ModelProviders(defaultName, new Map(opened));
+  return new ModelProviders(defaultName, new Map(opened), options);
 }
 
 function limited(

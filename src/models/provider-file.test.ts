@@ -40,6 +40,7 @@ test('providers by name, with keys and headers from variables', async () => {
       ['claude-1', { price: { input: 3, cachedInput: 0.3, cacheWrite: 3, output: 15, reasoning: 15 } }],
       ['claude-2', { contextTokens: 200_000 }],
     ]),
+    acceptsSlashes: false,
   });
   expect(redact('sk-very-secret team-token-1')).toBe('[hidden] [hidden]');
 });
@@ -69,12 +70,14 @@ test('OPENAI_API_KEY adds the provider openai, and is the default unless the fil
 
 test('names with the prefix of a provider are its models, all others the default one’s', async () => {
   const price = { input: 1, output: 2 };
-  const two = { claude, local: { kind: 'openai-chat', base_url: 'http://local', models: { m: { price } } } };
+  const local = { kind: 'openai-chat', base_url: 'http://local', models: { m: { price } }, accepts_slashes: true };
+  const two = { claude, local };
   const found = await access({ default: 'local', providers: two }, { env });
   if (!found) throw new Error('there are providers');
   const models = openProviders(found, { idleSeconds: 1, metrics: new Metrics(), log, shared: undefined });
   expect(models.resolve('claude/x')).toMatchObject({ providerName: 'claude', model: 'x' });
   expect(models.resolve('meta/llama')).toMatchObject({ providerName: 'local', model: 'meta/llama' });
+  expect(models.prefixProblem('meta/llama')).toBeUndefined();
   const usage = {
     inputTokens: 1_000_000,
     outputTokens: 10,
@@ -96,7 +99,13 @@ test.each<[unknown, RegExp]>([
     { providers: { a: { kind: 'google', base_url: 'nowhere' } } },
     /providers\.a\.base_url: must be an http or https URL/,
   ],
-  [{ providers: { a: { kind: 'google', api_key: 'x' } } }, /providers\.a: .*api_key/],
+  [{ providers: { a: { kind: 'google', api_key: 'x' } } }, /providers\.json: providers\.a: .*"api_key".*api_key_env/],
+  [{ provider: {}, providers: {} }, /providers\.json: the file: .*"provider".*"providers"/],
+  [
+    { providers: { a: { kind: 'google', limits: { concurency: 1 } } } },
+    /providers\.a\.limits: .*"concurency".*"concurrency"/,
+  ],
+  [{ providers: { a: { kind: 'google', accepts_slashes: 'yes' } } }, /accepts_slashes: must be true or false/],
   [{ providers: { a: { kind: 'google', api_key_env: 'sk-123' } } }, /not the key itself/],
   [{ providers: { a: { kind: 'google', api_key_env: 'MISSING' } } }, /a\.api_key_env: MISSING is not set/],
   [{ providers: { a: { ...claude, api_key_env: undefined } } }, /providers\.a\.headers\.x-team: TEAM is not set/],

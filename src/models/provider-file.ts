@@ -56,6 +56,7 @@ const provider = z.strictObject({
     })
     .default({}),
   limits: limits.optional(),
+  accepts_slashes: z.boolean({ error: 'must be true or false' }).default(false),
   models: z
     .record(z.string().min(1), z.strictObject({ price: price.optional(), context_tokens: count.optional() }))
     .default({}),
@@ -94,6 +95,8 @@ export interface ProviderConfig {
   limits: ProviderLimits | undefined;
   /** The models that certainly exist. */
   models: ReadonlyMap<string, ModelFacts>;
+  /** Whether it gets names with the prefix of no provider, if it is the default one. */
+  acceptsSlashes: boolean;
 }
 
 /** The client libraries require a key; self-hosted servers often need none. */
@@ -110,7 +113,7 @@ export async function readProviderFile(
   const fail = (problem: string): ConfigError => new ConfigError(`EVERTURN_MODEL_PROVIDERS: ${file}: ${problem}`);
   const parsed = await readSettingsFile(file, { env, schema: providerFile, fail });
   const providers = Object.entries(parsed.providers).map(([name, given]): [string, ProviderConfig] => {
-    const { kind, base_url: baseUrl, api_key_env: variable, headers } = given;
+    const { kind, base_url: baseUrl, api_key_env: variable, headers, limits, accepts_slashes: acceptsSlashes } = given;
     const apiKey = variable === undefined ? NO_KEY : secretVariable(env, variable);
     if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
     // Header values are credentials in most cases.
@@ -121,7 +124,7 @@ export async function readProviderFile(
         { price, contextTokens },
       ]),
     );
-    return [name, { kind, apiKey, baseUrl, headers, limits: given.limits, models }];
+    return [name, { kind, apiKey, baseUrl, headers, limits, models, acceptsSlashes }];
   });
   return { defaultName: parsed.default, providers: new Map(providers) };
 }

@@ -1,5 +1,7 @@
 import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
 import type { Usage } from '../core/records.ts';
+import { nearestName } from '../lib/nearest-name.ts';
 import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
 import type { ModelProvider } from './provider.ts';
 import { costOf } from './price.ts';
@@ -17,6 +19,8 @@ export interface RegisteredProvider {
   audioTypes: ReadonlySet<string>;
   search?: ReadonlySet<keyof WebSearch> | undefined;
   models: ReadonlyMap<string, ModelFacts>;
+  /** Whether it gets names with the prefix of no provider, if it is the default one. */
+  acceptsSlashes: boolean;
 }
 
 /** A model of a provider. */
@@ -43,9 +47,17 @@ export class ModelProviders {
   readonly #defaultName: string;
   readonly #default: RegisteredProvider;
   readonly #known = new LRUCache<string, Promise<boolean>>({ max: 1_000 });
+  readonly #log: Pick<Logger, 'warn'>;
+  /** The names of models of which the log has a warning. */
+  readonly #warned = new LRUCache<string, true>({ max: 1_000 });
 
-  constructor(defaultName: string, providers: ReadonlyMap<string, RegisteredProvider>) {
+  constructor(
+    defaultName: string,
+    providers: ReadonlyMap<string, RegisteredProvider>,
+    { log }: { log: Pick<Logger, 'warn'> },
+  ) {
     this.#providers = providers;
+    this.#log = log;
     const provider = providers.get(defaultName);
     if (!provider) throw new Error(`there is no model provider ${defaultName}`);
     this.#defaultName = defaultName;
@@ -53,11 +65,17 @@ export class ModelProviders {
   }
 
   /**
-   * The provider of a model, and the model's name at that provider. `<provider>/<model>` names both; a name without the
-   * prefix of a known provider is passed to the default one unchanged.
+   * The provider of a model, and the model's name at that provider. `<provider>/<model>` names both; a name without a
+   * prefix is passed to the default one unchanged. So is one with a `prefixProblem`, which the log has once: agents that
+   * were stored before there was that rule still run.
    */
   resolve(name: string): ModelTarget {
     const { registered, providerName, model } = this.#find(name);
+    const problem = this.prefixProblem(name);
+    if (problem !== undefined && !this.#warned.has(name)) {
+      this.#warned.set(name, true);
+      this.#log.warn({ model: name, provider: providerName }, `a model goes to the default provider: ${problem}`);
+    }
     const { price, contextTokens } = registered.models.get(model) ?? {};
     return {
       provider: registered.provider,
@@ -69,6 +87,24 @@ export class ModelProviders {
       cost: (usage) => (price ? costOf(usage, price) : undefined),
       contextTokens,
     };
+  }
+
+  /**
+   * Why an agent may not name a model like this: the prefix is the name of no provider, so the conversation would go to
+   * another one than was meant. Undefined if it may.
+   */
+  prefixProblem(name: string): string | undefined {
+    const [prefix, model] = splitAtSlash(name);
+    const isDefaultsOwn = this.#default.acceptsSlashes || this.#default.models.has(name);
+    if (prefix === undefined || this.#providers.has(prefix) || isDefaultsOwn) return undefined;
+    const names = [...this.#providers.keys()];
+    const near = nearestName(prefix, names);
+    const problem = `no model provider has the name ${JSON.stringify(prefix)}`;
+    if (near !== undefined) return `${problem}: did you mean ${near}/${model}?`;
+    return (
+      `${problem}: the names are ${names.join(', ')}; for a model of ${this.#defaultName} that has a slash in its name, ` +
+      `write ${this.#defaultName}/${name}, or set "accepts_slashes" of this provider in EVERTURN_MODEL_PROVIDERS`
+    );
   }
 
   /** Whether a model exists, as far as its provider can tell. */
@@ -85,11 +121,15 @@ export class ModelProviders {
   }
 
   #find(name: string): { registered: RegisteredProvider; providerName: string; model: string } {
-    const slash = name.indexOf('/');
-    const prefix = name.slice(0, Math.max(0, slash));
-    const registered = this.#providers.get(prefix);
-    return registered
-      ? { registered, providerName: prefix, model: name.slice(slash + 1) }
+    const [prefix, model] = splitAtSlash(name);
+    const registered = prefix === undefined ? undefined : this.#providers.get(prefix);
+    return prefix !== undefined && registered
+      ? { registered, providerName: prefix, model }
       : { registered: this.#default, providerName: this.#defaultName, model: name };
   }
+}
+
+function splitAtSlash(name: string): [prefix: string | undefined, model: string] {
+  const slash = name.indexOf('/');
+  return slash < 0 ? [undefined, name] : [name.slice(0, slash), name.slice(slash + 1)];
 }

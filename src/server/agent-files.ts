@@ -47,9 +47,10 @@ export async function registerAgents(
 ): Promise<void> {
   const now = new Date().toISOString();
   for (const [name, spec] of agents) {
-    const problem = await agentCheck.firstProblem(spec, null);
+    const problem = agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, null));
     if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
     await catalog.agents.put(name, spec, now);
-    logWarnings(log, name, await agentCheck.warnings(spec));
   }
+  // Now that all are registered: one may name another one, which comes after it.
+  for (const [name, spec] of agents) logWarnings(log, name, await agentCheck.warnings(spec));
 }

@@ -11,7 +11,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { AnswerCheck } from '../engine/check-answers.ts';
 import type { EditCheck } from '../engine/edited-arguments.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import type { Config } from '../config.ts';
+import { ConfigError, type Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
 import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation/speculative-calls.ts';
@@ -117,6 +117,7 @@ export async function openServices({
   publicUrl = config.publicUrl,
 }: ServicesOptions): Promise<Services> {
   await using cleanup = new AsyncDisposableStack();
+  for (const warning of registry.warnings) log.warn(warning);
   const skills = await Skills.open(config.skillFolders);
   const { connectionOptions, namespace } = temporal;
   const cipher = new Cipher(config.encryptionKeys);
@@ -156,6 +157,7 @@ export async function openServices({
   const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
   const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
+  checkOwnModels(config, models);
   const urls = signInUrls(publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
   cleanup.defer(() => signIns.close());
@@ -197,6 +199,7 @@ export async function openServices({
       skills,
       policyServer: () => ({ issuer: config.oidc?.issuer, isKeyless: keyring.isKeyless }),
       knownSubjects: async () => ({ roles: await keyring.rolesById(), hasBearers: config.oidc !== undefined }),
+      registered: (names) => catalog.agents.registered(names),
     }),
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),
@@ -222,6 +225,15 @@ function openLive({
   if (!redis) return { bus: new InProcessBus(), speculativeCalls: new InProcessSpeculativeCalls(onEnd) };
   const options = { redis, prefix: redisPrefix(config.temporal), log, cipher };
   return { bus: new RedisBus(options), speculativeCalls: new RedisSpeculativeCalls({ ...options, onEnd }) };
+}
+
+/** @throws ConfigError if a setting names a model of a provider that does not exist */
+function checkOwnModels({ demoModel, defaultModel }: Config, models: ModelProviders): void {
+  const own = { EVERTURN_DEMO_MODEL: demoModel, EVERTURN_DEFAULT_MODEL: defaultModel };
+  for (const [variable, model] of Object.entries(own)) {
+    const problem = model === undefined ? undefined : models.prefixProblem(model);
+    if (problem !== undefined) throw new ConfigError(`${variable}: ${problem}`);
+  }
 }
 
 /** @throws StartupError if the store cannot be written */

@@ -90,3 +90,14 @@ test('a deleted agent accepts no new sessions, existing ones keep their versions
   expect((await admin.list<Versioned>(`${pathOf(name)}/versions`)).map(({ version }) => version)).toEqual([3, 2, 1]);
   expect((await admin.get(`/v1/agents/sessions/${second}`)).data.agent_version).toBe(2);
 });
+
+test('what may be a mistake in an agent is in the answers to those who write and read it', async () => {
+  const name = newId('req');
+  const given = { ...spec('For {{compny}}.'), variables: { company: 'ACME' }, agents: [name, 'ghost'] };
+  const warnings = [expect.stringContaining('did you mean company?'), expect.stringMatching(/^agents\.1: .*ghost/)];
+  const { status, body } = await admin.send('PUT', pathOf(name), given);
+  expect([status, body.data.warnings]).toEqual([200, warnings]);
+  expect((await admin.get(pathOf(name))).data.warnings).toEqual(warnings);
+  const skills = [{ name: 'nowhere' }];
+  expect(await statusOf('PUT', pathOf(name), { ...given, skills })).toBe(422);
+});

@@ -1,7 +1,12 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import { loadConfig } from '../../src/config.ts';
+import { Cipher } from '../../src/encryption/cipher.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { folded } from '../support/api-client.ts';
 import {
   EVENTS,
@@ -31,6 +36,7 @@ const COUNTED = {
 let folder: string;
 let endpoints: Map<Protocol, Endpoint>;
 let server: TestServer;
+const logged: string[] = [];
 beforeAll(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-providers-'));
   endpoints = new Map(
@@ -39,8 +45,9 @@ beforeAll(async () => {
   const models = { 'm-1': { price: PRICE } };
   const providers = [...endpoints].map(([{ kind }, { url }]) => [kind, { kind, base_url: url, models }]);
   const file = path.join(folder, 'providers.json');
-  await writeFile(file, JSON.stringify({ providers: Object.fromEntries(providers) }));
+  await writeFile(file, JSON.stringify({ default: 'anthropic', providers: Object.fromEntries(providers) }));
   server = await startTestServer({
+    log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
     env: { EVERTURN_MODEL_PROVIDERS: file },
     mcp: { tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ at }) => `saw ${String(at)}` }] },
   });
@@ -152,4 +159,62 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     });
     expect(chat.requests()).toHaveLength(1);
   });
+});
+
+/** No provider has this prefix, and the default one does not accept slashes. */
+const MISSPELT = 'antropic/m-1';
+const ADVICE = 'no model provider has the name "antropic": did you mean anthropic/m-1?';
+
+test('a model with the prefix of no provider is rejected by all APIs', async () => {
+  const spec = { model: { name: 'anthropic/m-1', fallbacks: [MISSPELT] } };
+  const place = 'model.fallbacks.0';
+  for (const [method, path, body, param] of [
+    ['PUT', '/v1/agents/misspelt', spec, place],
+    ['POST', '/v1/agents/draft-sessions', { agent_spec: spec }, `agent_spec.${place}`],
+    ['POST', '/v1/runs', { agent: { model: MISSPELT }, input: [user('Hi')] }, 'agent.model'],
+  ] as const) {
+    const { status, body: answer } = await server.api.send(method, path, body);
+    expect([status, answer.error]).toMatchObject([422, { code: 'invalid_agent', param, message: ADVICE }]);
+  }
+  const agent = { name: 'misspelt', description: '', environments: [], model: MISSPELT };
+  const { status, body } = await server.api.send('POST', '/api/v2/sessions', { agent, messages: 'Hi' });
+  expect([status, body.detail[0]]).toMatchObject([422, { loc: ['body', 'agent', 'model'], msg: ADVICE }]);
+});
+
+test('an agent that was stored with such a model runs as before, with a warning', async () => {
+  const { database, encryptionKeys } = loadConfig({
+    DATABASE_URL: server.database.url,
+    EVERTURN_ENCRYPTION_KEYS: process.env['TEST_ENCRYPTION_KEYS'],
+  });
+  await using cleanup = new AsyncDisposableStack();
+  const catalog = await Catalog.open(database, pino({ level: 'silent' }), new Cipher(encryptionKeys));
+  cleanup.defer(() => catalog.close());
+  await catalog.agents.put('old', { model: { name: MISSPELT } }, new Date().toISOString());
+  expect((await server.api.get('/v1/agents/old')).data.warnings).toEqual([`model.name: ${ADVICE}`]);
+
+  const [protocol, endpoint] = [...endpoints].find(([{ kind }]) => kind === 'anthropic') ?? [];
+  if (!protocol || !endpoint) throw new Error('Anthropic is one of the protocols');
+  const answers = ['a turn', 'a run', 'a run with other instructions'];
+  endpoint.script(...answers.map((text) => sending(...protocol.events({ text }))));
+  const before = endpoint.requests.length;
+  const sessionId = await server.api.createSession('old');
+  expect(await server.api.turn(sessionId, 'Hi').end()).toMatchObject({ output: { content: 'a turn' } });
+  for (const [params, text] of [
+    [undefined, answers[1]],
+    [{ instructions: 'Be brief.' }, answers[2]],
+  ]) {
+    const run = await server.api.send('POST', '/v1/agents/old/runs', { input: [user('Hi')], params });
+    expect(run.body).toMatchObject({ status: 'completed', content: [{ text }] });
+  }
+  const models = endpoint.requests.slice(before).map(({ body }) => body.model);
+  expect(models).toEqual(answers.map(() => MISSPELT));
+  expect(logged.filter((line) => line.includes(MISSPELT))).toHaveLength(1);
+
+  await server.api.putAgent('chief', { model: { name: 'anthropic/m-1' }, agents: ['old'] });
+  const chief = { name: 'boss', description: '', environments: [], model: 'anthropic/m-1', subagents: ['old'] };
+  expect((await server.api.send('POST', '/api/v2/agents', chief)).status).toBe(201);
+  const inline = { ...chief, subagents: [{ ...chief, name: 'own', model: MISSPELT, subagents: [] }] };
+  expect((await server.api.send('POST', '/api/v2/agents', { ...inline, name: 'third' })).status).toBe(422);
+  const changed = { input: [user('Hi')], params: { model: MISSPELT } };
+  expect((await server.api.send('POST', '/v1/agents/old/runs', changed)).status).toBe(422);
 });

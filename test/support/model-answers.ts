@@ -84,6 +84,7 @@ export function messageOf({ content, refusal, reasoning, toolCalls, sections, bl
 /** A model of a provider at an endpoint of the test. */
 export function openModel(endpoint: Endpoint, kind: Protocol['kind'], idleSeconds = 1): ModelTarget {
   const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
-  const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, models: new Map() }]]) };
+  const provider = { ...config, models: new Map(), acceptsSlashes: false };
+  const access = { name: '', defaultName: 'p', providers: new Map([['p', provider]]) };
   return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1');
 }

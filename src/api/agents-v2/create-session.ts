@@ -98,7 +98,10 @@ async function insert(
   { request, caller, messages, host, id, scheduleId }: NewRows,
 ): Promise<void> {
   const { catalog } = context;
-  const { agent, registered, named, ...specs } = await resolveAgent(context, request, caller);
+  const { agent, registered, named, ...specs } = await resolveAgent(context, request, {
+    caller,
+    isStored: scheduleId !== undefined,
+  });
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');

@@ -29,13 +29,16 @@ export class AgentExpansion {
   readonly #environments: Parts<Environment>;
   /** What sub-agents are that were registered through the Sessions API: their definitions only show them. */
   readonly specs: WeakMap<Agent, AgentSpec>;
+  /** The agents that are registered, and those that they define: what is wrong in them was stored before. */
+  readonly stored: WeakSet<Agent>;
   #subagents = 0;
   #length = 0;
 
-  /** @param specs of an earlier expansion, whose result is a part of what is expanded */
-  constructor(catalog: Catalog, specs = new WeakMap<Agent, AgentSpec>()) {
+  /** @param earlier an expansion whose result is a part of what is expanded */
+  constructor(catalog: Catalog, earlier?: Pick<AgentExpansion, 'specs' | 'stored'>) {
     this.#catalog = catalog;
-    this.specs = specs;
+    this.specs = earlier?.specs ?? new WeakMap();
+    this.stored = earlier?.stored ?? new WeakSet();
     this.#skills = skillsOf(catalog);
     this.#environments = environmentsOf(catalog);
   }
@@ -73,6 +76,7 @@ export class AgentExpansion {
     }
     const subagents: FullAgent[] = [];
     for (const [i, one] of (namedAgents ?? []).entries()) {
+      if (typeof one !== 'string' && this.stored.has(agent)) this.stored.add(one);
       subagents.push(
         await this.#subagent(
           one,
@@ -89,6 +93,7 @@ export class AgentExpansion {
     };
     const spec = this.specs.get(agent);
     if (spec) this.specs.set(expanded, spec);
+    if (this.stored.has(agent)) this.stored.add(expanded);
     return expanded;
   }
 
@@ -104,6 +109,7 @@ export class AgentExpansion {
     if (!found) throw refusal(`there is no agent ${JSON.stringify(one)}`, place);
     const { name, definition, spec } = found;
     if (spec) this.specs.set(definition, spec);
+    this.stored.add(definition);
     if (around.includes(name)) {
       throw refusal(`its sub-agents lead back to it: ${[...around, name].join(' → ')}`, place);
     }

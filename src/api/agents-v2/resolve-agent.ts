@@ -1,5 +1,5 @@
 import type { Config } from '../../config.ts';
-import { checkAgent } from '../../engine/agent-check.ts';
+import { checkAgent, checkNewAgent } from '../../engine/agent-check.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
 import type { SessionOwner } from '../../core/history.ts';
@@ -35,11 +35,14 @@ export interface ResolvedAgent {
   named: { name: string; revision: number } | undefined;
 }
 
-/** Resolves the agent of a request, and checks that this server can run it. @throws ApiError or EngineError */
+/**
+ * Resolves the agent of a request, and checks that this server can run it. `isStored`: the request is that of a schedule.
+ * @throws ApiError or EngineError
+ */
 export async function resolveAgent(
   context: ResolveContext,
   request: SessionRequest,
-  { subject, roles }: Caller,
+  { caller: { subject, roles }, isStored }: { caller: Caller; isStored: boolean },
 ): Promise<ResolvedAgent> {
   const { catalog, config, registry } = context;
   const found = typeof request.agent === 'string' ? await findAgent(catalog, request.agent) : undefined;
@@ -48,10 +51,11 @@ export async function resolveAgent(
   // What is wrong within a registered agent is not in the request.
   const placeOf = (inner: string) => (found || inner === '' ? 'agent' : `agent.${inner}`);
   const expansion = new AgentExpansion(catalog);
-  const { specs } = expansion;
+  if (found) expansion.stored.add(given);
+  const { specs, stored } = expansion;
   const expanded = await expansion.expand(given, placeOf, found?.name);
   const { agent: overridden, changed } = applyOverrides(expanded, request.overrides);
-  const agent = changed.size > 0 ? await new AgentExpansion(catalog, specs).expand(overridden, placeOf) : expanded;
+  const agent = changed.size > 0 ? await new AgentExpansion(catalog, expansion).expand(overridden, placeOf) : expanded;
   checkEnvironments(agent, registry, placeOf);
   const own = toSpec(agent, { defaultModel: config.defaultModel, registry, placeOf });
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
@@ -59,11 +63,12 @@ export async function resolveAgent(
   const registered = changed.size === 0 ? named : undefined;
   // An agent that the caller has defined may use what the caller may use.
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
-  await checkSpec(context, spec, owner, placeOf);
+  const isNew = !isStored && (!stored.has(expanded) || changed.has('model'));
+  await checkSpec(context, spec, { owner, placeOf, isNew });
   const { defaultModel } = config;
   const check = (inner: FullAgent, innerSpec: AgentSpec, place: typeof placeOf) => {
     checkEnvironments(inner, registry, place);
-    return checkSpec(context, innerSpec, owner, place);
+    return checkSpec(context, innerSpec, { owner, placeOf: place, isNew: !isStored && !stored.has(inner) });
   };
   const { timezone } = request;
   const delegates = await delegateTrees(agent, { timezone, defaultModel, registry, placeOf, specs, check });
@@ -74,11 +79,10 @@ export async function resolveAgent(
 export async function checkSpec(
   { agentCheck }: Pick<ResolveContext, 'agentCheck'>,
   spec: AgentSpec,
-  owner: SessionOwner | null,
-  placeOf: (inner: string) => string,
+  { owner, placeOf, isNew }: { owner: SessionOwner | null; placeOf: (inner: string) => string; isNew: boolean },
 ): Promise<void> {
   try {
-    await checkAgent(spec, owner, agentCheck);
+    await (isNew ? checkNewAgent : checkAgent)(spec, owner, agentCheck);
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     const { code, message, param = '' } = error;

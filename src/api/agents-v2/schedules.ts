@@ -209,7 +209,7 @@ async function checkRequest(
     filesToSend(messages);
     const { parent_session_id: parent } = request;
     if (parent) await authorizeSession(catalog, fromUuid(parent, 'parent_session_id'), caller, 'send');
-    await resolveAgent({ catalog, ...context }, request, caller);
+    await resolveAgent({ catalog, ...context }, request, { caller, isStored: false });
   } catch (error) {
     const { code, message, param: place } = toApiError(error);
     if (place === undefined) throw error;

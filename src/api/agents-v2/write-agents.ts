@@ -107,13 +107,13 @@ export class AgentWriter {
     const placeOf = (inner: string) => inner;
     const options = { defaultModel: config.defaultModel, registry, placeOf };
     const expansion = new AgentExpansion(catalog);
-    const { specs } = expansion;
+    const { specs, stored } = expansion;
     const full = await expansion.expand(agent, placeOf, agent.name);
     // An environment is kept although no server provides it yet: creating a session says so.
     const check = async (one: FullAgent, place: typeof placeOf) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
       const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
-      await checkSpec(this.#context, spec, null, place);
+      await checkSpec(this.#context, spec, { owner: null, placeOf: place, isNew: !stored.has(one) });
     };
     await check(full, placeOf);
     const delegates = await delegateTrees(full, { ...options, specs, check: (one, _, place) => check(one, place) });

@@ -9,7 +9,8 @@ const MAX_CONTEXT_BYTES = 256 * 1024;
 /** The agent that a request describes. @throws ApiError */
 export function describedAgent({ agent, context }: RunRequest): NewRun['agent'] {
   checkContext(context);
-  return { name: agent.name ?? 'agent', version: null, isRegistered: false, ...toSpec(agent, context ?? {}) };
+  const name = agent.name ?? 'agent';
+  return { name, version: null, isRegistered: false, hasNewModel: true, ...toSpec(agent, context ?? {}) };
 }
 
 /**
@@ -24,9 +25,13 @@ export async function registeredAgent(
   checkContext(context);
   const agent = await agents.get(name);
   if (!agent) throw new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
-  const isChanged = Object.values(params ?? {}).some((value) => value !== undefined && value !== null);
+  const isChanged = Object.values(params ?? {}).some(isGiven);
   const changed = withParams(agent.spec, params ?? {}, context ?? {});
-  return { name, version: agent.version, isRegistered: !isChanged, ...changed };
+  return { name, version: agent.version, isRegistered: !isChanged, hasNewModel: isGiven(params?.model), ...changed };
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
 }
 
 function checkContext(context: unknown): void {

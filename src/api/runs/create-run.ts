@@ -24,6 +24,8 @@ export interface NewRun {
     version: number | null;
     /** It runs with the rights of a registered agent; otherwise with those of the caller. */
     isRegistered: boolean;
+    /** The model is named by the request, not by a registered agent. */
+    hasNewModel: boolean;
   };
   conversation: GivenConversation;
   /** The calls without a result that the conversation had. */
@@ -154,12 +156,13 @@ async function insert(
   { sessionId, caller, run: { agent, metadata } }: { sessionId: string; caller: Caller; run: NewRun },
 ): Promise<{ session: SessionRow; runnable: RunnableAgent; isNew: boolean }> {
   const { catalog, agentCheck, config } = context;
-  const { name, version, isRegistered, placeOf } = agent;
+  const { name, version, isRegistered, hasNewModel, placeOf } = agent;
   const spec = withRetention(agent.spec, config.runRetentionDays);
   const type = 'run';
   const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
   const owner = ownerOf({ subject_id: caller.subject.subjectId, type, draft_roles: draftRoles, spec_hash: '' }, caller);
-  const problem = await agentCheck.firstProblem(spec, owner);
+  const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
+  const problem = mistake ?? (await agentCheck.firstProblem(spec, owner));
   if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
   const agents = await pinnedAgents(spec, { catalog, agentCheck, owner });
   const now = new Date().toISOString();

@@ -8,7 +8,7 @@ import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
-import { checkAgent } from '../../engine/agent-check.ts';
+import { checkNewAgent } from '../../engine/agent-check.ts';
 import { deleteSession } from '../../engine/engine.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
@@ -38,7 +38,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
       },
       async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
-        await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
+        await checkNewAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
         const id = newId('ses');
         addLogContext({ sessionId: id });
         const now = new Date().toISOString();
@@ -81,7 +81,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       },
       async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await authorizeDraft(params.session_id, caller, 'edit');
-        if (spec) await checkAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
+        if (spec) await checkNewAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
         const now = new Date().toISOString();
         await catalog.sessions.update(id, {
           updated_at: now,

@@ -1,0 +1,47 @@
+import { pino } from 'pino';
+import { expect, test } from 'vitest';
+import { McpRegistry } from '../mcp/registry.ts';
+import type { ModelProvider } from '../models/provider.ts';
+import { ModelProviders } from '../models/providers.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { AgentValidator } from './validate-agent.ts';
+
+/** Its only provider has every model, lists one with a slash, and is sent no name with another prefix. */
+function validator(): AgentValidator {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no model is called
+  const provider = { has: () => Promise.resolve(true) } as unknown as ModelProvider;
+  const models = new Map([['org/own', {}]]);
+  const own = { provider, options: new Set<never>(), audioTypes: new Set<never>(), models, acceptsSlashes: false };
+  return new AgentValidator({
+    models: new ModelProviders('own', new Map([['own', own]]), { log: pino({ level: 'silent' }) }),
+    registry: new McpRegistry(),
+    skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
+    policyServer: () => ({ issuer: undefined, isKeyless: false }),
+    knownSubjects: () => Promise.resolve({ roles: new Map(), hasBearers: false }),
+    registered: (names) => Promise.resolve(names.filter((name) => name === 'clerk')),
+  });
+}
+
+test.each<[string, AgentSpec['model'], string | undefined]>([
+  ['name', { name: 'anthropic/m' }, 'model.name'],
+  ['second fallback', { name: 'own/m', fallbacks: ['known', 'anthropic/m'] }, 'model.fallbacks.1'],
+  ['name that the default provider lists', { name: 'org/own' }, undefined],
+])('a model whose prefix names no provider is a mistake of a new agent: %s', async (_, model, param) => {
+  const mistake = validator().firstMistake({ model });
+  expect(mistake?.param).toBe(param);
+  expect(mistake?.code).toBe(param && 'invalid_agent');
+  const warnings = await validator().warnings({ model });
+  expect(warnings).toEqual(param === undefined ? [] : [`${param}: ${mistake?.message}`]);
+});
+
+test('an agent with such a model can run, since it may have been stored before', async () => {
+  const stored: AgentSpec = { model: { name: 'm', fallbacks: ['anthropic/m'] } };
+  expect(await validator().firstProblem(stored, null)).toBeUndefined();
+});
+
+test('an agent is told which of its sub-agents are registered', async () => {
+  expect(await validator().warnings({ model: { name: 'm' }, agents: ['clerk'] })).toEqual([]);
+  expect(await validator().warnings({ model: { name: 'm' }, agents: ['clerk', 'ghost'] })).toEqual([
+    expect.stringMatching(/^agents\.1: .*ghost/),
+  ]);
+});
