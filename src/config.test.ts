@@ -153,6 +153,32 @@ test('every variable is documented in docs/configuration.md', () => {
   expect(documented.toSorted()).toEqual(CONFIG_VARIABLES.toSorted());
 });
 
+test.each([
+  ['EVERTURN_PRT', 'is not a setting of this server: did you mean EVERTURN_PORT?'],
+  ['EVERTURN_TOOL_TIMEOUT', 'is not a setting of this server: did you mean EVERTURN_TOOL_TIMEOUT_SECONDS?'],
+  ['EVERTURN_API_KEYS_FIEL', 'is not a setting of this server: did you mean EVERTURN_API_KEYS_FILE?'],
+  ['EVERTURN_SOMETHING_ELSE_ENTIRELY', 'is not a setting of this server'],
+])('%s is no error, and one warning: it %s', (name, warning) => {
+  expect(loadConfig({ [name]: 'x', EVERTURN_HOST: 'localhost' }).warnings).toEqual([`${name} ${warning}`]);
+});
+
+test('settings, their files, empty variables, and variables of clients and of other programs are no warnings', () => {
+  const others = [
+    'EVERTURN_URL',
+    'EVERTURN_KEY',
+    'EVERTURN_API_KEY',
+    'EVERTURN_FILES',
+    'EVERTURN_PUBLISH',
+    'EVERTUN_X',
+  ];
+  const env = Object.fromEntries(others.map((name) => [name, 'x']));
+  expect(loadConfig({ ...env, EVERTURN_NONE: '', EVERTURN_PORT: '1' }).warnings).toEqual([]);
+  const folder = mkdtempSync(path.join(tmpdir(), 'everturn-config-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  writeFileSync(path.join(folder, 'keys'), 'ann=key-of-ann');
+  expect(loadConfig({ EVERTURN_API_KEYS_FILE: path.join(folder, 'keys') }).warnings).toEqual([]);
+});
+
 test('Temporal may be at an IPv6 address', () => {
   const { external } = loadConfig({ TEMPORAL_ADDRESS: '[::1]:7233' }).temporal;
   expect(external?.connectionOptions.address).toBe('[::1]:7233');

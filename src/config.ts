@@ -12,6 +12,7 @@ import type { EncryptionKey } from './encryption/cipher.ts';
 import { registerSecrets } from './lib/redact.ts';
 import { INSTALLER_NAMES, type InstallerName } from './temporal-server/installers.ts';
 import { errorMessage, StartupError } from './lib/errors.ts';
+import { nearestName } from './lib/nearest-name.ts';
 import { secretVariable } from './lib/secret-variable.ts';
 
 /**
@@ -129,6 +130,10 @@ export interface Config {
   runRetentionDays: number;
   /** How long running tool calls may take to finish when the server stops. */
   shutdownSeconds: number;
+  /** What is said at start of variables that look like settings and are none. */
+  warnings: string[];
+  /** Whether `EVERTURN_API_KEY` is set, which is the key of a client. */
+  hasClientKey: boolean;
 }
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
@@ -221,6 +226,8 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
     agentSessions: vars.EVERTURN_AGENT_SESSIONS,
     runRetentionDays: vars.EVERTURN_RUN_RETENTION_DAYS,
     shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
+    warnings: unknownVariables(env),
+    hasClientKey: env[CLIENT_KEY] !== undefined,
   };
 }
 
@@ -499,6 +506,23 @@ const SECRETS = new Set([
   'REDIS_URL',
   'TEMPORAL_API_KEY',
 ]);
+
+const CLIENT_KEY = 'EVERTURN_API_KEY';
+
+/** Variables of clients and of the Compose file, whose environment a server may have, too. */
+const OF_OTHERS = [CLIENT_KEY, 'EVERTURN_FILES', 'EVERTURN_KEY', 'EVERTURN_PUBLISH', 'EVERTURN_URL'];
+
+/** Those are no errors: the variable may be of another version, or of another program. */
+function unknownVariables(env: Record<string, string>): string[] {
+  const settings = [...CONFIG_VARIABLES, ...[...SECRETS].map((name) => `${name}_FILE`)];
+  const known = new Set([...settings, ...OF_OTHERS]);
+  return Object.keys(env)
+    .filter((name) => name.startsWith('EVERTURN_') && !known.has(name))
+    .map((name) => {
+      const near = nearestName(name, settings);
+      return `${name} is not a setting of this server${near === undefined ? '' : `: did you mean ${near}?`}`;
+    });
+}
 
 function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (string | undefined)[] {
   const passwords = [vars.DATABASE_URL, vars.REDIS_URL].map((url) => url && URL.parse(url)?.password);

@@ -102,6 +102,7 @@ export async function runRole<T extends Running>(name: ProcessRole, { start, gre
   const config = loadConfig(process.env, name);
   await openDataDir(config.dataDir);
   const log = createLogger(config);
+  for (const warning of config.warnings) log.warn(warning);
   let tracing: Tracing | undefined;
   await runUntilSignal({
     log,

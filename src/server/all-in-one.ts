@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { listenForApi, startApi } from './api.ts';
-import { requireKeysIfExposed } from './require-keys.ts';
+import { requireKeysIfExposed, warnOfClientKey } from './require-keys.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
@@ -75,6 +75,7 @@ export async function startAllInOne(
     tracing: given.tracing,
   });
   cleanup.defer(() => services.close());
+  warnOfClientKey(services);
   if (services.keyring.isKeyless) {
     await addDemo({ ...services, registry }, { withAgent: !agents.has(DEMO) }, cleanup);
   } else {

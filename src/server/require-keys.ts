@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Keyring } from '../auth/api-keys.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 
@@ -19,5 +20,21 @@ export async function requireKeysIfExposed(config: Config, log: Logger): Promise
   throw new ConfigError(
     `EVERTURN_HOST is ${host}, which other hosts can reach, but there are no API keys: create one with ` +
       '`everturn keys create <name>`, set EVERTURN_API_KEYS=<name>=<key>,... or EVERTURN_OIDC_ISSUER, or listen on 127.0.0.1',
+  );
+}
+
+/** The variable of clients is easily taken for the setting, and a server that seems to have a key has none. */
+export function warnOfClientKey({
+  config,
+  keyring,
+  log,
+}: {
+  config: Pick<Config, 'hasClientKey'>;
+  keyring: Pick<Keyring, 'isKeyless'>;
+  log: Pick<Logger, 'warn'>;
+}): void {
+  if (!config.hasClientKey || !keyring.isKeyless) return;
+  log.warn(
+    'EVERTURN_API_KEY is for clients, and this server requires no key: set EVERTURN_API_KEYS=<name>=<key>,... to require keys',
   );
 }

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { listenForApi, startApi } from './api.ts';
 import { createOperationsApp } from '../api/app.ts';
-import { requireKeysIfExposed } from './require-keys.ts';
+import { requireKeysIfExposed, warnOfClientKey } from './require-keys.ts';
 import type { Config } from '../config.ts';
 import { listenHttp, type HttpServer } from './http-server.ts';
 import { modelAccess } from '../models/open-providers.ts';
@@ -44,6 +44,7 @@ export async function startStandaloneApi({ config, log, tracing }: StandaloneOpt
   await requireKeysIfExposed(config, log);
   const agents = await readAgentFiles(config.agentsDir);
   const { services, model } = await openStandalone({ config, log, tracing }, cleanup);
+  warnOfClientKey(services);
   await registerAgents(services, agents);
   const { client, keyring } = services;
   const stopApi = startApi(services, ports, {

@@ -1,11 +1,16 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { keptPort } from '../support/kept-port.ts';
 import { exchange } from '../support/raw-http.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
+const logged: string[] = [];
 beforeAll(async () => {
-  server = await startTestServer();
+  server = await startTestServer({
+    env: { EVERTURN_API_KEY: 'key-of-a-client' },
+    log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
+  });
 });
 afterAll(() => server.stop());
 
@@ -17,6 +22,10 @@ test('a server without keys accepts requests from its own machine', async () => 
     expect((await request(`host: ${host}`)).status, host).toBe(200);
     expect((await request(`host: ${host}`, `origin: http://${host.toLowerCase()}`)).status, host).toBe(200);
   }
+});
+
+test('a server without keys says that the key of a client is none of its own', () => {
+  expect(logged.filter((line) => line.includes('EVERTURN_API_KEYS'))).toHaveLength(1);
 });
 
 test('a server without keys rejects web pages that use another host name or have another origin', async () => {

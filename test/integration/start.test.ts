@@ -112,9 +112,11 @@ test('with keys and without a model the start is rejected: the demo model is for
   expect([code, stderr]).toEqual([1, expect.stringContaining('set OPENAI_API_KEY, or OPENAI_BASE_URL')]);
 }, 60_000);
 
-test('an external Temporal that is unavailable is named', async () => {
-  const { code, stderr } = await everturn(['start'], { EVERTURN_PORT: '0', TEMPORAL_ADDRESS: '127.0.0.1:9' });
+test('an external Temporal that is unavailable is named, after a variable that is no setting', async () => {
+  const env = { EVERTURN_PORT: '0', TEMPORAL_ADDRESS: '127.0.0.1:9', EVERTURN_TASK_QEUE: 'other' };
+  const { code, stderr } = await everturn(['start'], env);
   expect([code, stderr]).toEqual([1, expect.stringContaining('TEMPORAL_ADDRESS 127.0.0.1:9')]);
+  expect(stderr.match(/EVERTURN_TASK_QEUE is not a setting .* EVERTURN_TASK_QUEUE\?/g)).toHaveLength(1);
 }, 60_000);
 
 test('an external Temporal that is slow in its default configuration is reported, with the setting to change', async () => {

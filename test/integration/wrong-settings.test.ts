@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
@@ -27,6 +27,8 @@ const ANY_TEXT: Record<string, 'the start fails' | 'it is a name' | 'requests to
   EVERTURN_DEFAULT_MODEL: 'requests to models fail',
   OPENAI_API_KEY: 'requests to models fail',
 };
+
+const CLUADE = 'no model provider has the name "cluade": did you mean claude/m?';
 
 let dataDir: string;
 beforeAll(async () => {
@@ -70,6 +72,13 @@ test.each([...failing.map((name) => [name, NONSENSE]), ['DATABASE_URL', `sqlite:
     await expect(started).rejects.toThrow(name);
   },
 );
+
+test.each(['EVERTURN_DEMO_MODEL', 'EVERTURN_DEFAULT_MODEL'])('a model of no provider in %s is named', async (name) => {
+  const file = path.join(dataDir, 'providers.json');
+  await writeFile(file, '{"providers": {"claude": {"kind": "anthropic"}}}');
+  const started = start({ EVERTURN_MODEL_PROVIDERS: file, [name]: 'cluade/m' });
+  await expect(started).rejects.toThrow(new ConfigError(`${name}: ${CLUADE}`));
+});
 
 test('a failed start ends the process with its message alone', async () => {
   const { code, stdout, stderr } = await everturn(['start'], { EVERTURN_DATA: NONSENSE });
