@@ -9,6 +9,7 @@ const logged: string[] = [];
 beforeAll(async () => {
   server = await startTestServer({
     env: { EVERTURN_API_KEY: 'key-of-a-client' },
+    servers: { copied: { command: 'true', ...{ disabled: true } } },
     log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
   });
 });
@@ -24,8 +25,9 @@ test('a server without keys accepts requests from its own machine', async () => 
   }
 });
 
-test('a server without keys says that the key of a client is none of its own', () => {
+test('a start says once what is set without an effect: the key of a client, and a field of another MCP host', () => {
   expect(logged.filter((line) => line.includes('EVERTURN_API_KEYS'))).toHaveLength(1);
+  expect(logged.filter((line) => line.includes('servers.copied.disabled has no effect'))).toHaveLength(1);
 });
 
 test('a server without keys rejects web pages that use another host name or have another origin', async () => {
