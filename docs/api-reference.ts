@@ -127,9 +127,6 @@ function typeText(schema: Schema): string {
   }
   if (schema.const !== undefined) return `\`${JSON.stringify(schema.const)}\``;
   if (schema.enum) return schema.enum.map((value) => `\`${JSON.stringify(value)}\``).join(' or ');
-  const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf;
-  if (choices) return choices.map(typeText).join(' or ');
-  if (schema.items) return `array of ${typeText(schema.items)}`;
   if (schema.properties) {
     const { required = [] } = schema;
     const fields = Object.entries(schema.properties).map(
@@ -137,6 +134,9 @@ function typeText(schema: Schema): string {
     );
     return `{ ${fields.join(', ')} }`;
   }
+  const choices = schema.anyOf ?? schema.oneOf ?? schema.allOf;
+  if (choices) return choices.map(typeText).join(' or ');
+  if (schema.items) return `array of ${typeText(schema.items)}`;
   if (schema.not) return 'never';
   return [schema.type ?? 'any'].flat().join(' or ');
 }

@@ -10,11 +10,12 @@ test.each([
   expect(nearestName(name, ['EVERTURN_DATA', 'EVERTURN_HOST', 'EVERTURN_PORT'])).toBe(meant);
 });
 
-test('a name is near if at most a third of the longer one differs', () => {
-  expect(nearestName('abcdef', ['abcdxx'])).toBe('abcdxx');
-  expect(nearestName('abcdef', ['abcxxx'])).toBeUndefined();
-  expect(nearestName('abcd', ['abcdef'])).toBe('abcdef');
-  expect(nearestName('abc', ['abcdef'])).toBeUndefined();
+test('a name is near if at most three letters, and half of the longer one, differ', () => {
+  expect(nearestName('tols', ['tool'])).toBe('tool');
+  expect(nearestName('abc', ['axx'])).toBeUndefined();
+  expect(nearestName('ab', ['abcde'])).toBeUndefined();
+  expect(nearestName('abcdefgh', ['abcdexxx'])).toBe('abcdexxx');
+  expect(nearestName('abcdefgh', ['abcdxxxx'])).toBeUndefined();
 });
 
 test('a swap of two letters is one difference', () => {

@@ -1,12 +1,15 @@
+const MAX_ERRORS = 3;
+
 /**
  * The known name that a name was probably meant to be: the one with the fewest letters to insert, delete, replace or swap
- * with their neighbours. Undefined if none is near, which means that more than a third of the longer name differs.
+ * with their neighbours. Undefined if none is near, which means that more than three letters, or more than half of the
+ * longer name, differ.
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   let nearest: string | undefined;
   let least = Infinity;
   for (const one of known) {
-    const most = Math.floor(Math.max(name.length, one.length) / 3);
+    const most = Math.min(MAX_ERRORS, Math.floor(Math.max(name.length, one.length) / 2));
     // Names may come from requests: a long one must not cost a table of its length.
     if (Math.abs(name.length - one.length) > most) continue;
     const distance = editDistance(name, one);

@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { readdir, readFile } from 'node:fs/promises';
 import { ConfigError } from '../config.ts';
+import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
 import { logWarnings } from '../engine/agent-check.ts';
 import type { Services } from './services.ts';
@@ -27,7 +28,7 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
     } catch (error) {
       throw wrong(`${file} is not JSON: ${String(error)}`);
     }
-    const parsed = agentSpec.safeParse(content);
+    const parsed = agentSpec.safeParse(content, { error: namingUnknownKeys });
     if (!parsed.success) {
       const problems = parsed.error.issues.map(({ path: at, message }) => `${at.join('.') || 'the agent'}: ${message}`);
       throw wrong(`${file}: ${problems.join('; ')}`);

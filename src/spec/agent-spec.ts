@@ -4,9 +4,13 @@ import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
 import { budgetSpec } from './budget-spec.ts';
+import { FOREIGN } from './foreign-fields.ts';
 import { agentSkill } from './skill-spec.ts';
 
-/** An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. */
+/**
+ * An agent's definition (`docs/sessions-api.md`, section 6). Null means unset, as SDKs send it. Unknown keys are rejected:
+ * an agent without what they ask for would be another one, and possibly an unsafe one.
+ */
 
 const name = z.string().min(1).max(256);
 const description = z.string().max(10_000).nullish();
@@ -35,39 +39,39 @@ export const serverUrl = z.url({ protocol: /^https?$/, error: 'must be an http o
 
 export const mcpServer = z
   .discriminatedUnion('type', [
-    z.object({
+    z.strictObject({
       type: z.literal('inline'),
       ...mcpServerFields,
       url: serverUrl,
     }),
-    z.object({ type: z.literal('truefoundry-mcp-registry'), ...mcpServerFields }),
+    z.strictObject({ type: z.literal('truefoundry-mcp-registry'), ...mcpServerFields }),
   ])
   .meta({ id: 'McpServer' });
 
 export const clientTool = z
-  .object({
+  .strictObject({
     name: z.string().regex(/^[a-zA-Z0-9_-]{1,64}$/, 'must be 1 to 64 letters, digits, _ or -'),
     description,
     input_schema: z.record(z.string(), z.unknown()).describe('JSON Schema of the arguments'),
   })
   .meta({ id: 'ClientTool' });
 
-export const modelParams = z.object({
+export const modelParams = z.strictObject({
   max_tokens: z.number().positive().nullish(),
   temperature: z.number().nullish(),
   top_p: z.number().nullish(),
   top_k: z.number().nullish(),
   parallel_tool_calls: z.boolean().nullish(),
   reasoning_effort: name.nullish(),
-  cache_control: z.looseObject({ type: name }).nullish(),
+  cache_control: z.strictObject({ type: name, ttl: name.optional() }).nullish(),
 });
 
 export const responseFormat = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('text') }),
-  z.object({ type: z.literal('json_object') }),
-  z.object({
+  z.strictObject({ type: z.literal('text') }),
+  z.strictObject({ type: z.literal('json_object') }),
+  z.strictObject({
     type: z.literal('json_schema'),
-    json_schema: z.object({
+    json_schema: z.strictObject({
       name,
       description,
       schema: z.record(z.string(), z.unknown()).nullish(),
@@ -76,10 +80,10 @@ export const responseFormat = z.discriminatedUnion('type', [
   }),
 ]);
 
-const toggle = z.looseObject({ enabled: z.boolean().nullish() }).nullish();
+const toggle = z.strictObject({ enabled: z.boolean().nullish() });
 
 const compaction = z
-  .looseObject({
+  .strictObject({
     enabled: z.boolean().nullish(),
     compaction_threshold_tokens: z
       .int()
@@ -95,7 +99,7 @@ const compaction = z
 /** An issuer and the `sub` of its token take more than a name. */
 const subjectId = z.string().min(1).max(1_024);
 
-const approvers = z.object({
+const approvers = z.strictObject({
   subjects: bounded(z.array(subjectId), 100).nullish().describe('<issuer>#<sub> of tokens, or names of API keys'),
   roles: bounded(z.array(z.enum(ROLES)), 10).nullish(),
 });
@@ -103,10 +107,18 @@ const approvers = z.object({
 /** In seconds: at most a year. */
 const delay = z.int().min(1).max(31_536_000);
 
+/** The rule of `match`, for the documentation. */
+const SOMETHING_GIVEN = [
+  { properties: { server: { type: 'string' as const } }, required: ['server'] },
+  { properties: { tool: { type: 'string' as const } }, required: ['tool'] },
+  { properties: { annotations: { type: 'string' as const } }, required: ['annotations'] },
+  { properties: { arguments: { type: 'object' as const, minProperties: 1 } }, required: ['arguments'] },
+];
+
 const decisionPolicy = z
-  .object({
+  .strictObject({
     match: z
-      .object({
+      .strictObject({
         server: name.nullish().describe('the name of the MCP server'),
         tool: name.nullish().describe('the name of the tool on its server; * is any text, ? any character'),
         annotations: z.enum(['@write', '@destructive', '@read-only']).nullish(),
@@ -117,7 +129,19 @@ const decisionPolicy = z
           .nullish()
           .describe('JSON Schemas of arguments, by JSON pointers'),
       })
-      .describe('all that is given must fit'),
+      .refine(
+        ({ server, tool, annotations, arguments: schemas }) =>
+          Boolean(server ?? tool ?? annotations) || Object.keys(schemas ?? {}).length > 0,
+        {
+          error: 'must say which calls it fits; {"tool": "*"} fits all',
+          // A misspelt condition is one problem, not two.
+          when: ({ issues }) => issues.length === 0,
+        },
+      )
+      .meta({
+        description: 'all that is given must fit; something must be given',
+        override: { anyOf: SOMETHING_GIVEN },
+      }),
     decision: z.enum(['allow', 'ask', 'deny']),
     approvers: approvers.nullish().describe('default: those with the right to decide in the session'),
     exclude_requester: z
@@ -129,7 +153,7 @@ const decisionPolicy = z
     quorum: z.int().min(1).max(100).nullish().describe('how many subjects must allow the call; default 1'),
     expires_in_seconds: delay.nullish(),
     on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
-    escalate: z.object({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
+    escalate: z.strictObject({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
     may_edit_arguments: z
       .boolean()
       .nullish()
@@ -137,7 +161,7 @@ const decisionPolicy = z
   })
   .meta({ id: 'DecisionPolicy' });
 
-const runtimeConfig = z.object({
+const runtimeConfig = z.strictObject({
   iteration_limit: z
     .int()
     .min(1)
@@ -154,11 +178,11 @@ const runtimeConfig = z.object({
     .max(31_536_000)
     .nullish()
     .describe('the time that a turn works, without pauses, before it is to answer with its next model call'),
-  sandbox: toggle,
-  dynamic_sub_agents: toggle,
-  context_management: z.object({ compaction, large_tool_response: toggle }).nullish(),
-  generative_ui: toggle,
-  ask_user_questions: toggle,
+  sandbox: toggle.extend(FOREIGN.sandbox).nullish(),
+  dynamic_sub_agents: toggle.nullish(),
+  context_management: z.strictObject({ compaction, large_tool_response: toggle.nullish() }).nullish(),
+  generative_ui: toggle.nullish(),
+  ask_user_questions: toggle.nullish(),
   pause: z
     .enum(['end', 'wait'])
     .nullish()
@@ -179,7 +203,7 @@ const runtimeConfig = z.object({
     .nullish()
     .describe('the first that fits a call decides on it, in place of require_approval_for_tools'),
   structured_output: z
-    .object({ max_repairs: z.int().min(0).max(10).nullish() })
+    .strictObject({ max_repairs: z.int().min(0).max(10).nullish() })
     .nullish()
     .describe('how often a turn may ask for another answer if one does not fit its json_schema; default 2'),
   retention_days: z
@@ -191,8 +215,8 @@ const runtimeConfig = z.object({
 });
 
 export const agentSpec = z
-  .object({
-    model: z.object({
+  .strictObject({
+    model: z.strictObject({
       name: name.describe('<model>, or <provider>/<model>'),
       params: modelParams.nullish(),
       fallbacks: bounded(z.array(name), 8)
@@ -200,7 +224,7 @@ export const agentSpec = z
         .describe('the models that are tried in this order if the provider is overloaded or fails'),
     }),
     instructions: prompt.nullish(),
-    messages: bounded(z.array(z.object({ type: z.literal('user.message'), content: prompt })), 1_000).nullish(),
+    messages: bounded(z.array(z.strictObject({ type: z.literal('user.message'), content: prompt })), 1_000).nullish(),
     variables: bounded(z.record(name, prompt), 1_000).nullish().describe('filled into {{name}}'),
     mcp_servers: bounded(z.array(mcpServer), 50).nullish(),
     client_tools: bounded(z.array(clientTool), 128).nullish().describe('tools that the client runs'),
@@ -357,10 +381,16 @@ export function cutsResults({ config }: AgentSpec): boolean {
   return config?.context_management?.large_tool_response?.enabled !== false;
 }
 
-/** What the format has of an agent. */
+/** What the format has of an agent, so that it can be sent again. Some stored agents have keys of their own in `config`. */
 export function inFormat(spec: AgentSpec): z.infer<typeof agentSpec> {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its shape are those of the format
-  return Object.fromEntries(Object.entries(spec).filter(([field]) => field in agentSpec.shape)) as never;
+  const known = structuredClone(spec);
+  for (const issue of agentSpec.safeParse(spec).error?.issues ?? []) {
+    if (issue.code !== 'unrecognized_keys') continue;
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object has the unknown keys
+    const place = issue.path.reduce<object>((value, key) => Reflect.get(value, key) as object, known);
+    for (const key of issue.keys) Reflect.deleteProperty(place, key);
+  }
+  return known;
 }
 
 /** The agents to which an agent delegates. Only a turn that waits can wait for them. */

@@ -5,7 +5,7 @@ import type { Budget } from '../core/budget.ts';
 const count = z.int().min(1).max(1_000_000_000_000);
 
 /** The limits of a budget; those that are absent do not limit. */
-export const budgetAmounts = z.object({
+export const budgetAmounts = z.strictObject({
   tokens: count.nullish().describe('of input and output, as the models report them'),
   usd: z.number().positive().max(1_000_000_000).nullish().describe('requires that the prices of all models are known'),
   steps: count.nullish().describe('model calls, with those of sub-agents and those that write summaries'),

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { bounded } from './bounds.ts';
+import { FOREIGN } from './foreign-fields.ts';
 
 /** The name of a skill, and of its folder: https://agentskills.io/specification */
 export const skillName = z
@@ -21,7 +22,7 @@ export const skillDescription = z.string().min(1).max(1_024);
 
 /** A skill of an agent: one that is configured on the server, by its name, or one with its own content. */
 export const agentSkill = z
-  .object({
+  .strictObject({
     name: skillName.nullish().describe('of a skill in EVERTURN_SKILLS, or of the one that is given here'),
     fqn: z.string().min(1).max(256).nullish().describe('another word for name'),
     type: z.string().max(64).nullish().describe('must be absent: skills are not read from other places'),
@@ -30,6 +31,7 @@ export const agentSkill = z
     files: bounded(z.record(skillPath, z.string().max(262_144)), 20)
       .nullish()
       .describe('further texts by their paths, which the content may refer to; with content'),
+    ...FOREIGN.skill,
   })
   .meta({ id: 'AgentSkill' });
 

@@ -52,6 +52,8 @@ test('versions are immutable, and can be listed and read', async () => {
   const { data } = await admin.get(`${pathOf(name)}/versions/3`);
   expect(data).toEqual(all[9]);
   expect(data).toMatchObject({ name, version: 3, spec: { instructions: 'version 3' } });
+  const { data: newest } = await admin.get<{ data: Versioned }>(pathOf(name));
+  expect((await admin.send('PUT', pathOf(name), newest.spec)).body.data.version).toBe(12);
   for (const odd of ['0', '13', '-1', '1.0', '01x', 'x', '99999999999999999999', '2147483648']) {
     expect(await statusOf('GET', `${pathOf(name)}/versions/${odd}`), odd).toBe(404);
   }

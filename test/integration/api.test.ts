@@ -206,6 +206,8 @@ test('agents are versioned, and a session keeps the version that it started with
 
 test('an agent that cannot run here is rejected with the reason', async () => {
   const model = { name: 'known' };
+  const match = 'config.decision_policies.0.match';
+  const allowing = (conditions: object) => ({ decision_policies: [{ match: conditions, decision: 'allow' }] });
   const cases: [object, number, string, string][] = [
     [{}, 400, 'invalid_request', 'model'],
     [{ model: {} }, 400, 'invalid_request', 'model.name'],
@@ -258,6 +260,7 @@ test('an agent that cannot run here is rejected with the reason', async () => {
     ],
     [{ model, skills: [{ name: '../up' }] }, 400, 'invalid_request', 'skills.0.name'],
     [{ model, config: { sandbox: { enabled: true } } }, 422, 'feature_not_available', 'config.sandbox'],
+    [{ model, config: allowing({}) }, 400, 'invalid_request', match],
     [
       {
         model,
@@ -280,6 +283,8 @@ test('an agent that cannot run here is rejected with the reason', async () => {
     ]);
   }
   expect((await ann.send('GET', '/v1/agents/bad')).status).toBe(404);
+  const misspelt = await ann.send('PUT', '/v1/agents/bad', { model, config: allowing({ tols: 'get_*' }) });
+  expect(misspelt.body.error.message).toBe(`${match}: unknown key "tols": do you mean "tool"?`);
   const reserved = await ann.send('PUT', '/v1/agents/sandbox', { model });
   expect([reserved.status, reserved.body.error.code]).toEqual([422, 'invalid_agent']);
   // Turned off, or left to the server, each is accepted.

@@ -167,7 +167,7 @@ test('a subject that a policy names decides its call, and sees nothing else of t
 
 test('a named subject reads all arguments of its call, however long they are, and others get 404', async () => {
   const policy: Policies[0] = {
-    match: {},
+    match: { tool: '*' },
     decision: 'ask',
     approvers: { subjects: ['boss', 'ann'] },
     exclude_requester: true,
@@ -192,7 +192,7 @@ test('a named subject reads all arguments of its call, however long they are, an
 });
 
 test('a stranger to the session gets 404, also with the id of a call that others decide', async () => {
-  const asked = await paying([1], [{ match: {}, decision: 'ask', approvers: { subjects: ['boss'] } }]);
+  const asked = await paying([1], [{ match: { tool: '*' }, decision: 'ask', approvers: { subjects: ['boss'] } }]);
   await eventually(async () => expect(await inbox(keyOf('boss'), asked.agent)).toEqual(['p1']));
   const [code, error] = await answer(keyOf('chief'), asked.sessionId, ['p1']);
   expect([code, (error as string[])[0]]).toEqual([404, 'session_not_found']);
@@ -238,7 +238,7 @@ test('a bearer is known by the id of its token, and not by the name that it has 
   const namesake = as(await idp.token({ sub: 'u-9', preferred_username: 'boss' }));
   const asked = await paying(
     [1],
-    [{ match: {}, decision: 'ask', approvers: { subjects: [`${idp.url}#u-7`, 'boss'] } }],
+    [{ match: { tool: '*' }, decision: 'ask', approvers: { subjects: [`${idp.url}#u-7`, 'boss'] } }],
   );
   await eventually(async () => expect(await inbox(boss, asked.agent)).toEqual(['p1']));
   for (const other of [impostor, namesake]) {
@@ -307,7 +307,7 @@ test('the calls of a turn that has ended are decided by those whom their policie
 
 test('a policy may exclude those who have asked for the call, also from the inbox', async () => {
   const approvers = { roles: ['user' as const], subjects: ['ann'] };
-  const asked = await paying([1], [{ match: {}, decision: 'ask', approvers, exclude_requester: true }]);
+  const asked = await paying([1], [{ match: { tool: '*' }, decision: 'ask', approvers, exclude_requester: true }]);
   const stream = await ActionReader.open(server.server.url, 'key-of-ann', 0);
   const required = await asked.reader.type('tool.approval_required');
   expect(required.tool_calls).toMatchObject([{ policy: { exclude_requester: true } }]);
@@ -324,7 +324,7 @@ test('a policy may exclude those who have asked for the call, also from the inbo
 
 const policyOf = (policy: Partial<Policies[number]>, pause: 'wait' | 'end' = 'wait') => ({
   model: { name: 'm' },
-  config: { pause, decision_policies: [{ match: {}, decision: 'ask' as const, ...policy }] },
+  config: { pause, decision_policies: [{ match: { tool: '*' }, decision: 'ask' as const, ...policy }] },
 });
 
 test('what an admin should know of the policies of an agent is in its answers, and once in the log', async () => {

@@ -180,6 +180,17 @@ test('an agent that is stored again unchanged keeps its version and its time', a
   expect(await catalog.agents.get('a')).toEqual(second);
 });
 
+test('an agent is read as it was stored, with keys that the format does not have and a policy that fits all calls', async () => {
+  const catalog = await open();
+  const spec: AgentSpec = {
+    model: { name: 'm' },
+    config: { decision_policies: [{ match: {}, decision: 'ask' }] },
+  };
+  Object.assign(spec, { other: 1 });
+  await catalog.agents.put('a', spec, NOW);
+  expect((await (await open()).agents.get('a'))?.spec).toEqual(spec);
+});
+
 test('one of several concurrent claims of a key succeeds, and all get its resource', async () => {
   const [one, two] = [await open(), await open()];
   const claims = await Promise.all(

@@ -97,7 +97,7 @@ test('an edit is a new proposal, which others have to allow, and no way around a
   const byTwo = { decision: 'ask' as const, quorum: 2, approvers: { roles: ['approver' as const] } };
   const asked = await paying(5_000, [
     { match: { arguments: { '/amount': { type: 'number', maximum: 10_000 } } }, ...byTwo },
-    { match: {}, decision: 'deny' },
+    { match: { tool: '*' }, decision: 'deny' },
   ]);
   const required = await asked.reader.type('tool.approval_required');
   expect(required.tool_calls).toMatchObject([{ policy: { quorum: 2, may_edit_arguments: true } }]);
@@ -113,7 +113,7 @@ test('an edit is a new proposal, which others have to allow, and no way around a
   const [, ...edits] = (await asked.reader.done).filter(({ type }) => type === 'tool.decided');
   expect(edits).toMatchObject([{ arguments: { amount: 4_000 } }, { arguments: { amount: 4_000 } }]);
 
-  const fixed = await paying(5_000, [{ match: {}, decision: 'ask', may_edit_arguments: false }]);
+  const fixed = await paying(5_000, [{ match: { tool: '*' }, decision: 'ask', may_edit_arguments: false }]);
   await fixed.reader.type('turn.paused');
   expect(await fixed.answer('ann', 'allow', { amount: 1 })).toEqual([422, 'edit_not_allowed']);
   expect(await fixed.answer('ann', 'allow')).toEqual([200, []]);
@@ -125,7 +125,9 @@ test.each([
   ['allow', [['succeeded', 'paid 7']], 'done'],
   ['end', [['expired', expect.anything()]], 'error'],
 ] as const)('an approval that expires has its default: %s', async (default_, expected, status) => {
-  const asked = await paying(7, [{ match: {}, decision: 'ask', expires_in_seconds: 1, on_expiry: default_ }]);
+  const asked = await paying(7, [
+    { match: { tool: '*' }, decision: 'ask', expires_in_seconds: 1, on_expiry: default_ },
+  ]);
   expect(await outcomes(asked)).toEqual(expected);
   expect(await decisions(asked)).toEqual(['expired time 0']);
   expect(await asked.reader.end()).toMatchObject({ status });
@@ -134,7 +136,7 @@ test.each([
 test('an escalation widens who may decide', async () => {
   const [subjects, to] = [['boss'], { subjects: ['chief'] }];
   const asked = await paying(7, [
-    { match: {}, decision: 'ask', approvers: { subjects }, escalate: { after_seconds: 1, to } },
+    { match: { tool: '*' }, decision: 'ask', approvers: { subjects }, escalate: { after_seconds: 1, to } },
   ]);
   await asked.reader.type('turn.paused');
   expect(await asked.answer('root', 'allow')).toEqual([403, 'not_an_approver']);
@@ -145,7 +147,10 @@ test('an escalation widens who may decide', async () => {
 
 test('an agent whose policies cannot be carried out is rejected', async () => {
   const rejected: [NonNullable<AgentSpec['config']>, string][] = [
-    [{ decision_policies: [{ match: {}, decision: 'ask', quorum: 2 }] }, 'config.decision_policies.0.quorum'],
+    [
+      { decision_policies: [{ match: { tool: '*' }, decision: 'ask', quorum: 2 }] },
+      'config.decision_policies.0.quorum',
+    ],
     [
       { decision_policies: [{ match: { arguments: { '/a': { type: 'nothing' } } }, decision: 'deny' }] },
       'config.decision_policies.0.match.arguments',

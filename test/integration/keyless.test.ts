@@ -94,7 +94,7 @@ test('the port for operators rejects web pages whose host name only resolves to 
 test('a server without keys, on which everybody is one subject, takes no policy that excludes requesters', async () => {
   const policyOf = (policy: object) => ({
     model: { name: 'm' },
-    config: { pause: 'wait', decision_policies: [{ match: {}, decision: 'ask', ...policy }] },
+    config: { pause: 'wait', decision_policies: [{ match: { tool: '*' }, decision: 'ask', ...policy }] },
   });
   const { status, body } = await server.api.send('PUT', '/v1/agents/four-eyes', policyOf({ exclude_requester: true }));
   const param = 'config.decision_policies.0.exclude_requester';

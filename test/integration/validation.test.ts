@@ -44,6 +44,8 @@ test('inputs that are rejected while calls are pending', async () => {
     [{ input: [approval('perhaps'), response('q1')] }, 400, 'invalid_request'],
     [{ input: [approval(undefined), response('q1')] }, 400, 'invalid_request'],
     [{ input: [edited, response('q1')] }, 400, 'invalid_request'],
+    [{ input: [approval('allow'), response('q1')], on_runing: 'queue' }, 400, 'invalid_request'],
+    [{ input: [{ ...approval('allow'), reason: 'why not' }, response('q1')] }, 400, 'invalid_request'],
     ['{"input": [', 400, 'invalid_json'],
     ['', 400, 'invalid_request'],
     [{ input: [response('q1'), message('and hi')] }, 400, 'mixed_input'],

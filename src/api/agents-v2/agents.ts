@@ -43,6 +43,16 @@ const ifMatch = z.object({
     .describe('the ETag of the revision on which the change is based'),
 });
 
+/** An agent as lists give it, too. */
+const sentAgent = agent
+  .extend({
+    revision: z
+      .int()
+      .optional()
+      .describe('not read: the header If-Match names the revision on which a change is based'),
+  })
+  .transform(({ revision: _, ...definition }) => definition);
+
 const tag = 'Agent catalog';
 const requires = 'writeAgents';
 const answer = json(agentResource, exampleAgent);
@@ -63,7 +73,7 @@ export function agentRoutes(context: ApiContext): Route[] {
         tag,
         summary: 'Register an agent',
         query: messageQuery,
-        body: json(agent, exampleAgent),
+        body: json(sentAgent, exampleAgent),
         status: 201,
         answer,
         errors: [...notRunnable, 'already_exists'],
@@ -165,7 +175,7 @@ export function agentRoutes(context: ApiContext): Route[] {
         description: 'Sessions that exist keep the revision that they have. An equal definition makes no new revision.',
         query: messageQuery,
         headers: ifMatch,
-        body: json(agent, exampleAgent),
+        body: json(sentAgent, exampleAgent),
         answer,
         errors: [...notRunnable, 'agent_not_found', 'precondition_failed'],
       },

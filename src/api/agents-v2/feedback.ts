@@ -6,7 +6,7 @@ import { authorizeOwner } from './access.ts';
 import type { SessionReader } from './read-session.ts';
 
 const feedback = z
-  .object({
+  .strictObject({
     success: z.boolean().describe('whether it did what it should'),
     message: z.string().max(10_000).nullish(),
   })

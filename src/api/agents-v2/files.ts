@@ -31,7 +31,7 @@ const DEVICE_FILES = [
     id: 'listFiles',
     summary: 'List files of the device of a session',
     body: json<z.ZodType>(
-      z.object({
+      z.strictObject({
         path: path.default('~/Downloads'),
         max_entries: z.int().min(1).default(500),
         modified_before: z.iso.datetime({ offset: true }).nullish(),
@@ -44,13 +44,13 @@ const DEVICE_FILES = [
     name: 'read_file',
     id: 'readFile',
     summary: 'Read a file of the device of a session',
-    body: json<z.ZodType>(z.object({ path }), { path: '~/Downloads/orders.csv' }),
+    body: json<z.ZodType>(z.strictObject({ path }), { path: '~/Downloads/orders.csv' }),
   },
   {
     name: 'write_file',
     id: 'writeFile',
     summary: 'Write a file of the device of a session',
-    body: json<z.ZodType>(z.object({ path, content_base64: z.base64() }), {
+    body: json<z.ZodType>(z.strictObject({ path, content_base64: z.base64() }), {
       path: '~/orders.csv',
       content_base64: 'MTcKMjMK',
     }),

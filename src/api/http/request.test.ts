@@ -26,3 +26,13 @@ test.each([
 ])('of several forms, the error of %j names the place in the nearest one', (body, path, code) => {
   expect(problemOf(body)).toEqual([path, code]);
 });
+
+test('an unknown key is named with its place, and with the nearest known key', () => {
+  const body = { type: 'batch', results: [{ kind: 'tool_result', tool_req: { tool_name: 't', arg: {} } }] };
+  expect(() => parsePart(toolResultsBody, body, 'body')).toThrow(
+    'results.0.tool_req: unknown key "arg": do you mean "args"?',
+  );
+  expect(() => parsePart(toolResultsBody, { ...body, typ: 1 }, 'body')).toThrow(
+    'unknown key "typ": do you mean "type"?',
+  );
+});

@@ -1,6 +1,7 @@
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
+import { namingUnknownKeys } from '../../lib/unknown-keys.ts';
 import { ApiError, type RequestIssue } from './errors.ts';
 
 /** What middleware determined about a request. */
@@ -27,7 +28,7 @@ const MAX_PARAM_LENGTH = 300;
 
 /** Validates a part of a request. @throws ApiError `invalid_request`, which names the field */
 export function parsePart<T extends z.ZodType>(schema: T, value: unknown, where: RequestIssue['in']): z.infer<T> {
-  const parsed = schema.safeParse(value, { reportInput: true });
+  const parsed = schema.safeParse(value, { reportInput: true, error: namingUnknownKeys });
   if (parsed.success) return parsed.data;
   const issues = parsed.error.issues.slice(0, MAX_PROBLEMS).map(innermost);
   const problems = issues.map(describe);

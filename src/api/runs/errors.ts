@@ -34,8 +34,10 @@ function ofRun(error: ApiError): ApiError {
 function withPlaces(error: ApiError): ApiError {
   const first = error.issues.find((issue) => issue.in === 'body');
   if (!first || first.path.length === 0) return error;
-  const message = error.issues.map((issue) => `${placeText(issue.path)}: ${issue.message}`).join('; ');
-  return new ApiError(error.code, message, { param: placeText(first.path), cause: error });
+  const problems = error.issues.map(({ path, message }) =>
+    path.length > 0 ? `${placeText(path)}: ${message}` : message,
+  );
+  return new ApiError(error.code, problems.join('; '), { param: placeText(first.path), cause: error });
 }
 
 /** Whether a request is for runs, by its path. */

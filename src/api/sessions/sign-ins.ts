@@ -31,7 +31,7 @@ export function signInUrls(publicUrl: string | undefined): SignInUrls | undefine
 const MAX_STATE_LENGTH = 100;
 const state = z.string().min(1).max(MAX_STATE_LENGTH).describe('identifies the sign-in');
 const authorizeQuery = z.object({ state });
-const confirmation = z.object({
+const confirmation = z.strictObject({
   token: z.string().max(MAX_STATE_LENGTH),
   decision: z.enum(['continue', 'decline']),
 });

@@ -7,7 +7,7 @@ import { budgetAmounts, limitsOf } from '../../spec/budget-spec.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, route, type Route } from '../http/route.ts';
 
-const nothing = z.object({});
+const nothing = z.strictObject({});
 
 /** What a caller does to the running turn of a session or draft, apart from cancelling it. */
 export function steeringRoutes(context: ApiContext): Route[] {
@@ -38,7 +38,7 @@ export function steeringRoutes(context: ApiContext): Route[] {
         description:
           'It continues where it was paused. For a turn that is not paused, this changes nothing. `budget` raises the ' +
           'limits that it names: a turn whose budget was reached continues only above what was spent.',
-        body: json(z.object({ budget: budgetAmounts.optional() }), {}),
+        body: json(z.strictObject({ budget: budgetAmounts.optional() }), {}),
         answer: json(nothing, {}),
         errors: ['forbidden', 'session_not_found', 'nothing_running', 'budget_exceeded'],
       },

@@ -117,6 +117,7 @@ test('28: an answer is given once', async () => {
   const both = { tool_results: [result('c2', 'two'), result('c9', 'nine')] };
   expect(await resumeRefusal(server, paused, both)).toEqual([422, 'call_not_pending', 'tool_results[1].tool_call_id']);
   expect((await resumeRun(server, paused, given)).required_action?.tool_calls).toMatchObject([{ tool_call_id: 'c2' }]);
+  expect(await resumeRefusal(server, paused, { results: [] })).toEqual([400, 'invalid_request', undefined]);
   const before = await resumeRun(server, paused, {});
   expect(await resumeRun(server, paused, given)).toEqual(before);
   for (const other of [result('c1', 'other'), result('c1', large, { is_error: true })]) {

@@ -7,7 +7,7 @@ const MAX_MESSAGES = 100;
 const MAX_FILES = 10;
 
 const file = z
-  .object({
+  .strictObject({
     type: z.enum(['base64', 'url']),
     source: z.string().describe('the content in base64, or the URL to read it from'),
     name: z.string().min(1).max(256),
@@ -48,14 +48,14 @@ export const firstMessages = z
 export type UserMessage = z.infer<typeof userMessage>;
 
 const toolRequest = z
-  .object({
+  .strictObject({
     tool_name: z.string().max(256),
     args: z.record(z.string(), z.unknown()).nullish(),
     id: z.string().max(256).nullish(),
   })
   .meta({ id: 'ToolRequest' });
 
-const toolResult = z.object({
+const toolResult = z.strictObject({
   kind: z.literal('tool_result').default('tool_result'),
   tool_req: toolRequest,
   result: z.unknown().optional().describe('any JSON'),
@@ -63,7 +63,7 @@ const toolResult = z.object({
   output_artifact_path: z.string().nullish(),
 });
 
-const toolError = z.object({
+const toolError = z.strictObject({
   kind: z.literal('error_event').default('error_event'),
   error: z.string().max(1_000_000),
   origin: z.string().max(256),

@@ -86,7 +86,7 @@ const toolkit = {
 };
 
 /** What a dynamic toolkit has from now on. */
-export const refreshedToolkit = z.object(toolkit);
+export const refreshedToolkit = z.strictObject(toolkit);
 
 const clientToolkit = z
   .strictObject({
@@ -116,7 +116,7 @@ const model = z.union([
   name,
   z.strictObject({
     name,
-    params: modelParams.strict().nullish(),
+    params: modelParams.nullish(),
     metadata: z
       .strictObject({
         pricing: z

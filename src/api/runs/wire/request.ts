@@ -3,7 +3,7 @@ import { bounded, line } from '../../../spec/bounds.ts';
 import { agentChanges, agentParams } from './agent-params.ts';
 import { inputItems } from './items.ts';
 
-/** The bodies that start a run. Null means unset; other fields than these are ignored, outside of the agent. */
+/** The bodies that start a run. Null means unset. Unknown keys are rejected, but for those of items and their parts. */
 
 /** What a run waits for its end, in seconds. */
 export const DEFAULT_WAIT_SECONDS = 600;
@@ -40,11 +40,11 @@ const fields = {
 };
 
 /** The body of `POST /v1/runs`. */
-export const runRequest = z.object({ ...fields, agent: agentParams }).meta({ id: 'RunRequest' });
+export const runRequest = z.strictObject({ ...fields, agent: agentParams }).meta({ id: 'RunRequest' });
 
 /** The body of `POST /v1/agents/{name}/runs`. */
 export const agentRunRequest = z
-  .object({
+  .strictObject({
     ...fields,
     agent: z.null('the path names the agent: send changes to it as params').optional(),
     params: agentChanges.nullish(),

@@ -4,7 +4,10 @@ import { MAX_TOOLKITS, refreshedToolkit } from './agent-params.ts';
 import { callId, jsonObject, resultContent } from './parts.ts';
 import { answering } from './request.ts';
 
-/** What resumes a run: answers to the calls that it waits for, and its toolkits. Null means unset; other fields are ignored. */
+/**
+ * What resumes a run: answers to the calls that it waits for, and its toolkits. Null means unset.
+ * Unknown keys are rejected, but for those of the parts of a result.
+ */
 
 const MAX_ANSWERS = 1_000;
 const MAX_TEXT_LENGTH = 10_000;
@@ -18,7 +21,7 @@ const call = {
 };
 
 const toolResult = z
-  .object({
+  .strictObject({
     ...call,
     content: z
       .union([z.string().transform((text) => [{ type: 'text' as const, text }]), resultContent])
@@ -26,7 +29,7 @@ const toolResult = z
       .describe('the result; a string is one text part'),
     is_error: z.boolean().nullish().describe('the result reports an error: the model is told, and the run continues'),
     error: z
-      .object({ message: z.string().max(MAX_TEXT_LENGTH) })
+      .strictObject({ message: z.string().max(MAX_TEXT_LENGTH) })
       .nullish()
       .describe('instead of content: the tool threw, and there is no result. The model is not shown the message'),
   })
@@ -38,7 +41,7 @@ const toolResult = z
     }
   });
 
-const approval = z.object({
+const approval = z.strictObject({
   ...call,
   status: z.enum(['allow', 'deny']),
   reason: z.string().max(MAX_TEXT_LENGTH).nullish().describe('of a denial: the model is told'),
@@ -54,7 +57,7 @@ const approval = z.object({
 
 /** The body of `POST /v1/runs/{run_id}/resume`. */
 export const resumeRequest = z
-  .object({
+  .strictObject({
     tool_results: bounded(z.array(toolResult), MAX_ANSWERS).nullish(),
     approvals: bounded(z.array(approval), MAX_ANSWERS).nullish(),
     refresh: bounded(z.array(refreshedToolkit), MAX_TOOLKITS)

@@ -4,7 +4,10 @@ import { ON_RUNNING } from '../../../core/session.ts';
 import { bounded, identifier, line } from '../../../spec/bounds.ts';
 import { subject } from './subject.ts';
 
-/** Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6). */
+/**
+ * Turn input (`docs/sessions-api.md`, section 4), by the names of current and of older clients (section 6), and as it is
+ * returned. Unknown keys are rejected.
+ */
 
 const MAX_ITEMS = 1_000;
 const MAX_PARTS = 1_000;
@@ -13,7 +16,7 @@ const MAX_REASON_LENGTH = 10_000;
 /** In bytes of JSON. */
 const MAX_EDIT_BYTES = 64 * 1024;
 
-const textPart = z.object({ type: z.literal('text'), text: z.string() });
+const textPart = z.strictObject({ type: z.literal('text'), text: z.string() });
 
 const fileName = line({ min: 1, max: 255 });
 
@@ -26,7 +29,7 @@ const fileData = z.string().meta({
   override: { pattern: `${DATA_URI}|${FILE_URL}|${OWN_FILE_PATH}` },
 });
 
-const filePart = z.object({
+const filePart = z.strictObject({
   type: z.literal('file'),
   name: fileName,
   data: z.string().describe('data:<mime>;base64,<payload>, or the path of a file of this server if it is large'),
@@ -35,17 +38,20 @@ const filePart = z.object({
 const sentFilePart = filePart.extend({ data: fileData });
 
 const fileUploadPart = z
-  .object({
+  .strictObject({
     type: z.literal('file_upload'),
-    file: z.object({ filename: fileName, file_data: fileData }),
+    file: z.strictObject({ filename: fileName, file_data: fileData }),
   })
   .transform(({ file }) => ({ type: 'file' as const, name: file.filename, data: file.file_data }));
 
 const userMessage = <P extends z.ZodType>(part: P) =>
-  z.object({ type: z.literal('user.message'), content: z.union([z.string(), bounded(z.array(part), MAX_PARTS)]) });
+  z.strictObject({
+    type: z.literal('user.message'),
+    content: z.union([z.string(), bounded(z.array(part), MAX_PARTS)]),
+  });
 
 const approval = z.discriminatedUnion('status', [
-  z.object({
+  z.strictObject({
     status: z.literal('allow'),
     arguments: z
       .record(z.string(), z.unknown())
@@ -53,17 +59,17 @@ const approval = z.discriminatedUnion('status', [
       .nullish()
       .describe('the call runs with these arguments instead of those that the model wrote'),
   }),
-  z.object({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
+  z.strictObject({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
 ]);
 
-const toolApproval = z.object({
+const toolApproval = z.strictObject({
   type: z.literal('user.tool_approval'),
   thread_id: identifier,
   tool_call_id: identifier,
   approval,
 });
 
-const toolResponse = z.object({
+const toolResponse = z.strictObject({
   type: z.literal('user.tool_response'),
   thread_id: identifier,
   tool_call_id: identifier,
@@ -77,16 +83,25 @@ const returnedMessage = userMessage(z.discriminatedUnion('type', [textPart, file
 /** The content of a user message as it is returned. */
 export const messageContent = returnedMessage.shape.content;
 
-/** An input item as it is returned: in `turn.created` and in turns. */
+/** An input item as it is returned: in `turn.created` and in turns. Later versions may add fields. */
 export const inputItem = z
-  .discriminatedUnion('type', [returnedMessage, toolApproval.extend(author), toolResponse.extend(author)])
+  .discriminatedUnion('type', [
+    z.object(returnedMessage.shape),
+    z.object({ ...toolApproval.shape, ...author }),
+    z.object({ ...toolResponse.shape, ...author }),
+  ])
   .meta({ id: 'TurnInputItem' });
 
-const sentResponse = toolResponse.extend({ content: z.string().min(1, 'must not be empty') });
+/** What returned items have: see `author`. */
+const returned = { by: z.unknown().optional().describe('of an item that was returned; it is not read') };
+
+const sentApproval = toolApproval.extend(returned);
+
+const sentResponse = toolResponse.extend({ ...returned, content: z.string().min(1, 'must not be empty') });
 
 const sentItem = z.discriminatedUnion('type', [
   userMessage(z.discriminatedUnion('type', [textPart, sentFilePart, fileUploadPart])),
-  toolApproval,
+  sentApproval,
   sentResponse,
 ]);
 
@@ -101,7 +116,7 @@ const sentItems = bounded(z.array(sentItem), MAX_ITEMS).meta({
 });
 
 /** The body of `POST …/turns`. */
-export const createTurnBody = z.object({
+export const createTurnBody = z.strictObject({
   input: sentItems.nullish(),
   previous_turn_id: z.string().nullish(),
   stream: z.boolean().nullish(),
@@ -114,8 +129,8 @@ export const createTurnBody = z.object({
 const MAX_ANSWERS = 50;
 
 /** The body of `POST …/actions`. */
-export const actionsBody = z.object({
-  input: bounded(z.array(z.discriminatedUnion('type', [toolApproval, sentResponse])).min(1), MAX_ANSWERS),
+export const actionsBody = z.strictObject({
+  input: bounded(z.array(z.discriminatedUnion('type', [sentApproval, sentResponse])).min(1), MAX_ANSWERS),
 });
 
 export type ActionsBody = z.infer<typeof actionsBody>;

@@ -7,15 +7,15 @@ import { inputItem } from './input.ts';
 
 /** Request bodies and resources (`docs/sessions-api.md`, sections 1 and 3) except events and turn input. */
 
-export const createSessionBody = z.object({ agent_name: identifier, title: line({ max: 200 }).nullish() });
+export const createSessionBody = z.strictObject({ agent_name: identifier, title: line({ max: 200 }).nullish() });
 
-export const createDraftBody = z.object({ agent_spec: agentSpec, agent_name: line({ max: 256 }).nullish() });
+export const createDraftBody = z.strictObject({ agent_spec: agentSpec, agent_name: line({ max: 256 }).nullish() });
 
-export const updateDraftBody = z.object({ agent_spec: agentSpec.nullish() });
+export const updateDraftBody = z.strictObject({ agent_spec: agentSpec.nullish() });
 
-export const cancelBody = z.object({ close: z.boolean().nullish() });
+export const cancelBody = z.strictObject({ close: z.boolean().nullish() });
 
-export const subscribeBody = z.object({ after_sequence_number: z.int().min(0).nullish() });
+export const subscribeBody = z.strictObject({ after_sequence_number: z.int().min(0).nullish() });
 
 /** The sums of the ended turns of a session. */
 const sessionMetrics = turnMetrics

@@ -10,7 +10,7 @@ import { turnResource } from './resources.ts';
 
 /** Webhooks and what they are sent (`docs/webhooks.md`). */
 
-export const createWebhookBody = z.object({
+export const createWebhookBody = z.strictObject({
   url: webhookUrl(2_000),
   events: bounded(z.array(z.enum(WEBHOOK_EVENT_TYPES)).min(1), WEBHOOK_EVENT_TYPES.length),
   agent_name: identifier.nullish().describe('only events of this agent; by default those of all agents'),
