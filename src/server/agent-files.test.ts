@@ -24,7 +24,7 @@ function emptyServer() {
   return { services, names, logged };
 }
 
-async function filesOf(agents: Record<string, AgentSpec>): Promise<Map<string, AgentSpec>> {
+async function filesOf(agents: Record<string, object>): Promise<Map<string, AgentSpec>> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-agent-files-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   for (const [name, spec] of Object.entries(agents)) {
@@ -46,4 +46,10 @@ test('an agent in a file that would not be accepted stops the start, with the na
   const registered = registerAgents(services, await filesOf({ wrong: { model: { name: 'x/m' } } }));
   await expect(registered).rejects.toThrow('EVERTURN_AGENTS: wrong.json: model.name: is wrong');
   expect(names.size).toBe(0);
+});
+
+test('an unknown key of an agent in a file is reported with the file, the place and the nearest known key', async () => {
+  await expect(filesOf({ desk: { model: { name: 'm' }, config: { retention_day: 3 } } })).rejects.toThrow(
+    /^EVERTURN_AGENTS: .*\/desk\.json: config: unknown key "retention_day": do you mean "retention_days"\?$/,
+  );
 });

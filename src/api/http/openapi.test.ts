@@ -71,3 +71,19 @@ test.each(documents)(
     }
   },
 );
+
+test('the documents say that what clients send has no other keys, and leave open what only the server sends', () => {
+  const [sessions] = documents;
+  const isClosed = (name: string): boolean => {
+    const schema = sessions?.components?.schemas?.[name];
+    return schema !== undefined && 'additionalProperties' in schema && schema.additionalProperties === false;
+  };
+  expect(['AgentSpec', 'DecisionPolicy', 'ResumeRequest', 'RunInputItem', 'Turn', 'Agent'].map(isClosed)).toEqual([
+    true,
+    true,
+    true,
+    false,
+    false,
+    false,
+  ]);
+});
