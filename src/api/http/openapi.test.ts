@@ -76,7 +76,7 @@ test('the documents say that what clients send has no other keys, and leave open
   const [sessions] = documents;
   const isClosed = (name: string): boolean => {
     const schema = sessions?.components?.schemas?.[name];
-    return schema !== undefined && 'additionalProperties' in schema && schema.additionalProperties === false;
+    return typeof schema === 'object' && 'additionalProperties' in schema && schema.additionalProperties === false;
   };
   expect(['AgentSpec', 'DecisionPolicy', 'ResumeRequest', 'RunInputItem', 'Turn', 'Agent'].map(isClosed)).toEqual([
     true,

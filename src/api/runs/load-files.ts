@@ -37,7 +37,7 @@ export async function loadFiles<R extends LogRecord>(
   return {
     ...message,
     ...(images && { images: images.flatMap((image) => fileIn(image, loaded)) }),
-    ...(audio && (spoken ? { audio: { ...audio, file: spoken } } : { content: message.content + audio.transcript })),
+    ...(audio && (spoken ? { audio: { ...audio, file: spoken } } : { content: record.content + audio.transcript })),
   } as R;
 }
 
