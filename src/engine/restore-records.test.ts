@@ -10,11 +10,11 @@ const sessionId = 'ses_1';
 const AT = '2026-01-01T00:00:00.000Z';
 const long = 'x'.repeat(2_000);
 
-/** A store that accepts blobs, and whose reads end with `error`. */
-function storeThat(error: Error): BlobStore {
+/** A store that accepts blobs, and whose reads end with `failure`. */
+function storeThat(failure: Error): BlobStore {
   const store: Pick<BlobStore, 'put' | 'get'> = {
     put: () => Promise.resolve('f'.repeat(64)),
-    get: () => Promise.reject(error),
+    get: () => Promise.reject(failure),
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the functions that are called
   return store as BlobStore;

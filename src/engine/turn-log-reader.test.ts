@@ -101,6 +101,12 @@ test('a log of which a text is lost is read: its record says so', async () => {
   expect(contents).toEqual(['one', LOST_TEXT, 'three']);
 });
 
+/** A log with one readable entry. */
+async function* damagedLog(failure: Error): AsyncGenerator<number> {
+  yield await Promise.resolve(1);
+  throw failure;
+}
+
 describe('of several turns', () => {
   const damaged = new Error('damaged');
   const notFound = new TurnNotFound(TURN_ID);
@@ -109,12 +115,8 @@ describe('of several turns', () => {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the function that is called
     return { turn: { turnId: TURN_ID, log: { error } as unknown as Logger }, error };
   };
-  async function* entries(error: Error): AsyncGenerator<number> {
-    yield await Promise.resolve(1);
-    throw error;
-  }
-  const all = (error: Error, { turn }: ReturnType<typeof turnOf>) =>
-    Array.fromAsync(ignoreUnreadable(entries(error), turn));
+  const all = (failure: Error, { turn }: ReturnType<typeof turnOf>) =>
+    Array.fromAsync(ignoreUnreadable(damagedLog(failure), turn));
 
   test.each([
     [notFound, 0],

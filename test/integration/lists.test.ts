@@ -136,6 +136,7 @@ test('a turn that cannot be read is left out of the lists of its session, which 
     await reader.done;
   }
   const [first, damaged, last] = turnIds;
+  // oxlint-disable-next-line typescript/unbound-method -- called with their reader
   const { firstAndLast, readBackwards } = TurnLogReader.prototype;
   const check = (id: string) => {
     if (id === damaged) throw new SyntaxError('the record is damaged');

@@ -175,6 +175,7 @@ test('a run whose log cannot be read is listed with what the catalog has of it, 
   const end = () =>
     server.database.rows.selectFrom('sessions').select('last_end').where('id', '=', sessionId).execute();
   await eventually(async () => expect(await end()).toEqual([{ last_end: 'answered' }]));
+  // oxlint-disable-next-line typescript/unbound-method -- called with its reader
   const { read } = TurnLogReader.prototype;
   vi.spyOn(TurnLogReader.prototype, 'read').mockImplementation(function (this: TurnLogReader, id, options) {
     if (id === turnId) throw new SyntaxError('the record is damaged');
@@ -186,8 +187,16 @@ test('a run whose log cannot be read is listed with what the catalog has of it, 
     expect(second).toMatchObject({ id: whole.id, status: 'completed', usage: whole.usage });
     const { agent_name, created_at, metadata, completed_at, turns, cost } = damaged;
     expect(first).toEqual({
-      ...{ id: damaged.id, object: 'run', agent_name, created_at, metadata, completed_at, turns, cost },
-      ...{ status: 'completed', unreported_attempts: 0 },
+      id: damaged.id,
+      object: 'run',
+      agent_name,
+      created_at,
+      metadata,
+      completed_at,
+      turns,
+      cost,
+      status: 'completed',
+      unreported_attempts: 0,
       usage: expect.objectContaining({ input_tokens: damaged.usage?.input_tokens }),
     });
   }
