@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
+import { SessionReader } from '../../../src/api/agents-v2/read-session.ts';
 import type { SessionSummary } from '../../../src/api/agents-v2/wire/list.ts';
 import { toUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
@@ -230,4 +231,24 @@ test('a session of the Sessions API is in the list, and waits after its answer',
   expect(await listed()).toMatchObject({ status: 'idle', first_message: { message: 'Hi from elsewhere' } });
   expect(idsOf(await list('search=FROM+THERE'))).toEqual([id]);
   expect(idsOf(await list('status=idle&size=100'))).toContain(id);
+});
+
+test('a session that cannot be read is listed as running, and the others as they are', async () => {
+  const [damaged, whole] = [
+    await open(ann, 'damaged', { scripts: [say('One.')], idle_timeout_s: 600 }),
+    await open(ann, 'whole', { scripts: [say('Two.')], idle_timeout_s: 600 }),
+  ];
+  for (const session of [damaged, whole]) await session.until('idle');
+  // oxlint-disable-next-line typescript/unbound-method -- called on what the spy is called on
+  const { read } = SessionReader.prototype;
+  vi.spyOn(SessionReader.prototype, 'read').mockImplementation(async function (this: SessionReader, session) {
+    if (toUuid(session.id) === damaged.id) throw new SyntaxError('the record is damaged');
+    return read.call(this, session);
+  });
+  onTestFinished(() => void vi.restoreAllMocks());
+  const { items } = await list('size=2');
+  expect(items.map(({ id, status }) => [id, status])).toEqual([
+    [whole.id, 'idle'],
+    [damaged.id, 'running'],
+  ]);
 });
