@@ -51,7 +51,10 @@ const sentAgent = agent
       .optional()
       .describe('not read: the header If-Match names the revision on which a change is based'),
   })
-  .transform(({ revision: _, ...definition }) => definition);
+  .transform((sent) => {
+    const { revision: _, ...definition } = sent;
+    return definition;
+  });
 
 const tag = 'Agent catalog';
 const requires = 'writeAgents';
