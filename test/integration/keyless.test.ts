@@ -6,10 +6,12 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
 const logged: string[] = [];
+/** Of the file of another MCP host. */
+const copied = { command: 'true', disabled: true };
 beforeAll(async () => {
   server = await startTestServer({
     env: { EVERTURN_API_KEY: 'key-of-a-client' },
-    servers: { copied: { command: 'true', ...{ disabled: true } } },
+    servers: { copied },
     log: createLogger({ logLevel: 'warn' }, { write: (line) => void logged.push(line) }),
   });
 });
