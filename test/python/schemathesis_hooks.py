@@ -21,7 +21,13 @@ def filter_query(context, query):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """A wait for what never comes lasts as long as the request allows."""
+    """
+    A wait for what never comes lasts as long as the request allows. An id that is no segment of a path, such as one that
+    a response did not have, makes a request for another path.
+    """
+    for name, value in (case.path_parameters or {}).items():
+        if text(value) in ("", ".", ".."):
+            case.path_parameters[name] = "none"
     wait = (case.query or {}).get("wait_for_seconds")
     if str(wait).isdecimal() and 1 < int(wait) <= 25:
         case.query["wait_for_seconds"] = 1

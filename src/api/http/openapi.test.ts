@@ -78,6 +78,8 @@ test('the documents say that what clients send has no other keys, and leave open
     const schema = sessions?.components?.schemas?.[name];
     return typeof schema === 'object' && 'additionalProperties' in schema && schema.additionalProperties === false;
   };
+  const cancel = sessions?.paths?.['/v1/runs/{run_id}/cancel']?.post?.requestBody;
+  expect(JSON.stringify(cancel)).toContain('"additionalProperties":false');
   expect(['AgentSpec', 'DecisionPolicy', 'ResumeRequest', 'RunInputItem', 'Turn', 'Agent'].map(isClosed)).toEqual([
     true,
     true,

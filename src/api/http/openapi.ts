@@ -146,8 +146,9 @@ function completeParameter(parameter: object): void {
 /** Corrects JSON schemas that the library renders differently from how they behave. */
 const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
   // To what only the server sends, later versions add fields, which clients must tolerate. What clients send is strict.
-  const isStrict = zodSchema instanceof z.ZodObject && zodSchema.def.catchall instanceof z.ZodNever;
-  if (jsonSchema.additionalProperties === false && !isStrict) delete jsonSchema.additionalProperties;
+  // An optional object is rendered from the object in it, which has been corrected.
+  const isOpen = zodSchema instanceof z.ZodObject && !(zodSchema.def.catchall instanceof z.ZodNever);
+  if (jsonSchema.additionalProperties === false && isOpen) delete jsonSchema.additionalProperties;
   // The library renders a schema with a preprocessing step (`bounded`) as optional, even if it rejects undefined.
   if (io === 'input' && zodSchema instanceof z.ZodObject) {
     const required = Object.entries(zodSchema.shape).flatMap(([name, schema]) => (isOptional(schema) ? [] : [name]));
