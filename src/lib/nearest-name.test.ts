@@ -10,12 +10,14 @@ test.each([
   expect(nearestName(name, ['EVERTURN_DATA', 'EVERTURN_HOST', 'EVERTURN_PORT'])).toBe(meant);
 });
 
-test('a name is near if at most three letters, and half of the longer one, differ', () => {
+test('a name is near if at most half of a short one differs, and a third of a long one', () => {
   expect(nearestName('tols', ['tool'])).toBe('tool');
   expect(nearestName('abc', ['axx'])).toBeUndefined();
   expect(nearestName('ab', ['abcde'])).toBeUndefined();
   expect(nearestName('abcdefgh', ['abcdexxx'])).toBe('abcdexxx');
   expect(nearestName('abcdefgh', ['abcdxxxx'])).toBeUndefined();
+  expect(nearestName('abcdefghijkl', ['abcdefghxxxx'])).toBe('abcdefghxxxx');
+  expect(nearestName('abcdefghijkl', ['abcdefgxxxxx'])).toBeUndefined();
 });
 
 test('a swap of two letters is one difference', () => {

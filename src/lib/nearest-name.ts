@@ -1,15 +1,15 @@
+/** So many errors may be in a word that has twice as many letters. */
 const MAX_ERRORS = 3;
 
 /**
  * The known name that a name was probably meant to be: the one with the fewest letters to insert, delete, replace or swap
- * with their neighbours. Undefined if none is near, which means that more than three letters, or more than half of the
- * longer name, differ.
+ * with their neighbours. Undefined if none is near: at most half of a short name may differ, and a third of a long one.
  */
 export function nearestName(name: string, known: readonly string[]): string | undefined {
   let nearest: string | undefined;
   let least = Infinity;
   for (const one of known) {
-    const most = Math.min(MAX_ERRORS, Math.floor(Math.max(name.length, one.length) / 2));
+    const most = mostErrors(Math.max(name.length, one.length));
     // Names may come from requests: a long one must not cost a table of its length.
     if (Math.abs(name.length - one.length) > most) continue;
     const distance = editDistance(name, one);
@@ -17,6 +17,10 @@ export function nearestName(name: string, known: readonly string[]): string | un
     [nearest, least] = [one, distance];
   }
   return nearest;
+}
+
+function mostErrors(length: number): number {
+  return Math.max(Math.min(MAX_ERRORS, Math.floor(length / 2)), Math.floor(length / 3));
 }
 
 /** The optimal string alignment distance, in UTF-16 code units. */
