@@ -1,30 +1,13 @@
-import { defaultActivityInfo, MockActivityEnvironment } from '@temporalio/testing';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
-import { AT, turnStart, TURN_ID } from '../test/support/random-turn.ts';
+import { MODEL_CALL } from '../test/support/activity-inputs.ts';
+import { turnStart } from '../test/support/random-turn.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import { turnCreated } from '../src/core/projection.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 import type { DecisionPolicy } from '../src/spec/agent-spec.ts';
 import { createCallModel } from './call-model.ts';
-
-const input: CallModelInput = {
-  turnId: TURN_ID,
-  sessionId: 'ses_1',
-  owner: { subjectId: 'ann', draftRoles: null },
-  threadId: 'main',
-  specHash: 'a1',
-  runId: defaultActivityInfo.workflowExecution?.runId ?? '',
-  deadline: Infinity,
-  previousTurnId: null,
-  sequence: 1,
-  messageId: 'msg_0',
-  createdAt: AT,
-  // Without a speculative call.
-  step: 2,
-  upTo: 1,
-  recent: [],
-};
 
 const pay = {
   name: 'pay',
@@ -65,7 +48,7 @@ async function routeBy(policy: Partial<DecisionPolicy>, newestAuthor: () => Prom
   );
   const { records } = await new MockActivityEnvironment().run<[CallModelInput], CallModelResult, typeof callModel>(
     callModel,
-    input,
+    MODEL_CALL,
   );
   const message = records.find((record) => record.kind === 'model.message');
   return message?.toolCalls[0]?.route;

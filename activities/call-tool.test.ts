@@ -1,7 +1,7 @@
-import { defaultActivityInfo, MockActivityEnvironment } from '@temporalio/testing';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
-import { TURN_ID } from '../test/support/random-turn.ts';
+import { conversationsWithCall, toolCallInput } from '../test/support/activity-inputs.ts';
 import type { Appended, CallToolInput } from '../src/core/history.ts';
 import { createCallTool } from './call-tool.ts';
 
@@ -23,29 +23,17 @@ vi.mock(import('../src/tools/results.ts'), () => ({
     Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
 }));
 
-function inputOf(effect: 'once' | 'retry'): CallToolInput {
-  const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0, run: { effect, callHash: 'h' } };
-  const owner = { subjectId: 'ann', draftRoles: null };
-  const runId = defaultActivityInfo.workflowExecution?.runId ?? '';
-  const place = { turnId: TURN_ID, sessionId: 'ses_1', owner, threadId: 'main' };
-  return { ...place, runId, deadline: Infinity, specHash: 'a1', toolCallId: 'call_0', source };
-}
-
 test.each(['once', 'retry'] as const)(
   'a result with more files than can be stored is reduced to its text, and the call of the tool (%s) succeeds',
   async (effect) => {
-    const call = { id: 'call_0', name: 'look', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'look' } };
     const callTool = createCallTool(
       activityDependencies({
-        conversations: {
-          toolCall: () => Promise.resolve({ ...call, route: { to: 'server' } }),
-          remember: () => undefined,
-        },
+        conversations: conversationsWithCall('look'),
         toolKinds: { mcp: { run: () => Promise.resolve({ status: 'result', content: [], isError: false }) } },
       }),
     );
     const env = new MockActivityEnvironment();
-    const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, inputOf(effect));
+    const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, toolCallInput(effect));
     expect(records).toMatchObject([{ kind: 'tool.response', outcome: 'succeeded' }]);
     const [record] = records;
     if (record?.kind !== 'tool.response') throw new Error('no response');
@@ -67,20 +55,16 @@ test.each<[string, Partial<CallToolInput>, { attempt?: number }, 'failed' | 'unk
   ['a call that continues with an answer', { answered }, {}, 'unknown_outcome'],
   ['a call that a person has run again', { repeats: true }, {}, 'unknown_outcome'],
 ])('a call that does not arrive was not executed if that was its first run: %s', async (_, more, info, outcome) => {
-  const call = { id: 'call_0', name: 'pay', arguments: '{}', info: { type: 'mcp', serverId: 's', name: 'pay' } };
   const rounds = JSON.stringify({ by: 'connection', id: 'gone', answered: [] });
   const callTool = createCallTool(
     activityDependencies({
-      conversations: {
-        toolCall: () => Promise.resolve({ ...call, route: { to: 'server' } }),
-        remember: () => undefined,
-      },
+      conversations: conversationsWithCall('pay'),
       blobs: { get: () => Promise.resolve(Buffer.from(rounds)) },
       toolKinds: { mcp: { run: () => Promise.resolve({ status: 'not_sent', message: 'refused' }) } },
     }),
   );
   const env = new MockActivityEnvironment(info);
-  const input = { ...inputOf('once'), ...more };
+  const input = { ...toolCallInput('once'), ...more };
   const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, input);
   expect(records).toMatchObject([{ kind: 'tool.response', toolCallId: 'call_0', outcome }]);
 });
@@ -105,7 +89,7 @@ test('a task that a client has given to another agent starts with the rights of 
   );
   const result = await new MockActivityEnvironment().run<[CallToolInput], object, typeof callTool>(
     callTool,
-    inputOf('retry'),
+    toolCallInput('retry'),
   );
   expect(result).toMatchObject({ isDelegated: true });
   expect(owners).toEqual([{ subjectId: 'ann', draftRoles: ['user'] }]);

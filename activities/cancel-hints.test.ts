@@ -1,8 +1,8 @@
-import { defaultActivityInfo, MockActivityEnvironment } from '@temporalio/testing';
+import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { CallModelInput, CallToolInput } from '../src/core/history.ts';
 import { InProcessBus } from '../src/live/in-process-bus.ts';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
+import { MODEL_CALL, PLACE, toolCallInput } from '../test/support/activity-inputs.ts';
 import { TURN_ID } from '../test/support/random-turn.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
@@ -17,38 +17,13 @@ const dependencies = activityDependencies({
   conversations: { load: forever, toolCall: forever },
 });
 
-const place = {
-  deadline: Infinity,
-  owner: { subjectId: 'ann', draftRoles: null },
-  turnId: TURN_ID,
-  sessionId: 'ses_1',
-  threadId: 'main',
-  specHash: 'a1',
-  runId: defaultActivityInfo.workflowExecution?.runId ?? '',
-};
-const modelInput: CallModelInput = {
-  ...place,
-  previousTurnId: null,
-  sequence: 1,
-  messageId: 'msg_0',
-  createdAt: '2026-11-21T08:00:00.000Z',
-  step: 2,
-  upTo: 1,
-  recent: [],
-};
-const toolInput: CallToolInput = {
-  ...place,
-  toolCallId: 'call_0',
-  source: { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0, run: { effect: 'once', callHash: 'h' } },
-};
-
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 test.each([
-  ['callModel', () => createCallModel(dependencies)(modelInput)],
-  ['callTool', () => createCallTool(dependencies)(toolInput)],
-  ['connectTools', () => createConnectTools(dependencies)(place)],
+  ['callModel', () => createCallModel(dependencies)(MODEL_CALL)],
+  ['callTool', () => createCallTool(dependencies)(toolCallInput('once'))],
+  ['connectTools', () => createConnectTools(dependencies)(PLACE)],
 ])('%s asks Temporal whether it is cancelled before its next heartbeat is due, on a hint', async (_name, activity) => {
   const env = new MockActivityEnvironment();
   let heartbeats = 0;

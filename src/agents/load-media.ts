@@ -1,5 +1,5 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { isLost } from '../blobs/offload.ts';
+import { unlessLost } from '../blobs/offload.ts';
 import { isImage, lostFile } from '../core/files.ts';
 import type { StoredFile } from '../core/records.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
@@ -28,12 +28,7 @@ export async function loadMedia(
   );
   await Promise.all(
     [...names].map(async (blob) => {
-      try {
-        await load(blob);
-      } catch (error) {
-        if (!isLost(error)) throw error;
-        lost.add(blob);
-      }
+      if ((await unlessLost(load(blob))) === undefined) lost.add(blob);
     }),
   );
   const isKept = (file: StoredFile) => !('blob' in file) || !lost.has(file.blob);

@@ -129,20 +129,27 @@ export async function restore<T>(value: T, { blobs, sessionId, lostText }: Resto
   const root = copyOf({ value }, unescaped, (holder, key, ref) => refs.push({ holder, key, ref }));
   await Promise.all(
     refs.map(async ({ holder, key, ref }) => {
-      try {
-        holder[key] = (await blobs.get(sessionId, ref.$blob)).toString(ref.encoding);
-      } catch (error) {
-        if (!lostText || !isLost(error)) throw error;
-        holder[key] = lostText(key);
-      }
+      const reading = blobs.get(sessionId, ref.$blob);
+      const bytes = await (lostText ? unlessLost(reading) : reading);
+      holder[key] = bytes ? bytes.toString(ref.encoding) : lostText?.(key);
     }),
   );
   return root.value;
 }
 
 /** Whether an error of `get` means that the content of a blob is lost, rather than that it cannot be read at the moment. */
-export function isLost(error: unknown): boolean {
+function isLost(error: unknown): boolean {
   return error instanceof BlobNotFound || error instanceof BlobTooLarge || error instanceof DecryptionFailed;
+}
+
+/** What is read of a blob; undefined if its content is lost. @throws errors of an unavailable store */
+export async function unlessLost<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isLost(error)) return undefined;
+    throw error;
+  }
 }
 
 /** Moves the largest strings of a value, in place. @throws PayloadTooLarge before anything is written */

@@ -57,29 +57,15 @@ export class Actions {
   }
 
   /** Whether the reader may decide an action of the session, or could, before it was decided. */
-  async hasFor(sessionId: string, { audiences, excluded }: ActionReader): Promise<boolean> {
-    const row = await this.#db
-      .selectFrom('actions')
-      .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
-      .select('actions.id')
-      .where('actions.session_id', '=', sessionId)
-      .where('audience', 'in', audiences)
-      .where(isNotExcluded(excluded))
-      .limit(1)
-      .executeTakeFirst();
-    return row !== undefined;
+  async hasFor(sessionId: string, reader: ActionReader): Promise<boolean> {
+    const found = this.#decidableBy(reader).select('actions.id').where('actions.session_id', '=', sessionId);
+    return (await found.limit(1).executeTakeFirst()) !== undefined;
   }
 
   /** An action that the reader may decide, or could, before it was decided. */
-  async find(id: string, { audiences, excluded }: ActionReader): Promise<Action | undefined> {
-    const row = await this.#db
-      .selectFrom('actions')
-      .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
-      .selectAll('actions')
-      .where('actions.id', '=', id)
-      .where('audience', 'in', audiences)
-      .where(isNotExcluded(excluded))
-      .executeTakeFirst();
+  async find(id: string, reader: ActionReader): Promise<Action | undefined> {
+    const found = this.#decidableBy(reader).selectAll('actions').where('actions.id', '=', id);
+    const row = await found.limit(1).executeTakeFirst();
     return row && this.#index.open(row);
   }
 
@@ -112,6 +98,14 @@ export class Actions {
   async newest(): Promise<number> {
     const row = await this.#db.selectFrom('counters').select('value').where('name', '=', 'events').executeTakeFirst();
     return row?.value ?? 0;
+  }
+
+  #decidableBy({ audiences, excluded }: ActionReader) {
+    return this.#db
+      .selectFrom('actions')
+      .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
+      .where('audience', 'in', audiences)
+      .where(isNotExcluded(excluded));
   }
 
   async #positions(page: Omit<ActionPage, 'audiences'> & { audience: string }): Promise<ActionPosition[]> {

@@ -30,10 +30,16 @@ import type { Answer } from '../core/turn-command.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
-/** Longer arguments are not in the index, whose pages would otherwise have megabytes: see `wholeArguments`. */
-const MAX_ARGUMENTS_LENGTH = 64 * 1024;
-const MAX_ARGUMENT_VALUES = 5_000;
+/** Larger arguments are not in the index, whose pages would otherwise have megabytes: see `wholeArguments`. */
+const IN_INDEX: ArgumentLimits = { length: 64 * 1024, values: 5_000 };
+const WHOLE: ArgumentLimits = { length: Infinity, values: Infinity };
 const MAX_ARGUMENT_DEPTH = 100;
+
+interface ArgumentLimits {
+  /** Of the JSON text. */
+  length: number;
+  values: number;
+}
 
 /** A longer reason is cut in the index. */
 const MAX_REASON_LENGTH = 1_000;
@@ -215,22 +221,22 @@ async function actionOf(
 }
 
 async function detailOf({ source, policy }: PendingCall, sources: ActionSources): Promise<ActionDetail> {
-  const call = (await messageOf(source, sources))?.toolCalls[source.index];
+  const { turnId, messageId, index } = source;
+  const call = (await messageOf(source, sources))?.toolCalls[index];
   // Undefined: an operator has deleted the turn of the message.
   const { info, arguments: text = '' } = call ?? {};
-  const parsed = isInIndex(text) ? parsedArguments(text) : undefined;
+  const parsed = parsedArguments(text, IN_INDEX);
   return {
     tool: { server: info?.type === 'mcp' ? info.serverName : null, name: info?.name ?? '' },
-    ...(parsed === undefined ? { source: placeOf(source) } : { arguments: parsed }),
+    ...(parsed === undefined ? { source: { turnId, messageId, index } } : { arguments: parsed }),
     ...(policy && { policy }),
   };
 }
 
-function placeOf({ turnId, messageId, index }: PendingCall['source']): NonNullable<ActionDetail['source']> {
-  return { turnId, messageId, index };
-}
-
-function messageOf({ turnId, messageId }: PendingCall['source'], { logs, sessionId }: ActionSources) {
+function messageOf(
+  { turnId, messageId }: NonNullable<ActionDetail['source']>,
+  { logs, sessionId }: Pick<ActionSources, 'logs' | 'sessionId'>,
+) {
   return unlessNotFound(logs.message({ sessionId, turnId, messageId }));
 }
 
@@ -240,19 +246,16 @@ export async function wholeArguments(
   logs: ActionSources['logs'],
 ): Promise<unknown> {
   if (!detail?.source) return detail?.arguments;
-  const { turnId, messageId, index } = detail.source;
-  const message = await unlessNotFound(logs.message({ sessionId, turnId, messageId }));
-  return parsedArguments(message?.toolCalls[index]?.arguments ?? '');
+  const message = await messageOf(detail.source, { logs, sessionId });
+  return parsedArguments(message?.toolCalls[detail.source.index]?.arguments ?? '', WHOLE);
 }
 
-function isInIndex(text: string): boolean {
-  return text.length <= MAX_ARGUMENTS_LENGTH && jsonShape(text).values <= MAX_ARGUMENT_VALUES;
-}
-
-/** The arguments that a model wrote; undefined if they are not JSON, or too deep. */
-function parsedArguments(text: string): unknown {
+/** The arguments that a model wrote; undefined if they are too large, too deep or not JSON. */
+function parsedArguments(text: string, limits: ArgumentLimits): unknown {
   if (text.trim() === '') return {};
-  if (jsonShape(text).depth > MAX_ARGUMENT_DEPTH) return undefined;
+  if (text.length > limits.length) return undefined;
+  const { depth, values } = jsonShape(text);
+  if (depth > MAX_ARGUMENT_DEPTH || values > limits.values) return undefined;
   try {
     return JSON.parse(text);
   } catch {

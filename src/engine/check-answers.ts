@@ -1,8 +1,7 @@
-import { isLost, restore } from '../blobs/offload.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
+import { restore, unlessLost } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner } from '../core/history.ts';
-import type { Elicitation, InputItem, PendingCall, PendingElicitation, Waiting } from '../core/records.ts';
+import type { Elicitation, InputItem, PendingCall, Waiting } from '../core/records.ts';
 import { callKey } from '../core/tool-records.ts';
 import { isTurnOf } from './access.ts';
 import { checkEdits, hasEdits } from './edited-arguments.ts';
@@ -49,25 +48,12 @@ export async function checkAnswersTo(
     if (item.type !== 'user.tool_response') continue;
     const elicitation = elicitations.get(callKey(item));
     if (!elicitation) continue;
-    const question = await questionOf(elicitation, { blobs, sessionId });
+    const asked = await unlessLost(restore({ question: elicitation.question }, { blobs, sessionId }));
     // The activity ends a call whose question is lost.
-    if (question === undefined) continue;
+    if (!asked) continue;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the activity `callTool`
-    const problem = answerCheck(JSON.parse(question) as Elicitation, item.content);
+    const problem = answerCheck(JSON.parse(asked.question) as Elicitation, item.content);
     if (problem) throw new EngineError('invalid_answer', problem, { param: `input.${i}.content` });
-  }
-}
-
-/** The question as JSON; undefined if it is lost. */
-async function questionOf(
-  { question }: PendingElicitation,
-  from: { blobs: BlobStore; sessionId: string },
-): Promise<string | undefined> {
-  try {
-    return (await restore({ question }, from)).question;
-  } catch (error) {
-    if (isLost(error)) return undefined;
-    throw error;
   }
 }
 

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { isLost } from '../blobs/offload.ts';
+import { unlessLost } from '../blobs/offload.ts';
 import type { FileText, StoredFile } from '../core/records.ts';
 import { extractText } from './extract-text.ts';
 import { decodeText, extractionKey, fileKey, imageTypeOf, kindOf, type ExtractedFile } from './file-kind.ts';
@@ -108,13 +108,8 @@ export class FileTexts {
     return 'base64' in file ? Buffer.from(file.base64, 'base64') : this.#get(sessionId, file.blob);
   }
 
-  async #get(sessionId: string, blob: string): Promise<Buffer | undefined> {
-    try {
-      return await this.#blobs.get(sessionId, blob);
-    } catch (error) {
-      if (isLost(error)) return undefined;
-      throw error;
-    }
+  #get(sessionId: string, blob: string): Promise<Buffer | undefined> {
+    return unlessLost(this.#blobs.get(sessionId, blob));
   }
 
   async #stored(

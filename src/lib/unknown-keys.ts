@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { nearestName } from './nearest-name.ts';
 
-/** Of more keys than these an error says only how many there are: they are chosen by the sender. */
+/** How many unknown keys an error names. The sender chooses them, so the others are only counted. */
 const MAX_NAMED = 5;
 const MAX_KEY_LENGTH = 64;
 

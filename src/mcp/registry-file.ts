@@ -173,7 +173,7 @@ const server = z
   });
 
 const registryFile = z.strictObject({
-  /** Of VS Code, which asks the user for them. */
+  /** Values that VS Code asks the user for, and writes into its own files. */
   inputs: z.unknown().optional(),
   servers: z
     .record(z.string().min(1).max(128), server, {

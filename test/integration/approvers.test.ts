@@ -16,7 +16,7 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 
 let idp: OidcIssuer;
 let server: TestServer;
-/** Of files with agents. */
+/** The folder of `EVERTURN_AGENTS`. */
 let folder: string;
 const logged: string[] = [];
 beforeAll(async () => {

@@ -6,7 +6,7 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
 const logged: string[] = [];
-/** Of the file of another MCP host. */
+/** A server as another MCP host writes it into its file. */
 const copied = { command: 'true', disabled: true };
 beforeAll(async () => {
   server = await startTestServer({

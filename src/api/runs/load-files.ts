@@ -1,5 +1,5 @@
 import type { BlobStore } from '../../blobs/blob-store.ts';
-import { isLost } from '../../blobs/offload.ts';
+import { unlessLost } from '../../blobs/offload.ts';
 import { lostFile } from '../../core/files.ts';
 import type { LogRecord, MadeImage, StoredFile } from '../../core/records.ts';
 import { isMedia } from './output-parts.ts';
@@ -51,12 +51,8 @@ async function contentOf(
   { blob, ...file }: Extract<StoredFile, { blob: string }>,
   { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
 ): Promise<StoredFile | undefined> {
-  try {
-    return { ...file, base64: (await blobs.get(sessionId, blob)).toString('base64') };
-  } catch (error) {
-    if (isLost(error)) return undefined;
-    throw error;
-  }
+  const bytes = await unlessLost(blobs.get(sessionId, blob));
+  return bytes && { ...file, base64: bytes.toString('base64') };
 }
 
 function filesOf(record: LogRecord): StoredFile[] {
