@@ -5,6 +5,7 @@ import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-st
 import type { Catalog } from '../catalog/catalog.ts';
 import type { HistoryEvent } from '../core/history.ts';
 import type { ModelMessage } from '../core/records.ts';
+import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { LOST_TEXT } from './restore-records.ts';
 import { ignoreUnreadable, TurnLogReader, TurnNotFound, unlessUnreadable } from './turn-log-reader.ts';
@@ -129,8 +130,10 @@ describe('of several turns', () => {
     expect(await unlessUnreadable(Promise.resolve('read'), turn)).toBe('read');
   });
 
-  test('none is left out in an outage', async () => {
-    const away = new BlobsUnavailable('away');
+  test.each([
+    ['in an outage', new BlobsUnavailable('away')],
+    ['without its key, which can be configured again', new EncryptionKeyMissing('k1')],
+  ])('none is left out %s', async (_when, away) => {
     const one = turnOf();
     await expect(unlessUnreadable(Promise.reject(away), one.turn)).rejects.toBe(away);
     await expect(all(away, one)).rejects.toBe(away);

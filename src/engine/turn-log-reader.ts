@@ -8,6 +8,7 @@ import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
+import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { EngineError } from './errors.ts';
@@ -54,7 +55,7 @@ interface OneOfSeveral {
 /**
  * What is read of one of several turns; undefined if it no longer exists, or cannot be read, which is logged: one turn does
  * not take a list with it.
- * @throws outages, after which all of them can be read
+ * @throws outages, after which all of them can be read, and EncryptionKeyMissing: with its key the turn can be read
  */
 export async function unlessUnreadable<T>(reading: Promise<T>, turn: OneOfSeveral): Promise<T | undefined> {
   try {
@@ -75,7 +76,7 @@ export async function* ignoreUnreadable<T>(reading: AsyncIterable<T>, turn: OneO
 }
 
 function leaveOut({ turnId, log }: OneOfSeveral, error: unknown): void {
-  if (isUnavailable(error)) throw error;
+  if (isUnavailable(error) || error instanceof EncryptionKeyMissing) throw error;
   if (!(error instanceof TurnNotFound)) log.error({ turnId, err: error }, 'a turn that cannot be read is left out');
 }
 

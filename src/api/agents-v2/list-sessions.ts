@@ -2,6 +2,7 @@ import { mayReadAll } from '../../auth/rights.ts';
 import type { ListedSession, SessionListFilter } from '../../catalog/session-list.ts';
 import { LISTED_CHARACTERS } from '../../catalog/session-requests.ts';
 import type { Caller } from '../../core/subject.ts';
+import { EncryptionKeyMissing } from '../../encryption/cipher.ts';
 import { unlessUnreadable, type TurnEnds } from '../../engine/turn-log-reader.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -137,9 +138,14 @@ export function sessionListRoutes({ catalog, logs, log }: ApiContext, reader: Se
     return undefined;
   }
 
-  /** Undefined if the log was lost, or cannot be read. */
+  /** Undefined if the log was lost, or cannot be read: a session whose key is missing is listed without texts. */
   async function endsOf(turnId: string): Promise<TurnEnds | undefined> {
-    return unlessUnreadable(logs.firstAndLast(turnId), { log, turnId });
+    try {
+      return await unlessUnreadable(logs.firstAndLast(turnId), { log, turnId });
+    } catch (error) {
+      if (error instanceof EncryptionKeyMissing) return undefined;
+      throw error;
+    }
   }
 }
 
