@@ -323,12 +323,15 @@ test('a server that is killed after each message tells what follows, and repeats
     return (isAnswered ? say('Done.') : use({ name: 'lookup', id: 'a' }))(call);
   };
   const agent = agentNamed('killed', { tools: [lookup] });
+  // The first message may be sent before the request is answered whose answer has the session's id.
+  const isCreated = Promise.withResolvers<void>();
   const killed = [0, 1].map(() => {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    to.next.push(() => void process.kill().then(resolve, reject));
+    to.next.push(() => void isCreated.promise.then(() => process.kill()).then(resolve, reject));
     return promise;
   });
   const { id } = await AgentSession.create(process.api, { agent, messages: 'Hi' });
+  isCreated.resolve();
   for (const one of killed) {
     await one;
     // As if the lease had ended.
