@@ -2,7 +2,6 @@ import type { SessionOwner } from '../core/history.ts';
 import { isTokenSubjectId, SUBJECT_NAME } from '../core/subject.ts';
 import type { AgentProblem } from '../engine/agent-check.ts';
 import type { AgentSpec, Approvers, DecisionPolicy } from '../spec/agent-spec.ts';
-import { isSchema } from '../tools/arguments.ts';
 
 /** What a server knows of its subjects when it checks policies. */
 export interface PolicyServer {
@@ -15,7 +14,7 @@ export interface PolicyServer {
 /** What only a turn that waits can do: one that ends has no timers, and its answers come from one caller. */
 const NEEDS_WAIT = ['approvers', 'exclude_requester', 'quorum', 'expires_in_seconds', 'on_expiry', 'escalate'] as const;
 
-/** The first problem of an agent's decision policies. `owner`: the author of an agent that is not registered, else null. */
+/** The first problem of an agent's decision policies, other than their conditions. `owner`: the author of an agent that is not registered, else null. */
 export function policyProblem(
   { config }: AgentSpec,
   owner: SessionOwner | null,
@@ -26,11 +25,6 @@ export function policyProblem(
     const needing = config?.pause === 'wait' ? undefined : NEEDS_WAIT.find((field) => isGiven(policy[field]));
     if (needing !== undefined) {
       return invalid(`${needing} of a decision policy requires pause: "wait"`, `${param}.${needing}`);
-    }
-    for (const [pointer, schema] of Object.entries(policy.match.arguments ?? {})) {
-      if (isSchema(schema)) continue;
-      const message = `the condition for ${pointer || 'the arguments'} is not a valid JSON Schema, or is too large`;
-      return invalid(message, `${param}.match.arguments`);
     }
     if (policy.exclude_requester && server.isKeyless) {
       const message =

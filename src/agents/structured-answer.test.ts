@@ -3,7 +3,7 @@ import { longestStretch } from '../../test/support/main-thread.ts';
 import { emptyText } from '../core/message.ts';
 import type { ModelMessage, UnsequencedRecord } from '../core/records.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { checkAnswer, isAnswerSchema, outcomeOf, repairsLeft } from './structured-answer.ts';
+import { answerValidators, checkAnswer, outcomeOf, repairsLeft } from './structured-answer.ts';
 
 const city = {
   type: 'object',
@@ -94,7 +94,7 @@ test.each([
   ['with a reference to another document', { $ref: 'https://example.com/other.json' }, false],
   ['too large', { description: 'x'.repeat(70_000) }, false],
 ])('a schema that is %s', (_, schema, isAccepted) => {
-  expect(isAnswerSchema(schema)).toBe(isAccepted);
+  expect(answerValidators.of(schema) !== null).toBe(isAccepted);
 });
 
 describe('repairs', () => {

@@ -17,16 +17,11 @@ const MAX_ERRORS = 10;
 const MAX_PROBLEM_LENGTH = 2_000;
 
 /** One message has one answer, so its check may take longer than that of a call. The model is told all errors at once. */
-const validators = new SchemaValidators({ validateMs: 100, allErrors: true });
+export const answerValidators = new SchemaValidators({ validateMs: 100, allErrors: true });
 
 /** The JSON Schema of an agent's answers; undefined if they need not have one. */
 export function answerSchema(format: ResponseFormat): object | undefined {
   return format?.type === 'json_schema' ? (format.json_schema.schema ?? {}) : undefined;
-}
-
-/** Whether answers can be checked against a schema: it is valid, refers to nothing outside, and is not too large. */
-export function isAnswerSchema(schema: object): boolean {
-  return validators.of(schema) !== null;
 }
 
 /**
@@ -51,7 +46,7 @@ function problemOf(schema: object, text: string): string | undefined {
   if ('problem' in parsed) return `it is ${parsed.problem}`;
   const { value, values } = parsed;
   if (Buffer.byteLength(JSON.stringify(value)) > MAX_BYTES) return `it is longer than ${MAX_BYTES} bytes`;
-  const validate = validators.of(schema);
+  const validate = answerValidators.of(schema);
   if (!validate) return 'the schema cannot be evaluated';
   try {
     const errors = validate(value, values).slice(0, MAX_ERRORS);

@@ -1,5 +1,6 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
+import { SchemaBudget } from '../engine/schema-budget.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import type { ModelProvider } from '../models/provider.ts';
 import { ModelProviders } from '../models/providers.ts';
@@ -36,7 +37,8 @@ test.each<[string, AgentSpec['model'], string | undefined]>([
 
 test('an agent with such a model can run, since it may have been stored before', async () => {
   const stored: AgentSpec = { model: { name: 'm', fallbacks: ['anthropic/m'] } };
-  expect(await validator().firstProblem(stored, null)).toBeUndefined();
+  const scope = { owner: null, budget: new SchemaBudget(), isStored: true };
+  expect(await validator().firstProblem(stored, scope)).toBeUndefined();
 });
 
 test('an agent is told which of its sub-agents are registered', async () => {

@@ -1,7 +1,6 @@
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records.ts';
-import type { AcceptedMedia, AgentProblem } from '../engine/agent-check.ts';
-import type { SessionOwner } from '../core/history.ts';
+import type { AcceptedMedia, AgentProblem, CheckScope } from '../engine/agent-check.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
 import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
@@ -11,7 +10,7 @@ import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { policyProblem, type PolicyServer } from './policy-problem.ts';
 import { agentWarnings } from './agent-warnings.ts';
 import type { KnownSubjects } from './policy-warnings.ts';
-import { answerSchema, isAnswerSchema } from './structured-answer.ts';
+import { specSchemaProblem } from './spec-schema-problem.ts';
 import { reservedNames } from '../tools/system-tools.ts';
 
 /**
@@ -23,13 +22,6 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
   { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
   { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
 ];
-
-function formatProblem({ response_format: format }: AgentSpec): AgentProblem | undefined {
-  const schema = answerSchema(format);
-  if (!schema || isAnswerSchema(schema)) return undefined;
-  const message = 'the schema is not a valid JSON Schema, refers to another document, or is too large';
-  return { code: 'invalid_agent', message, param: 'response_format.json_schema.schema' };
-}
 
 function delegatesProblem({ delegates = [], config }: AgentSpec): AgentProblem | undefined {
   if (delegates.length === 0 || config?.pause === 'wait') return undefined;
@@ -88,14 +80,17 @@ export class AgentValidator {
     this.#registered = registered;
   }
 
-  /** The first problem of an agent, or undefined if it can run. `owner`: the session's owner if the agent is for a session. */
-  async firstProblem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined> {
+  /** The first problem of an agent, or undefined if it can run. */
+  async firstProblem(spec: AgentSpec, { owner, ...schemas }: CheckScope): Promise<AgentProblem | undefined> {
     const unsupported = NOT_AVAILABLE.find(({ isEnabled }) => isEnabled(spec));
     if (unsupported) {
       const message = `${unsupported.param} is not available on this server; omit it`;
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
-    const problem = policyProblem(spec, owner, this.#policyServer()) ?? formatProblem(spec) ?? delegatesProblem(spec);
+    const problem =
+      policyProblem(spec, owner, this.#policyServer()) ??
+      delegatesProblem(spec) ??
+      (await specSchemaProblem(spec, schemas));
     if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;

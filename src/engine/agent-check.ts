@@ -2,6 +2,7 @@ import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { Logger } from 'pino';
 import { EngineError } from './errors.ts';
+import type { SchemaBudget } from './schema-budget.ts';
 
 /** What all models of an agent take. */
 export interface AcceptedMedia {
@@ -18,9 +19,19 @@ export interface AgentProblem {
   param: string;
 }
 
+/** For whom an agent is checked, and within what bounds. */
+export interface CheckScope {
+  /** The owner of the session that the agent is for, or null. */
+  owner: SessionOwner | null;
+  /** That of the request, over all agents that it checks. */
+  budget: SchemaBudget;
+  /** Its schemas were compiled when it was accepted. */
+  isStored: boolean;
+}
+
 /** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
-  firstProblem(spec: AgentSpec, owner: SessionOwner | null): Promise<AgentProblem | undefined>;
+  firstProblem(spec: AgentSpec, scope: CheckScope): Promise<AgentProblem | undefined>;
   /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
   firstMistake(spec: AgentSpec): AgentProblem | undefined;
   /** What the author of an agent that can run should know of it. */
@@ -28,29 +39,24 @@ export interface AgentCheck {
   acceptedInput(spec: AgentSpec): AcceptedMedia;
 }
 
-/**
- * Checks that this server can run an agent that is stored. `owner` is the owner of the session that the agent is for, or
- * null; `path` is the position of the spec in the request, for `param`.
- * @throws EngineError
- */
-export async function checkAgent(
-  spec: AgentSpec,
-  owner: SessionOwner | null,
-  check: AgentCheck,
-  path = '',
-): Promise<void> {
-  throwProblem(await check.firstProblem(spec, owner), path);
+/** What a request checks an agent with. */
+export interface CheckOptions extends Pick<CheckScope, 'owner' | 'budget'> {
+  agentCheck: AgentCheck;
+  /** The position of the spec in the request, for `param`. */
+  path?: string;
 }
 
-/** Checks an agent that a request or a file has written, and that is not stored yet. @throws EngineError */
-export async function checkNewAgent(
-  spec: AgentSpec,
-  owner: SessionOwner | null,
-  check: AgentCheck,
-  path = '',
-): Promise<void> {
-  throwProblem(check.firstMistake(spec), path);
-  await checkAgent(spec, owner, check, path);
+/** Checks that this server can run an agent that is stored as it is. @throws EngineError */
+export async function checkAgent(spec: AgentSpec, { agentCheck, path = '', ...scope }: CheckOptions): Promise<void> {
+  throwProblem(await agentCheck.firstProblem(spec, { ...scope, isStored: true }), path);
+}
+
+/** Checks an agent that a request has written, and that is not stored yet. @throws EngineError */
+export async function checkNewAgent(spec: AgentSpec, { agentCheck, path = '', ...scope }: CheckOptions): Promise<void> {
+  throwProblem(
+    agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, { ...scope, isStored: false })),
+    path,
+  );
 }
 
 function throwProblem(problem: AgentProblem | undefined, path: string): void {

@@ -3,6 +3,7 @@ import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { checkAgent, type AgentCheck } from './agent-check.ts';
 import { EngineError } from './errors.ts';
+import type { SchemaBudget } from './schema-budget.ts';
 
 /** Each model call of the turn gets their names and hashes. */
 const MAX_AGENTS = 20;
@@ -11,6 +12,7 @@ interface PinnedAgentsOptions {
   catalog: Catalog;
   agentCheck: AgentCheck;
   owner: SessionOwner;
+  budget: SchemaBudget;
 }
 
 /**
@@ -20,7 +22,7 @@ interface PinnedAgentsOptions {
  */
 export async function pinnedAgents(
   spec: AgentSpec,
-  { catalog, agentCheck, owner }: PinnedAgentsOptions,
+  { catalog, agentCheck, owner, budget }: PinnedAgentsOptions,
 ): Promise<Record<string, string> | undefined> {
   const hashes = new Map<string, string>();
   const names = [...(spec.agents ?? [])];
@@ -29,7 +31,12 @@ export async function pinnedAgents(
     const agent = await catalog.agents.get(name);
     if (!agent) throw invalid(`no agent is registered under the name ${name}, which this agent may start`);
     // It runs as in a session of its own, where the author of a draft has no more rights than any other user.
-    await checkAgent(agent.spec, { ...owner, draftRoles: null }, agentCheck, `agents.${name}.`);
+    await checkAgent(agent.spec, {
+      owner: { ...owner, draftRoles: null },
+      agentCheck,
+      budget,
+      path: `agents.${name}.`,
+    });
     hashes.set(name, agent.spec_hash);
     if (hashes.size > MAX_AGENTS)
       throw invalid(`it may start more than ${MAX_AGENTS} agents, those of its sub-agents included`);

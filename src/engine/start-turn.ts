@@ -16,6 +16,7 @@ import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
+import { SchemaBudget } from './schema-budget.ts';
 import { checkAnswers } from './check-answers.ts';
 import { inlineBytesOf } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
@@ -176,8 +177,9 @@ export async function runnableAgent(
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   const spec = await catalog.agents.spec(session.spec_hash);
   const owner = ownerOf(session, caller);
-  await checkAgent(spec, owner, agentCheck, 'agent.');
-  return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner }) };
+  const budget = new SchemaBudget();
+  await checkAgent(spec, { owner, agentCheck, budget, path: 'agent.' });
+  return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner, budget }) };
 }
 
 /** What determines with which agent a session runs, and with whose rights. */

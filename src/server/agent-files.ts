@@ -4,6 +4,7 @@ import { ConfigError } from '../config.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
 import { logWarnings } from '../engine/agent-check.ts';
+import { SchemaBudget } from '../engine/schema-budget.ts';
 import type { Services } from './services.ts';
 
 /**
@@ -48,7 +49,10 @@ export async function registerAgents(
 ): Promise<void> {
   const now = new Date().toISOString();
   for (const [name, spec] of agents) {
-    const problem = agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, null));
+    // The time is that of a process that has just started, and no caller is waiting.
+    const budget = new SchemaBudget({ maxMs: Infinity });
+    const scope = { owner: null, budget, isStored: false };
+    const problem = agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, scope));
     if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
     await catalog.agents.put(name, spec, now);
   }

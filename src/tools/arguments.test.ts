@@ -115,6 +115,11 @@ describe('expensive input', () => {
     ['an enum of 8,000 values', { enum: numbers(8_000) }, valuesOf(9_000)],
     ['an enum of 90,000 values', { enum: numbers(90_000) }, valuesOf(9_000)],
     ['a pattern with exponential backtracking', { pattern: '^(a+)+$' }, `["${'a'.repeat(50)}!"]`],
+    [
+      '10,000 letters in 40 patterns',
+      { allOf: numbers(40).map((i) => ({ pattern: `${'\\p{L}'.repeat(250)}${i}` })) },
+      '["x"]',
+    ],
     ['1,000 choices', { oneOf: numbers(1_000).map((minLength) => ({ type: 'string', minLength })) }, valuesOf(9_000)],
     [
       '1,000 parts',

@@ -16,6 +16,9 @@ const MAX_MESSAGE_LENGTH = 500;
 const MAX_VALUES = 20_000;
 const VALIDATE_MS = 20;
 
+/** Those of the arguments of calls, and of conditions on them. */
+export const callValidators = new SchemaValidators({ validateMs: VALIDATE_MS, allErrors: false });
+
 /** Parses the arguments of a tool call as a model wrote them, and validates them against the tool's schema. Empty text is `{}`. */
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
@@ -42,16 +45,11 @@ export function parseJson(text: string): { value: unknown; values: number } | { 
 /** Whether a value fits a schema; undefined if that cannot be evaluated, or not in time. */
 export function fitsSchema(schema: object, value: unknown): boolean | undefined {
   try {
-    const validate = validators.of(schema);
+    const validate = callValidators.of(schema);
     return validate ? validate(value, jsonShape(JSON.stringify(value)).values).length === 0 : undefined;
   } catch {
     return undefined;
   }
-}
-
-/** Whether values can be checked against a schema: it is valid, and not too large. */
-export function isSchema(schema: object): boolean {
-  return validators.of(schema) !== null;
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
@@ -71,7 +69,7 @@ export function schemaProblem(schema: object, value: object, values = 1): string
 
 function misfits(schema: object, value: object, values: number): ErrorObject[] {
   try {
-    return validators.of(schema)?.(value, values) ?? [];
+    return callValidators.of(schema)?.(value, values) ?? [];
   } catch {
     return [];
   }
@@ -88,8 +86,6 @@ function placeOf({ instancePath, params }: ErrorObject): string {
   const key: unknown = params.missingProperty ?? params.additionalProperty ?? params.unevaluatedProperty;
   return typeof key === 'string' ? `${instancePath}/${key.replaceAll('~', '~0').replaceAll('/', '~1')}` : instancePath;
 }
-
-const validators = new SchemaValidators({ validateMs: VALIDATE_MS, allErrors: false });
 
 function problem(message: string, pointer = ''): ParsedArguments {
   const cut = message.length > MAX_MESSAGE_LENGTH ? `${message.slice(0, MAX_MESSAGE_LENGTH)}…` : message;

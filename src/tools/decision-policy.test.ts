@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
+import { cpuStopwatch } from '../lib/timeout.ts';
 import { decideCall, fitsWildcards } from './decision-policy.ts';
 import type { AgentTool } from './toolset.ts';
 
@@ -90,6 +91,16 @@ test('a condition that cannot be evaluated never lets a call run', () => {
   const args = { text: `${'a'.repeat(40)}b` };
   expect(decideCall(specOf({ match, decision: 'allow' }), tool({ approval: false }), args).decision).toBe('ask');
   expect(decideCall(specOf({ match, decision: 'deny' }), tool({ approval: false }), args).decision).toBe('deny');
+});
+
+test('the conditions for one call have a limit together: beyond it, a person is asked', () => {
+  // Each takes the time that one condition may take; the last one would not fit.
+  const costly = Array.from({ length: 40 }, (_, i) => [`/text/${i}`, { pattern: `^(a+)+${i}$` }] as const);
+  const match = { arguments: Object.fromEntries([...costly, ['/other', { const: 1 }]]) };
+  const args = { text: costly.map(() => `${'a'.repeat(40)}b`), other: 2 };
+  const used = cpuStopwatch();
+  expect(decideCall(specOf({ match, decision: 'allow' }), tool({ approval: false }), args).decision).toBe('ask');
+  expect(used()).toBeLessThan(300);
 });
 
 test('wildcards are compared in linear time', () => {

@@ -1,5 +1,6 @@
 import type { ApprovalPolicy, Approvers } from '../core/records.ts';
 import { hashOf } from '../lib/hash.ts';
+import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { fitsSchema } from './arguments.ts';
 import type { AgentTool } from './toolset.ts';
@@ -11,14 +12,23 @@ export interface Decision {
 }
 
 /**
+ * How long the conditions of all policies may take for one call, in milliseconds of processor time: each has a limit of
+ * its own, but there may be 100. Those that are not reached in time are like those that cannot be evaluated.
+ */
+const MAX_CONDITIONS_MS = 100;
+
+/**
  * Decides on a call of any tool: by the first of the agent's policies that fits it, else by the
  * `require_approval_for_tools` of its server, if it has one. The operator's policy may require an approval that the
  * agent's does not.
  */
 export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: Record<string, unknown>): Decision {
   const { approval, isFloor } = run.to === 'server' ? run : { approval: false, isFloor: undefined };
+  const used = cpuStopwatch();
+  const evaluate = (schema: object, value: unknown): boolean | undefined =>
+    used() < MAX_CONDITIONS_MS ? fitsSchema(schema, value) : undefined;
   for (const policy of spec.config?.decision_policies ?? []) {
-    const fits = matches(policy, tool, args);
+    const fits = matches(policy, { tool, args, evaluate });
     if (fits === false) continue;
     // A condition that cannot be evaluated must not let a call run.
     const mustAsk = policy.decision === 'ask' || isFloor === true || fits === undefined;
@@ -28,11 +38,16 @@ export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: R
   return { decision: approval ? 'ask' : 'allow' };
 }
 
+interface MatchedCall {
+  tool: Pick<AgentTool, 'info' | 'annotation'>;
+  args: object;
+  evaluate: typeof fitsSchema;
+}
+
 /** Whether a policy fits a call; undefined if that cannot be evaluated. */
 function matches(
   { match }: DecisionPolicy,
-  { info, annotation }: Pick<AgentTool, 'info' | 'annotation'>,
-  args: object,
+  { tool: { info, annotation }, args, evaluate }: MatchedCall,
 ): boolean | undefined {
   const { server, tool, annotations, arguments: conditions } = match;
   const serverName = info.type === 'mcp' ? info.serverName : undefined;
@@ -42,7 +57,7 @@ function matches(
   let fits: boolean | undefined = true;
   for (const [pointer, schema] of Object.entries(conditions ?? {})) {
     const value = valueAt(args, pointer);
-    const isFulfilled = value === undefined ? false : fitsSchema(schema, value);
+    const isFulfilled = value === undefined ? false : evaluate(schema, value);
     if (isFulfilled === false) return false;
     fits &&= isFulfilled;
   }

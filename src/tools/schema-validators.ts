@@ -2,7 +2,7 @@ import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { jsonShape } from '../lib/json-shape.ts';
-import { withCpuLimit } from '../lib/timeout.ts';
+import { cpuStopwatch, withCpuLimit } from '../lib/timeout.ts';
 
 /**
  * Returns the errors of a value; `values` is the number of values inside it.
@@ -10,17 +10,25 @@ import { withCpuLimit } from '../lib/timeout.ts';
  */
 export type Validator = (value: unknown, values: number) => ErrorObject[];
 
+/** Null if values cannot be checked against the schema: it is not valid, or too large. */
+export interface Compiled {
+  validator: Validator | null;
+  /** The processor time that compiling it has taken, in milliseconds. */
+  ms: number;
+}
+
 const MAX_VALIDATORS = 500;
 const COMPILE_MS = 30;
 /** A larger schema is not compiled, which takes up to 1 s for 1,000 parts of it. */
 const MAX_SCHEMA_LENGTH = 64 * 1024;
 
-/** Keywords whose cost is not bounded by the sizes of the schema and the value. */
+/** Keywords whose cost is not bounded by the number of parts of the schema and the size of the value. */
 const COSTLY = /"(pattern|patternProperties|uniqueItems|\$ref|\$dynamicRef|\$recursiveRef)":/;
 
 /**
- * Below these sizes, compiling and validating take at most 20 ms and run without a time limit: limits are measured in
- * wall time, so a busy machine would let invalid values pass. A step compares one part of a schema with one value.
+ * Below these sizes and without such keywords, compiling takes at most 70 ms and validating 20 ms; both then run without
+ * a time limit: limits depend on wall time, so a busy machine would let invalid values pass. A step compares one part of
+ * a schema with one value.
  */
 const MAX_CHEAP_PARTS = 100;
 const MAX_CHEAP_STEPS = 100_000;
@@ -31,8 +39,8 @@ const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, 
 export class SchemaValidators {
   readonly #validateMs: number;
   readonly #options: Options;
-  readonly #byIdentity = new WeakMap<object, Validator | null>();
-  readonly #byContent = new Map<string, Validator | null>();
+  readonly #byIdentity = new WeakMap<object, Compiled>();
+  readonly #byContent = new Map<string, Compiled>();
 
   /**
    * @param validateMs the limit for one value, in milliseconds of processor time
@@ -47,11 +55,19 @@ export class SchemaValidators {
 
   /** Null if values cannot be checked against the schema: it is not valid, or too large. */
   of(schema: object): Validator | null {
+    return this.compile(schema).validator;
+  }
+
+  /** A schema that is known is not compiled again, and has the time that it took. */
+  compile(schema: object): Compiled {
     const known = this.#byIdentity.get(schema);
     if (known !== undefined) return known;
     const content = JSON.stringify(schema);
     let compiled = this.#byContent.get(content);
-    if (compiled === undefined) compiled = this.#compile(schema, content);
+    if (compiled === undefined) {
+      const ms = cpuStopwatch();
+      compiled = { validator: this.#compile(schema, content), ms: ms() };
+    }
     this.#byContent.delete(content);
     this.#byContent.set(content, compiled);
     const [oldest] = this.#byContent.keys();
@@ -60,19 +76,25 @@ export class SchemaValidators {
     return compiled;
   }
 
+  /** Lets a schema be compiled again. */
+  forget(schema: object): void {
+    this.#byIdentity.delete(schema);
+    this.#byContent.delete(JSON.stringify(schema));
+  }
+
   /** Uses a new Ajv instance for each schema, because schemas of different servers may share an `$id`. */
   #compile(schema: object, content: string): Validator | null {
     if (content.length > MAX_SCHEMA_LENGTH) return null;
     const { values: parts } = jsonShape(content);
+    const isCostly = COSTLY.test(content);
     try {
       const dialect = '$schema' in schema ? String(schema.$schema) : '';
       const ajv = dialect.includes('draft-07') ? new Ajv(this.#options) : new Ajv2020(this.#options);
       addFormats.default(ajv);
-      const validate =
-        parts > MAX_CHEAP_PARTS ? withCpuLimit(COMPILE_MS, () => ajv.compile(schema)) : ajv.compile(schema);
+      const compile = (): ReturnType<typeof ajv.compile> => ajv.compile(schema);
+      const validate = isCostly || parts > MAX_CHEAP_PARTS ? withCpuLimit(COMPILE_MS, compile) : compile();
       if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
       const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
-      const isCostly = COSTLY.test(content);
       return (value, values) =>
         isCostly || parts * values > MAX_CHEAP_STEPS
           ? withCpuLimit(this.#validateMs, () => errorsOf(value))

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { AgentProblem } from '../../engine/agent-check.ts';
+import type { AgentProblem, CheckScope } from '../../engine/agent-check.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { resolveAgent, type ResolveContext } from './resolve-agent.ts';
 import { sessionRequest } from './wire/session.ts';
@@ -15,11 +15,15 @@ const agentOf = (model: string, subagents: unknown[] = []) => ({
   subagents,
 });
 
-/** The catalog has the agents `old`, which has a mistake, and `older`, of which a sub-agent has one. */
+/** The catalog has the agents `old`, which has a mistake, `older`, of which a sub-agent has one, and `sound`, without any. */
 const stored = new Map([
   ['old', agentOf(MISTAKEN)],
   ['older', agentOf('m', [agentOf(MISTAKEN)])],
+  ['sound', agentOf('m', [agentOf('m')])],
 ]);
+
+/** With what the agents of a request were checked. */
+let checks: CheckScope[] = [];
 
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what the resolution of these agents uses
 const context = {
@@ -35,7 +39,10 @@ const context = {
   agentCheck: {
     firstMistake: ({ model }: AgentSpec): AgentProblem | undefined =>
       model.name === MISTAKEN ? { code: 'invalid_agent', message: 'it is', param: 'model.name' } : undefined,
-    firstProblem: () => Promise.resolve(undefined),
+    firstProblem: (_: AgentSpec, scope: CheckScope) => {
+      checks.push(scope);
+      return Promise.resolve(undefined);
+    },
   },
   config: { defaultModel: undefined },
   registry: { environmentServer: () => undefined },
@@ -80,4 +87,25 @@ test.each<[string, object, string | undefined]>([
 
 test('the request of a schedule was stored before', async () => {
   expect(await placeOfMistake({ agent: agentOf(MISTAKEN, [agentOf(MISTAKEN)]) }, true)).toBeUndefined();
+});
+
+test.each<[string, object, boolean[]]>([
+  ['of the request are new', { agent: agentOf('m', [agentOf('m')]) }, [false, false]],
+  ['of a registered agent are known', { agent: 'sound' }, [true, true]],
+  ['of a registered sub-agent are known', { agent: agentOf('m', ['old']) }, [false, true]],
+  [
+    'that the request gives a registered agent are new',
+    { agent: 'sound', overrides: { 'agent.answer_format': { type: 'object' } } },
+    [false, true],
+  ],
+  [
+    'that the request gives a sub-agent of a registered agent are new',
+    { agent: 'sound', overrides: { 'agent.subagents[name=good].answer_format': { type: 'object' } } },
+    [false, false],
+  ],
+])('schemas %s, and share one budget', async (_, request, areStored) => {
+  checks = [];
+  expect(await placeOfMistake(request)).toBeUndefined();
+  expect(checks.map(({ isStored }) => isStored)).toEqual(areStored);
+  expect(new Set(checks.map(({ budget }) => budget)).size).toBe(1);
 });

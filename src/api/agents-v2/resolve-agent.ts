@@ -1,8 +1,7 @@
 import type { Config } from '../../config.ts';
-import { checkAgent, checkNewAgent } from '../../engine/agent-check.ts';
+import type { CheckScope } from '../../engine/agent-check.ts';
 import type { Engine } from '../../engine/engine.ts';
-import { EngineError } from '../../engine/errors.ts';
-import type { SessionOwner } from '../../core/history.ts';
+import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
@@ -63,29 +62,39 @@ export async function resolveAgent(
   const registered = changed.size === 0 ? named : undefined;
   // An agent that the caller has defined may use what the caller may use.
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
-  const isNew = !isStored && (!stored.has(expanded) || changed.has('model'));
-  await checkSpec(context, spec, { owner, placeOf, isNew });
+  const budget = new SchemaBudget();
+  const isNew = !isStored && !stored.has(expanded);
+  await checkSpec(context, spec, {
+    owner,
+    placeOf,
+    budget,
+    hasNewModel: isNew || (!isStored && changed.has('model')),
+    isStored: isStored || (!isNew && changed.size === 0),
+  });
   const { defaultModel } = config;
   const check = (inner: FullAgent, innerSpec: AgentSpec, place: typeof placeOf) => {
     checkEnvironments(inner, registry, place);
-    return checkSpec(context, innerSpec, { owner, placeOf: place, isNew: !isStored && !stored.has(inner) });
+    const isOld = isStored || stored.has(inner);
+    return checkSpec(context, innerSpec, { owner, placeOf: place, budget, hasNewModel: !isOld, isStored: isOld });
   };
   const { timezone } = request;
   const delegates = await delegateTrees(agent, { timezone, defaultModel, registry, placeOf, specs, check });
   return { agent, spec, delegates, registered, named };
 }
 
+interface SpecChecks extends CheckScope {
+  placeOf: (inner: string) => string;
+  /** The request, and not an agent that is stored, names its model. */
+  hasNewModel: boolean;
+}
+
 /** Checks that this server can run a spec. @throws ApiError with a place in the agent */
 export async function checkSpec(
   { agentCheck }: Pick<ResolveContext, 'agentCheck'>,
   spec: AgentSpec,
-  { owner, placeOf, isNew }: { owner: SessionOwner | null; placeOf: (inner: string) => string; isNew: boolean },
+  { placeOf, hasNewModel, ...scope }: SpecChecks,
 ): Promise<void> {
-  try {
-    await (isNew ? checkNewAgent : checkAgent)(spec, owner, agentCheck);
-  } catch (error) {
-    if (!(error instanceof EngineError)) throw error;
-    const { code, message, param = '' } = error;
-    throw new ApiError(code, message, { param: placeOf(placeInAgent(param)), cause: error });
-  }
+  const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
+  const problem = mistake ?? (await agentCheck.firstProblem(spec, scope));
+  if (problem) throw new ApiError(problem.code, problem.message, { param: placeOf(placeInAgent(problem.param)) });
 }

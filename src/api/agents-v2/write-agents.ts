@@ -1,5 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Caller } from '../../core/subject.ts';
+import { SchemaBudget } from '../../engine/schema-budget.ts';
 import { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { patched } from './agent-parts.ts';
@@ -106,6 +107,7 @@ export class AgentWriter {
     const { registry, config, catalog } = this.#context;
     const placeOf = (inner: string) => inner;
     const options = { defaultModel: config.defaultModel, registry, placeOf };
+    const budget = new SchemaBudget();
     const expansion = new AgentExpansion(catalog);
     const { specs, stored } = expansion;
     const full = await expansion.expand(agent, placeOf, agent.name);
@@ -113,7 +115,8 @@ export class AgentWriter {
     const check = async (one: FullAgent, place: typeof placeOf) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
       const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
-      await checkSpec(this.#context, spec, { owner: null, placeOf: place, isNew: !stored.has(one) });
+      const isStored = stored.has(one);
+      await checkSpec(this.#context, spec, { owner: null, placeOf: place, budget, hasNewModel: !isStored, isStored });
     };
     await check(full, placeOf);
     const delegates = await delegateTrees(full, { ...options, specs, check: (one, _, place) => check(one, place) });

@@ -6,6 +6,7 @@ import { claimRequest, type SharedClaim } from '../../engine/request-claims.ts';
 import { hasTurn } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { pinnedAgents } from '../../engine/pinned-agents.ts';
+import { SchemaBudget } from '../../engine/schema-budget.ts';
 import { ownerOf, runnableAgent, startTurn, type RunnableAgent, type StartedTurn } from '../../engine/start-turn.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
@@ -162,9 +163,10 @@ async function insert(
   const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
   const owner = ownerOf({ subject_id: caller.subject.subjectId, type, draft_roles: draftRoles, spec_hash: '' }, caller);
   const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
-  const problem = mistake ?? (await agentCheck.firstProblem(spec, owner));
+  const budget = new SchemaBudget();
+  const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget, isStored: isRegistered }));
   if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
-  const agents = await pinnedAgents(spec, { catalog, agentCheck, owner });
+  const agents = await pinnedAgents(spec, { catalog, agentCheck, owner, budget });
   const now = new Date().toISOString();
   const inserted = await catalog.sessions.insert({
     id: sessionId,

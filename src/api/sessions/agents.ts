@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Agent } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
 import { checkNewAgent, logWarnings } from '../../engine/agent-check.ts';
+import { SchemaBudget } from '../../engine/schema-budget.ts';
 import { agentSpec, inFormat } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
 import {
@@ -90,7 +91,7 @@ export function agentRoutes({ catalog, agentCheck, log }: ApiContext): Route[] {
             param: 'agent_name',
           });
         }
-        await checkNewAgent(spec, null, agentCheck);
+        await checkNewAgent(spec, { owner: null, agentCheck, budget: new SchemaBudget() });
         const agent = await catalog.agents.put(name, spec, new Date().toISOString());
         const warnings = await agentCheck.warnings(spec);
         logWarnings(log, name, warnings);

@@ -3,13 +3,14 @@ import type { SessionAction } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { newId } from '../../engine/new-id.ts';
-import type { SessionOwner } from '../../core/history.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
 import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkNewAgent } from '../../engine/agent-check.ts';
 import { deleteSession } from '../../engine/engine.ts';
+import { SchemaBudget } from '../../engine/schema-budget.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
 import { json, route, type Route } from '../http/route.ts';
@@ -38,7 +39,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
       },
       async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
-        await checkNewAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
+        await checkSpec(spec, caller);
         const id = newId('ses');
         addLogContext({ sessionId: id });
         const now = new Date().toISOString();
@@ -81,7 +82,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       },
       async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await authorizeDraft(params.session_id, caller, 'edit');
-        if (spec) await checkNewAgent(spec, authorOf(caller), agentCheck, 'agent_spec.');
+        if (spec) await checkSpec(spec, caller);
         const now = new Date().toISOString();
         await catalog.sessions.update(id, {
           updated_at: now,
@@ -106,8 +107,9 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
     ),
   ];
 
-  function authorOf({ subject, roles }: Caller): SessionOwner {
-    return { subjectId: subject.subjectId, draftRoles: roles };
+  async function checkSpec(spec: AgentSpec, { subject, roles }: Caller): Promise<void> {
+    const owner = { subjectId: subject.subjectId, draftRoles: roles };
+    await checkNewAgent(spec, { owner, agentCheck, budget: new SchemaBudget(), path: 'agent_spec.' });
   }
 
   async function authorizeDraft(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {

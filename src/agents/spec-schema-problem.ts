@@ -1,0 +1,66 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { AgentProblem, CheckScope } from '../engine/agent-check.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { callValidators } from '../tools/arguments.ts';
+import type { SchemaValidators } from '../tools/schema-validators.ts';
+import { answerSchema, answerValidators } from './structured-answer.ts';
+
+/** A JSON Schema by which the server itself will check something. */
+interface UsedSchema {
+  schema: object;
+  name: string;
+  param: string;
+  validators: SchemaValidators;
+}
+
+/**
+ * The first JSON Schema of an agent by which nothing could be checked, or that exceeds the budget of the request. Those of
+ * an agent that is stored were compiled when it was accepted, and only count: a measured time differs from run to run,
+ * and whether a turn begins must not depend on it.
+ */
+export async function specSchemaProblem(
+  spec: AgentSpec,
+  { budget, isStored }: Pick<CheckScope, 'budget' | 'isStored'>,
+): Promise<AgentProblem | undefined> {
+  const schemas = schemasOf(spec);
+  // All are counted before the first is compiled.
+  for (const used of schemas) {
+    const problem = budget.count(used.schema);
+    if (problem !== undefined) return problemOf(used, problem);
+  }
+  if (isStored) return undefined;
+  for (const used of schemas) {
+    const { validator, ms } = used.validators.compile(used.schema);
+    if (!validator) return problemOf(used, INVALID);
+    const problem = budget.spend(ms);
+    if (problem !== undefined) {
+      // The machine may have been busy: the next request measures anew.
+      for (const { validators, schema } of schemas) validators.forget(schema);
+      return problemOf(used, problem);
+    }
+    await nextTurn();
+  }
+  return undefined;
+}
+
+const INVALID =
+  'is not a valid JSON Schema, refers to another document, or is too large: correct it, or make it simpler';
+
+function problemOf({ name, param }: UsedSchema, problem: string): AgentProblem {
+  return { code: 'invalid_agent', message: `${name} ${problem}`, param };
+}
+
+function schemasOf({ config, response_format: format }: AgentSpec): UsedSchema[] {
+  const conditions = (config?.decision_policies ?? []).flatMap(({ match }, i) =>
+    Object.entries(match.arguments ?? {}).map(([pointer, schema]) => ({
+      schema,
+      name: `the condition for ${pointer || 'the arguments'}`,
+      param: `config.decision_policies.${i}.match.arguments`,
+      validators: callValidators,
+    })),
+  );
+  const answer = answerSchema(format);
+  if (!answer) return conditions;
+  const param = 'response_format.json_schema.schema';
+  return [...conditions, { schema: answer, name: 'the schema of answers', param, validators: answerValidators }];
+}

@@ -1,0 +1,41 @@
+const MAX_SCHEMAS = 100;
+const MAX_KIB = 64;
+const MAX_MS = 100;
+
+/**
+ * What one request may need of JSON Schemas: those of answers, and the conditions of decision policies, over all agents
+ * that it checks. The schemas of tools do not count, since no request compiles them.
+ *
+ * Bounds on each schema are not enough: the format of agents allows 1,000 conditions, and a request 100 sub-agents.
+ */
+export class SchemaBudget {
+  readonly #maxMs: number;
+  #schemas = 0;
+  #bytes = 0;
+  #ms = 0;
+
+  /** @param maxMs the processor time for compiling them, in milliseconds */
+  constructor({ maxMs = MAX_MS }: { maxMs?: number } = {}) {
+    this.#maxMs = maxMs;
+  }
+
+  /** Counts a schema. Returns what is wrong with it if it exceeds the budget, for a sentence that begins with its name. */
+  count(schema: object): string | undefined {
+    this.#schemas += 1;
+    if (this.#schemas > MAX_SCHEMAS) {
+      return `is one too many: a request may have ${MAX_SCHEMAS} conditions and schemas of answers, ${OF_ALL}; leave some out`;
+    }
+    this.#bytes += Buffer.byteLength(JSON.stringify(schema));
+    if (this.#bytes <= MAX_KIB * 1024) return undefined;
+    return `is too long: the conditions and schemas of answers of a request may have ${MAX_KIB} KiB of JSON, ${OF_ALL}; shorten them`;
+  }
+
+  /** Counts the processor time that compiling a schema takes, in milliseconds. Returns the same as `count`. */
+  spend(ms: number): string | undefined {
+    this.#ms += ms;
+    if (this.#ms <= this.#maxMs) return undefined;
+    return `is too expensive: compiling the conditions and schemas of answers of a request may take ${this.#maxMs} ms of processor time, ${OF_ALL}; make them simpler`;
+  }
+}
+
+const OF_ALL = 'those of sub-agents included';
