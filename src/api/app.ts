@@ -23,7 +23,7 @@ import { SessionReader } from './agents-v2/read-session.ts';
 import { agentsV2Routes } from './agents-v2/routes.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
-import { mount, PRIVATE_PATHS, PUBLIC_PATHS, SHARED_PATHS, type Route } from './http/route.ts';
+import { DESCRIPTION_PATHS, mount, PRIVATE_PATHS, PUBLIC_PATHS, SHARED_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
 import { RequestLimit } from './http/rate-limit.ts';
 import { isRunPath, runErrors } from './runs/errors.ts';
@@ -50,6 +50,10 @@ export function createApp(context: ApiContext): Express {
     next();
   });
   if (context.tracing) app.use('/v1', traceRequests);
+  app.use(DESCRIPTION_PATHS, async (request, response, next) => {
+    await publicLimit.count(request, response);
+    next();
+  });
   app.use(PRIVATE_PATHS, async (request, response, next) => {
     if (isPublic(request) && request.headers.authorization === undefined) {
       await publicLimit.count(request, response);

@@ -223,8 +223,12 @@ test('unknown keys are rejected for some time after a few attempts; existing key
 
 test('an address makes a limited number of requests without a key, where none is needed', async () => {
   const { ann } = await start({ EVERTURN_REQUESTS_PER_MINUTE: '2' });
-  const visit = async () => (await fetch(`${server.server.url}/v1/agents/mcp/authorize?state=x`)).status;
-  expect([await visit(), await visit(), await visit()]).toEqual([404, 404, 429]);
+  const visit = async (path: string) => (await fetch(`${server.server.url}${path}`)).status;
+  const signIn = '/v1/agents/mcp/authorize?state=x';
+  expect([await visit(signIn), await visit('/openapi.json'), await visit(signIn)]).toEqual([404, 200, 429]);
+  const descriptions = ['/openapi.json', '/api/v2/openapi.json', '/docs', '/docs/start.js'];
+  for (const path of descriptions) expect([path, await visit(path)]).toEqual([path, 429]);
+  expect(await visit('/healthz')).toBe(200);
   expect((await ann.send('GET', '/v1/agents/slow')).status).toBe(200);
 });
 

@@ -1,12 +1,14 @@
-import type { IRouter } from 'express';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
+import express, { type IRouter } from 'express';
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { AGENTS_V2 } from '../agents-v2/face.ts';
 import { agentsV2Routes } from '../agents-v2/routes.ts';
 import { apiRoutes, createApp, SESSIONS_API } from '../app.ts';
 import type { ApiContext } from './context.ts';
-import { openApiDocument } from './openapi.ts';
-import { METHODS } from './route.ts';
+import { openApiDocument, withDocument } from './openapi.ts';
+import { METHODS, mount } from './route.ts';
 
 /** Sufficient to build the routes; none is called. */
 const context = { config: { trustedProxies: [] }, log: pino({ level: 'silent' }) } as unknown as ApiContext;
@@ -89,3 +91,32 @@ test('the documents say that what clients send has no other keys, and leave open
     false,
   ]);
 });
+
+test.each(faces.map(({ face }) => face))(
+  '$path is serialized once, for servers with keys and without',
+  async (face) => {
+    let hasKeys = true;
+    const app = express();
+    mount(app, withDocument([], face, { hasKeys: () => hasKeys }));
+    const server = app.listen(0, '127.0.0.1');
+    onTestFinished(() => void server.close());
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    const get = async () => {
+      const response = await fetch(`http://127.0.0.1:${port}${face.path}`);
+      expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
+      return response.text();
+    };
+    const stringify = vi.spyOn(JSON, 'stringify');
+    onTestFinished(() => stringify.mockRestore());
+    const withKeys = await get();
+    hasKeys = false;
+    const keyless = await get();
+    stringify.mockClear();
+    expect(await get()).toBe(keyless);
+    hasKeys = true;
+    expect(await get()).toBe(withKeys);
+    expect(stringify).not.toHaveBeenCalled();
+    expect([withKeys, keyless].map((text) => 'securitySchemes' in JSON.parse(text).components)).toEqual([true, false]);
+  },
+);

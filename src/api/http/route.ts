@@ -49,6 +49,9 @@ export const SHARED_PATHS = [
   '/api/v2/sessions/:id/files/:file_id',
 ];
 
+/** The descriptions of the API, also below these paths: they need no key, and their requests are counted by address. */
+export const DESCRIPTION_PATHS = ['/openapi.json', '/docs'];
+
 /** The path parameters of all routes. */
 export const PATH_PARAMETERS = {
   agent_name: z.string().meta({ description: 'name of a registered agent', example: 'helper' }),
