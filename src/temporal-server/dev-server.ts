@@ -3,6 +3,7 @@ import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
+import { programEnv } from './program-env.ts';
 import { commandLineOf, isEnding, listOwnProcesses, programOf } from '../lib/processes.ts';
 
 /** The settings of a server, without its port. */
@@ -79,7 +80,7 @@ export async function spawnDevServer({
     const child = spawn(binary, ['server', 'start-dev', '--port', String(port), ...settings], {
       // In a process group of its own it does not get the terminal's ctrl-C, so it runs until the worker has drained.
       detached: true,
-      env: { GOGC, ...process.env },
+      env: { GOGC, ...programEnv(process.env) },
       stdio: ['ignore', output.fd, output.fd],
     });
     child.unref();

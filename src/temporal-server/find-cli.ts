@@ -2,6 +2,7 @@ import path from 'node:path';
 import type { Logger } from 'pino';
 import { INSTALLERS, INSTALLER_NAMES, type InstallerName } from './installers.ts';
 import { MissingProgramError } from './install-options.ts';
+import { programEnv } from './program-env.ts';
 import { installPrograms, isExecutable, onPath } from './program-cache.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { execFile } from 'node:child_process';
@@ -85,7 +86,12 @@ const OLDEST_SERVER = { major: 1, minor: 27 };
 async function checkTemporalCli(file: string): Promise<string | undefined> {
   let output: string;
   try {
-    ({ stdout: output } = await run(file, ['--version'], { timeout: VERSION_MS, killSignal: 'SIGKILL' }));
+    ({ stdout: output } = await run(file, ['--version'], {
+      // One that needs more would not run as the server either.
+      env: programEnv(process.env),
+      timeout: VERSION_MS,
+      killSignal: 'SIGKILL',
+    }));
   } catch (error) {
     return `it does not run: ${error instanceof Error ? (error.message.trim().split('\n').at(-1) ?? '') : String(error)}`;
   }

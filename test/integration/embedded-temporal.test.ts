@@ -204,6 +204,16 @@ test('a server that runs with other settings is replaced', async () => {
   expect(messages.join('')).toContain('other settings');
 });
 
+test('the server gets no keys from the environment', async () => {
+  onTestFinished(() => void vi.unstubAllEnvs());
+  vi.stubEnv('OPENAI_API_KEY', 'sk-secret');
+  vi.stubEnv('EVERTURN_API_KEYS', 'ann=sk-secret');
+  await start();
+  const environment = await readFile(`/proc/${(await theServer()).pid}/environ`, 'utf8');
+  expect(environment).toContain('PATH=');
+  expect(environment).not.toContain('sk-secret');
+});
+
 test('the server trades memory for processor time, unless the operator sets GOGC', async () => {
   const environment = async (): Promise<string[]> =>
     (await readFile(`/proc/${(await theServer()).pid}/environ`, 'utf8')).split('\0');
@@ -211,8 +221,8 @@ test('the server trades memory for processor time, unless the operator sets GOGC
   expect(await environment()).toContain('GOGC=200');
   await first.stop();
 
-  vi.stubEnv('GOGC', '50');
   onTestFinished(() => void vi.unstubAllEnvs());
+  vi.stubEnv('GOGC', '50');
   await start();
   expect((await environment()).filter((one) => one.startsWith('GOGC='))).toEqual(['GOGC=50']);
 });
