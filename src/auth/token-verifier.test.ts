@@ -127,6 +127,7 @@ test('invalid tokens are rejected with the reason', async () => {
     const identified = issuer.identify(token);
     await expect(identified, name).rejects.toThrow(TokenRefusedError);
     await expect(identified, name).rejects.toThrow(reason);
+    await expect(identified, name).rejects.toMatchObject({ isForged: reason.source.startsWith('not') });
   }
   // Within the clock tolerance.
   expect(await issuer.identify(await idp.token({ exp: now - 20, nbf: now + 20 }))).toBeDefined();

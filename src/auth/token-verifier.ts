@@ -27,6 +27,14 @@ export class TokenRefusedError extends Error {
   static {
     this.prototype.name = 'TokenRefusedError';
   }
+
+  /** No key of the issuer has signed it: anyone can write one. */
+  readonly isForged: boolean;
+
+  constructor(message: string, { isForged, cause }: { isForged: boolean; cause: unknown }) {
+    super(message, { cause });
+    this.isForged = isForged;
+  }
 }
 
 /** The issuer's keys cannot be fetched, so a token cannot be verified. */
@@ -111,9 +119,7 @@ export class TokenIssuer {
       const issuedAt = Math.min(Math.max((payload.iat ?? Infinity) * 1000, 0), Date.now());
       return { caller: this.#callerOf(payload), issuedAt, expiresAt };
     } catch (error) {
-      const reason = refusalOf(error);
-      if (reason) throw new TokenRefusedError(reason, { cause: error });
-      throw this.#failed(error);
+      throw refusalOf(error) ?? this.#failed(error);
     }
   }
 
@@ -190,11 +196,14 @@ function issuerOf(token: string): string | undefined {
   }
 }
 
-/** Why a token is rejected; undefined if the error does not concern the token. */
-function refusalOf(error: unknown): string | undefined {
-  if (error instanceof errors.JWTExpired) return 'the token has expired';
-  if (error instanceof errors.JWTClaimValidationFailed) return `the token is not accepted here: ${error.message}`;
-  const isInvalid = [
+/** Undefined if the error does not concern the token. */
+function refusalOf(cause: unknown): TokenRefusedError | undefined {
+  // Claims are checked after the signature.
+  const refused = (reason: string) => new TokenRefusedError(reason, { isForged: false, cause });
+  if (cause instanceof errors.JWTExpired) return refused('the token has expired');
+  if (cause instanceof errors.JWTClaimValidationFailed)
+    return refused(`the token is not accepted here: ${cause.message}`);
+  const isForged = [
     errors.JWSInvalid,
     errors.JWTInvalid,
     errors.JWSSignatureVerificationFailed,
@@ -202,8 +211,9 @@ function refusalOf(error: unknown): string | undefined {
     errors.JWKSMultipleMatchingKeys,
     errors.JOSEAlgNotAllowed,
     errors.JOSENotSupported,
-  ].some((type) => error instanceof type);
-  return isInvalid ? 'the token is not valid: it is not signed by a key of the issuer' : undefined;
+  ].some((type) => cause instanceof type);
+  if (!isForged) return undefined;
+  return new TokenRefusedError('the token is not valid: it is not signed by a key of the issuer', { isForged, cause });
 }
 
 /** @throws errors.JWTClaimValidationFailed */

@@ -38,13 +38,13 @@ class AddressLimiter {
 }
 
 /**
- * Counts requests with unknown keys by address. Beyond the limit they get 429 instead of 401, so that clients that
- * retry with a wrong key slow down. A valid key is never affected by the unknown keys of others, since many clients may
- * share an address.
+ * Counts requests with unknown keys or forged tokens by address. Beyond the limit they get 429 instead of 401, so that clients that
+ * retry with a wrong key slow down. A valid one is never affected by those of others, since many clients may share an
+ * address.
  */
 export class UnknownKeyLimiter extends AddressLimiter {
   constructor(limits: () => Limits, services: RateLimitServices) {
-    const problem = { what: 'unknown API keys', hint: 'check your key and wait' };
+    const problem = { what: 'unknown API keys or tokens', hint: 'check yours and wait' };
     super({ name: 'unknown-keys', limit: () => limits().unknownKeysPerMinute, problem }, services);
   }
 }

@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { createServer, get } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import express from 'express';
+import express, { type Request, type Response } from 'express';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import type { FoundKey, Keyring } from '../../auth/api-keys.ts';
 import { LOCAL } from '../../auth/api-keys.ts';
+import { TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { authenticate } from './authenticate.ts';
 import type { UnknownKeyLimiter } from './address-limiters.ts';
 
@@ -41,4 +42,26 @@ test('a client that hangs up while its key is looked up leaves no timer behind',
   found.resolve({ caller: LOCAL });
   await authenticated.promise;
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test.each([
+  ['forged', true, 1],
+  ['expired', false, 0],
+])('a token that is %s counts as an unknown key: %s', async (_, isForged, counted) => {
+  const count = vi.fn(() => Promise.resolve());
+  const identify = () => Promise.reject(new TokenRefusedError('no', { isForged, cause: undefined }));
+  const authenticated = authenticate(
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what the function reads
+    { headers: { authorization: 'Bearer a.b.c' } } as Request,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- unused for a token that is rejected
+    {} as Response,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what the function uses
+    {
+      keyring: { isKeyless: false } as Keyring,
+      issuer: { identify } as unknown as TokenIssuer,
+      unknownKeys: { count } as unknown as UnknownKeyLimiter,
+    },
+  );
+  await expect(authenticated).rejects.toMatchObject({ code: 'unauthenticated' });
+  expect(count).toHaveBeenCalledTimes(counted);
 });

@@ -21,19 +21,20 @@ interface Credentials {
 /**
  * Authenticates a request by its API key or token.
  * @throws ApiError `unauthenticated`; `unavailable` if a token cannot be verified; `rate_limited` beyond the limit of
- *   unknown keys
+ *   unknown keys, to which forged tokens count
  */
 export async function authenticate(request: Request, response: Response, credentials: Credentials): Promise<Caller> {
   if (credentials.keyring.isKeyless) return LOCAL;
   const [, credential] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
   if (!credential) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
-  const caller = await callerOfToken(response, credentials, credential);
+  const caller = await callerOfToken(request, response, credentials, credential);
   return caller ?? callerOfKey(request, response, credentials, credential);
 }
 
 async function callerOfToken(
+  request: Request,
   response: Response,
-  { issuer, keyring }: Credentials,
+  { issuer, keyring, unknownKeys }: Credentials,
   token: string,
 ): Promise<Caller | undefined> {
   try {
@@ -44,7 +45,10 @@ async function callerOfToken(
     destroyOnceExpired(response, async () => Date.now() > expiresAt);
     return caller;
   } catch (error) {
-    if (error instanceof TokenRefusedError) throw new ApiError('unauthenticated', error.message, { cause: error });
+    if (error instanceof TokenRefusedError) {
+      if (error.isForged) await unknownKeys.count(request, response);
+      throw new ApiError('unauthenticated', error.message, { cause: error });
+    }
     if (!(error instanceof IssuerUnavailableError)) throw error;
     throw new ApiError('unavailable', 'your token cannot be verified at the moment: retry', { cause: error });
   }
