@@ -30,10 +30,17 @@ export class SchemaBudget {
     return `is too long: the conditions and schemas of answers of a request may have ${MAX_KIB} KiB of JSON, ${OF_ALL}; shorten them`;
   }
 
+  /** Whether so many milliseconds are left. */
+  has(ms: number): boolean {
+    return this.#ms + ms <= this.#maxMs;
+  }
+
   /** Counts the processor time that compiling a schema takes, in milliseconds. Returns the same as `count`. */
   spend(ms: number): string | undefined {
-    this.#ms += ms;
-    if (this.#ms <= this.#maxMs) return undefined;
+    if (this.has(ms)) {
+      this.#ms += ms;
+      return undefined;
+    }
     return `is too expensive: compiling the conditions and schemas of answers of a request may take ${this.#maxMs} ms of processor time, ${OF_ALL}; make them simpler`;
   }
 }
