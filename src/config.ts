@@ -13,6 +13,7 @@ import { registerSecrets } from './lib/redact.ts';
 import { INSTALLER_NAMES, type InstallerName } from './temporal-server/installers.ts';
 import { errorMessage, StartupError } from './lib/errors.ts';
 import { nearestName } from './lib/nearest-name.ts';
+import { DEFAULT_STREAM_LIMITS, type StreamLimits } from './mcp/stream-budget.ts';
 import { secretVariable } from './lib/secret-variable.ts';
 
 /**
@@ -101,6 +102,8 @@ export interface Config {
     /** A worker without a heartbeat for this long is considered dead, and its at-most-once tool calls lost. */
     heartbeatSeconds: number;
   };
+  /** What an MCP server may send in a minute of its own accord. */
+  mcp: StreamLimits;
   /** Admission limits. 0 is no limit; unset limits depend on whether there are keys: see `limitsInForce`. */
   limits: {
     /** Requests of one subject. */
@@ -211,6 +214,10 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
       timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
       heartbeatSeconds: vars.EVERTURN_TOOL_HEARTBEAT_SECONDS,
     },
+    mcp: {
+      megabytesPerMinute: vars.EVERTURN_MCP_MEGABYTES_PER_MINUTE,
+      messagesPerMinute: vars.EVERTURN_MCP_MESSAGES_PER_MINUTE,
+    },
     limits: {
       requestsPerMinute: vars.EVERTURN_REQUESTS_PER_MINUTE,
       unknownKeysPerMinute: vars.EVERTURN_UNKNOWN_KEYS_PER_MINUTE,
@@ -251,6 +258,14 @@ const SUB_AGENTS_RULE = 'must be a whole number from 1 to 20';
 
 const RUN_RETENTION_RULE = 'must be a whole number from 0 to 36500';
 const AGENT_SESSIONS_RULE = 'must be a whole number from 1 to 10000';
+
+const MCP_LIMIT_RULE = 'must be a whole number from 1 to 1000000';
+
+const mcpLimit = z.coerce
+  .number({ error: MCP_LIMIT_RULE })
+  .int({ error: MCP_LIMIT_RULE })
+  .min(1, { error: MCP_LIMIT_RULE })
+  .max(1_000_000, { error: MCP_LIMIT_RULE });
 
 const proxies = z
   .string()
@@ -418,6 +433,8 @@ const schema = z.object({
   EVERTURN_AGENTS: z.string().optional(),
   EVERTURN_SKILLS: folders,
   EVERTURN_MCP_SERVERS: z.string().optional(),
+  EVERTURN_MCP_MEGABYTES_PER_MINUTE: mcpLimit.default(DEFAULT_STREAM_LIMITS.megabytesPerMinute),
+  EVERTURN_MCP_MESSAGES_PER_MINUTE: mcpLimit.default(DEFAULT_STREAM_LIMITS.messagesPerMinute),
   EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
   EVERTURN_DEMO_MODEL: z.string().default('gpt-5-mini'),
   EVERTURN_DEFAULT_MODEL: z.string().min(1).optional(),

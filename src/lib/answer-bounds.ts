@@ -208,13 +208,16 @@ export function boundedResponse(response: Response, bounds: AnswerBounds): Respo
   return withBody(response, new Response(stream));
 }
 
-/** Replaces the body in place: a new Response would lose the URL and rejects some status codes that servers send. */
-function withBody(response: Response, bounded: Response): Response {
+/**
+ * Gives the response the body of another one, in place: a new Response would lose the URL and rejects some status codes
+ * that servers send.
+ */
+export function withBody(response: Response, other: Response): Response {
   for (const read of ['arrayBuffer', 'blob', 'bytes', 'json', 'text'] as const) {
-    Object.defineProperty(response, read, { value: () => bounded[read](), configurable: true });
+    Object.defineProperty(response, read, { value: () => other[read](), configurable: true });
   }
   return Object.defineProperties(response, {
-    body: { value: bounded.body },
-    bodyUsed: { get: () => bounded.bodyUsed },
+    body: { value: other.body, configurable: true },
+    bodyUsed: { get: () => other.bodyUsed, configurable: true },
   });
 }

@@ -35,10 +35,9 @@ export function connectStrategies(endpoint: McpEndpoint, options: TransportOptio
     ];
   }
   const { url, headers } = endpoint;
-  const { fetch, answerTimeoutMs } = options;
   return [
-    { transport: () => new HttpTransport(url, headers, fetch, answerTimeoutMs), connect: {}, shouldFallBack: isNoPost },
-    { transport: () => new SseTransport(url, headers, fetch), connect: LEGACY_ONLY, shouldFallBack: () => false },
+    { transport: () => new HttpTransport(url, headers, options), connect: {}, shouldFallBack: isNoPost },
+    { transport: () => new SseTransport(url, headers, options), connect: LEGACY_ONLY, shouldFallBack: () => false },
   ];
 }
 
@@ -60,14 +59,14 @@ export interface OpenedClient {
 /** Tries the strategies in order, for as long as each failure allows the next one. */
 export async function openAny(
   strategies: ConnectStrategy[],
-  { answerTimeoutMs }: Pick<TransportOptions, 'answerTimeoutMs'>,
+  { answerTimeoutMs, budget }: Pick<TransportOptions, 'answerTimeoutMs' | 'budget'>,
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<OpenedClient> {
   let failure: unknown;
   for (const { transport: create, connect, shouldFallBack } of strategies) {
     const transport = create();
-    boundMessages(transport);
+    boundMessages(transport, budget);
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
       {
@@ -87,5 +86,5 @@ export async function openAny(
       if (!shouldFallBack(error, transport)) break;
     }
   }
-  throw failure;
+  throw budget.failure ?? failure;
 }

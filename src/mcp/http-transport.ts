@@ -4,6 +4,7 @@ import { noAnswerError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { tooLargeError } from './message-bounds.ts';
+import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
 type SendOptions = NonNullable<Parameters<StreamableHTTPClientTransport['send']>[1]>;
@@ -21,11 +22,20 @@ const GIVE_UP_MS = 500;
  */
 export class HttpTransport extends StreamableHTTPClientTransport implements ServerTransport {
   readonly kind = 'streamable-http';
+  failure: Error | undefined;
   readonly #answerTimeoutMs: number;
 
   /** `answerTimeoutMs`: the time-out of all requests except tool calls. */
-  constructor(url: string, headers: Record<string, string>, fetch: Fetch, answerTimeoutMs: number) {
-    super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(fetch, target, init) });
+  constructor(
+    url: string,
+    headers: Record<string, string>,
+    { fetch, budget, answerTimeoutMs }: { fetch: Fetch; budget: StreamBudget; answerTimeoutMs: number },
+  ) {
+    const budgeted = budgetedFetch(fetch, budget, (error) => {
+      this.failure ??= error;
+      void this.close();
+    });
+    super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(budgeted, target, init) });
     this.#answerTimeoutMs = answerTimeoutMs;
   }
 

@@ -1,5 +1,6 @@
 import type { JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
+import type { StreamBudget } from './stream-budget.ts';
 
 /**
  * The SDK's validation of a message takes up to 50 µs for each invalid part, because it collects all errors: 5 s for
@@ -32,11 +33,12 @@ interface Listed {
   length: number;
 }
 
-/** Filters the messages of a transport so that the SDK's validation takes bounded time. */
-export function boundMessages(transport: Transport): void {
+/** Filters the messages of a transport so that the SDK's validation takes bounded time, and counts requests for `budget`. */
+export function boundMessages(transport: Transport, budget: StreamBudget): void {
   const send = transport.send.bind(transport);
   let listed: Listed = { tools: 0, length: 0 };
   transport.send = (message, options) => {
+    if ('method' in message && 'id' in message) budget.request();
     const isFirstPage =
       'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
     if (isFirstPage) listed = { tools: 0, length: 0 };

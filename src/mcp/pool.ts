@@ -18,13 +18,17 @@ import type { CallOptions, McpConnection } from './connection.ts';
 import { OpenConnections } from './open-connections.ts';
 import { PooledServer } from './pooled-server.ts';
 import type { HttpEndpoint, McpEndpoint } from './registry.ts';
+import { SessionUses, type WatchSession } from './session-uses.ts';
+import { DEFAULT_STREAM_LIMITS, StreamBudget, type StreamLimits } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
-export interface McpPoolOptions {
+export interface McpPoolOptions extends Partial<StreamLimits> {
   /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
   /** The access of subjects to servers that they signed in to; without it nobody can sign in. */
   grants?: Pick<Grants, 'find' | 'tokensOf' | 'account'>;
+  /** Watches the sessions that use connections, which end with them; without it they end when they are idle. */
+  watchSession?: WatchSession;
   /** Receives the standard error of the programs that run as servers. */
   log?: Logger;
   /** For connecting and the handshake, and for each page of a list of tools. */
@@ -88,7 +92,8 @@ export class McpUnavailableError extends Error {
  * so separate lists of tools, for each grant; one with credentials of a run has them for each run.
  */
 export class McpPool {
-  readonly #options: Required<Omit<McpPoolOptions, 'grants'>> & Pick<McpPoolOptions, 'grants'>;
+  readonly #options: Required<Omit<McpPoolOptions, 'grants' | 'watchSession'>> & Pick<McpPoolOptions, 'grants'>;
+  readonly #uses: SessionUses | undefined;
   /** The grants that were last used, by subject and server. */
   readonly #grantIds = new LRUCache<string, string>({ max: MAX_GRANT_IDS });
   readonly #servers = new Map<string, PooledServer>();
@@ -96,7 +101,8 @@ export class McpPool {
   readonly #agents: Agent[];
   readonly #fetches: { plain: Fetch; guarded: Fetch };
 
-  constructor(options: McpPoolOptions) {
+  constructor({ watchSession, ...options }: McpPoolOptions) {
+    this.#uses = watchSession && new SessionUses(watchSession);
     this.#options = {
       log: pino({ enabled: false }),
       answerTimeoutMs: 10_000,
@@ -105,6 +111,7 @@ export class McpPool {
       idleMs: 300_000,
       maxConnections: 500,
       maxPrograms: 50,
+      ...DEFAULT_STREAM_LIMITS,
       now: () => performance.now(),
       ...options,
     };
@@ -225,6 +232,7 @@ export class McpPool {
   ): Promise<T> {
     const connection = await this.#server(endpoint, grantId).connection(scope, signal);
     this.#openOf(endpoint).touch(connection);
+    this.#uses?.add(connection, scope.sessionId);
     try {
       return await work(connection, grantId);
     } catch (error) {
@@ -247,8 +255,17 @@ export class McpPool {
     const credentials = new HiddenCredentials(endpoint);
     const fetch = this.#fetch(endpoint, { isGuarded, grantId, credentials });
     const options = { ...this.#options, maxMessageBytes, fetch, credentials };
-    const open = (): Promise<McpConnection> => this.#openOf(endpoint).open(endpoint, options);
-    const server = new PooledServer(endpoint, open, { grantId, credentials, now: this.#options.now });
+    const server = new PooledServer(endpoint, {
+      open: (budget) => this.#openOf(endpoint).open(endpoint, { ...options, budget }),
+      createBudget: () => {
+        const { id, name } = endpoint;
+        const onRefused = ({ message }: Error): void => options.log.warn({ mcpServer: id }, named(name, message));
+        return new StreamBudget({ ...options, onRefused });
+      },
+      grantId,
+      credentials,
+      now: this.#options.now,
+    });
     this.#servers.set(key, server);
     return server;
   }

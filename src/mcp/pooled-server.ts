@@ -3,6 +3,15 @@ import type { McpConnection } from './connection.ts';
 import type { HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { ScopedConnection } from './scoped-connection.ts';
+import type { StreamBudget } from './stream-budget.ts';
+
+interface PooledServerOptions {
+  open: (budget: StreamBudget) => Promise<McpConnection>;
+  createBudget: () => StreamBudget;
+  grantId: string | undefined;
+  credentials: HiddenCredentials;
+  now: () => number;
+}
 
 /**
  * A server and the connections to it. An HTTP server keeps state for a connection if its answer to `initialize` has a
@@ -20,15 +29,11 @@ export class PooledServer {
   #common: ScopedConnection;
   #keepsState: boolean;
 
-  constructor(
-    endpoint: McpEndpoint,
-    open: () => Promise<McpConnection>,
-    { grantId, credentials, now }: { grantId: string | undefined; credentials: HiddenCredentials; now: () => number },
-  ) {
+  constructor(endpoint: McpEndpoint, { open, createBudget, grantId, credentials, now }: PooledServerOptions) {
     this.grantId = grantId;
     this.credentials = credentials;
     this.#endpoint = endpoint;
-    this.#create = () => new ScopedConnection(open, now);
+    this.#create = () => new ScopedConnection(open, createBudget(), now);
     this.#common = this.#create();
     this.#keepsState = 'command' in endpoint;
   }

@@ -2,16 +2,19 @@ import { withoutContext } from '../telemetry/log-context.ts';
 import { waitOrAbort } from '../lib/abort.ts';
 import type { McpConnection } from './connection.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
+import type { StreamBudget } from './stream-budget.ts';
 
 /** The connection to a server that all callers of a scope share: opened on first use, and reopened after it was lost. */
 export class ScopedConnection {
-  readonly #open: () => Promise<McpConnection>;
+  readonly #open: (budget: StreamBudget) => Promise<McpConnection>;
+  readonly #budget: StreamBudget;
   readonly #opening: SingleFlight<McpConnection>;
   #connection: McpConnection | undefined;
 
-  /** `now`: a monotonic clock in milliseconds. */
-  constructor(open: () => Promise<McpConnection>, now: () => number) {
+  /** `budget`: for all of its connections, one after the other. `now`: a monotonic clock in milliseconds. */
+  constructor(open: (budget: StreamBudget) => Promise<McpConnection>, budget: StreamBudget, now: () => number) {
     this.#open = open;
+    this.#budget = budget;
     this.#opening = new SingleFlight(now);
   }
 
@@ -21,7 +24,7 @@ export class ScopedConnection {
 
   /** Whether it holds no state and can be dropped. */
   get isUnused(): boolean {
-    return !this.isOpen && this.#opening.isIdle;
+    return !this.isOpen && this.#opening.isIdle && !this.#budget.failure;
   }
 
   /** Closes the connection as soon as it is unused. */
@@ -29,12 +32,15 @@ export class ScopedConnection {
     this.#connection?.retire();
   }
 
-  /** @throws the reason of the signal, or the error with which the connection could not be opened */
+  /** @throws the reason of the signal, the error with which the connection could not be opened, or that of its budget */
   async get(signal: AbortSignal): Promise<McpConnection> {
     signal.throwIfAborted();
     if (this.#connection?.takesCalls) return this.#connection;
+    if (this.#budget.failure) throw this.#budget.failure;
     // The connection outlives the turn that opens it, so its log lines must not carry that turn's context.
-    const opening = this.#opening.run(() => withoutContext(async () => (this.#connection = await this.#open())));
+    const opening = this.#opening.run(() =>
+      withoutContext(async () => (this.#connection = await this.#open(this.#budget))),
+    );
     return waitOrAbort(opening, signal);
   }
 }

@@ -12,6 +12,7 @@ import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
+import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
 /**
@@ -23,13 +24,17 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
   readonly kind = 'sse';
   failure: Error | undefined;
 
-  constructor(url: string, headers: Record<string, string>, fetch: Fetch) {
+  constructor(url: string, headers: Record<string, string>, { fetch, budget }: { fetch: Fetch; budget: StreamBudget }) {
+    const budgeted = budgetedFetch(fetch, budget, (error) => {
+      this.failure ??= error;
+      void this.close();
+    });
     let stream: Response | undefined;
     super(new URL(url), {
       requestInit: { headers },
       fetch: async (target, init) => {
-        if (init?.method === 'POST') return post(fetch, target, init);
-        stream = await fetch(target, init);
+        if (init?.method === 'POST') return post(budgeted, target, init);
+        stream = await budgeted(target, init);
         return stream;
       },
     });

@@ -17,6 +17,7 @@ import { McpServerError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
 import { endGroup } from '../lib/processes.ts';
 import type { StdioEndpoint } from './registry.ts';
+import type { StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 import { errorMessage } from '../lib/errors.ts';
 
@@ -25,6 +26,8 @@ export interface StdioOptions {
   now: () => number;
   /** A program that sends a longer message is ended. */
   maxMessageBytes: number;
+  /** A program that sends more is ended. */
+  budget: StreamBudget;
 }
 
 /** How long a program may take to end after its input was closed, and again after it was signalled. */
@@ -147,11 +150,16 @@ export class StdioTransport implements ServerTransport {
   }
 
   async #read(stdout: Readable): Promise<void> {
-    const gauge = new AnswerGauge({ maxBytes: this.#options.maxMessageBytes }, 'lines');
+    const { maxMessageBytes, budget } = this.#options;
+    const gauge = new AnswerGauge({ maxBytes: maxMessageBytes }, 'lines');
     const lines = new LineReader(Infinity, (line) => this.#line(line));
     try {
       for await (const chunk of stdout) {
-        await inParts(chunk, gauge, (part) => lines.push(part)).catch((error: unknown) => {
+        const push = (part: Uint8Array): void => {
+          budget.spend({ bytes: part.length });
+          lines.push(part);
+        };
+        await inParts(chunk, gauge, push).catch((error: unknown) => {
           // Before the loop ends, which closes the pipe: the program's reaction to that would hide the cause.
           this.#end(error instanceof Error ? error : new Error(String(error)));
           throw error;
@@ -166,6 +174,7 @@ export class StdioTransport implements ServerTransport {
 
   #line(line: string): void {
     if (this.#ending && !this.failure) return;
+    this.#options.budget.spend({ messages: 1 });
     let message: JSONRPCMessage;
     try {
       message = deserializeMessage(line);

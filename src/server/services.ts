@@ -41,6 +41,7 @@ import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import type { WatchSession } from '../mcp/session-uses.ts';
 import { FileTexts } from '../files/file-texts.ts';
 import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
@@ -161,7 +162,9 @@ export async function openServices({
   const urls = signInUrls(publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
   cleanup.defer(() => signIns.close());
-  const toolPool = new McpPool({ allowPrivateUrls, grants: signIns.grants, log });
+  const sessionWatches = new SessionWatches({ catalog, bus: live.bus, log });
+  const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
+  const toolPool = new McpPool({ ...config.mcp, allowPrivateUrls, grants: signIns.grants, watchSession, log });
   cleanup.defer(() => toolPool.close());
   const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills, runSecrets: catalog.runSecrets, log });
   const toolsets = new ToolsetLoader(toolKinds);
@@ -208,7 +211,7 @@ export async function openServices({
     speculator: new TurnSpeculator(live.speculativeCalls),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     tails: new TurnTailPool({ logs, bus: live.bus, log }),
-    sessionWatches: new SessionWatches({ catalog, bus: live.bus, log }),
+    sessionWatches,
   };
   const opened = cleanup.move();
   return { ...services, sessionQueue: new SessionQueue(services), close: () => opened.disposeAsync() };

@@ -8,6 +8,7 @@ import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { eventually } from '../support/eventually.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
+import { TestMcpServer } from '../support/mcp-server.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
@@ -170,6 +171,22 @@ test.concurrent('a deletion during a tool call cancels the tool, and the log say
   expect(frames.at(-1)).toMatchObject({ type: 'turn.done', state: { status: 'cancelled' } });
   await eventually(() => expect(running[0]?.aborted).toBe(true));
   await expectRemoved(chat.sessionId, [await reader.turnId()]);
+});
+
+test.concurrent('a deletion closes the event streams of its MCP servers', async () => {
+  const mcp = await TestMcpServer.start({ tools: [], protocol: '2025-11-25' });
+  try {
+    const servers = [{ type: 'remote-mcp-server' as const, name: 'own', url: mcp.url }];
+    const chat = await server.chat({ scripts: [say('hi')], spec: { mcp_servers: servers } });
+    const reader = chat.turn('go');
+    await reader.done;
+    await eventually(() => expect(mcp.openRequests).toBe(1));
+    expect((await remove(chat.path)).status).toBe(204);
+    await eventually(() => expect(mcp.openRequests).toBe(0));
+    await expectRemoved(chat.sessionId, [await reader.turnId()]);
+  } finally {
+    await mcp.stop();
+  }
 });
 
 test.concurrent('the Idempotency-Key of a deleted session creates a new session', async () => {

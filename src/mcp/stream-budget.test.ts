@@ -1,0 +1,264 @@
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import { pino } from 'pino';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { eventually } from '../../test/support/eventually.ts';
+import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
+import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
+import { SCOPE } from '../../test/support/tool-scope.ts';
+import { McpPool } from './pool.ts';
+import type { McpEndpoint } from './registry.ts';
+import { budgetedFetch, StreamBudget, type StreamLimits } from './stream-budget.ts';
+
+const MINUTE_MS = 60_000;
+const { signal } = new AbortController();
+const calling = { operationId: 'turn_1/call_1', signal, timeoutMs: 60_000 };
+
+/** A clock that stands still. */
+function clock() {
+  const time = { ms: 1_000 };
+  return { time, now: () => time.ms };
+}
+
+function budgetOf(limits: Partial<StreamLimits> = {}) {
+  const { time, now } = clock();
+  const refusals: string[] = [];
+  const budget = new StreamBudget({
+    megabytesPerMinute: 1,
+    messagesPerMinute: 10,
+    maxMessageBytes: 500_000,
+    ...limits,
+    now,
+    onRefused: ({ message }) => refusals.push(message),
+  });
+  return { budget, time, refusals };
+}
+
+describe('a budget', () => {
+  test('ends with the first message above the limit, and begins again a minute later', () => {
+    const { budget, time, refusals } = budgetOf();
+    budget.spend({ messages: 10 });
+    expect(() => budget.spend({ messages: 1 })).toThrow(
+      'has sent more than 10 messages in a minute, the limit of EVERTURN_MCP_MESSAGES_PER_MINUTE; it is not used for a minute',
+    );
+    time.ms += MINUTE_MS - 1;
+    expect(() => budget.spend({})).toThrow('10 messages');
+    expect(budget.failure?.message).toContain('10 messages');
+    time.ms += 1;
+    expect(budget.failure).toBe(undefined);
+    budget.spend({ messages: 10 });
+    expect(refusals.length).toBe(1);
+  });
+
+  test('of bytes names its own setting', () => {
+    const { budget } = budgetOf();
+    budget.spend({ bytes: 1_000_000 });
+    expect(() => budget.spend({ bytes: 1 })).toThrow(
+      'more than 1 MB in a minute, the limit of EVERTURN_MCP_MEGABYTES_PER_MINUTE',
+    );
+  });
+
+  test('is renewed each minute', () => {
+    const { budget, time } = budgetOf();
+    for (let minute = 0; minute < 3; minute++) {
+      budget.spend({ bytes: 1_000_000, messages: 10 });
+      time.ms += MINUTE_MS;
+    }
+  });
+
+  test('does not count the answers to requests of this minute and the one before', () => {
+    const { budget, time } = budgetOf();
+    for (let i = 0; i < 3; i++) budget.request();
+    budget.spend({ bytes: 2_500_000, messages: 13 });
+    time.ms += MINUTE_MS;
+    budget.spend({ bytes: 2_500_000, messages: 13 });
+    time.ms += MINUTE_MS;
+    expect(() => budget.spend({ messages: 11 })).toThrow('10 messages');
+  });
+});
+
+/** A server whose responses are given, and what the client has requested. */
+async function answering(headers: Record<string, string>, body: string) {
+  const seen: Record<string, unknown>[] = [];
+  const server = createServer((request, response) => {
+    seen.push(request.headers);
+    response.writeHead(200, headers).end(body);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  const address = server.address();
+  const port = typeof address === 'object' ? address?.port : undefined;
+  return { url: `http://127.0.0.1:${port}/`, seen };
+}
+
+describe('a stream', () => {
+  const events = { 'content-type': 'text/event-stream' };
+
+  test.each([
+    ['one message per empty line', 'data: 1\n\ndata: 2\n\n', 2],
+    ['empty lines without a message', '\n\n\n\n\r\n\r\n', 0],
+    ['CRLF', 'data: 1\r\n\r\ndata: 2\r\ndata: 3\r\n\r\n', 2],
+    ['CR alone', 'data: 1\r\rdata: 2\r\r', 2],
+    ['comments, which are parsed too', ': 1\n\n: 2\n\n', 2],
+    ['no end', 'data: 1\n', 0],
+  ])('counts %s', async (_, body, count) => {
+    const { url } = await answering(events, body);
+    const requested = async (messagesPerMinute: number) => {
+      const { budget } = budgetOf({ messagesPerMinute });
+      const response = await budgetedFetch(fetch, budget, () => undefined)(url, { method: 'POST' });
+      return response.text();
+    };
+    expect(await requested(count)).toBe(body);
+    if (count > 0) await expect(requested(count - 1)).rejects.toThrow(`more than ${count - 1} messages`);
+  });
+
+  test('is requested without an encoding, also if a header of the server names one', async () => {
+    const { url, seen } = await answering(events, '');
+    const budgeted = budgetedFetch(fetch, budgetOf().budget, () => undefined);
+    await budgeted(url, { headers: { 'Accept-Encoding': 'gzip', 'x-team': 'a' } });
+    expect(seen).toMatchObject([{ 'accept-encoding': 'identity', 'x-team': 'a' }]);
+  });
+
+  test('with an encoding is rejected before it is read', async () => {
+    const { url } = await answering({ ...events, 'content-encoding': 'br' }, 'not read');
+    const ends: Error[] = [];
+    const { budget, refusals } = budgetOf();
+    const budgeted = budgetedFetch(fetch, budget, (error) => ends.push(error));
+    await expect(budgeted(url, { method: 'POST' })).rejects.toThrow(
+      'has sent an event stream with content-encoding br, which is not accepted',
+    );
+    expect([ends.length, refusals.length]).toEqual([1, 1]);
+  });
+
+  test('is what a GET gets, whatever its type; JSON is not counted', async () => {
+    const { url } = await answering({ 'content-type': 'application/json' }, '{}\n\n'.repeat(20));
+    const budgeted = budgetedFetch(fetch, budgetOf().budget, () => undefined);
+    expect((await (await budgeted(url, { method: 'POST' })).text()).length).toBe(80);
+    await expect(budgeted(url).then((response) => response.text())).rejects.toThrow('more than 10 messages');
+  });
+});
+
+const ENDLESS = 1e12;
+const notification = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}';
+const messages: Hostile = { unit: `data: ${notification}\n\n`, bytes: ENDLESS };
+const bytes: Hostile = { unit: `data: ${'x'.repeat(60_000)}\n\n`, bytes: ENDLESS };
+
+interface Flood {
+  answers: (flood: Hostile) => HostileAnswers;
+  /** The message that shows how often the client has connected. */
+  first: string;
+}
+
+const floods = {
+  'the stream of notifications': {
+    answers: (flood) => ({ methods: { '': flood }, protocol: '2025-11-25' }),
+    first: 'initialize',
+  },
+  'the stream of HTTP with SSE': {
+    answers: (flood) => ({
+      methods: { '': { ...flood, head: 'event: endpoint\ndata: /messages\n\n' } },
+      paths: { '/messages': { unit: ' ', bytes: 0 } },
+      protocol: '2024-11-05',
+    }),
+    first: '',
+  },
+  'the response to a call': {
+    answers: (flood) => ({ methods: { 'tools/call': flood } }),
+    first: 'tools/call',
+  },
+} satisfies Record<string, Flood>;
+
+function poolOf(limits: Partial<StreamLimits> = {}) {
+  const { time, now } = clock();
+  const warnings: string[] = [];
+  const log = pino({ level: 'warn' }, { write: (line) => void warnings.push(JSON.parse(line).msg) });
+  const pool = new McpPool({
+    allowPrivateUrls: () => true,
+    megabytesPerMinute: 5,
+    messagesPerMinute: 500,
+    ...limits,
+    now,
+    log,
+  });
+  onTestFinished(() => pool.close());
+  const call = (endpoint: McpEndpoint) => pool.call(endpoint, SCOPE, 'act', {}, calling);
+  return { call, time, warnings };
+}
+
+async function serverOf(answers: HostileAnswers) {
+  const server = await startHostileServer({ contentType: 'text/event-stream', ...answers });
+  onTestFinished(() => server.stop());
+  const { url, received } = server;
+  const endpoint: McpEndpoint = {
+    id: 'x',
+    name: 'x',
+    url,
+    headers: {},
+    trusted: true,
+    isolation: 'session',
+    idempotentTools: [],
+  };
+  return { endpoint, count: (name: string) => received.filter((method) => method === name).length };
+}
+
+describe.each(Object.entries(floods))('a server that never ends %s', (_, { answers, first }) => {
+  test.each([
+    ['messages', messages, 'more than 500 messages in a minute, the limit of EVERTURN_MCP_MESSAGES_PER_MINUTE'],
+    ['bytes', bytes, 'more than 5 MB in a minute, the limit of EVERTURN_MCP_MEGABYTES_PER_MINUTE'],
+  ])('is refused for a minute after too many %s, and its calls say so', async (_, flood, reason) => {
+    const { endpoint, count } = await serverOf(answers(flood));
+    const { call, time, warnings } = poolOf();
+    const message = expect.stringContaining(`MCP server "x" has sent ${reason}`);
+    // The stream of notifications may reach its bound after the call was answered.
+    await call(endpoint);
+    await eventually(() => expect(warnings).toEqual([message]));
+    const before = count(first);
+    for (let i = 0; i < 20; i++) expect(await call(endpoint)).toMatchObject({ status: 'not_sent', message });
+    expect(count(first)).toBe(before);
+    time.ms += MINUTE_MS;
+    await call(endpoint);
+    await eventually(() => expect(warnings).toEqual([message, message]));
+    expect(count(first)).toBeGreaterThan(before);
+  });
+});
+
+test('a call in progress gets the error of its connection', async () => {
+  const { endpoint } = await serverOf(floods['the response to a call'].answers(messages));
+  const { call } = poolOf();
+  const message = expect.stringContaining('EVERTURN_MCP_MESSAGES_PER_MINUTE');
+  expect(await call(endpoint)).toMatchObject({ status: 'unknown', message });
+});
+
+test('a server that ends its stream at once, and has it opened again, is refused at the same bound', async () => {
+  const ending = { unit: 'retry: 0\n\n', bytes: 10 };
+  const { endpoint, count } = await serverOf({ methods: { '': ending }, protocol: '2025-11-25' });
+  const { call, warnings } = poolOf({ messagesPerMinute: 20 });
+  await call(endpoint);
+  await eventually(() => expect(warnings.length).toBe(1));
+  expect(count('')).toBeLessThan(20);
+});
+
+test.each([
+  ['messages', `${notification}\n`, 'more than 500 messages'],
+  ['bytes', `${'x'.repeat(60_000)}\n`, 'more than 5 MB'],
+])(
+  'a program that never ends its output is ended after too many %s, and not started again',
+  async (_, unit, reason) => {
+    const program = `
+    const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } };
+    require('node:readline').createInterface(process.stdin).on('line', (line) => {
+      const { id, method } = JSON.parse(line);
+      if (method === 'tools/call') {
+        const flood = () => process.stdout.write(${JSON.stringify(unit)}.repeat(10), flood);
+        flood();
+      } else if (method === 'initialize') console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
+      else if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: '' } }));
+    });`;
+    const endpoint = { ...stdioEndpoint(), args: ['-e', program] };
+    const { call } = poolOf({});
+    const message = expect.stringContaining(`MCP server "test" has sent ${reason}`);
+    expect(await call(endpoint)).toMatchObject({ status: 'unknown', message });
+    expect(await call(endpoint)).toMatchObject({ status: 'not_sent', message });
+  },
+);
