@@ -10,7 +10,7 @@ const POLL_MS = 5_000;
 /** Sessions per query. */
 const BATCH_SIZE = 100;
 
-/** Tells one reader of a session about new turns. */
+/** Tells one reader of a session about new turns, and about its deletion. */
 export class SessionWatch implements Disposable {
   readonly #onClose: (watch: SessionWatch) => void;
   readonly #onDeleted: () => void;
@@ -65,7 +65,7 @@ interface Watched {
 }
 
 /**
- * Watches sessions for the readers of this process: one subscription to the hints of each session, and one periodic
+ * Watches sessions for the readers of this process, and for the connections that end with them: one subscription to the hints of each session, and one periodic
  * query for all of them. A session without readers costs nothing.
  */
 export class SessionWatches {
@@ -124,7 +124,7 @@ export class SessionWatches {
         for (const watch of this.#watched.get(id)?.watches ?? []) watch.report(news.get(id));
       }
     } catch (error) {
-      this.#log.warn({ err: error }, 'cannot look for new turns of the sessions that are streamed, will retry');
+      this.#log.warn({ err: error }, 'cannot look for changes of the sessions that are watched, will retry');
     }
   }
 }

@@ -8,6 +8,7 @@ import {
   type JSONRPCMessage,
   type TransportSendOptions,
 } from '@modelcontextprotocol/client';
+import { waitOrAbort } from '../lib/abort.ts';
 import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
@@ -23,10 +24,12 @@ import type { ServerTransport } from './transport.ts';
 export class SseTransport extends SSEClientTransport implements ServerTransport {
   readonly kind = 'sse';
   failure: Error | undefined;
+  readonly #refused = new AbortController();
 
   constructor(url: string, headers: Record<string, string>, { fetch, budget }: { fetch: Fetch; budget: StreamBudget }) {
     const budgeted = budgetedFetch(fetch, budget, (error) => {
       this.failure ??= error;
+      this.#refused.abort(error);
       void this.close();
     });
     let stream: Response | undefined;
@@ -47,6 +50,11 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
         new McpServerError(error.code === undefined ? 'ended its event stream' : `answered with HTTP ${error.code}`);
       void this.close();
     };
+  }
+
+  /** The SDK waits for the stream to name an endpoint, also after it was closed. */
+  override start(): Promise<void> {
+    return waitOrAbort(super.start(), this.#refused.signal);
   }
 
   override send(message: JSONRPCMessage, { headers = {} }: TransportSendOptions = {}): Promise<void> {

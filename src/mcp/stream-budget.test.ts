@@ -202,14 +202,15 @@ async function serverOf(answers: HostileAnswers) {
   return { endpoint, count: (name: string) => received.filter((method) => method === name).length };
 }
 
-describe.each(Object.entries(floods))('a server that never ends %s', (_, { answers, first }) => {
-  test.each([
-    ['messages', messages, 'more than 500 messages in a minute, the limit of EVERTURN_MCP_MESSAGES_PER_MINUTE'],
-    ['bytes', bytes, 'more than 5 MB in a minute, the limit of EVERTURN_MCP_MEGABYTES_PER_MINUTE'],
-  ])('is refused for a minute after too many %s, and its calls say so', async (_, flood, reason) => {
-    const { endpoint, count } = await serverOf(answers(flood));
+test.each(Object.keys(floods))(
+  'a server that never ends %s is refused for a minute, and its calls say so',
+  async (kind) => {
+    const { answers, first } = floods[kind as keyof typeof floods];
+    const { endpoint, count } = await serverOf(answers(messages));
     const { call, time, warnings } = poolOf();
-    const message = expect.stringContaining(`MCP server "x" has sent ${reason}`);
+    const message = expect.stringContaining(
+      'MCP server "x" has sent more than 500 messages in a minute, the limit of EVERTURN_MCP_MESSAGES_PER_MINUTE',
+    );
     // The stream of notifications may reach its bound after the call was answered.
     await call(endpoint);
     await eventually(() => expect(warnings).toEqual([message]));
@@ -220,7 +221,15 @@ describe.each(Object.entries(floods))('a server that never ends %s', (_, { answe
     await call(endpoint);
     await eventually(() => expect(warnings).toEqual([message, message]));
     expect(count(first)).toBeGreaterThan(before);
-  });
+  },
+);
+
+test('a server that sends few and large messages is refused for their bytes', async () => {
+  const { endpoint } = await serverOf(floods['the stream of notifications'].answers(bytes));
+  const { call, warnings } = poolOf();
+  await call(endpoint);
+  const message = 'more than 5 MB in a minute, the limit of EVERTURN_MCP_MEGABYTES_PER_MINUTE';
+  await eventually(() => expect(warnings).toEqual([expect.stringContaining(message)]));
 });
 
 test('a call in progress gets the error of its connection', async () => {
@@ -228,6 +237,16 @@ test('a call in progress gets the error of its connection', async () => {
   const { call } = poolOf();
   const message = expect.stringContaining('EVERTURN_MCP_MESSAGES_PER_MINUTE');
   expect(await call(endpoint)).toMatchObject({ status: 'unknown', message });
+});
+
+test.each(Object.keys(floods))('a server that compresses %s is refused, and its calls say why', async (kind) => {
+  const { answers } = floods[kind as keyof typeof floods];
+  const { endpoint } = await serverOf({ ...answers(messages), gzip: true });
+  const { call, warnings } = poolOf();
+  const message = expect.stringContaining('has sent an event stream with content-encoding gzip, which is not accepted');
+  await call(endpoint);
+  await eventually(() => expect(warnings).toEqual([message]));
+  expect(await call(endpoint)).toMatchObject({ status: 'not_sent', message });
 });
 
 test('a server that ends its stream at once, and has it opened again, is refused at the same bound', async () => {
@@ -254,7 +273,7 @@ test.each([
         flood();
       } else if (method === 'initialize') console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
       else if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: '' } }));
-    });`;
+    }).on('close', () => process.exit());`;
     const endpoint = { ...stdioEndpoint(), args: ['-e', program] };
     const { call } = poolOf({});
     const message = expect.stringContaining(`MCP server "test" has sent ${reason}`);

@@ -176,7 +176,7 @@ test.concurrent('a deletion during a tool call cancels the tool, and the log say
 test.concurrent('a deletion closes the event streams of its MCP servers', async () => {
   const mcp = await TestMcpServer.start({ tools: [], protocol: '2025-11-25' });
   try {
-    const servers = [{ type: 'remote-mcp-server' as const, name: 'own', url: mcp.url }];
+    const servers = [{ type: 'inline' as const, name: 'own', url: mcp.url }];
     const chat = await server.chat({ scripts: [say('hi')], spec: { mcp_servers: servers } });
     const reader = chat.turn('go');
     await reader.done;

@@ -17,7 +17,7 @@ const blobs = { put: async (_: string, bytes: Uint8Array) => sha256(bytes) } as 
 
 async function start(answers: HostileAnswers) {
   const server = await startHostileServer(answers);
-  const pool = new McpPool({ allowPrivateUrls: () => true, answerTimeoutMs: 60_000 });
+  const pool = new McpPool({ allowPrivateUrls: () => true, answerTimeoutMs: 60_000, messagesPerMinute: 1_000_000 });
   onTestFinished(async () => {
     await pool.close();
     await server.stop();
@@ -90,7 +90,6 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
     ['of 300 MB behind 0.3 MB of gzip', text(300 * MB), { gzip: true }, 1],
     ['of 60 MB, eight times at once', text(60 * MB), {}, 8],
     ['of 60 MB as one event, eight times at once', asEvent(text(60 * MB)), EVENTS, 8],
-    ['of 300 MB behind gzip as one event', asEvent(text(300 * MB)), { ...EVENTS, gzip: true }, 1],
     ['that is one line without an end', { unit: 'x', bytes: 300 * MB }, EVENTS, 1],
     ['of lines that make no event', { unit: 'data: 1\n', bytes: 300 * MB }, EVENTS, 1],
     ['of 100,000 content blocks', list('{"type":"text","text":""}', 100_000 * 26), {}, 1],
@@ -231,11 +230,11 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a ser
   });
 });
 
-test.each<[string, Hostile, Partial<HostileAnswers>]>([
-  ['an endless event', { unit: 'x', bytes: 300 * MB }, {}],
-  ['an endless event behind gzip', { unit: 'x', bytes: 300 * MB }, { gzip: true }],
-  ['lines that make no event', { unit: 'data: 1\n', bytes: 300 * MB }, {}],
-])('a server of HTTP with SSE that sends %s is abandoned', async (_, hostile, more) => {
+test.each<[string, Hostile, Partial<HostileAnswers>, string]>([
+  ['an endless event', { unit: 'x', bytes: 300 * MB }, {}, 'HTTP 405'],
+  ['an endless event behind gzip', { unit: 'x', bytes: 300 * MB }, { gzip: true }, 'content-encoding gzip'],
+  ['lines that make no event', { unit: 'data: 1\n', bytes: 300 * MB }, {}, 'HTTP 405'],
+])('a server of HTTP with SSE that sends %s is abandoned', async (_, hostile, more, reason) => {
   const stream = { ...hostile, head: 'event: endpoint\ndata: /messages\n\ndata: ' };
   const { tools: listed, server } = await start({
     methods: { '': stream },
@@ -245,7 +244,7 @@ test.each<[string, Hostile, Partial<HostileAnswers>]>([
     ...EVENTS,
     ...more,
   });
-  const stretch = await longestStretch(() => expect(listed()).rejects.toThrow('HTTP 405'));
+  const stretch = await longestStretch(() => expect(listed()).rejects.toThrow(reason));
   expect(server.received).toContain('');
   expect(stretch).toBeLessThan(MAX_STRETCH_MS);
 });
@@ -287,7 +286,7 @@ describe('a program that responds with', () => {
         else if (method === 'initialize') console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
         else if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: '' } }));
       });`;
-    const pool = new McpPool({ allowPrivateUrls: () => true });
+    const pool = new McpPool({ allowPrivateUrls: () => true, messagesPerMinute: 1_000_000 });
     onTestFinished(() => pool.close());
     const endpoint = {
       id: 'x',
