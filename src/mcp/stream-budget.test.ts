@@ -1,10 +1,12 @@
 import { createServer } from 'node:http';
 import { once } from 'node:events';
+import { gzipSync } from 'node:zlib';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { eventually } from '../../test/support/eventually.ts';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../../test/support/hostile-server.ts';
 import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
+import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import { SCOPE } from '../../test/support/tool-scope.ts';
 import { McpPool } from './pool.ts';
 import type { McpEndpoint } from './registry.ts';
@@ -78,11 +80,11 @@ describe('a budget', () => {
 });
 
 /** A server whose responses are given, and what the client has requested. */
-async function answering(headers: Record<string, string>, body: string) {
+async function answering(headers: Record<string, string>, body: string | Buffer, status = 200) {
   const seen: Record<string, unknown>[] = [];
   const server = createServer((request, response) => {
     seen.push(request.headers);
-    response.writeHead(200, headers).end(body);
+    response.writeHead(status, headers).end(body);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -137,6 +139,18 @@ describe('a stream', () => {
     expect((await (await budgeted(url, { method: 'POST' })).text()).length).toBe(80);
     await expect(budgeted(url).then((response) => response.text())).rejects.toThrow('more than 10 messages');
   });
+
+  test('is counted with an error as its status, too', async () => {
+    const { url } = await answering(events, 'data: 1\n\n'.repeat(11), 400);
+    const answer = budgetedFetch(fetch, budgetOf().budget, () => undefined)(url, { method: 'POST' });
+    await expect(answer.then((response) => response.text())).rejects.toThrow('more than 10 messages');
+  });
+
+  test('is not what a page is that a server has at its URL, which may be compressed', async () => {
+    const { url } = await answering({ 'content-type': 'text/html', 'content-encoding': 'gzip' }, gzipSync('<p>hi'));
+    const answer = await budgetedFetch(fetch, budgetOf().budget, () => undefined)(url);
+    expect(await answer.text()).toBe('<p>hi');
+  });
 });
 
 const ENDLESS = 1e12;
@@ -175,6 +189,8 @@ function poolOf(limits: Partial<StreamLimits> = {}) {
   const log = pino({ level: 'warn' }, { write: (line) => void warnings.push(JSON.parse(line).msg) });
   const pool = new McpPool({
     allowPrivateUrls: () => true,
+    // A handshake that waits for its time-out fails the test.
+    answerTimeoutMs: 600_000,
     megabytesPerMinute: 5,
     messagesPerMinute: 500,
     ...limits,
@@ -230,6 +246,13 @@ test('a server that sends few and large messages is refused for their bytes', as
   await call(endpoint);
   const message = 'more than 5 MB in a minute, the limit of EVERTURN_MCP_MEGABYTES_PER_MINUTE';
   await eventually(() => expect(warnings).toEqual([expect.stringContaining(message)]));
+});
+
+test('the answers to any number of calls, as event streams, are within the bounds', async () => {
+  const server = await TestMcpServer.start({ tools: [{ name: 'act' }], answers: 'sse' });
+  onTestFinished(() => server.stop());
+  const { call } = poolOf({ messagesPerMinute: 1 });
+  for (let i = 0; i < 10; i++) expect(await call(server.endpoint)).toMatchObject({ status: 'result' });
 });
 
 test('a call in progress gets the error of its connection', async () => {

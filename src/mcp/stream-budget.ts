@@ -123,11 +123,10 @@ export function budgetedFetch(fetch: Fetch, budget: StreamBudget, end: (error: E
     const headers = new Headers(init?.headers);
     headers.set('accept-encoding', 'identity');
     const response = await fetch(url, { ...init, headers: Object.fromEntries(headers) });
+    const isStream = response.headers.get('content-type')?.toLowerCase().includes('text/event-stream') === true;
+    if (isStream) ending(() => rejectEncoding(response, budget));
     // Clients read the answer to a GET as an event stream, whatever its type.
-    const isStream =
-      isGet || response.headers.get('content-type')?.toLowerCase().includes('text/event-stream') === true;
-    if (!response.ok || !isStream || !response.body) return response;
-    ending(() => rejectEncoding(response, budget));
+    if (!(isStream || isGet) || !response.body) return response;
     const events = new EventCounter();
     const counted = response.body.pipeThrough(
       new TransformStream<Uint8Array, Uint8Array>({
@@ -143,7 +142,7 @@ export function budgetedFetch(fetch: Fetch, budget: StreamBudget, end: (error: E
 
 /** @throws McpServerError */
 function rejectEncoding(response: Response, budget: StreamBudget): void {
-  const encoding = response.headers.get('content-encoding') ?? 'identity';
+  const encoding = (response.headers.get('content-encoding') ?? 'identity').slice(0, 100);
   if (encoding.toLowerCase() === 'identity') return;
   void response.body?.cancel();
   budget.refuse(
