@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { agentWarnings } from './agent-warnings.ts';
+import { aboutServer, agentWarnings } from './agent-warnings.ts';
 
 type Known = Parameters<typeof agentWarnings>[1];
 
@@ -42,6 +42,21 @@ test('what would not be accepted now is a warning', () => {
   expect(warningsOf({ config })).toEqual([expect.stringMatching(/^config\.iteration_limit: /)]);
 });
 
+test('what a stored agent has that is rejected now is a warning: unknown keys, and policies that fit all calls', () => {
+  const stored = {
+    config: {
+      sandbox: { enabled: false, network_polcy: 'none' },
+      decision_policies: [{ match: {}, decision: 'allow' }],
+    },
+    callsInSequence: true,
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as earlier versions have stored it
+  expect(warningsOf(stored as unknown as AgentSpec)).toEqual([
+    'config.sandbox: unknown key "network_polcy": do you mean "network_policy"?',
+    'config.decision_policies.0.match: must say which calls it fits; {"tool": "*"} fits all',
+  ]);
+});
+
 test('what the server adds to a spec is no part of the format', () => {
   expect(warningsOf({ callsInSequence: true, delegates: [] })).toEqual([]);
 });
@@ -55,4 +70,20 @@ test('an agent has at most 50 warnings, and one that says how many there are', (
 
 test('many brackets are searched in linear time', () => {
   expect(warningsOf({ instructions: `${'{{ '.repeat(300_000)}${' '.repeat(100_000)}` })).toEqual([]);
+});
+
+test('those that concern a server are about it, or about a policy for its calls', () => {
+  const spec: AgentSpec = {
+    model: { name: 'm' },
+    mcp_servers: ['shop', 'bank'].map((name) => ({ type: 'truefoundry-mcp-registry', name })),
+    config: {
+      decision_policies: Array.from({ length: 12 }, (_, i) => ({
+        match: i === 1 ? { server: 'bank' } : { tool: '*' },
+        decision: 'ask',
+      })),
+    },
+  };
+  const concerned = ['mcp_servers.1: a', 'config.decision_policies.1.match: b', 'config.decision_policies.1: c'];
+  const others = ['mcp_servers.0: d', 'config.decision_policies.11.match: e', 'instructions: f'];
+  expect(aboutServer('bank', spec, [...others, ...concerned])).toEqual(concerned);
 });

@@ -1,7 +1,7 @@
 import type { AgentProblem } from '../engine/agent-check.ts';
 import { nearestName } from '../lib/nearest-name.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
-import { agentSpec, inFormat, type AgentSpec } from '../spec/agent-spec.ts';
+import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
 import { policyWarnings, type KnownSubjects } from './policy-warnings.ts';
 import { undefinedVariables } from './prompt.ts';
 
@@ -30,9 +30,26 @@ export function agentWarnings(spec: AgentSpec, { mistakes, subjects, agents }: K
   return others > 0 ? [...all.slice(0, MAX_WARNINGS), `${others} more`] : all;
 }
 
-/** Why the format would not accept a spec now, which it did when the spec was stored. */
+/** Those of an agent's warnings that are about one of its MCP servers, or about a policy for the calls of that server. */
+export function aboutServer(server: string, { mcp_servers, config }: AgentSpec, warnings: string[]): string[] {
+  const places = [
+    ...(mcp_servers ?? []).flatMap(({ name }, i) => (name === server ? `mcp_servers.${i}` : [])),
+    ...(config?.decision_policies ?? []).flatMap(({ match }, i) =>
+      match.server === server ? `config.decision_policies.${i}` : [],
+    ),
+  ];
+  return warnings.filter((warning) =>
+    places.some((place) => warning.startsWith(`${place}.`) || warning.startsWith(`${place}:`)),
+  );
+}
+
+/**
+ * Why the format would not accept a spec now, which it did when the spec was stored. The keys that only the spec itself
+ * has, and not its parts, are the server's own: earlier formats kept unknown ones in some of the parts.
+ */
 function formatWarnings(spec: AgentSpec): string[] {
-  const { error } = agentSpec.safeParse(inFormat(spec), { error: namingUnknownKeys });
+  const given = Object.entries(spec).filter(([key]) => key in agentSpec.shape);
+  const { error } = agentSpec.safeParse(Object.fromEntries(given), { error: namingUnknownKeys });
   return (error?.issues ?? []).map(({ path, message }) => `${path.join('.')}: ${message}`);
 }
 

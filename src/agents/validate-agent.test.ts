@@ -8,10 +8,14 @@ import { McpRegistry } from '../mcp/registry.ts';
 import type { ModelProvider } from '../models/provider.ts';
 import { ModelProviders } from '../models/providers.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { KnownSubjects } from './policy-warnings.ts';
 import { AgentValidator } from './validate-agent.ts';
 
 /** Its only provider has every model, lists one with a slash, and is sent no name with another prefix. */
-function validator(): AgentValidator {
+function validator(
+  logged: unknown[] = [],
+  knownSubjects = () => Promise.resolve<KnownSubjects>({ roles: new Map(), hasBearers: false }),
+): AgentValidator {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no model is called
   const provider = { has: () => Promise.resolve(true) } as unknown as ModelProvider;
   const models = new Map([['org/own', {}]]);
@@ -21,8 +25,9 @@ function validator(): AgentValidator {
     registry: new McpRegistry(),
     skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
     policyServer: () => ({ issuer: undefined, isKeyless: false }),
-    knownSubjects: () => Promise.resolve({ roles: new Map(), hasBearers: false }),
+    knownSubjects,
     registered: (names) => Promise.resolve(names.filter((name) => name === 'clerk')),
+    log: { warn: (fields: unknown) => void logged.push(fields) },
   });
 }
 
@@ -77,4 +82,35 @@ test('a turn is rejected if the agent, with those that it may start, exceeds the
     param: 'agents.clerk.config.decision_policies.40.match.arguments',
   });
   await expect(begin(101)).rejects.toMatchObject({ param: 'agent.config.decision_policies.100.match.arguments' });
+});
+
+test('the log has the warnings of each version of an agent once, without those that providers log', async () => {
+  const logged: unknown[] = [];
+  const agents = validator(logged);
+  const spec: AgentSpec = { model: { name: 'anthropic/m' }, agents: ['ghost'] };
+  for (const version of [1, 1, 2]) await agents.logWarnings({ name: 'desk', version, spec });
+  await agents.logWarnings({ name: 'sound', version: 1, spec: { model: { name: 'm' } } });
+  const warnings = [expect.stringMatching(/^agents\.0: .*ghost/)];
+  expect(logged).toEqual([1, 2].map((version) => ({ agent: 'desk', version, warnings })));
+});
+
+test('what concerns a server is told, and no outage is a reason not to connect to it', async () => {
+  const spec: AgentSpec = {
+    model: { name: 'm' },
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'bank' }],
+    config: {
+      pause: 'wait',
+      decision_policies: [{ match: { server: 'bank' }, decision: 'ask', approvers: { subjects: ['zed'] } }],
+    },
+  };
+  const place = 'config.decision_policies.0';
+  expect(await validator().warningsAbout('bank', spec)).toEqual([
+    `${place}.approvers.subjects.0: no working API key has the name zed`,
+    expect.stringContaining(`${place}: 1 must allow a call`),
+  ]);
+  expect(await validator().warningsAbout('shop', spec)).toEqual([]);
+  const logged: unknown[] = [];
+  const failing = validator(logged, () => Promise.reject(new Error('the catalog is away')));
+  expect(await failing.warningsAbout('bank', spec)).toEqual([]);
+  expect(logged).toHaveLength(1);
 });

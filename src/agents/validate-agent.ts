@@ -1,6 +1,8 @@
+import { LRUCache } from 'lru-cache';
+import type { Logger } from 'pino';
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records.ts';
-import type { AcceptedMedia, AgentProblem, CheckScope } from '../engine/agent-check.ts';
+import type { AcceptedMedia, AgentProblem, CheckScope, RegisteredVersion } from '../engine/agent-check.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
 import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
@@ -8,7 +10,7 @@ import { takesSignIn } from '../mcp/sign-in-required.ts';
 import { modelNames, type AgentSpec, type ModelOptions, type WebSearch } from '../spec/agent-spec.ts';
 import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { policyProblem, type PolicyServer } from './policy-problem.ts';
-import { agentWarnings } from './agent-warnings.ts';
+import { aboutServer, agentWarnings } from './agent-warnings.ts';
 import type { KnownSubjects } from './policy-warnings.ts';
 import { specSchemaProblem } from './spec-schema-problem.ts';
 import { reservedNames } from '../tools/system-tools.ts';
@@ -60,7 +62,17 @@ interface AgentValidatorOptions {
   knownSubjects: () => Promise<KnownSubjects>;
   /** Those of some names under which agents are registered. */
   registered: (names: string[]) => Promise<string[]>;
+  log: Pick<Logger, 'warn'>;
 }
+
+/** Agents whose warnings are remembered as logged. */
+const MAX_LOGGED = 10_000;
+
+/** Agents whose warnings are kept for their calls, and for how long. */
+const MAX_RECENT = 100;
+const RECENT_MS = 60_000;
+
+const MAY_NOT_WORK = 'a registered agent may not work as intended';
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */
 export class AgentValidator {
@@ -70,14 +82,25 @@ export class AgentValidator {
   readonly #policyServer: () => PolicyServer;
   readonly #knownSubjects: () => Promise<KnownSubjects>;
   readonly #registered: (names: string[]) => Promise<string[]>;
+  readonly #log: Pick<Logger, 'warn'>;
+  /** The versions of agents of which the log has the warnings. */
+  readonly #logged = new LRUCache<string, true>({ max: MAX_LOGGED });
 
-  constructor({ models, registry, skills, policyServer, knownSubjects, registered }: AgentValidatorOptions) {
+  /** Warnings by spec, which the catalog gives as the same object: each model call asks for them. */
+  readonly #recent = new LRUCache<AgentSpec, string[]>({
+    max: MAX_RECENT,
+    ttl: RECENT_MS,
+    fetchMethod: (spec) => this.warnings(spec),
+  });
+
+  constructor({ models, registry, skills, policyServer, knownSubjects, registered, log }: AgentValidatorOptions) {
     this.#models = models;
     this.#registry = registry;
     this.#skills = skills;
     this.#policyServer = policyServer;
     this.#knownSubjects = knownSubjects;
     this.#registered = registered;
+    this.#log = log;
   }
 
   /** The first problem of an agent, or undefined if it can run. */
@@ -146,12 +169,41 @@ export class AgentValidator {
   }
 
   /** What the author of an agent that can run should know of it. */
-  async warnings(spec: AgentSpec): Promise<string[]> {
+  warnings(spec: AgentSpec): Promise<string[]> {
+    return this.#warnings(spec, this.#mistakes(spec));
+  }
+
+  /** Logs the warnings of a version of a registered agent, unless this process has done so. */
+  async logWarnings({ name, version, spec }: RegisteredVersion): Promise<void> {
+    const key = `${version} ${name}`;
+    if (this.#logged.has(key)) return;
+    this.#logged.set(key, true);
+    try {
+      // `ModelProviders` logs what is wrong with the names of models.
+      const warnings = await this.#warnings(spec, []);
+      if (warnings.length > 0) this.#log.warn({ agent: name, version, warnings }, MAY_NOT_WORK);
+    } catch (error) {
+      this.#logged.delete(key);
+      throw error;
+    }
+  }
+
+  /** Those of an agent's warnings that concern one of its MCP servers. Never rejects: without them, the server works. */
+  async warningsAbout(server: string, spec: AgentSpec): Promise<string[]> {
+    try {
+      return aboutServer(server, spec, (await this.#recent.fetch(spec)) ?? []);
+    } catch (error) {
+      this.#log.warn({ err: error }, 'the warnings of an agent could not be determined');
+      return [];
+    }
+  }
+
+  async #warnings(spec: AgentSpec, mistakes: AgentProblem[]): Promise<string[]> {
     const [subjects, agents] = await Promise.all([
       spec.config?.decision_policies ? this.#knownSubjects() : undefined,
       spec.agents ? this.#registered(spec.agents) : [],
     ]);
-    return agentWarnings(spec, { mistakes: this.#mistakes(spec), subjects, agents });
+    return agentWarnings(spec, { mistakes, subjects, agents });
   }
 
   /** The media that all models of an agent take. */

@@ -356,7 +356,7 @@ export interface McpInitialized extends Base {
     name: string;
     sessionId: string | null;
     transport: 'streamable-http' | 'sse' | 'stdio';
-    /** What is wrong with the agent's lists of the server's tools. */
+    /** What the agent's author should know that concerns the server. */
     warnings?: string[];
     /** Absent if the server requires no sign-in. */
     account?: ConnectedAccount;

@@ -1,6 +1,5 @@
 import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import type { Logger } from 'pino';
 import { EngineError } from './errors.ts';
 import type { SchemaBudget } from './schema-budget.ts';
 
@@ -29,6 +28,13 @@ export interface CheckScope {
   isStored: boolean;
 }
 
+/** A version of a registered agent, as it is stored. */
+export interface RegisteredVersion {
+  name: string;
+  version: number;
+  spec: AgentSpec;
+}
+
 /** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
   firstProblem(spec: AgentSpec, scope: CheckScope): Promise<AgentProblem | undefined>;
@@ -36,6 +42,8 @@ export interface AgentCheck {
   firstMistake(spec: AgentSpec): AgentProblem | undefined;
   /** What the author of an agent that can run should know of it. */
   warnings(spec: AgentSpec): Promise<string[]>;
+  /** Logs the warnings of a version of a registered agent, unless this process has done so. */
+  logWarnings(agent: RegisteredVersion): Promise<void>;
   acceptedInput(spec: AgentSpec): AcceptedMedia;
 }
 
@@ -61,9 +69,4 @@ export async function checkNewAgent(spec: AgentSpec, { agentCheck, path = '', ..
 
 function throwProblem(problem: AgentProblem | undefined, path: string): void {
   if (problem) throw new EngineError(problem.code, problem.message, { param: path + problem.param });
-}
-
-/** Called once for each version of an agent: its readers get the warnings with the agent. */
-export function logWarnings(log: Pick<Logger, 'warn'>, agent: string, warnings: string[]): void {
-  if (warnings.length > 0) log.warn({ agent, warnings }, 'an agent was registered, and may not work as intended');
 }

@@ -37,6 +37,7 @@ export async function pinnedAgents(
       budget,
       path: `agents.${name}.`,
     });
+    await agentCheck.logWarnings(agent);
     hashes.set(name, agent.spec_hash);
     if (hashes.size > MAX_AGENTS)
       throw invalid(`it may start more than ${MAX_AGENTS} agents, those of its sub-agents included`);

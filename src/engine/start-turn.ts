@@ -179,11 +179,14 @@ export async function runnableAgent(
   const owner = ownerOf(session, caller);
   const budget = new SchemaBudget();
   await checkAgent(spec, { owner, agentCheck, budget, path: 'agent.' });
+  const { type, agent_name: name, agent_version: version } = session;
+  if (type === 'session' && name && version) await agentCheck.logWarnings({ name, version, spec });
   return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner, budget }) };
 }
 
 /** What determines with which agent a session runs, and with whose rights. */
-type AgentSession = Pick<SessionRow, 'spec_hash' | 'subject_id' | 'type' | 'draft_roles' | 'closed'>;
+type AgentSession = Pick<SessionRow, 'spec_hash' | 'subject_id' | 'type' | 'draft_roles' | 'closed'> &
+  Partial<Pick<SessionRow, 'agent_name' | 'agent_version'>>;
 
 const storedRoles = z.array(z.string());
 
@@ -193,7 +196,10 @@ export function onRunningOf(requested: OnRunning | undefined, { config }: AgentS
 }
 
 /** The session's owner. If the caller is not the owner, the owner's roles are those stored with the draft. */
-export function ownerOf(session: Omit<AgentSession, 'closed'>, caller: Caller): SessionOwner {
+export function ownerOf(
+  session: Pick<AgentSession, 'subject_id' | 'type' | 'draft_roles'>,
+  caller: Caller,
+): SessionOwner {
   const { subject_id: subjectId, type, draft_roles: stored } = session;
   if (type === 'session' || (isOfRun(session) && stored === null)) return { subjectId, draftRoles: null };
   return {

@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import type { RegisteredVersion } from '../engine/agent-check.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { readAgentFiles, registerAgents } from './agent-files.ts';
 import type { Services } from './services.ts';
@@ -10,16 +11,23 @@ import type { Services } from './services.ts';
 function emptyServer() {
   const names = new Set<string>();
   const logged: unknown[] = [];
+  const put = (name: string, spec: AgentSpec) => {
+    names.add(name);
+    return Promise.resolve({ name, version: 1, spec });
+  };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what the registration uses
   const services = {
-    catalog: { agents: { put: (name: string) => Promise.resolve(names.add(name)) } },
+    catalog: { agents: { put } },
     agentCheck: {
       firstMistake: ({ model }: AgentSpec) =>
         model.name === 'x/m' ? { code: 'invalid_agent', message: 'is wrong', param: 'model.name' } : undefined,
       firstProblem: () => Promise.resolve(undefined),
-      warnings: ({ agents }: AgentSpec) => Promise.resolve((agents ?? []).filter((name) => !names.has(name))),
+      logWarnings: ({ name, version, spec }: RegisteredVersion) => {
+        const warnings = (spec.agents ?? []).filter((one) => !names.has(one));
+        if (warnings.length > 0) logged.push({ agent: name, version, warnings });
+        return Promise.resolve();
+      },
     },
-    log: { warn: (fields: unknown) => void logged.push(fields) },
   } as unknown as Services;
   return { services, names, logged };
 }
@@ -38,7 +46,7 @@ test('warnings of agents in files are logged, and an agent may name one of anoth
   const model = { name: 'm' };
   await registerAgents(services, await filesOf({ a: { model, agents: ['b', 'ghost'] }, b: { model, agents: ['a'] } }));
   expect([...names]).toEqual(['a', 'b']);
-  expect(logged).toEqual([{ agent: 'a', warnings: ['ghost'] }]);
+  expect(logged).toEqual([{ agent: 'a', version: 1, warnings: ['ghost'] }]);
 });
 
 test('an agent in a file that would not be accepted stops the start, with the name of its file', async () => {

@@ -1,9 +1,9 @@
 import path from 'node:path';
 import { readdir, readFile } from 'node:fs/promises';
+import type { Agent } from '../catalog/agents.ts';
 import { ConfigError } from '../config.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
-import { logWarnings } from '../engine/agent-check.ts';
 import { SchemaBudget } from '../engine/schema-budget.ts';
 import type { Services } from './services.ts';
 
@@ -44,18 +44,19 @@ export async function readAgentFiles(folder: string | undefined): Promise<Map<st
  * @throws ConfigError that names the first agent that cannot run on this server
  */
 export async function registerAgents(
-  { catalog, agentCheck, log }: Pick<Services, 'catalog' | 'agentCheck' | 'log'>,
+  { catalog, agentCheck }: Pick<Services, 'catalog' | 'agentCheck'>,
   agents: Map<string, AgentSpec>,
 ): Promise<void> {
   const now = new Date().toISOString();
+  const registered: Agent[] = [];
   for (const [name, spec] of agents) {
     // The time is that of a process that has just started, and no caller is waiting.
     const budget = new SchemaBudget({ maxMs: Infinity });
     const scope = { owner: null, budget, isStored: false };
     const problem = agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, scope));
     if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
-    await catalog.agents.put(name, spec, now);
+    registered.push(await catalog.agents.put(name, spec, now));
   }
   // Now that all are registered: one may name another one, which comes after it.
-  for (const [name, spec] of agents) logWarnings(log, name, await agentCheck.warnings(spec));
+  for (const agent of registered) await agentCheck.logWarnings(agent);
 }

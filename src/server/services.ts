@@ -166,7 +166,24 @@ export async function openServices({
   const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
   const toolPool = new McpPool({ ...config.mcp, allowPrivateUrls, grants: signIns.grants, watchSession, log });
   cleanup.defer(() => toolPool.close());
-  const toolKinds = createToolKinds({ registry, pool: toolPool, metrics, skills, runSecrets: catalog.runSecrets, log });
+  const agentCheck = new AgentValidator({
+    models,
+    registry,
+    skills,
+    policyServer: () => ({ issuer: config.oidc?.issuer, isKeyless: keyring.isKeyless }),
+    knownSubjects: async () => ({ roles: await keyring.rolesById(), hasBearers: config.oidc !== undefined }),
+    registered: (names) => catalog.agents.registered(names),
+    log,
+  });
+  const toolKinds = createToolKinds({
+    registry,
+    pool: toolPool,
+    metrics,
+    skills,
+    runSecrets: catalog.runSecrets,
+    warningsAbout: (server, spec) => agentCheck.warningsAbout(server, spec),
+    log,
+  });
   const toolsets = new ToolsetLoader(toolKinds);
   const limits = () => limitsInForce(config.limits, keyring);
   const services = {
@@ -196,14 +213,7 @@ export async function openServices({
     registry,
     budgets: new SharedBudgets({ catalog, config, log }),
     toolPool,
-    agentCheck: new AgentValidator({
-      models,
-      registry,
-      skills,
-      policyServer: () => ({ issuer: config.oidc?.issuer, isKeyless: keyring.isKeyless }),
-      knownSubjects: async () => ({ roles: await keyring.rolesById(), hasBearers: config.oidc !== undefined }),
-      registered: (names) => catalog.agents.registered(names),
-    }),
+    agentCheck,
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),
     limits,

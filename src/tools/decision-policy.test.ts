@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
-import { decideCall, fitsWildcards } from './decision-policy.ts';
+import { decideCall, fitsWildcards, policyWarnings } from './decision-policy.ts';
 import type { AgentTool } from './toolset.ts';
 
 const tool = (overrides: Partial<Extract<AgentTool['run'], { to: 'server' }>> = {}): AgentTool => ({
@@ -114,4 +114,18 @@ test('wildcards are compared in linear time', () => {
   ];
   for (const [pattern, text, fits] of cases) expect(fitsWildcards(pattern, text), pattern).toBe(fits);
   expect(fitsWildcards(`${'*a'.repeat(120)}b`, 'a'.repeat(256))).toBe(false);
+});
+
+test('a policy for a server that fits none of its tools is a warning', () => {
+  const matches = [
+    { server: 'bank', tool: 'pay_*' },
+    { server: 'bank', tool: 'refnd' },
+    { server: 'shop', tool: 'refnd' },
+    { tool: 'refnd' },
+    { server: 'bank', annotations: '@write' as const },
+  ];
+  const spec = specOf(...matches.map((match) => ({ match, decision: 'allow' as const })));
+  expect(policyWarnings(spec, 'bank', [{ name: 'pay_bill' }, { name: 'refund' }])).toEqual([
+    'config.decision_policies.1.match.tool: refnd fits no tool of the server',
+  ]);
 });

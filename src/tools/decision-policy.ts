@@ -90,6 +90,16 @@ function approversOf({ subjects, roles }: NonNullable<DecisionPolicy['approvers'
   return { subjects: subjects ?? [], roles: roles ?? [] };
 }
 
+/** Which policies for the calls of an MCP server fit none of its tools, for the agent's author. */
+export function policyWarnings({ config }: AgentSpec, server: string, tools: readonly { name: string }[]): string[] {
+  return (config?.decision_policies ?? []).flatMap(({ match }, i) => {
+    const { tool: pattern } = match;
+    if (match.server !== server || typeof pattern !== 'string') return [];
+    const fits = tools.some(({ name }) => fitsWildcards(pattern, name));
+    return fits ? [] : [`config.decision_policies.${i}.match.tool: ${pattern} fits no tool of the server`];
+  });
+}
+
 /** Whether a pattern fits a text: `*` is any text, `?` any character. Linear in each, so patterns may be hostile. */
 export function fitsWildcards(pattern: string, text: string): boolean {
   let [p, t] = [0, 0];

@@ -16,6 +16,7 @@ import { approvalFloor, mayUse, type ServerPolicy } from '../mcp/server-policy.t
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
+import { policyWarnings } from './decision-policy.ts';
 import { isListed, selectorWarnings, selectTools } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import { toolNames } from './tool-names.ts';
@@ -37,6 +38,8 @@ export interface McpToolsOptions {
   pool: McpPool;
   metrics: Metrics;
   runSecrets: Pick<RunSecrets, 'get'>;
+  /** What the author of an agent should know of it that concerns one of its servers. Never rejects. */
+  warningsAbout: (server: string, spec: AgentSpec) => Promise<string[]>;
   log: Logger;
 }
 
@@ -49,11 +52,13 @@ export class McpTools implements ToolKind {
   readonly #pool: McpPool;
   readonly #metrics: Metrics;
   readonly #runSecrets: Pick<RunSecrets, 'get'>;
+  readonly #warningsAbout: McpToolsOptions['warningsAbout'];
   readonly #log: Logger;
   readonly #openCalls = new OpenCalls();
   readonly #warned = new LRUCache<string, true>({ max: MAX_WARNED });
 
-  constructor({ registry, pool, metrics, runSecrets, log }: McpToolsOptions) {
+  constructor({ registry, pool, metrics, runSecrets, warningsAbout, log }: McpToolsOptions) {
+    this.#warningsAbout = warningsAbout;
     this.#log = log;
     this.#registry = registry;
     this.#pool = pool;
@@ -64,7 +69,7 @@ export class McpTools implements ToolKind {
   async tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools> {
     const lookUp = await this.#lookUp(spec, scope);
     const servers = await Promise.all(
-      (spec.mcp_servers ?? []).map((server) => this.#server(server, { lookUp, scope, signal })),
+      (spec.mcp_servers ?? []).map((server) => this.#server(server, { spec, lookUp, scope, signal })),
     );
     signal.throwIfAborted();
     const tools = servers.flatMap(({ tools }) => tools);
@@ -136,17 +141,18 @@ export class McpTools implements ToolKind {
   }
 
   async #server(
-    spec: McpServer,
-    { lookUp, scope, signal }: { lookUp: LookUp; scope: ToolScope; signal: AbortSignal },
+    server: McpServer,
+    { spec, lookUp, scope, signal }: { spec: AgentSpec; lookUp: LookUp; scope: ToolScope; signal: AbortSignal },
   ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: McpTool[] }> {
-    const { endpoint, policy, refusal } = lookUp(spec);
+    const { endpoint, policy, refusal } = lookUp(server);
     const unavailable = (reason: string, signIn?: SignInNeed) => ({
       connected: [],
       tools: [],
-      unavailable: [{ server: spec.name, reason, ...(signIn && { signIn }) }],
+      unavailable: [{ server: server.name, reason, ...(signIn && { signIn }) }],
     });
     if (!endpoint) return unavailable('it is not registered on this server');
     if (refusal) return unavailable(`it ${refusal}`);
+    const ofAgent = this.#warningsAbout(server.name, spec);
     let offered: McpServerTools;
     try {
       offered = await this.#pool.tools(endpoint, scope, signal);
@@ -157,7 +163,7 @@ export class McpTools implements ToolKind {
     const { id, name, sessionId, transport, account } = offered;
     const { idempotentTools } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
-    const tools = selectTools(spec, offered.tools, limits).map(
+    const tools = selectTools(server, offered.tools, limits).map(
       ({ tool, approval, isFloor, annotation, effect, deferred }): McpTool => ({
         name: tool.name,
         description: tool.description ?? tool.title ?? '',
@@ -167,8 +173,9 @@ export class McpTools implements ToolKind {
         ...(annotation && { annotation }),
       }),
     );
-    const warnings = selectorWarnings(spec, offered.tools);
-    this.#warn(name, warnings);
+    const mistakes = [...selectorWarnings(server, offered.tools), ...policyWarnings(spec, server.name, offered.tools)];
+    this.#warn(name, mistakes);
+    const warnings = [...mistakes, ...(await ofAgent)];
     const connected = {
       id,
       name,

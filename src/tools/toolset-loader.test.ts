@@ -14,6 +14,7 @@ import { ToolsetLoader } from './toolset-loader.ts';
 const log = pino({ level: 'silent' });
 const unaborted = new AbortController().signal;
 
+const warningsAbout = (server: string) => Promise.resolve([`a warning about ${server}`]);
 const runSecrets = { get: () => Promise.resolve(undefined) };
 
 /** An agent that enables all tools and requires no approvals. */
@@ -48,6 +49,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
     registry,
     pool,
     runSecrets,
+    warningsAbout,
     metrics: new Metrics(),
     skills: await Skills.open([]),
     log,
@@ -77,7 +79,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
       },
     );
   };
-  return { server, offered, call };
+  return { server, toolsets, offered, call };
 }
 
 const CLOSED = 'is not open to the drafts of this user';
@@ -109,6 +111,7 @@ test('an inline server is open to its agent, regardless of the author', async ()
       registry: new McpRegistry(),
       pool,
       runSecrets,
+      warningsAbout,
       metrics: new Metrics(),
       skills: await Skills.open([]),
       log,
@@ -126,4 +129,21 @@ test('the policy is checked again when a call runs', async () => {
   const narrowed = await start({ tools: ['@read-only'] });
   await expect(narrowed.call(BY_ADMIN, 'debug')).rejects.toThrow('does not allow this tool');
   expect(await narrowed.call(BY_ADMIN, 'find')).toMatchObject({ status: 'result', isError: false });
+});
+
+test('what the author of an agent should know of a server is with the server', async () => {
+  const { toolsets } = await start();
+  const spec: AgentSpec = {
+    ...SPEC,
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'crm', enable_tools: ['@all', 'fnd'] }],
+    config: { decision_policies: [{ match: { server: 'crm', tool: 'wpe' }, decision: 'ask' }] },
+  };
+  const { servers } = await toolsets.load(spec, BY_ADMIN, unaborted);
+  expect(servers.map(({ warnings }) => warnings)).toEqual([
+    [
+      'enable_tools names fnd, which is no tool of the server',
+      'config.decision_policies.0.match.tool: wpe fits no tool of the server',
+      'a warning about crm',
+    ],
+  ]);
 });

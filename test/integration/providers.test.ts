@@ -210,9 +210,21 @@ test('an agent that was stored with such a model runs as before, with a warning'
   expect(models).toEqual(answers.map(() => MISSPELT));
   expect(logged.filter((line) => line.includes(MISSPELT))).toHaveLength(1);
 
+  const config = { sandbox: { enabled: false, network_polcy: 'none' } };
+  await catalog.agents.put('older', { model: { name: 'anthropic/m-1' }, config }, new Date().toISOString());
+  const unknownKey = 'config.sandbox: unknown key "network_polcy": do you mean "network_policy"?';
+  expect((await server.api.get('/v1/agents/older')).data.warnings).toEqual([unknownKey]);
+  endpoint.script(...[1, 2].map(() => sending(...protocol.events({ text: 'Hi' }))));
+  const olderSession = await server.api.createSession('older');
+  for (const text of ['Hi', 'Again']) await server.api.turn(olderSession, text).end();
+  expect(logged.filter((line) => line.includes('network_polcy'))).toHaveLength(1);
+
   await server.api.putAgent('chief', { model: { name: 'anthropic/m-1' }, agents: ['old'] });
   const chief = { name: 'boss', description: '', environments: [], model: 'anthropic/m-1', subagents: ['old'] };
-  expect((await server.api.send('POST', '/api/v2/agents', chief)).status).toBe(201);
+  const created = await server.api.send('POST', '/api/v2/agents', { ...chief, instructions: 'For {{compny}}.' });
+  expect(created.status).toBe(201);
+  expect((await server.api.send('PUT', '/api/v2/agents/boss', created.body)).status).toBe(200);
+  expect(logged.filter((line) => line.includes('compny') && line.includes('may not work'))).toHaveLength(1);
   const inline = { ...chief, subagents: [{ ...chief, name: 'own', model: MISSPELT, subagents: [] }] };
   expect((await server.api.send('POST', '/api/v2/agents', { ...inline, name: 'third' })).status).toBe(422);
   const changed = { input: [user('Hi')], params: { model: MISSPELT } };

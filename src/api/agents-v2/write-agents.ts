@@ -1,6 +1,7 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Caller } from '../../core/subject.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { patched } from './agent-parts.ts';
@@ -45,8 +46,9 @@ export class AgentWriter {
     if (name.endsWith('/revisions')) {
       throw new ApiError('invalid_request', 'name: must not end with /revisions', { param: 'name' });
     }
-    const stored = await this.#catalog.agentDefinitions.create(await this.#definition(agent, change), now());
-    if (stored.outcome === 'stored') return { agent, revision: stored.version };
+    const definition = await this.#definition(agent, change);
+    const stored = await this.#catalog.agentDefinitions.create(definition, now());
+    if (stored.outcome === 'stored') return this.#stored(agent, definition.spec, stored.version);
     throw new ApiError('already_exists', `there is already an agent ${JSON.stringify(name)}`);
   }
 
@@ -85,8 +87,13 @@ export class AgentWriter {
       change.ifMatch,
       now(),
     );
-    if (stored.outcome === 'stored') return { agent, revision: stored.version };
+    if (stored.outcome === 'stored') return this.#stored(agent, definition.spec, stored.version);
     throw stored.outcome === 'moved' ? changedMeanwhile(agent.name) : agentNotFound(agent.name);
+  }
+
+  async #stored(agent: Agent, spec: AgentSpec, revision: number): Promise<StoredAgent> {
+    await this.#context.agentCheck.logWarnings({ name: agent.name, version: revision, spec });
+    return { agent, revision };
   }
 
   async #definition(agent: Agent, { caller, message }: Change) {

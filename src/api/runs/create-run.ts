@@ -161,11 +161,12 @@ async function insert(
   const spec = withRetention(agent.spec, config.runRetentionDays);
   const type = 'run';
   const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
-  const owner = ownerOf({ subject_id: caller.subject.subjectId, type, draft_roles: draftRoles, spec_hash: '' }, caller);
+  const owner = ownerOf({ subject_id: caller.subject.subjectId, type, draft_roles: draftRoles }, caller);
   const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
   const budget = new SchemaBudget();
   const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget, isStored: isRegistered }));
   if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
+  if (isRegistered && version !== null) await agentCheck.logWarnings({ name, version, spec });
   const agents = await pinnedAgents(spec, { catalog, agentCheck, owner, budget });
   const now = new Date().toISOString();
   const inserted = await catalog.sessions.insert({

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Agent } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
-import { checkNewAgent, logWarnings } from '../../engine/agent-check.ts';
+import { checkNewAgent } from '../../engine/agent-check.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
 import { agentSpec, inFormat } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
@@ -36,7 +36,7 @@ const MAX_VERSION = 2 ** 31 - 1;
 const answer = json(dataOf(agentResource), { data: exampleAgent });
 
 /** `/v1/agents/{name}`: the registry of agents. */
-export function agentRoutes({ catalog, agentCheck, log }: ApiContext): Route[] {
+export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
   return [
     route(
       'get',
@@ -93,9 +93,8 @@ export function agentRoutes({ catalog, agentCheck, log }: ApiContext): Route[] {
         }
         await checkNewAgent(spec, { owner: null, agentCheck, budget: new SchemaBudget() });
         const agent = await catalog.agents.put(name, spec, new Date().toISOString());
-        const warnings = await agentCheck.warnings(spec);
-        logWarnings(log, name, warnings);
-        return { data: withWarnings(toResource(agent), warnings) };
+        await agentCheck.logWarnings(agent);
+        return { data: withWarnings(toResource(agent), await agentCheck.warnings(spec)) };
       },
     ),
     route(

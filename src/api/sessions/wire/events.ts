@@ -309,7 +309,9 @@ export const mcpInitialize = z
         warnings: z
           .array(z.string())
           .optional()
-          .describe("what the agent's lists of tools name that is no tool of the server"),
+          .describe(
+            "what the agent's lists and policies name that is no tool of the server, and the agent's warnings that concern it",
+          ),
         connection: z
           .object({
             id: z.string(),
