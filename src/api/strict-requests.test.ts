@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { agentSpec } from '../spec/agent-spec.ts';
+import { toolArguments } from './agents-v2/mcp/tools.ts';
 import { agentsV2Routes } from './agents-v2/routes.ts';
 import { sessionRequest } from './agents-v2/wire/session.ts';
 import { apiRoutes } from './app.ts';
@@ -61,6 +62,21 @@ function objectsIn(
       throw new Error(`${place}: say which objects are in a schema of the type ${def.type}`);
   }
 }
+
+test.each(Object.entries(toolArguments))(
+  'the tool %s of /mcp names an unknown argument, and the nearest one',
+  (_, schema) => {
+    const [known = ''] = Object.keys(schema.shape);
+    // The library of MCP parses it without further options.
+    const messages = schema.safeParse({ [`${known}z`]: 1 }).error?.issues.map(({ message }) => message);
+    expect(messages).toContain(`unknown key "${known}z": do you mean "${known}"?`);
+  },
+);
+
+test('every request but GET has a schema for its body: what takes none has an empty one', () => {
+  const open = routes.filter(({ method, declaration }) => method !== 'get' && !declaration.body);
+  expect(open.map(({ path }) => path)).toEqual([]);
+});
 
 const bodies = routes.flatMap(({ method, path, declaration: { body } }) =>
   body ? [{ request: `${method.toUpperCase()} ${path}`, schema: body.schema }] : [],

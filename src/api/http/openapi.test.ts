@@ -82,6 +82,11 @@ test('the documents say that what clients send has no other keys, and leave open
   };
   const cancel = sessions?.paths?.['/v1/runs/{run_id}/cancel']?.post?.requestBody;
   expect(JSON.stringify(cancel)).toContain('"additionalProperties":false');
+  const deleted = sessions?.paths?.['/v1/runs/{run_id}']?.delete?.requestBody;
+  expect(deleted).toMatchObject({
+    required: false,
+    content: { 'application/json': { schema: { additionalProperties: false } } },
+  });
   expect(['AgentSpec', 'DecisionPolicy', 'ResumeRequest', 'RunInputItem', 'Turn', 'Agent'].map(isClosed)).toEqual([
     true,
     true,

@@ -112,6 +112,9 @@ export function json<S extends z.ZodType>(schema: S, example: z.output<S>): Cont
   return { schema, example };
 }
 
+/** The body of requests that take none. Some clients send an empty object. */
+const NOTHING = json(z.strictObject({}).optional(), {});
+
 /** Declares that the handler writes the response itself, in one of these media types. */
 interface Written {
   written: Record<string, Content>;
@@ -133,7 +136,7 @@ interface Declaration<
   description?: string;
   query?: Q;
   headers?: H;
-  /** The body. Required, unless its schema accepts undefined. */
+  /** The body. Required, unless its schema accepts undefined. Without it, requests other than GET may have no keys. */
   body?: Content<B>;
   /** Whether the body may be large: texts, files, schemas. */
   largeBody?: true;
@@ -194,7 +197,8 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, body, answer, requires, handlesRateLimit, largeBody, isForm } = declaration;
+  const { query, headers, answer, requires, handlesRateLimit, largeBody, isForm } = declaration;
+  const body = declaration.body ?? (method === 'get' ? undefined : NOTHING);
   const status = successOf({ answer, ...(declaration.status && { status: declaration.status }) });
   const check: RequestHandler = (_request, response, next) => {
     const { caller, rateLimitError } = contextOf(response);
@@ -220,7 +224,12 @@ export function route<
     else if (!('written' in answer)) response.status(status).json(returned);
   };
   const readBody = !body ? [] : isForm ? formBody : largeBody ? largeJsonBody : smallJsonBody;
-  return { method, path, declaration, handlers: [check, ...readBody, respond] };
+  return {
+    method,
+    path,
+    declaration: { ...declaration, ...(body && { body }) },
+    handlers: [check, ...readBody, respond],
+  };
 }
 
 /** The status of a route's response, unless it is an error. */

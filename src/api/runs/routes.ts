@@ -235,7 +235,6 @@ export function runRoutes(context: ApiContext): Route[] {
         tag: 'Runs',
         summary: 'Cancel a run',
         description: 'Without effect on a run that has ended. The response may still say `running`.',
-        body: json(z.strictObject({}).optional(), {}),
         answer: run,
         errors: ['forbidden', 'run_not_found'],
       },

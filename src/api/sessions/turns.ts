@@ -191,7 +191,6 @@ export function turnRoutes(context: ApiContext): Route[] {
         tag: 'Turns',
         summary: 'Cancel a turn that runs, or waits in the queue',
         description: 'Its events so far are kept. Without effect on a turn that has ended.',
-        body: json(z.strictObject({}).optional(), {}),
         answer: json(z.object({}), {}),
         errors: ['forbidden', 'session_not_found', 'turn_not_found'],
       },

@@ -118,6 +118,11 @@ describe.each(Object.keys(CLIENTS))('a client of %s', (revision) => {
       next: null,
     });
 
+    const misspelt = { agent, message: 'Hi', wait_second: 1 };
+    expect(errorOf(await client.callTool({ name: 'run_agent', arguments: misspelt }))).toContain(
+      'unknown key "wait_second": do you mean "wait_seconds"?',
+    );
+
     const first = sessionOf(
       await client.callTool({ name: 'run_agent', arguments: { agent, message: 'Which orders are late?' } }),
     );

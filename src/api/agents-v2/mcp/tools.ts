@@ -6,6 +6,7 @@ import type { Caller } from '../../../core/subject.ts';
 import { authorizeSession } from '../../../engine/access.ts';
 import { EngineError } from '../../../engine/errors.ts';
 import { hashOf } from '../../../lib/hash.ts';
+import { namingUnknownKeys } from '../../../lib/unknown-keys.ts';
 import type { ApiContext } from '../../http/context.ts';
 import { ERRORS, toApiError } from '../../http/errors.ts';
 import { authorize } from '../../http/route.ts';
@@ -54,6 +55,33 @@ const wait = z
   .default(MAX_WAIT_SECONDS)
   .describe('how long to wait for its answer, in seconds');
 
+/** Without keys that are not known: what they ask for would not happen. */
+function strict<S extends z.core.$ZodLooseShape>(shape: S) {
+  return z.strictObject(shape, { error: namingUnknownKeys });
+}
+
+/** The arguments of the tools. */
+export const toolArguments = {
+  run_agent: strict({
+    agent: agentReference.describe('name of a registered agent: see list_agents'),
+    message: message.describe('the task'),
+    max_steps,
+    max_time_s,
+    idle_timeout_s,
+    group_id,
+    wait_seconds: wait,
+    idempotency_key: key,
+  }),
+  wait_for_session: strict({ session_id: sessionId, wait_seconds: wait }),
+  list_agents: strict({
+    after: z.string().max(256).optional().describe('the name after which to continue'),
+    limit: z.int().min(1).max(100).default(50),
+  }),
+  send_message: strict({ session_id: sessionId, message, idempotency_key: key }),
+  cancel_session: strict({ session_id: sessionId }),
+  share_session: strict({ session_id: sessionId }),
+};
+
 /** A server for one request: its tools act with the rights of the caller. */
 export function mcpServer(context: ApiContext, reader: SessionReader, { caller, host }: McpCaller): McpServer {
   const { catalog, log } = context;
@@ -84,16 +112,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
     {
       title: 'Run an agent',
       description: 'Starts a session in which an agent works on a task, and waits for its answer.',
-      inputSchema: z.object({
-        agent: agentReference.describe('name of a registered agent: see list_agents'),
-        message: message.describe('the task'),
-        max_steps,
-        max_time_s,
-        idle_timeout_s,
-        group_id,
-        wait_seconds: wait,
-        idempotency_key: key,
-      }),
+      inputSchema: toolArguments.run_agent,
       outputSchema: sessionResult,
       annotations: { readOnlyHint: false, idempotentHint: false },
     },
@@ -119,7 +138,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
       description:
         'Waits until a session has an answer, has failed, or waits for its client or a person; then, or at the end of ' +
         'the time, returns its state.',
-      inputSchema: z.object({ session_id: sessionId, wait_seconds: wait }),
+      inputSchema: toolArguments.wait_for_session,
       outputSchema: sessionResult,
       annotations: { readOnlyHint: true },
     },
@@ -131,10 +150,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
     {
       title: 'List agents',
       description: 'The agents that run_agent can run, by name.',
-      inputSchema: z.object({
-        after: z.string().max(256).optional().describe('the name after which to continue'),
-        limit: z.int().min(1).max(100).default(50),
-      }),
+      inputSchema: toolArguments.list_agents,
       outputSchema: listedAgents,
       annotations: { readOnlyHint: true },
     },
@@ -148,7 +164,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
       description:
         'Its agent reads the message with its next step. A session that has ended starts again, with all that was said. ' +
         'Returns its state at once: call wait_for_session for the answer.',
-      inputSchema: z.object({ session_id: sessionId, message, idempotency_key: key }),
+      inputSchema: toolArguments.send_message,
       outputSchema: sessionResult,
       annotations: { readOnlyHint: false, idempotentHint: false },
     },
@@ -174,7 +190,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
     {
       title: 'Cancel a session',
       description: 'Ends what a session is doing. Without effect on one that has ended, or does not exist.',
-      inputSchema: z.object({ session_id: sessionId }),
+      inputSchema: toolArguments.cancel_session,
       outputSchema: z.object({ session_id: z.string(), was_found: z.boolean() }),
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
     },
@@ -194,7 +210,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
     {
       title: 'Share a session',
       description: 'Makes a session of the caller readable for everyone who has its address.',
-      inputSchema: z.object({ session_id: sessionId }),
+      inputSchema: toolArguments.share_session,
       outputSchema: shareLink,
       annotations: { readOnlyHint: false, idempotentHint: true },
     },
