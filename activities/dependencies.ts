@@ -13,6 +13,7 @@ import type { ScheduledSessions } from '../src/engine/scheduled-runs.ts';
 import type { SharedBudgets } from '../src/engine/shared-budgets.ts';
 import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
+import type { OnceLog } from '../src/lib/once-log.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { ModelProviders } from '../src/models/providers.ts';
 import type { FileTexts } from '../src/files/file-texts.ts';
@@ -36,6 +37,7 @@ export interface Dependencies {
   budgets: SharedBudgets;
   signIns: Pick<SignIns, 'request' | 'isDeclined'>;
   logs: TurnLogReader;
+  losses: OnceLog;
   turnIndex: TurnIndex;
   conversations: Conversations;
   delegator: Delegator;

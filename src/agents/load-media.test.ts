@@ -40,7 +40,9 @@ const transcript: TranscriptItem[] = [
 
 test('a conversation of which images and audio are lost says so in their places, and has all the rest', async () => {
   const { blobs, reads } = storeOf(new BlobNotFound(sessionId, 'lost'));
-  const media = await loadMedia(transcript, { blobs, sessionId });
+  const losses: [name: string, index: number][] = [];
+  const onLost = ({ name }: StoredFile, index: number) => void losses.push([name, index]);
+  const media = await loadMedia(transcript, { blobs, sessionId, onLost });
   const note = (name: string) => `[${name} is lost: the blob store of the server no longer has it.]`;
   expect(media.transcript).toEqual([
     {
@@ -56,6 +58,12 @@ test('a conversation of which images and audio are lost says so in their places,
     { role: 'assistant', message: modelMessage({ content: 'Drawn.', images: [{ file: kept }] }) },
     { role: 'tool', toolCallId: 'c', name: 'photo', content: `One.\n${note('lost')}`, files: [kept, text] },
   ]);
+  expect(losses).toEqual([
+    ['lost', 0],
+    ['speech', 0],
+    ['lost', 1],
+    ['lost', 2],
+  ]);
   expect(await media.contentOf(kept)).toBe(Buffer.from('kept').toString('base64'));
   expect(await media.contentOf(small)).toBe('AAAA');
   expect(reads.toSorted(), 'each is read once, and texts are not read').toEqual(['kept', 'lost']);
@@ -63,5 +71,6 @@ test('a conversation of which images and audio are lost says so in their places,
 
 test('an unavailable store is an error: the call is made when all of the conversation can be read', async () => {
   const { blobs } = storeOf(new BlobsUnavailable('away'));
-  await expect(loadMedia(transcript, { blobs, sessionId })).rejects.toThrow(BlobsUnavailable);
+  const onLost = () => undefined;
+  await expect(loadMedia(transcript, { blobs, sessionId, onLost })).rejects.toThrow(BlobsUnavailable);
 });

@@ -11,10 +11,17 @@ export interface Media {
   contentOf: (file: StoredFile) => Promise<string>;
 }
 
+interface LoadOptions {
+  blobs: Pick<BlobStore, 'get'>;
+  sessionId: string;
+  /** Called for each file that is lost, with the index of its item. */
+  onLost: (file: StoredFile, index: number) => void;
+}
+
 /** Loads the images and the audio of a conversation, which models are given as they are. */
 export async function loadMedia(
   transcript: TranscriptItem[],
-  { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
+  { blobs, sessionId, onLost }: LoadOptions,
 ): Promise<Media> {
   const contents = new Map<string, string>();
   const lost = new Set<string>();
@@ -32,6 +39,11 @@ export async function loadMedia(
     }),
   );
   const isKept = (file: StoredFile) => !('blob' in file) || !lost.has(file.blob);
+  if (lost.size > 0) {
+    for (const [i, item] of transcript.entries()) {
+      for (const file of filesOf(item)) if (!isKept(file)) onLost(file, i);
+    }
+  }
   return {
     transcript: lost.size > 0 ? transcript.map((item) => withoutLost(item, isKept)) : transcript,
     contentOf: (file) => ('base64' in file ? Promise.resolve(file.base64) : load(file.blob)),

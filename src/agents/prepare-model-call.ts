@@ -23,6 +23,7 @@ import { readFiles, type ReadFiles } from './read-files.ts';
 import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
+import type { OnceLog } from '../lib/once-log.ts';
 
 /** What the parts of a model request are read from. */
 export interface ModelCallSources {
@@ -33,6 +34,7 @@ export interface ModelCallSources {
   skills: Pick<Skills, 'list'>;
   files: FileTexts;
   budgets: Pick<SharedBudgets, 'metered'>;
+  losses: OnceLog;
 }
 
 export interface PreparedModelCall {
@@ -67,7 +69,7 @@ export interface Compaction extends CompactionPlan {
  * requested if `requests` is given.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs, skills, files, budgets }: ModelCallSources,
+  { catalog, toolsets, models, blobs, skills, files, budgets, losses }: ModelCallSources,
   call: ToolScope &
     Pick<
       CallModelInput,
@@ -109,7 +111,20 @@ export async function prepareModelCall(
   if (!target) throw new Error(`the agent has no model number ${fallback + 1}`);
   const media = await loadMedia(
     shown.map(({ item }) => item),
-    { blobs, sessionId },
+    {
+      blobs,
+      sessionId,
+      onLost: (file, i) => {
+        const record = all[shown[i]?.at ?? -1];
+        const recordId = record && 'id' in record ? record.id : undefined;
+        const fields = { sessionId, turnId, recordId, file: file.name };
+        losses.warn(
+          `${sessionId}/${recordId}/${file.name}`,
+          fields,
+          'a file of a record is lost: a text stands for it',
+        );
+      },
+    },
   );
   const request = promptOf({
     spec,

@@ -1,17 +1,21 @@
 import type { Kysely } from 'kysely';
-import type { Cipher } from '../encryption/cipher.ts';
+import type { Logger } from 'pino';
+import { lostRecord, type LostPlace } from '../core/lost-record.ts';
+import { DecryptionFailed, type Cipher } from '../encryption/cipher.ts';
+import { OnceLog } from '../lib/once-log.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
 import { removeRunSecrets } from './run-secrets.ts';
-import type { Tables } from './schema.ts';
+import type { ArchiveRow, Tables } from './schema.ts';
 import { recordEnd } from './session-ends.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
 import { addRemainingTime } from './spending.ts';
 import { turnRecorded } from './state-changes.ts';
 
 interface ArchiveOptions {
+  log: Pick<Logger, 'warn'>;
   cipher: Cipher;
   outbox: Outbox;
   actions: ActionIndex;
@@ -28,8 +32,10 @@ export class Archive {
   readonly #cipher: Cipher;
   readonly #outbox: Outbox;
   readonly #actions: ActionIndex;
+  readonly #losses: OnceLog;
 
-  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: ArchiveOptions) {
+  constructor(db: Kysely<Tables>, { log, cipher, outbox, actions }: ArchiveOptions) {
+    this.#losses = new OnceLog(log);
     this.#db = db;
     this.#cipher = cipher;
     this.#outbox = outbox;
@@ -118,9 +124,7 @@ export class Archive {
       .orderBy('ordinal')
       .execute();
     const entries = new Map(turnIds.map((id): [string, LogEntry[]] => [id, []]));
-    for (const { turn_id: id, ordinal, record } of rows) {
-      entries.get(id)?.push({ ordinal, record: parse(this.#cipher.openText(record, aadForRecord(id, ordinal))) });
-    }
+    for (const row of rows) entries.get(row.turn_id)?.push(await this.#open(row));
     return entries;
   }
 
@@ -129,16 +133,56 @@ export class Archive {
     if (from > MAX_ORDINAL) return [];
     const rows = await this.#db
       .selectFrom('archive')
-      .select(['ordinal', 'record'])
+      .selectAll()
       .where('turn_id', '=', turnId)
       .where('ordinal', '>=', from)
       .orderBy('ordinal')
       .limit(limit)
       .execute();
-    return rows.map(({ ordinal, record }) => ({
+    const entries: LogEntry[] = [];
+    for (const row of rows) entries.push(await this.#open(row));
+    return entries;
+  }
+
+  /** @throws EncryptionKeyMissing: the record is readable as soon as the key is configured, and must not be replaced */
+  async #open(row: ArchiveRow): Promise<LogEntry> {
+    const { turn_id: turnId, ordinal, record } = row;
+    try {
+      return { ordinal, record: parse(this.#cipher.openText(record, aadForRecord(turnId, ordinal))) };
+    } catch (error) {
+      if (!(error instanceof SyntaxError || error instanceof DecryptionFailed)) throw error;
+      const place = await this.#placeOf(row);
+      const lost = lostRecord(place);
+      const { sessionId } = place;
+      const fields = { sessionId, turnId, recordId: lost.id, ordinal, err: error };
+      this.#losses.warn(
+        `${turnId}/${ordinal}`,
+        fields,
+        'a record of the archive is damaged: a placeholder stands for it',
+      );
+      return { ordinal, record: lost };
+    }
+  }
+
+  async #placeOf({ turn_id: turnId, ordinal }: ArchiveRow): Promise<LostPlace> {
+    const row = await this.#db
+      .selectFrom('turns')
+      .innerJoin('sessions', 'sessions.id', 'turns.session_id')
+      .select(['previous_turn_id', 'turns.created_at', 'archived', 'archived_through', 'session_id'])
+      .select(['type', 'spec_hash', 'subject_id', 'subject_type', 'subject_slug'])
+      .where('turns.id', '=', turnId)
+      .executeTakeFirstOrThrow();
+    return {
+      turnId,
       ordinal,
-      record: parse(this.#cipher.openText(record, aadForRecord(turnId, ordinal))),
-    }));
+      isLast: row.archived === 1 && row.archived_through === ordinal,
+      sessionId: row.session_id,
+      previousTurnId: row.previous_turn_id,
+      createdAt: row.created_at,
+      owner: { subjectId: row.subject_id, subjectType: row.subject_type, subjectSlug: row.subject_slug },
+      specHash: row.spec_hash,
+      isRun: row.type === 'run',
+    };
   }
 }
 

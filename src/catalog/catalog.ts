@@ -44,6 +44,7 @@ interface CatalogOptions {
   kind: Database['kind'];
   schema: readonly string[];
   cipher: Cipher;
+  log: Logger;
 }
 
 /** The server's own database: agents, the index of sessions and turns, and the archive of logs. */
@@ -85,7 +86,7 @@ export class Catalog {
   /** Its tables, columns and indexes at the start. */
   readonly #schema: readonly string[];
 
-  private constructor({ db, kind, schema, cipher }: CatalogOptions) {
+  private constructor({ db, kind, schema, cipher, log }: CatalogOptions) {
     this.#db = db;
     this.#kind = kind;
     this.#schema = schema;
@@ -98,7 +99,7 @@ export class Catalog {
     this.turns = new Turns(db, index);
     this.turnPlaces = new TurnPlaces(db);
     this.delegations = new Delegations(db);
-    this.archive = new Archive(db, index);
+    this.archive = new Archive(db, { ...index, log });
     this.actions = new Actions(db, index.actions);
     this.keptAnswers = new KeptAnswers(index);
     this.webhooks = new Webhooks(db, cipher);
@@ -144,7 +145,7 @@ export class Catalog {
   static async #connect(database: Database, log: Logger, cipher: Cipher): Promise<Catalog> {
     const { kind } = database;
     const db = new Kysely<Tables>({ dialect: dialectOf(database, log) });
-    return new Catalog({ db, kind, schema: await describeSchema(db, kind), cipher });
+    return new Catalog({ db, kind, schema: await describeSchema(db, kind), cipher, log });
   }
 
   /**

@@ -644,6 +644,7 @@ export type SignInRow = Selectable<McpSignInsTable>;
 export type NewSignInRow = Insertable<McpSignInsTable>;
 export type GrantRow = Selectable<McpGrantsTable>;
 export type TurnRow = Selectable<TurnsTable>;
+export type ArchiveRow = Selectable<ArchiveTable>;
 export type AgentRow = Selectable<AgentsTable>;
 export type KeyRow = Selectable<ApiKeysTable>;
 export type NewKeyRow = Insertable<ApiKeysTable>;

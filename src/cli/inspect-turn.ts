@@ -11,6 +11,7 @@ import { databaseFileIn } from '../temporal-server/embedded-server.ts';
 import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
 import { reportTurn, type TurnReport } from './turn-report.ts';
 import { textOf } from './turn-report-text.ts';
+import { OnceLog } from '../lib/once-log.ts';
 
 /** Prints what is known of a turn. @throws ConfigError if neither the catalog nor Temporal knows it */
 export async function inspectTurn(turnId: string, { json }: { json?: boolean }): Promise<void> {
@@ -36,7 +37,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     const { namespace, loadedDataConverter: converter } = client.options;
     const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
     const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
-    const logs = new TurnLogReader({ catalog, history, blobs });
+    const logs = new TurnLogReader({ catalog, history, blobs, losses: new OnceLog(log) });
     return await reportTurn(turnId, { catalog, logs, history, client: address && client });
   } catch (error) {
     if (!(error instanceof TurnNotFound)) throw error;

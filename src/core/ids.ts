@@ -36,6 +36,11 @@ export function threadIdOf(messageId: string, index: number): string {
   return derivedId('thr', messageId, index);
 }
 
+/** The id of the message that stands for a record of a turn that is lost. */
+export function lostMessageId(turnId: string, ordinal: number): string {
+  return derivedId('msg', turnId, ordinal);
+}
+
 /** The id with the ULID of another one, and `offset` added to its random part. */
 function derivedId(prefix: IdPrefix, id: string, offset: number): string {
   const ulid = id.slice(id.indexOf('_') + 1);

@@ -190,6 +190,8 @@ export interface TurnCreated extends Base {
   /** That of the turn's start. */
   isRun?: true;
   specHash: string;
+  /** It stands for a record that is damaged: see `lostRecord`. Stored records do not have it. */
+  isLost?: true;
 }
 
 export interface ModelMessage extends Base {
@@ -216,6 +218,8 @@ export interface ModelMessage extends Base {
   fileTexts?: FileText[];
   /** The message is the last one of the conversation that the client gave: no model was called for it. */
   isGiven?: true;
+  /** It stands for a record that is damaged: see `lostRecord`. Stored records do not have it. */
+  isLost?: true;
   /** What the model has said instead of written, or beside it. */
   audio?: SpokenAudio;
   /** What it has drawn. */

@@ -12,7 +12,7 @@ import {
   type FoundTool,
 } from './records.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
-import { responseText, type CallKey } from './tool-records.ts';
+import { outcomeText, responseText, type CallKey } from './tool-records.ts';
 
 /** An item of the conversation that a model receives, in a neutral form that each provider's adapter translates. */
 export type TranscriptItem =
@@ -46,6 +46,8 @@ type ToolResult =
 interface KnownCall {
   pending?: PendingCall;
   result?: ToolResult;
+  /** A record that is lost follows it, which may have been its result. */
+  mayHaveRun?: true;
 }
 
 /** The items of results. Each is created once, so that values derived from an item can be cached with it. */
@@ -110,8 +112,9 @@ function assistantItems(message: ModelMessage, { calls, records }: Conversation)
   const { content, refusal, audio, images, toolCalls } = message;
   if (!content && !refusal && !audio && !images && toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
-    const { result, pending } = calls.get(call.id) ?? {};
+    const { result, pending, mayHaveRun } = calls.get(call.id) ?? {};
     if (result) return toolItem(call, { result, pending }, records);
+    if (mayHaveRun) return { ...itemOf(call), content: outcomeText('unknown_outcome'), files: [] };
     const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : NOT_DECIDED);
     return { ...itemOf(call), content, files: [] };
   });
@@ -186,6 +189,7 @@ function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string,
   // The call of a result may be in a turn that is not read any more, and a later call may have the same id.
   const known = (key: CallKey) => (key.threadId === threadId ? calls.get(key.toolCallId) : undefined);
   for (const record of records) {
+    if ('isLost' in record) for (const call of calls.values()) call.mayHaveRun = true;
     if (record.kind === 'model.message' && record.threadId === threadId) {
       for (const { id } of record.toolCalls) if (!calls.has(id)) calls.set(id, {});
     } else if ('calls' in record) {

@@ -130,8 +130,15 @@ async function startTurn(
     all,
   }: Pick<AnswersToEndedTurn, 'session' | 'caller' | 'turn'> & { all: KeptAnswer[] },
 ): Promise<string> {
+  const { blobs, losses } = engine;
   const items = all.map(({ answer, decision: { by } }) => ({ ...answer, by }));
-  const input = await restoreRecord(items, { blobs: engine.blobs, sessionId: session.id });
+  const input = await restoreRecord(items, {
+    blobs,
+    losses,
+    sessionId: session.id,
+    turnId,
+    recordId: `answers to ${turnId}`,
+  });
   using request = new TurnRequest(engine, {
     sessionId: session.id,
     caller,

@@ -10,6 +10,9 @@ import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import { Conversations } from './conversations.ts';
 import { TurnLogReader } from './turn-log-reader.ts';
+import { OnceLog } from '../lib/once-log.ts';
+
+const losses = new OnceLog({ warn: () => undefined });
 
 const AT = '2026-11-21T08:00:00.000Z';
 const never = new AbortController().signal;
@@ -73,7 +76,7 @@ function conversationsOver(get: BlobStore['get']) {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only `get` is used
   const blobs = { get } as BlobStore;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no earlier runs and no earlier turns
-  const conversations = new Conversations({ history: fake as TurnHistory, logs: {} as TurnLogReader, blobs });
+  const conversations = new Conversations({ losses, history: fake as TurnHistory, logs: {} as TurnLogReader, blobs });
   return { conversations, events, readsAfter };
 }
 
@@ -153,7 +156,7 @@ function threeThreads(workers: number) {
     },
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all texts are small, and there are no earlier turns
-  const sources = { history: fake as TurnHistory, logs: {} as TurnLogReader, blobs: {} as BlobStore };
+  const sources = { losses, history: fake as TurnHistory, logs: {} as TurnLogReader, blobs: {} as BlobStore };
   const all = Array.from({ length: workers }, () => new Conversations(sources));
   const stamps: string[] = [];
   const known = new Map<string, number>();
@@ -219,7 +222,7 @@ test('the turns of another session are not loaded, even if they are cached', asy
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only this member is used
   const history = { readSince: () => Promise.resolve({ events, lastEventId: 1 }) } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no blobs
-  const conversations = new Conversations({ logs, history, blobs: {} as BlobStore });
+  const conversations = new Conversations({ losses, logs, history, blobs: {} as BlobStore });
   const beginning = (sessionId: string, previousTurnId: string | null, after = previousTurnId) =>
     conversations.beginning({ ...start('turn_new', sessionId), previousTurnId, after, sequence: 2 }, never);
   expect(await beginning('ses_ann', 'turn_old')).toHaveLength(2);
@@ -360,8 +363,8 @@ function worker(accepted: ModelMessage) {
   const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all texts are small
   const blobs = {} as BlobStore;
-  const logs = new TurnLogReader({ catalog, history: turnHistory, blobs });
-  return { conversations: new Conversations({ history: turnHistory, logs, blobs }), events, reads };
+  const logs = new TurnLogReader({ catalog, history: turnHistory, losses, blobs });
+  return { conversations: new Conversations({ losses, history: turnHistory, logs, blobs }), events, reads };
 }
 
 const list = callOf('list_orders');

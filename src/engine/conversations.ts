@@ -5,16 +5,17 @@ import type { GivenConversation } from '../core/given-conversation.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { hasSummary } from '../core/compacted.ts';
 import { newestAuthor } from '../core/deciders.ts';
+import { eventId } from '../core/ids.ts';
 import { turnCreated } from '../core/projection.ts';
 import {
   ROOT_THREAD,
-  type LogEntry,
   type ModelMessage,
   type ToolCall,
   type TurnCreated,
   type UnsequencedRecord,
 } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
+import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { restoreEntries, restoreRecord } from './restore-records.ts';
@@ -34,6 +35,13 @@ type ReadThread = Pick<CallModelInput, 'sessionId' | 'threadId' | 'previousTurnI
 /** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
+interface ConversationsOptions {
+  logs: TurnLogReader;
+  history: TurnHistory;
+  blobs: BlobStore;
+  losses: OnceLog;
+}
+
 /**
  * The records behind a model call: the previous turns, and its own turn up to the ordinal that the workflow passes.
  *
@@ -46,6 +54,7 @@ export class Conversations {
   readonly #logs: TurnLogReader;
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
+  readonly #losses: OnceLog;
   readonly #ended = new LRUCache<string, UnsequencedRecord[]>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: charactersOf,
@@ -84,7 +93,8 @@ export class Conversations {
     ignoreFetchAbort: true,
   });
 
-  constructor({ logs, history, blobs }: { logs: TurnLogReader; history: TurnHistory; blobs: BlobStore }) {
+  constructor({ logs, history, blobs, losses }: ConversationsOptions) {
+    this.#losses = losses;
     this.#logs = logs;
     this.#history = history;
     this.#blobs = blobs;
@@ -130,11 +140,12 @@ export class Conversations {
   async beginning(start: Omit<SpeculativeCall, 'trace'>, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const { sessionId, previousTurnId, after, afterLog } = start;
     if (after !== null && afterLog && !this.#ended.has(after)) {
-      this.#ended.set(after, recordsOf(await this.#restore(afterLog, sessionId)));
+      this.#ended.set(after, recordsOf(await restoreEntries(afterLog, { ...this.#source(sessionId), turnId: after })));
     }
+    const { turnId } = start;
     const [before, created] = await Promise.all([
       this.#chain({ previousTurnId, sessionId, threadId: ROOT_THREAD }, signal),
-      restoreRecord(turnCreated(start), { blobs: this.#blobs, sessionId }),
+      restoreRecord(turnCreated(start), { ...this.#source(sessionId), turnId, recordId: eventId(turnId, 1) }),
       after === null ? undefined : this.#endedTurn(after, sessionId, signal),
     ]);
     return [...before, created];
@@ -223,11 +234,12 @@ export class Conversations {
 
   #runRecords(runId: string): RunRecords {
     const stamped = (stamp: string) => this.#stamped.get(stamp);
-    return new RunRecords({ runId, logs: this.#logs, history: this.#history, blobs: this.#blobs, stamped });
+    const sources = { logs: this.#logs, history: this.#history, blobs: this.#blobs, losses: this.#losses };
+    return new RunRecords({ ...sources, runId, stamped });
   }
 
-  #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
-    return restoreEntries(entries, { blobs: this.#blobs, sessionId });
+  #source(sessionId: string) {
+    return { blobs: this.#blobs, losses: this.#losses, sessionId };
   }
 }
 

@@ -16,6 +16,7 @@ import type { Speculator } from './speculation.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLimits } from './turn-limits.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
+import type { OnceLog } from '../lib/once-log.ts';
 
 /**
  * The engine runs conversations: sessions, and the turns in them. It knows no HTTP, no wire format and no URL. A face
@@ -39,6 +40,8 @@ export interface Engine {
   config: Pick<Config, 'turnSeconds' | 'tool' | 'subAgents'>;
   catalog: Catalog;
   blobs: BlobStore;
+  /** The log of what is lost of stored records. */
+  losses: OnceLog;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   commands: SessionCommands;

@@ -1,9 +1,11 @@
-import { expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { modelMessage } from '../../test/support/model-message.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
 import { offload } from '../blobs/offload.ts';
+import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { LogEntry } from '../core/records.ts';
 import { sectionsOf } from '../core/sections.ts';
+import { OnceLog } from '../lib/once-log.ts';
 import { LOST_TEXT, restoreEntries, restoreRecord } from './restore-records.ts';
 
 const sessionId = 'ses_1';
@@ -20,11 +22,19 @@ function storeThat(failure: Error): BlobStore {
   return store as BlobStore;
 }
 
+const logged: unknown[] = [];
+beforeEach(() => void logged.splice(0));
+
+function source(blobs: BlobStore) {
+  const losses = new OnceLog({ warn: (fields: unknown) => void logged.push(fields) });
+  return { blobs, losses, sessionId, turnId: 'turn_1' };
+}
+
 const lossy = storeThat(new BlobNotFound(sessionId, 'f'));
 
 async function withoutTexts<T>(record: T): Promise<T> {
   const stored = await offload(record, { blobs: lossy, sessionId, inlineBytes: 0 });
-  return restoreRecord(stored, { blobs: lossy, sessionId });
+  return restoreRecord(stored, { ...source(lossy), recordId: 'evt_1' });
 }
 
 test('a text that is lost is replaced in its record by one that says so; the other records are whole', async () => {
@@ -34,9 +44,28 @@ test('a text that is lost is replaced in its record by one that says so; the oth
     { ordinal: 2, record: { ...record, outcome: 'succeeded', content: long } },
   ];
   const stored = await offload(entries, { blobs: lossy, sessionId, inlineBytes: 0 });
-  const [first, second] = await restoreEntries(stored, { blobs: lossy, sessionId });
+  const [first, second] = await restoreEntries(stored, source(lossy));
   expect(first).toEqual(entries[0]);
   expect(second).toEqual({ ordinal: 2, record: { ...entries[1]?.record, content: LOST_TEXT } });
+  expect(logged).toEqual([{ sessionId, turnId: 'turn_1', recordId: 'e' }]);
+});
+
+test('the log has a record once that has lost several texts, and is read again', async () => {
+  const entry: LogEntry = {
+    ordinal: 3,
+    record: modelMessage({ id: 'msg_1', content: long, reasoning: `${long}!`, toolCalls: [] }),
+  };
+  const stored = await offload([entry], { blobs: lossy, sessionId, inlineBytes: 0 });
+  const from = source(lossy);
+  for (let i = 0; i < 2; i++) await restoreEntries(stored, from);
+  expect(logged).toEqual([{ sessionId, turnId: 'turn_1', recordId: 'msg_1' }]);
+});
+
+test('a text whose key is not configured is not replaced: it is there', async () => {
+  const stored = await offload({ content: long }, { blobs: lossy, sessionId, inlineBytes: 0 });
+  const from = source(storeThat(new EncryptionKeyMissing('k1')));
+  await expect(restoreRecord(stored, { ...from, recordId: 'evt_1' })).rejects.toThrow(EncryptionKeyMissing);
+  expect(logged).toEqual([]);
 });
 
 test('a text that is JSON is replaced by JSON of the same form, so that its readers understand it', async () => {
@@ -71,5 +100,5 @@ test('what is of no use without a text that is lost is left out of its message',
 test('a record whose store is unavailable is not read at all: a later read gives all of it', async () => {
   const stored = await offload({ content: long }, { blobs: lossy, sessionId, inlineBytes: 0 });
   const blobs = storeThat(new BlobsUnavailable('away'));
-  await expect(restoreRecord(stored, { blobs, sessionId })).rejects.toThrow(BlobsUnavailable);
+  await expect(restoreRecord(stored, { ...source(blobs), recordId: 'evt_1' })).rejects.toThrow(BlobsUnavailable);
 });

@@ -1,5 +1,6 @@
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import type { OnceLog } from '../lib/once-log.ts';
 import type { Elicitation, LogEntry } from '../core/records.ts';
 
 /** Stands for a text of a record whose blob is lost. */
@@ -19,30 +20,36 @@ const LOST_JSON = new Map<string, string>([
   ['tools', '[]'],
 ]);
 
+/** Where the texts of a turn's records are, and who is told that one is lost. */
 interface Source {
   blobs: BlobStore;
+  losses: OnceLog;
   sessionId: string;
+  turnId: string;
 }
 
 /**
  * What a log has, with all of its texts. A text that is lost is replaced by one that says so, since one blob must not make
- * the log unreadable, and with it the session.
- * @throws errors of a blob store that is unavailable
+ * the log unreadable, and with it the session. Of each record that has lost something there is one line in the log.
+ * @throws EncryptionKeyMissing, since the text is there; errors of a blob store that is unavailable
  */
-export async function restoreRecord<T>(record: T, { blobs, sessionId }: Source): Promise<T> {
+export async function restoreRecord<T>(record: T, { recordId, ...source }: Source & { recordId: string }): Promise<T> {
+  const { blobs, losses, sessionId, turnId } = source;
   let isComplete = true;
   const lostText = (key: string): string => {
     isComplete = false;
     return LOST_JSON.get(key) ?? LOST_TEXT;
   };
   const restored = await restore(record, { blobs, sessionId, lostText });
-  if (!isComplete) dropDamaged(restored);
+  if (isComplete) return restored;
+  losses.warn(recordId, { sessionId, turnId, recordId }, 'a text of a record is lost: a placeholder stands for it');
+  dropDamaged(restored);
   return restored;
 }
 
 /** As `restoreRecord`, for several entries. */
 export async function restoreEntries(entries: LogEntry[], source: Source): Promise<LogEntry[]> {
-  return Promise.all(entries.map((entry) => restoreRecord(entry, source)));
+  return Promise.all(entries.map((entry) => restoreRecord(entry, { ...source, recordId: entry.record.id })));
 }
 
 /** Removes, in place, what is of no use with a text that is lost: a provider rejects fields that are not its own. */

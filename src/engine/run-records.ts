@@ -2,6 +2,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput } from '../core/history.ts';
 import { TurnProjection } from '../core/projection.ts';
 import type { LogEntry, UnsequencedRecord } from '../core/records.ts';
+import type { OnceLog } from '../lib/once-log.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { restoreEntries } from './restore-records.ts';
@@ -12,6 +13,7 @@ export interface RunRecordsOptions {
   logs: TurnLogReader;
   history: TurnHistory;
   blobs: BlobStore;
+  losses: OnceLog;
   /** The result that this process has produced under a stamp. */
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
 }
@@ -76,10 +78,10 @@ export class RunRecords {
     return this.#earlier.length + this.#projected.length + this.#ahead.length;
   }
 
-  async #begin({ start, createdAt: at, sessionId }: CallModelInput): Promise<void> {
+  async #begin({ start, createdAt: at, ...turn }: CallModelInput): Promise<void> {
     if (!start) return;
     const entries = new TurnProjection().feed({ type: 'started', at, start });
-    this.#add(recordsOf(await this.#restore(entries, sessionId)));
+    this.#add(recordsOf(await this.#restore(entries, turn)));
   }
 
   /**
@@ -101,7 +103,7 @@ export class RunRecords {
     const entries = events.flatMap((event) => this.#projection.feed(event));
     const { carry } = this.#projection.start ?? {};
     if (isFirst && carry) this.#earlier = recordsOf((await logs.all(turnId)).slice(0, carry.ordinal));
-    this.#projected.push(...recordsOf(await this.#restore(entries, sessionId)));
+    this.#projected.push(...recordsOf(await this.#restore(entries, { turnId, sessionId })));
     this.#ahead = [];
     this.#lastEventId = lastEventId;
     this.#characters = charactersOf([...this.#earlier, ...this.#projected]);
@@ -121,8 +123,12 @@ export class RunRecords {
     this.#characters = 1;
   }
 
-  #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
-    return restoreEntries(entries, { blobs: this.#options.blobs, sessionId });
+  #restore(
+    entries: LogEntry[],
+    { sessionId, turnId }: Pick<CallModelInput, 'sessionId' | 'turnId'>,
+  ): Promise<LogEntry[]> {
+    const { blobs, losses } = this.#options;
+    return restoreEntries(entries, { blobs, losses, sessionId, turnId });
   }
 }
 

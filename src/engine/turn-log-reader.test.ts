@@ -10,6 +10,9 @@ import type { TurnHistory } from '../temporal/history.ts';
 import { LOST_TEXT } from './restore-records.ts';
 import { ignoreUnreadable, TurnLogReader, TurnNotFound, unlessUnreadable } from './turn-log-reader.ts';
 import { isUnavailable } from './unavailable.ts';
+import { OnceLog } from '../lib/once-log.ts';
+
+const losses = new OnceLog({ warn: () => undefined });
 
 const AT = '2026-11-22T08:00:00.000Z';
 
@@ -57,7 +60,7 @@ function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, 
       return Promise.resolve(Buffer.from('x'.repeat(100_000)));
     },
   } as unknown as BlobStore;
-  return { logs: new TurnLogReader({ catalog, history, blobs }), counted };
+  return { logs: new TurnLogReader({ catalog, history, blobs, losses }), counted };
 }
 
 test.each([

@@ -6,9 +6,11 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
+import { eventId } from '../core/ids.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
+import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { EngineError } from './errors.ts';
@@ -142,6 +144,13 @@ const MAX_ACCEPTED = 10_000;
 /** Turns of a chain per read of the index. */
 const CHAIN_PAGE = 1_000;
 
+interface TurnLogReaderOptions {
+  catalog: Catalog;
+  history: TurnHistory;
+  blobs: BlobStore;
+  losses: OnceLog;
+}
+
 /**
  * Reads the logs of turns. Ended turns, and the ended runs of long ones, are in the archive; the rest is in Temporal's
  * histories. Entries are returned with all of their texts.
@@ -150,6 +159,7 @@ export class TurnLogReader {
   readonly #catalog: Catalog;
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
+  readonly #losses: OnceLog;
   /**
    * Logs of ended turns that this process has read to their end. They no longer change, and are often read again at once:
    * by the next turn, and by the archive.
@@ -162,7 +172,8 @@ export class TurnLogReader {
   /** Turns that this process has seen accepted a moment ago. About others, Temporal is asked. */
   readonly #accepted = new LRUCache<string, true>({ max: MAX_ACCEPTED, ttl: STARTS_WITHIN_MS });
 
-  constructor({ catalog, history, blobs }: { catalog: Catalog; history: TurnHistory; blobs: BlobStore }) {
+  constructor({ catalog, history, blobs, losses }: TurnLogReaderOptions) {
+    this.#losses = losses;
     this.#catalog = catalog;
     this.#history = history;
     this.#blobs = blobs;
@@ -177,7 +188,7 @@ export class TurnLogReader {
   async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<LogEntry[]> {
     for await (const { sessionId, entries } of this.readStored(turnId, options)) {
       for (let from = 0; from < entries.length; from += RESTORE_BATCH_SIZE) {
-        yield await this.#restore(entries.slice(from, from + RESTORE_BATCH_SIZE), sessionId);
+        yield await this.#restore(entries.slice(from, from + RESTORE_BATCH_SIZE), { sessionId, turnId });
       }
     }
   }
@@ -239,7 +250,7 @@ export class TurnLogReader {
     const read = isLong ? undefined : await this.#catalog.archive.readAll(rows.map(({ id }) => id));
     for (const { id: turnId, previous_turn_id: previousTurnId, session_id: sessionId } of rows) {
       const stored = read?.get(turnId) ?? (await this.#allArchived(turnId, sessionId));
-      yield { turnId, previousTurnId, entries: await this.#restore(stored, sessionId) };
+      yield { turnId, previousTurnId, entries: await this.#restore(stored, { sessionId, turnId }) };
     }
   }
 
@@ -327,13 +338,13 @@ export class TurnLogReader {
         ({ sessionId } = batch);
         live.push(...batch.entries.filter(({ ordinal }) => ordinal <= from));
       }
-      while (live.length > 0) yield await this.#restore(live.splice(-size).reverse(), sessionId);
+      while (live.length > 0) yield await this.#restore(live.splice(-size).reverse(), { sessionId, turnId });
     }
     if (!row) return;
     for (let last = Math.min(from, archived); last > 0; last -= size) {
       const first = Math.max(1, last - size + 1);
       const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
-      yield await this.#restore(entries.reverse(), row.session_id);
+      yield await this.#restore(entries.reverse(), { sessionId: row.session_id, turnId });
     }
   }
 
@@ -347,7 +358,7 @@ export class TurnLogReader {
       for await (const records of this.#backwards(turnId)) {
         const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
         if (message?.kind === 'model.message') {
-          return restoreRecord(message, { blobs: this.#blobs, sessionId });
+          return restoreRecord(message, { ...this.#source({ sessionId, turnId }), recordId: messageId });
         }
       }
       return undefined;
@@ -427,7 +438,8 @@ export class TurnLogReader {
     if (!row?.archived && !this.#ended.has(turnId)) {
       const start = await this.start(turnId);
       if (!(await this.close(turnId))) {
-        const created = await restoreRecord(turnCreated(start), { blobs: this.#blobs, sessionId: start.sessionId });
+        const recordId = eventId(turnId, 1);
+        const created = await restoreRecord(turnCreated(start), { ...this.#source(start), recordId });
         if (start.queued) {
           const position = await this.#catalog.turns.positionInQueue(start.sessionId, start.queued.number);
           return { created, done: undefined, position };
@@ -487,8 +499,12 @@ export class TurnLogReader {
     return runs;
   }
 
-  async #restore(entries: LogEntry[], sessionId: string): Promise<LogEntry[]> {
-    return restoreEntries(entries, { blobs: this.#blobs, sessionId });
+  async #restore(entries: LogEntry[], turn: { sessionId: string; turnId: string }): Promise<LogEntry[]> {
+    return restoreEntries(entries, this.#source(turn));
+  }
+
+  #source({ sessionId, turnId }: { sessionId: string; turnId: string }) {
+    return { blobs: this.#blobs, losses: this.#losses, sessionId, turnId };
   }
 
   /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound, TurnNotStarted */

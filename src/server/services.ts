@@ -34,6 +34,7 @@ import type { ModelProviders } from '../models/providers.ts';
 import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
+import { OnceLog } from '../lib/once-log.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
@@ -61,6 +62,7 @@ export interface Services {
   /** Whether URLs from clients may currently resolve to private addresses. */
   allowPrivateUrls: () => boolean;
   blobs: BlobStore;
+  losses: OnceLog;
   /** Undefined if no Redis is configured. */
   redis: Redis | undefined;
   bus: LiveBus;
@@ -154,7 +156,8 @@ export async function openServices({
   const converter = client.options.loadedDataConverter;
   const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
   const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
-  const logs = new TurnLogReader({ catalog, history, blobs });
+  const losses = new OnceLog(log);
+  const logs = new TurnLogReader({ catalog, history, blobs, losses });
   const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
   const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
@@ -196,6 +199,7 @@ export async function openServices({
     keyring,
     allowPrivateUrls,
     blobs,
+    losses,
     redis,
     ...live,
     client,

@@ -48,9 +48,9 @@ export async function startWorker(
   services: Services,
   { temporal, workflowBundle }: { temporal: ProvisionedTemporal; workflowBundle: { code: string } },
 ): Promise<RunningWorker> {
-  const { config, cipher, logs, history, blobs, bus, speculativeCalls, metrics, log, sessionQueue } = services;
+  const { config, cipher, logs, history, blobs, losses, bus, speculativeCalls, metrics, log, sessionQueue } = services;
   const draining = new AbortController();
-  const conversations = new Conversations({ logs, history, blobs });
+  const conversations = new Conversations({ logs, history, blobs, losses });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
   const activityInterceptors = [activityScope, countRetries(metrics), traceActivity];
   const { acceptsUnencrypted, shutdownSeconds } = config;

@@ -24,8 +24,10 @@ import { collectBlobs } from '../../src/housekeeping/collect-blobs.ts';
 import { eventually } from '../support/eventually.ts';
 import { turnStart } from '../support/random-turn.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
+import { OnceLog } from '../../src/lib/once-log.ts';
 
 const log = pino({ level: 'silent' });
+const losses = new OnceLog(log);
 const NOW = '2026-11-02T10:00:00.000Z';
 const LATER = '2026-11-02T10:00:01.000Z';
 
@@ -342,7 +344,7 @@ test('a chain is complete whether its turns are in the archive, only in the inde
     },
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no more is asked of the history, and all is small
-  const parts = { catalog, history: fake, blobs: {} } as ConstructorParameters<typeof TurnLogReader>[0];
+  const parts = { catalog, history: fake, blobs: {}, losses } as ConstructorParameters<typeof TurnLogReader>[0];
   const conversations = new Conversations({ ...parts, logs: new TurnLogReader(parts) });
   const next = { ...turnStart({ turnId: 'next', sessionId: 's', previousTurnId: 'last' }), after: null };
   const records = await conversations.beginning(next, new AbortController().signal);
@@ -385,7 +387,7 @@ test('the conversation of a chain of 600 turns is read completely, many turns at
   const onQuery = (): void => void (queries += 1);
   const watched = { turns: counted(catalog.turns, onQuery), archive: counted(catalog.archive, onQuery) };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all is in the archive, and small
-  const parts = { catalog: watched, history: {}, blobs: {} } as ConstructorParameters<typeof TurnLogReader>[0];
+  const parts = { catalog: watched, history: {}, blobs: {}, losses } as ConstructorParameters<typeof TurnLogReader>[0];
   const conversations = new Conversations({ ...parts, logs: new TurnLogReader(parts) });
   const next = { ...turnStart({ turnId: 'turn_601', sessionId: 's', previousTurnId: idOf(600) }), after: null };
   const never = new AbortController().signal;

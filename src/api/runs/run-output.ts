@@ -12,7 +12,7 @@ import {
   type TurnDone,
   type Usage,
 } from '../../core/records.ts';
-import { callKey, hasNoResult, operationIdOf, responseText } from '../../core/tool-records.ts';
+import { callKey, hasNoResult, operationIdOf, responseText, toolResponse } from '../../core/tool-records.ts';
 import { executedWith } from '../../core/transcript.ts';
 import { dollars } from '../../lib/dollars.ts';
 import type { Pricing } from '../../spec/agent-spec.ts';
@@ -32,7 +32,7 @@ export interface RunLimits {
 /** A call of the root thread, until its item is complete. */
 interface OpenCall {
   call: ToolCall;
-  response?: ToolResponse;
+  response?: Omit<ToolResponse, 'id'>;
 }
 
 /** What a call's outcome is in llm-sdk's terms. A call that was not answered in time was not run. */
@@ -66,6 +66,8 @@ export class RunOutput {
   #last: ModelMessage | undefined;
   /** The calls of the root thread whose items are not complete, in their order. */
   readonly #open: OpenCall[] = [];
+  /** A record is lost that may have been the result of one of them. */
+  #isDamaged = false;
   /** The calls of all threads that have no result. */
   readonly #calls = new Map<string, ToolCall>();
   /** What the run waits for. */
@@ -150,8 +152,13 @@ export class RunOutput {
 
   #message(message: ModelMessage): void {
     const { threadId, toolCalls, isGiven } = message;
+    if (message.isLost && this.#open.length > 0) {
+      this.#isDamaged = true;
+      return;
+    }
     for (const call of toolCalls) this.#calls.set(callKey({ threadId, toolCallId: call.id }), call);
     if (threadId !== ROOT_THREAD) return;
+    this.#completeDamaged(message.at);
     this.#last = message;
     this.#open.push(...toolCalls.map((call) => ({ call })));
     const content = contentOf(message);
@@ -244,8 +251,19 @@ export class RunOutput {
     };
   }
 
+  /** The calls may have run whose results are missing in a log with a lost record: so no further run repeats them. */
+  #completeDamaged(at: string): void {
+    if (!this.#isDamaged) return;
+    for (const open of this.#open) {
+      const { id: toolCallId } = open.call;
+      open.response ??= toolResponse({ threadId: ROOT_THREAD, toolCallId }, 'unknown_outcome', at);
+    }
+    this.#complete();
+  }
+
   #end(record: TurnDone): void {
     this.#done = record;
+    this.#completeDamaged(record.at);
     // A log has a result of each call at its end; a run that ended otherwise did not run the call.
     for (const { call, response } of this.#open.splice(0)) {
       if (response && !isNew(response)) continue;
@@ -269,6 +287,6 @@ export class RunOutput {
 }
 
 /** Whether the client has not given the result itself. */
-function isNew({ isGiven, isReused }: ToolResponse): boolean {
+function isNew({ isGiven, isReused }: Pick<ToolResponse, 'isGiven' | 'isReused'>): boolean {
   return !isGiven || isReused === true;
 }

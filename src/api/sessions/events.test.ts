@@ -16,6 +16,9 @@ import { LOCAL } from '../../auth/api-keys.ts';
 import type { ApiContext } from '../http/context.ts';
 import { eventRoutes } from './events.ts';
 import { setContext } from '../http/request.ts';
+import { OnceLog } from '../../lib/once-log.ts';
+
+const losses = new OnceLog({ warn: () => undefined });
 
 const AT = '2026-11-22T08:00:00.000Z';
 const { sessionId } = turnStart();
@@ -64,7 +67,7 @@ async function listing({ archived, entries }: { archived: number; entries: numbe
     },
   } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- nothing here is large
-  const logs = new TurnLogReader({ catalog, history: turnHistory, blobs: {} as BlobStore });
+  const logs = new TurnLogReader({ catalog, history: turnHistory, losses, blobs: {} as BlobStore });
   const app = express().use((_request, response, next) => {
     setContext(response, { caller: LOCAL });
     next();

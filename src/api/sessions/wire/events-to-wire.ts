@@ -76,7 +76,7 @@ function contentOf(record: ToolResponse): string {
 export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
   // The conversation is that of a run: this API has no runs.
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, ...hidden } = record;
-  const { specHash: _, conversation: __, isRun: ___, ...rest } = hidden;
+  const { specHash: _, conversation: __, isRun: ___, isLost: ____, ...rest } = hidden;
   rest satisfies NoFields;
   return {
     type,

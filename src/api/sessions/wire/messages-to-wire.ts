@@ -52,6 +52,7 @@ export function messageEnd(
     isGiven: ____,
     audio: _____,
     images: ______,
+    isLost: _______,
     ...rest
   } = origin;
   rest satisfies NoFields;

@@ -1,0 +1,53 @@
+import { eventId, lostMessageId } from './ids.ts';
+import { ROOT_THREAD, type InputItem, type ModelMessage, type TurnCreated, type TurnDone } from './records.ts';
+import type { Subject } from './subject.ts';
+import { NO_TOTALS } from './turn-totals.ts';
+
+/** Stands for the content of a record that is damaged. */
+export const LOST_RECORD = '[A record is lost: it is damaged in the database of the server.]';
+
+/** Where a record is, with what the index knows of its turn. */
+export interface LostPlace {
+  turnId: string;
+  ordinal: number;
+  /** Whether the log ends with the record. */
+  isLast: boolean;
+  sessionId: string;
+  previousTurnId: string | null;
+  createdAt: string;
+  /** The owner of the session, for the one who has created the turn. */
+  owner: Subject;
+  specHash: string;
+  isRun: boolean;
+}
+
+/**
+ * What stands for a record that is damaged, so that the others of its log can be read: the beginning or the end of the
+ * turn, or else a message of the root agent, which says so to readers and models.
+ */
+export function lostRecord(place: LostPlace): TurnCreated | ModelMessage | TurnDone {
+  const { turnId, ordinal, isLast, sessionId, previousTurnId, createdAt: at, owner, specHash, isRun } = place;
+  const base = { id: eventId(turnId, ordinal), at };
+  const isLost = true;
+  if (ordinal === 1) {
+    const input: InputItem[] = [{ type: 'user.message', content: LOST_RECORD }];
+    const turn = { turnId, sessionId, previousTurnId, createdBy: owner, input, specHash };
+    return { kind: 'turn.created', ...base, ...turn, isLost, ...(isRun && { isRun }) };
+  }
+  if (isLast) {
+    const end = { status: 'error' as const, message: LOST_RECORD };
+    return { kind: 'turn.done', ...base, ...NO_TOTALS, end, waitedMs: 0, workedMs: 0 };
+  }
+  return {
+    kind: 'model.message',
+    ...base,
+    id: lostMessageId(turnId, ordinal),
+    threadId: ROOT_THREAD,
+    content: LOST_RECORD,
+    refusal: '',
+    reasoning: '',
+    toolCalls: [],
+    finishReason: 'stop',
+    isLost,
+  };
+}
