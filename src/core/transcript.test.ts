@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { messageWith } from '../../test/support/model-message.ts';
+import { LOST_RECORD, lostRecord } from './lost-record.ts';
 import { emptyText } from './message.ts';
 import { turnCreated, TurnProjection } from './projection.ts';
 import { transcript, foundTools } from './transcript.ts';
@@ -123,4 +125,29 @@ test('an answer that does not fit is followed by the reasons, also if it was emp
   const items = transcript([message('7', 'must be object'), message('', 'it is not valid JSON')], 'main');
   const reason = (problem: string) => ({ role: 'user', content: [{ text: expect.stringContaining(problem) }] });
   expect(items).toMatchObject([{ role: 'assistant' }, reason('must be object'), reason('it is not valid JSON')]);
+});
+
+test('a call without a result, which may be in a record that is lost, is not said to be not executed', () => {
+  const message = messageWith(...['c1', 'c2'].map(() => ({ to: 'client' as const })));
+  const place = { turnId: TURN_ID, isLast: false, previousTurnId: null, specHash: 'h', isRun: false };
+  const owner = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const lost = (ordinal: number) =>
+    lostRecord({ ...place, ordinal, sessionId: 'ses_1', createdAt: '2026-01-01T00:00:00.000Z', owner });
+  const response = { kind: 'tool.response', id: 'e', at: '', threadId: 'main', outcome: 'succeeded' } as const;
+  const later = {
+    ...message,
+    id: 'msg_2',
+    toolCalls: message.toolCalls.map((call) => ({ ...call, id: `${call.id}_2` })),
+  };
+  const records = [lost(1), message, lost(3), { ...response, toolCallId: 'call_1', content: 'done' }, later];
+  expect(transcript(records, 'main').map((item) => ('message' in item ? item.message.content : item.content))).toEqual([
+    [{ type: 'text', text: LOST_RECORD }],
+    '',
+    expect.stringContaining('The outcome of this tool call is unknown'),
+    'done',
+    LOST_RECORD,
+    '',
+    expect.stringContaining('was not executed here'),
+    expect.stringContaining('was not executed here'),
+  ]);
 });

@@ -5,6 +5,7 @@ import path from 'node:path';
 import { Migrator, sql } from 'kysely';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { BlobStore } from '../../src/blobs/blob-store.ts';
 import { Catalog } from '../../src/catalog/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { migrations } from '../../src/catalog/migrations.ts';
@@ -12,8 +13,9 @@ import type { SessionRow } from '../../src/catalog/schema.ts';
 import { subjectAccount } from '../../src/catalog/spending.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
+import { LOST_RECORD } from '../../src/core/lost-record.ts';
 import { turnCreated } from '../../src/core/projection.ts';
-import { Cipher } from '../../src/encryption/cipher.ts';
+import { Cipher, EncryptionKeyMissing } from '../../src/encryption/cipher.ts';
 import { NO_USAGE, type LogEntry, type TurnDone } from '../../src/core/records.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
@@ -22,6 +24,7 @@ import type { TurnHistory } from '../../src/temporal/history.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { collectBlobs } from '../../src/housekeeping/collect-blobs.ts';
 import { eventually } from '../support/eventually.ts';
+import { modelMessage } from '../support/model-message.ts';
 import { turnStart } from '../support/random-turn.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 import { OnceLog } from '../../src/lib/once-log.ts';
@@ -314,6 +317,86 @@ test('records with all kinds of text are read from the archive unchanged', async
   expect(await catalog.archive.read('t', 1, 2_000)).toEqual(entries);
   expect(await catalog.archive.read('t', Number.MAX_SAFE_INTEGER, 10)).toEqual([]);
   expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
+});
+
+test('a record of the archive that is damaged is a placeholder, and is logged once; the others are as they were', async () => {
+  const lines: Record<string, unknown>[] = [];
+  const logged = pino({ level: 'warn' }, { write: (line: string) => void lines.push(JSON.parse(line) as never) });
+  const [k1, k2] = [randomBytes(32), randomBytes(32)].map((key, i) => ({ id: `k${i + 1}`, key }));
+  const reopened = async (...keys: (typeof k1)[]) => {
+    const { database: settings } = loadConfig({ DATABASE_URL: database.url });
+    const opened = await Catalog.open(settings, logged, new Cipher(keys.flatMap((key) => key ?? [])));
+    catalogs.push(opened);
+    return opened;
+  };
+  const catalog = await reopened(k1);
+  await insertSession(catalog, 'ses_1');
+  const [first, second] = ['turn_01kac6f1zy5c3n8s7k4b2g9d6w', 'turn_01kac6f1zy5c3n8s7k4b2g9d6x'] as const;
+  const end = { status: 'done' as const, output: null, requiredActions: [] };
+  const done: Omit<TurnDone, 'id'> = { kind: 'turn.done', at: NOW, ...NO_TOTALS, end, waitedMs: 0, workedMs: 0 };
+  const said = (i: number) => modelMessage({ id: `msg_${i}`, at: NOW, content: `message ${i}` });
+  for (const [turnId, previousTurnId] of [
+    [first, null],
+    [second, first],
+  ] as const) {
+    const start = turnStart({
+      turnId,
+      sessionId: 'ses_1',
+      previousTurnId,
+      sequence: previousTurnId ? 2 : 1,
+      createdAt: NOW,
+    });
+    await catalog.turns.accept(start);
+    const records = [turnCreated(start), said(2), said(3), done];
+    const entries = records.map((record, i) => ({
+      ordinal: i + 1,
+      record: { id: `evt_${i}`, ...record } as LogEntry['record'],
+    }));
+    await catalog.archive.add(turnId, entries, { complete: true });
+  }
+  const damage = (turnId: string, ordinal: number, record: string) =>
+    database.rows
+      .updateTable('archive')
+      .set({ record })
+      .where('turn_id', '=', turnId)
+      .where('ordinal', '=', ordinal)
+      .execute();
+  await damage(first, 1, '{"kind":"turn.cre');
+  await damage(first, 2, '');
+  const [moved] = await database.rows
+    .selectFrom('archive')
+    .selectAll()
+    .where('turn_id', '=', second)
+    .where('ordinal', '=', 3)
+    .execute();
+  await damage(first, 4, moved?.record ?? '');
+
+  const parts = { catalog, history: {} as TurnHistory, blobs: {} as BlobStore, losses };
+  const logs = new TurnLogReader(parts);
+  const entries = await logs.all(first);
+  expect(entries.map(({ record }) => record)).toMatchObject([
+    { kind: 'turn.created', sessionId: 'ses_1', previousTurnId: null, createdBy: { subjectId: 'ann' }, at: NOW },
+    { kind: 'model.message', content: LOST_RECORD, threadId: 'main' },
+    said(3),
+    { kind: 'turn.done', end: { status: 'error', message: LOST_RECORD } },
+  ]);
+  expect(await logs.firstAndLast(first)).toMatchObject({ created: { turnId: first }, done: { kind: 'turn.done' } });
+  const next = { ...turnStart({ turnId: 'next', sessionId: 'ses_1', previousTurnId: second }), after: null };
+  const records = await new Conversations({ ...parts, logs }).beginning(next, new AbortController().signal);
+  expect(records.flatMap((record) => (record.kind === 'model.message' ? record.content : []))).toEqual([
+    LOST_RECORD,
+    'message 3',
+    'message 2',
+    'message 3',
+  ]);
+  expect(lines.map(({ sessionId, turnId, recordId }) => [sessionId, turnId, recordId])).toEqual(
+    entries.flatMap(({ ordinal, record }) => (ordinal === 3 ? [] : [['ses_1', first, record.id]])),
+  );
+
+  // A key that is missing may come back: nothing stands for what it encrypts.
+  const lacking = await reopened(k2);
+  await expect(lacking.archive.read(second, 1, 10)).rejects.toThrow('"k1", which EVERTURN_ENCRYPTION_KEYS');
+  await expect(lacking.archive.readAll([second])).rejects.toThrow(EncryptionKeyMissing);
 });
 
 test('a chain is complete whether its turns are in the archive, only in the index, or only requested; a missing one is left out', async () => {

@@ -10,6 +10,7 @@ import type {
   TurnDone,
   TurnOutcome,
 } from '../../core/records.ts';
+import { LOST_RECORD } from '../../core/lost-record.ts';
 import { FIRST_SECTION, storedSections } from '../../core/sections.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';
 import { turnStart } from '../../../test/support/random-turn.ts';
@@ -426,4 +427,19 @@ test('images and audio of a result are parts with their content, other files are
       { type: 'audio', format: 'mp3', data: 'AAAA' },
     ],
   });
+});
+
+test('a call whose result may be lost has an unknown outcome, before what follows: no other run repeats it', () => {
+  const calling = message({ toolCalls: [call('c1'), call('c2')] });
+  const lost = modelMessage({ id: 'msg_lost', at: AT, content: LOST_RECORD, isLost: true });
+  const { output } = runOf(calling, lost, response('c2'), message({ content: 'Done.' }), DONE);
+  expect(output.map((item) => (item.type === 'tool' ? `${item.tool_call_id} ${item.outcome}` : item.type))).toEqual([
+    'model',
+    'c1 unknown_outcome',
+    'c2 succeeded',
+    'model',
+  ]);
+  const [, first] = runOf(calling, lost, DONE).output;
+  expect(first).toMatchObject({ outcome: 'unknown_outcome', operation_id: expect.any(String) });
+  expect(runOf(lost, DONE).content).toEqual([{ type: 'text', text: LOST_RECORD }]);
 });
