@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
+import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
@@ -93,6 +93,21 @@ test('two concurrent attempts load the same conversation, and neither corrupts t
   for (const records of await Promise.all(both)) expect(contentsOf(records)).toEqual(whole);
   events.push(...history(['', '', '', 'four']).slice(-2));
   expect(contentsOf(await conversations.load(input(5, 4), 'run', never))).toEqual([...whole, 'four']);
+});
+
+test('a lost conversation of a request is an error that says so, an outage of its store one that passes', async () => {
+  const conversation = { blob: 'f'.repeat(64) };
+  let failure: Error | undefined = new BlobsUnavailable('away');
+  const { conversations, events } = conversationsOver(() =>
+    failure ? Promise.reject(failure) : Promise.resolve(Buffer.from(JSON.stringify({ items: [] }))),
+  );
+  events.splice(0, Infinity, { type: 'started', at: AT, start: turnStart({ conversation }) });
+  const load = () => conversations.load({ ...input(1, 1), recent: [] }, 'run', never);
+  await expect(load()).rejects.toThrow(BlobsUnavailable);
+  failure = new BlobNotFound('ses_1', conversation.blob);
+  await expect(load()).rejects.toThrow('the conversation of the request is lost: the blob store');
+  failure = undefined;
+  expect(await load()).toMatchObject([{ conversation: { given: { items: [] } } }]);
 });
 
 test('after a failure in the middle of a read, the turn is read again from its start', async () => {

@@ -1,5 +1,5 @@
 import { LRUCache } from 'lru-cache';
-import { restore } from '../blobs/offload.ts';
+import { restore, unlessLost } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { GivenConversation } from '../core/given-conversation.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
@@ -22,6 +22,19 @@ import { restoreEntries, restoreRecord } from './restore-records.ts';
 import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
+
+/** The conversation that a client has given with its turn is lost: no text can stand for all of it. */
+class ConversationLost extends Error {
+  static {
+    this.prototype.name = 'ConversationLost';
+  }
+
+  constructor() {
+    super(
+      'the conversation of the request is lost: the blob store of the server no longer has it. Send it again as a new run',
+    );
+  }
+}
 
 /** What decides which conversation a model call answers. */
 export type ExpectedCall = Pick<
@@ -86,7 +99,8 @@ export class Conversations {
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,
     fetchMethod: async (_key, _known, { context: { sessionId, blob } }) => {
-      const json = (await this.#blobs.get(sessionId, blob)).toString();
+      const json = (await unlessLost(this.#blobs.get(sessionId, blob)))?.toString();
+      if (json === undefined) throw new ConversationLost();
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the face that has taken the request
       return { ...(JSON.parse(json) as GivenConversation), characters: json.length };
     },
