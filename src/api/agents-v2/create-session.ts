@@ -1,6 +1,6 @@
 import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
-import type { Engine } from '../../engine/engine.ts';
+import { deleteSession, type Engine } from '../../engine/engine.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -41,7 +41,7 @@ interface NewSession {
 export async function createSession(context: SessionCreation, session: NewSession): Promise<string> {
   const { caller, key, request } = session;
   const id = newSessionId();
-  if (key === undefined) return createWithId(context, session, id);
+  if (key === undefined) return createUnnamed(context, session, id);
   const claim = await claimRequest({
     catalog: context.catalog,
     scope: `${caller.subject.subjectId}/v2/sessions`,
@@ -54,6 +54,23 @@ export async function createSession(context: SessionCreation, session: NewSessio
     return await createWithId(context, session, claim.resourceId);
   } catch (error) {
     if (claim.isNew && isRefusal(error)) await claim.release();
+    throw error;
+  }
+}
+
+/**
+ * As `createWithId`. A session that could not be started is deleted: its caller knows neither its id nor a key, and will
+ * repeat the request, so it must not begin later.
+ */
+async function createUnnamed(context: SessionCreation, session: NewSession, id: string): Promise<string> {
+  try {
+    return await createWithId(context, session, id);
+  } catch (error) {
+    try {
+      if (await context.catalog.sessions.get(id)) await deleteSession(context, { id });
+    } catch (failure) {
+      context.log.warn({ sessionId: id, err: failure }, 'a session that was not started could not be deleted');
+    }
     throw error;
   }
 }

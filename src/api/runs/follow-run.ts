@@ -18,6 +18,8 @@ export interface FollowOptions {
   ignoresPauses?: boolean;
   /** Ends the waiting. */
   signal?: AbortSignal;
+  /** Called when the run has been read up to now, before anything is waited for. */
+  onRead?: () => void;
   /** The first record of the turn, if this process has just started it. */
   created?: TurnCreated | undefined;
 }
@@ -35,7 +37,7 @@ export interface FollowedRun {
 export async function followRun(
   { catalog, logs, tails, blobs }: FollowServices,
   { session, turnId }: Pick<Run, 'session' | 'turnId'>,
-  { waitMs, ignoresPauses = false, signal = NEVER, created }: FollowOptions,
+  { waitMs, ignoresPauses = false, signal = NEVER, onRead, created }: FollowOptions,
 ): Promise<FollowedRun> {
   const output = new RunOutput(limitsOf(await catalog.agents.spec(session.spec_hash)));
   const deadline = Date.now() + waitMs;
@@ -50,6 +52,7 @@ export async function followRun(
     for await (const entries of logs.read(turnId, { from: ordinal + 1 })) await add(entries);
   };
   if (!created) await readLog();
+  onRead?.();
   const isSettled = () => !output.isOpen || (!ignoresPauses && output.status === 'requires_action');
   const isOver = () => isSettled() || Date.now() >= deadline || signal.aborted;
   const followed = () => ({ output, place: { ordinal, frame: completed } });

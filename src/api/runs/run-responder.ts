@@ -28,7 +28,7 @@ export class RunResponder {
     nameRun(response, found);
     const { created } = options;
     const waitMs = (body.wait_seconds ?? DEFAULT_WAIT_SECONDS) * 1000;
-    await answerWhenSettled(response, (signal) => this.follow(found, { waitMs, signal, created }));
+    await answerWhenSettled(response, (options) => this.follow(found, { waitMs, created, ...options }));
   }
 
   /** @throws ApiError or EngineError, before anything is sent */

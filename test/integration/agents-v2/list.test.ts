@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { SessionReader } from '../../../src/api/agents-v2/read-session.ts';
+import { EngineError } from '../../../src/engine/errors.ts';
+import { SessionQueue } from '../../../src/engine/session-queue.ts';
 import type { SessionSummary } from '../../../src/api/agents-v2/wire/list.ts';
 import { toUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
@@ -251,4 +253,27 @@ test('a session that cannot be read is listed as running, and the others as they
     [whole.id, 'idle'],
     [damaged.id, 'running'],
   ]);
+});
+
+test('a session that could not be started is gone, unless the key of its request completes it', async () => {
+  const quota = () => ann.get<{ active: number }>('/api/v2/sessions/quota');
+  const { active } = await quota();
+  vi.spyOn(SessionQueue.prototype, 'start').mockRejectedValue(new EngineError('unavailable', 'Temporal is away'));
+  onTestFinished(() => void vi.restoreAllMocks());
+  server.model.script('unstarted', say('Once.'));
+  const send = (headers: Record<string, string>) =>
+    ann.send('POST', '/api/v2/sessions', { agent: agentNamed('unstarted'), messages: 'Hi unstarted' }, headers);
+  expect((await send({})).status).toBe(503);
+  const search = 'search=unstarted';
+  expect(await list(search)).toMatchObject({ items: [], total: 0 });
+  expect((await quota()).active).toBe(active);
+
+  const key = { 'idempotency-key': 'unstarted' };
+  expect((await send(key)).status).toBe(503);
+  vi.restoreAllMocks();
+  const { status, body } = await send(key);
+  expect(status).toBe(201);
+  await new AgentSession(ann, body.id).until('completed');
+  expect(idsOf(await list(search))).toEqual([body.id]);
+  expect(server.model.requestsTo('unstarted')).toHaveLength(1);
 });
