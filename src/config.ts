@@ -118,6 +118,8 @@ export interface Config {
     streamsPerSubject: number | undefined;
     /** Open event streams in one process. */
     streams: number | undefined;
+    /** Slots of agent sessions that one subject may take. */
+    agentSessionsPerSubject: number | undefined;
   };
   /** Addresses or networks of proxies whose X-Forwarded-For header is trusted. */
   trustedProxies: string[];
@@ -127,7 +129,7 @@ export interface Config {
   turnSeconds: number;
   /** How many sub-agents of one turn run at once. */
   subAgents: number;
-  /** How many sessions of the Agents API v2 work or wait at once; further ones wait in a queue. */
+  /** How many sessions of the Agents API v2 work or wait for results at once; further ones wait in a queue. */
   agentSessions: number;
   /** After how many days an ended run is deleted, unless its agent says; 0: never. */
   runRetentionDays: number;
@@ -225,6 +227,7 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
       turns: vars.EVERTURN_TURNS,
       streamsPerSubject: vars.EVERTURN_STREAMS_PER_SUBJECT,
       streams: vars.EVERTURN_STREAMS,
+      agentSessionsPerSubject: vars.EVERTURN_AGENT_SESSIONS_PER_SUBJECT,
     },
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     subjectBudget: vars.EVERTURN_SUBJECT_BUDGET,
@@ -473,6 +476,7 @@ const schema = z.object({
   EVERTURN_TURNS: limit,
   EVERTURN_STREAMS_PER_SUBJECT: limit,
   EVERTURN_STREAMS: limit,
+  EVERTURN_AGENT_SESSIONS_PER_SUBJECT: limit,
   EVERTURN_SUBJECT_BUDGET: subjectBudget.optional(),
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_TEMPORAL_INSTALL: installers,

@@ -492,9 +492,9 @@ export interface SessionRequestsTable {
   start_error: Generated<string | null>;
   start_failed_at: Generated<string | null>;
   /**
-   * Until when the session holds its slot after its last turn: the end of its idle timeout, or `FOREVER` if calls are
-   * pending on that turn. Null if it holds none. It is written with the end of the turn, so that the holders of slots are
-   * found by an index.
+   * Until when the session waits after its last turn: the end of its idle timeout, or `FOREVER` if calls are pending on
+   * that turn; it then holds a slot. Null if it waits for nothing. It is written with the end of the turn, so that the
+   * holders of slots are found by an index.
    */
   waits_until: Generated<string | null>;
   /** When webhooks are to be told that its idle timeout has ended; null once they were, or if there is nothing to tell. */

@@ -7,12 +7,13 @@ import { deletionOf } from './session-ends.ts';
 import { SessionInputs, type RequestInput } from './session-inputs.ts';
 import { insertRequest } from './session-requests.ts';
 import {
-  countHolders,
+  admissible,
   holders,
+  isAnyWaiting,
+  isRefusal,
   lockSlots,
   place,
-  queueLength,
-  waiting,
+  usageFor,
   type Capacity,
   type Placement,
 } from './slot-holders.ts';
@@ -43,9 +44,8 @@ type Request = Pick<TurnRow, 'id' | 'session_id' | 'created_at'>;
 
 /**
  * The slots of the sessions of the Agents API v2, and the queue of those that wait for one. Who holds a slot is not
- * stored but derived: a session does whose first turn is to be started, which has a turn that has not ended, or whose
- * last turn waits for messages or results. Each of the three is found by an index that has only such sessions. Everything
- * that takes a slot happens in a transaction that locks one row, so that no two processes take the last one.
+ * stored but derived: see `holders`, which finds them by indexes that have only such sessions. Everything that takes a
+ * slot happens in a transaction that locks one row, so that no two processes take the last one.
  */
 export class SessionSlots {
   readonly #db: Kysely<Tables>;
@@ -79,8 +79,9 @@ export class SessionSlots {
         if (!(await touchSession(db, { id, at }))) return 'no_parent';
       }
       const takesSlot = request.takes_slot !== 0;
-      const placement = input.length === 0 ? 'none' : await place(db, capacity, { takesSlot, mayQueue });
-      if (placement === 'full' || placement === 'queue_full') return placement;
+      const { subject_id: subject } = session;
+      const placement = input.length === 0 ? 'none' : await place(db, capacity, { subject, takesSlot, mayQueue });
+      if (isRefusal(placement)) return placement;
       await insertSession(db, this.#cipher, session);
       await insertRequest(db, this.#cipher, {
         ...request,
@@ -136,13 +137,14 @@ export class SessionSlots {
       if (await this.#inputs.hasRequest(db, sessionId, request.requestId)) return 'slot';
       const stopped = await db
         .selectFrom('session_requests')
-        .select([...UNBEGUN, 'takes_slot'])
+        .innerJoin('sessions', 'sessions.id', 'session_requests.session_id')
+        .select([...UNBEGUN, 'takes_slot', 'sessions.subject_id'])
         .where('session_id', '=', sessionId)
         .where('queue_number', 'is', null)
         .where('first_turn_id', 'is', null)
         .executeTakeFirst();
       if (!stopped || !(await this.#inputs.has(db, sessionId))) return undefined;
-      const placement = await place(db, capacity, { takesSlot: stopped.takes_slot === 1 });
+      const placement = await place(db, capacity, { subject: stopped.subject_id, takesSlot: stopped.takes_slot === 1 });
       if (placement !== 'slot') return placement;
       if (!(await this.#inputs.add(db, sessionId, request))) return 'too_many_messages';
       await db
@@ -156,21 +158,26 @@ export class SessionSlots {
   }
 
   /**
-   * Requests a turn of a session, if the session holds a slot or can get one. The request itself holds it from then on.
-   * A session that was created through another API needs none, nor do those in which its agents work.
+   * Requests a turn of a session, if the session is idle, holds a slot or can get one. The request itself holds one from
+   * then on, of an idle session also above the limit: its user was told that it takes messages until its timeout. A
+   * session that was created through another API needs none, nor do those in which its agents work.
    */
   async take(turn: Request, capacity: Capacity): Promise<Placement> {
     return this.#db.transaction().execute(async (db) => {
       await lockSlots(db);
-      const request = await db
+      const session = await db
         .selectFrom('session_requests')
-        .select('session_id')
+        .innerJoin('sessions', 'sessions.id', 'session_requests.session_id')
+        .select(['sessions.subject_id', 'waits_until'])
         .where('session_id', '=', turn.session_id)
         .where('takes_slot', '=', 1)
         .executeTakeFirst();
-      if (!request) return 'slot';
-      const holds = await holders(db, capacity.now).where('id', '=', turn.session_id).executeTakeFirst();
-      const placement = holds ? 'slot' : await place(db, capacity);
+      if (!session) return 'slot';
+      const { subject_id: subject, waits_until: waitsUntil } = session;
+      const isIdle = waitsUntil !== null && waitsUntil > capacity.now.toISOString();
+      const holds =
+        isIdle || (await holders(db, capacity.now).select('id').where('id', '=', turn.session_id).executeTakeFirst());
+      const placement = holds ? 'slot' : await place(db, capacity, { subject });
       // Of a deleted session, nothing is written: the request of the turn itself reports that.
       if (placement !== 'slot' || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) {
         return placement;
@@ -181,21 +188,15 @@ export class SessionSlots {
   }
 
   /**
-   * Gives the free slots to the sessions that have waited the longest, each with a turn to start. Returns their ids.
+   * Gives the free slots to the sessions that have waited the longest and whose subjects may hold more, each with a turn
+   * to start. Returns their ids.
    */
-  async admit({ limit, now }: Capacity, newTurnId: () => string): Promise<string[]> {
-    if ((await queueLength(this.#db)) === 0) return [];
+  async admit(capacity: Capacity, newTurnId: () => string): Promise<string[]> {
+    if (!(await isAnyWaiting(this.#db))) return [];
     return this.#outbox.transaction(async (db, _emit, tell) => {
       await lockSlots(db);
-      const free = limit - (await countHolders(db, now));
-      if (free <= 0) return [];
-      const next = await waiting(db)
-        .select('session_requests.session_id')
-        .orderBy('session_requests.queue_number')
-        .limit(free)
-        .execute();
       const admitted: string[] = [];
-      for (const { session_id: sessionId } of next) {
+      for (const sessionId of await admissible(db, capacity)) {
         const { numUpdatedRows } = await db
           .updateTable('session_requests')
           .set({ queue_number: null, first_turn_id: newTurnId() })
@@ -342,20 +343,9 @@ export class SessionSlots {
     });
   }
 
-  /** How many sessions hold a slot, and how many wait for one. */
-  async usage(now: Date): Promise<{ active: number; queued: number }> {
-    return { active: await countHolders(this.#db, now), queued: await queueLength(this.#db) };
-  }
-
-  /** When the next idle timeout frees a slot for which a session waits; undefined if none does. */
-  async nextRelease(now: Date): Promise<string | undefined> {
-    if ((await queueLength(this.#db)) === 0) return undefined;
-    const row = await this.#db
-      .selectFrom('session_requests')
-      .select((eb) => eb.fn.min('waits_until').as('at'))
-      .where('waits_until', '>', now.toISOString())
-      .executeTakeFirst();
-    return row?.at ?? undefined;
+  /** How many sessions hold a slot, how many wait for one, and how many of this subject could begin now. */
+  async usage(subject: string, capacity: Capacity): Promise<{ active: number; queued: number; available: number }> {
+    return usageFor(this.#db, subject, capacity);
   }
 }
 

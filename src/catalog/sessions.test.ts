@@ -4,6 +4,7 @@ import path from 'node:path';
 import { CompiledQuery, Kysely } from 'kysely';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
+import { usageFor } from './slot-holders.ts';
 import { dialectOf, type Database } from './database.ts';
 import { prepareDatabase } from './migrate.ts';
 import { Retention } from './retention.ts';
@@ -84,4 +85,11 @@ test('the queries of housekeeping use indexes and read only rows that are due', 
     ).toEqual([]);
     expect(plan.find((step) => step.includes(' sessions '))).toMatch(/ AND active_at<\?\)/);
   }
+});
+
+test('who holds a slot and who waits for one is found without a scan of the sessions', async () => {
+  const { db, plans } = await openCatalog();
+  const uses = await plans(() => usageFor(db, 'ann', { limit: 1, perSubject: 1, now: new Date(0) }));
+  expect(uses.length).toBe(2);
+  for (const step of uses.flat().filter((one) => / sessions /.test(one))) expect(step).toMatch(/^SEARCH .*\(id=\?\)/);
 });

@@ -3,7 +3,10 @@ import type { Config } from '../config.ts';
 /** What the server admits; Infinity where there is no limit. */
 export type Limits = Record<keyof Config['limits'], number>;
 
-const DEFAULTS: Limits = {
+/** Of the slots of agent sessions, the most that one subject may take by default: as of the turns. */
+const SHARE_OF_SLOTS = 0.8;
+
+const DEFAULTS: Omit<Limits, 'agentSessionsPerSubject'> = {
   requestsPerMinute: 1_200,
   unknownKeysPerMinute: 30,
   turnsPerSubject: 50,
@@ -12,7 +15,7 @@ const DEFAULTS: Limits = {
   // The server accepts 10,000 connections; the rest are for other requests.
   streams: 9_000,
 };
-const NONE: Limits = {
+const NONE: typeof DEFAULTS = {
   requestsPerMinute: 0,
   unknownKeysPerMinute: 0,
   turnsPerSubject: 0,
@@ -22,8 +25,12 @@ const NONE: Limits = {
 };
 
 /** The limits in force: the configured ones, else the defaults. Without keys there is one subject, and no default limit. */
-export function limitsInForce(set: Config['limits'], { isKeyless }: { isKeyless: boolean }): Limits {
-  const defaults = isKeyless ? NONE : DEFAULTS;
+export function limitsInForce(
+  { limits: set, agentSessions }: Pick<Config, 'limits' | 'agentSessions'>,
+  { isKeyless }: { isKeyless: boolean },
+): Limits {
+  const shareOfSlots = isKeyless ? 0 : Math.max(Math.floor(SHARE_OF_SLOTS * agentSessions), 1);
+  const defaults = { ...(isKeyless ? NONE : DEFAULTS), agentSessionsPerSubject: shareOfSlots };
   const limit = (name: keyof Limits): number => (set[name] ?? defaults[name]) || Infinity;
   return {
     requestsPerMinute: limit('requestsPerMinute'),
@@ -32,5 +39,6 @@ export function limitsInForce(set: Config['limits'], { isKeyless }: { isKeyless:
     turns: limit('turns'),
     streamsPerSubject: limit('streamsPerSubject'),
     streams: limit('streams'),
+    agentSessionsPerSubject: limit('agentSessionsPerSubject'),
   };
 }

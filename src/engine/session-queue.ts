@@ -2,18 +2,20 @@ import { z } from 'zod';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { RequestInput } from '../catalog/session-inputs.ts';
-import type { Placement } from '../catalog/slot-holders.ts';
+import { isRefusal, MAX_QUEUED, queuedPerSubject, type Capacity, type Refusal } from '../catalog/slot-holders.ts';
 import type { Config } from '../config.ts';
 import type { InputItem } from '../core/records.ts';
 import { ROLES, type Caller } from '../core/subject.ts';
 import { hasTurn } from './access.ts';
 import { cancelTurns } from './engine.ts';
 import { EngineError, isRejected } from './errors.ts';
+import type { Limits } from './limits.ts';
 import { newId } from './new-id.ts';
 import { createdAtOf, runnableAgent, startTurn, type RequestedTurn, type StartServices } from './start-turn.ts';
 
 type QueueServices = Omit<StartServices, 'config'> & {
   config: StartServices['config'] & Pick<Config, 'agentSessions'>;
+  limits: () => Pick<Limits, 'agentSessionsPerSubject'>;
 };
 
 type NewSession = Omit<Parameters<Catalog['sessionSlots']['create']>[0], 'turnId'>;
@@ -27,18 +29,14 @@ class Superseded extends Error {
 
 const storedRoles = z.array(z.enum(ROLES));
 
-/** Node's timers count to 2^31 ms; an hour is often enough for a queue. */
-const MAX_TIMER_MS = 3_600_000;
-
 /**
- * Limits how many sessions of the Agents API v2 work or wait at once; further ones wait in a queue, and begin in their
- * order. What it decides is in the catalog: a session gets its slot together with the id of its first turn, and starting
+ * Limits how many sessions of the Agents API v2 work or wait for results at once, of one subject and in all; further ones
+ * wait in a queue, and begin in their order. What it decides is in the catalog: a session gets its slot together with the id of its first turn, and starting
  * a turn again that is known has no effect. So each process may start what another one has admitted and not started, and
  * every turn is started once.
  */
 export class SessionQueue {
   readonly #services: QueueServices;
-  #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
   #isWoken = false;
   #isStopped = false;
@@ -55,7 +53,7 @@ export class SessionQueue {
     const { sessionSlots } = this.#services.catalog;
     const placement = await sessionSlots.create({ ...session, turnId: newId('turn') }, this.#capacity());
     if (placement === 'queue') this.wake();
-    if (placement === 'full' || placement === 'queue_full') throw this.#refusal(placement);
+    if (isRefusal(placement)) throw this.#refusal(placement);
     if (placement === 'no_parent') throw new EngineError('session_not_found', 'the session was deleted');
   }
 
@@ -92,10 +90,10 @@ export class SessionQueue {
     if ((request?.cancelled_at ?? '') >= createdAtOf(turnId)) await cancelTurns(this.#services, session, { turnId });
   }
 
-  /** Requests a turn of a session, which needs a slot. @throws EngineError `too_many_sessions` */
+  /** Requests a turn of a session, which needs a slot unless it is idle. @throws EngineError `too_many_sessions` */
   async admit(turn: RequestedTurn): Promise<void> {
     const placement = await this.#services.catalog.sessionSlots.take(turn, this.#capacity());
-    if (placement !== 'slot') throw this.#refusal(placement);
+    if (isRefusal(placement)) throw this.#refusal(placement);
   }
 
   /**
@@ -107,9 +105,16 @@ export class SessionQueue {
     const placement = await this.#services.catalog.sessionSlots.revive(revived, this.#capacity());
     if (placement === undefined) return false;
     if (placement === 'too_many_messages') throw tooManyMessages();
-    if (placement !== 'slot') throw this.#refusal(placement);
+    if (isRefusal(placement)) throw this.#refusal(placement);
     await this.start(sessionId);
     return true;
+  }
+
+  /** The number of slots, how many are held, and how many sessions of this subject could begin now. */
+  async quota(subject: string): Promise<{ limit: number; active: number; available: number }> {
+    const capacity = this.#capacity();
+    const { active, available } = await this.#services.catalog.sessionSlots.usage(subject, capacity);
+    return { limit: capacity.limit, active, available };
   }
 
   /** Adds messages to a session that waits in the queue. False if it does not wait. @throws EngineError */
@@ -149,26 +154,18 @@ export class SessionQueue {
 
   async stop(): Promise<void> {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
     await this.#running;
   }
 
   async #run(): Promise<void> {
     const { catalog, log } = this.#services;
     try {
-      let next: string | undefined;
-      // Again if it was woken while it looked for the next idle timeout.
       while (this.#isWoken && !this.#isStopped) {
         this.#isWoken = false;
         const admitted = await catalog.sessionSlots.admit(this.#capacity(), () => newId('turn'));
         // In their order. What a stop leaves is started by the next sweep.
         for (const sessionId of admitted) if (!this.#isStopped) await this.#tryToStart(sessionId);
-        next = await catalog.sessionSlots.nextRelease(new Date());
       }
-      clearTimeout(this.#timer);
-      if (next === undefined || this.#isStopped) return;
-      const delay = Math.min(Math.max(Date.parse(next) - Date.now(), 0) + 1, MAX_TIMER_MS);
-      this.#timer = setTimeout(() => this.wake(), delay).unref();
     } catch (error) {
       log.warn({ err: error }, 'the queue of sessions could not be advanced; housekeeping does it');
     }
@@ -206,17 +203,40 @@ export class SessionQueue {
     await indexed;
   }
 
-  #capacity(): { limit: number; now: Date } {
-    return { limit: this.#services.config.agentSessions, now: new Date() };
+  #capacity(): Capacity {
+    const { config, limits } = this.#services;
+    const limit = config.agentSessions;
+    return { limit, perSubject: Math.min(limits().agentSessionsPerSubject, limit), now: new Date() };
   }
 
-  #refusal(placement: Exclude<Placement, 'slot'>): EngineError {
-    const { agentSessions: limit } = this.#services.config;
-    const message =
-      placement === 'full'
-        ? `${limit} sessions work or wait, and no more may: end one, or wait until one has ended`
-        : 'too many sessions wait for a slot: wait until some have begun';
-    const details = { type: placement === 'full' ? 'plan_limit' : 'queue_full', scope: 'org' };
+  #refusal(refusal: Refusal): EngineError {
+    const capacity = this.#capacity();
+    const { message, ...details } = {
+      full: {
+        type: 'plan_limit',
+        scope: 'org',
+        message: `${capacity.limit} sessions work or wait, and no more may (EVERTURN_AGENT_SESSIONS): end one, or wait until one has ended`,
+      },
+      share_full: {
+        type: 'plan_limit',
+        scope: 'user',
+        message:
+          `your sessions have the ${capacity.perSubject} slots that one subject may take ` +
+          '(EVERTURN_AGENT_SESSIONS_PER_SUBJECT): end one, or wait until one has ended',
+      },
+      queue_full: {
+        type: 'queue_full',
+        scope: 'org',
+        message: `${MAX_QUEUED} sessions wait for a slot: wait until some have begun`,
+      },
+      queue_share_full: {
+        type: 'queue_full',
+        scope: 'user',
+        message:
+          `${queuedPerSubject(capacity)} of your sessions wait for a slot, and no more of one subject may ` +
+          '(EVERTURN_AGENT_SESSIONS_PER_SUBJECT): cancel some, or wait until some have begun',
+      },
+    }[refusal];
     return new EngineError('too_many_sessions', message, { details });
   }
 }

@@ -188,7 +188,7 @@ export async function openServices({
     log,
   });
   const toolsets = new ToolsetLoader(toolKinds);
-  const limits = () => limitsInForce(config.limits, keyring);
+  const limits = () => limitsInForce(config, keyring);
   const services = {
     config,
     log,

@@ -93,7 +93,7 @@ async function create(
   const input = [{ type: 'user.message' as const, content: 'do it' }];
   return catalog.sessionSlots.create(
     { session, request, input, turnId, mayQueue: false, delegation },
-    { limit, now: new Date(NOW) },
+    { limit, perSubject: limit, now: new Date(NOW) },
   );
 }
 
@@ -158,12 +158,12 @@ test('the session of a call is created once, by the first attempt, unless the pa
 test('the session of a call needs a slot, also to begin again, unless the parent needs none', async () => {
   const spec = await put('x');
   await catalog.sessions.insert(sessionOf('ses_p', spec));
-  const none = { limit: 0, now: new Date(NOW) };
+  const none = { limit: 0, perSubject: 0, now: new Date(NOW) };
   expect(await create('ses_full', spec, none)).toBe('full');
   expect(await catalog.sessions.get('ses_full')).toBeUndefined();
   expect(await create('ses_free', spec, { ...none, takesSlot: 0 })).toBe('slot');
   expect(await create('ses_taken', spec)).toBe('slot');
-  expect(await catalog.sessionSlots.usage(none.now)).toEqual({ active: 1, queued: 0 });
+  expect(await catalog.sessionSlots.usage('ann', none)).toEqual({ active: 1, queued: 0, available: 0 });
   for (const [id, placement] of [
     ['ses_free', 'slot'],
     ['ses_taken', 'full'],

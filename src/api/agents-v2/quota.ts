@@ -7,8 +7,12 @@ const sessionQuota = z
   .object({
     scope: z.enum(['user', 'org']),
     limit: z.int(),
-    active: z.int().describe('sessions that work, or wait for a message or a result'),
-    available: z.int(),
+    active: z
+      .int()
+      .describe(
+        'sessions that work, or wait for a result; above the limit if messages to idle sessions have begun turns',
+      ),
+    available: z.int().describe('how many sessions of yours can begin at once'),
   })
   .meta({ id: 'QuotaStatus' });
 
@@ -26,7 +30,6 @@ const A_DAY = { window_start: '2026-11-21T00:00:00.000Z', window_end: '2026-11-2
 
 /** What callers may use. */
 export function quotaRoutes(context: ApiContext): Route[] {
-  const { catalog, config } = context;
   return [
     route(
       'get',
@@ -35,15 +38,14 @@ export function quotaRoutes(context: ApiContext): Route[] {
         id: 'getSessionQuota',
         tag: 'Agent sessions',
         summary: 'How many sessions may work at once',
-        description: 'Of all callers of this server together. Sessions in the queue are not counted.',
+        description:
+          'Of all callers of this server together; `available` is for the caller, of whom it also depends on the share of ' +
+          'one subject. Sessions that are idle, or wait in the queue, are not counted.',
         answer: json(sessionQuota, { scope: 'org', limit: 100, active: 3, available: 97 }),
       },
-      async () => {
-        const scope = 'org' as const;
-        const limit = config.agentSessions;
-        const { active, queued } = await catalog.sessionSlots.usage(new Date());
-        // A free slot belongs to the session that has waited the longest.
-        return { scope, limit, active, available: Math.max(limit - active - queued, 0) };
+      async ({ caller }) => {
+        const { limit, active, available } = await context.sessionQueue.quota(caller.subject.subjectId);
+        return { scope: 'org' as const, limit, active, available };
       },
     ),
     route(

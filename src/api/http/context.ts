@@ -43,10 +43,7 @@ export type Scrape = () => Promise<{ contentType: string; text: string }>;
 /** The services of the routes; one object per server. */
 export interface ApiContext extends Engine {
   config: Engine['config'] &
-    Pick<
-      Config,
-      'trustedProxies' | 'temporal' | 'defaultModel' | 'agentSessions' | 'runRetentionDays' | 'subjectBudget'
-    >;
+    Pick<Config, 'trustedProxies' | 'temporal' | 'defaultModel' | 'runRetentionDays' | 'subjectBudget'>;
   client: Client;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;

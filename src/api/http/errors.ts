@@ -322,7 +322,7 @@ export const ERRORS = {
     status: 429,
     type: 'rate_limit_error',
     retryAfter: 3,
-    description: 'too many sessions of the Agents API v2 work or wait, or wait for a slot',
+    description: 'too many sessions of the Agents API v2 work or wait, or wait for a slot, of all subjects or of one',
   },
   queue_full: {
     status: 429,

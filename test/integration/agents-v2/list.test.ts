@@ -124,7 +124,7 @@ test('every session is listed under the state that it has, and no other', async 
   // Before and after the ends are archived, and with nothing in memory.
   for (const when of ['at once', 'archived', 'restarted']) {
     if (when === 'archived') {
-      await eventually(async () => expect((await ann.get('/api/v2/sessions/quota')).active).toBe(7));
+      await eventually(async () => expect((await ann.get('/api/v2/sessions/quota')).active).toBe(6));
     }
     const { items, total } = await list('size=100');
     expect(total).toBe(items.length);

@@ -268,19 +268,27 @@ test('a finished session takes a slot when a message starts it again, and is ref
   ).toEqual([`Hi ${name}`, 'done', 'more']);
 });
 
-test('an idle session holds its slot until its timeout, and a message needs no other', async () => {
-  server.model.script('idle', say('one'), say('two'));
-  const idle = await open('idle', { idle_timeout_s: 3 });
+test('an idle session holds no slot, and a message to it runs above the limit; the next session waits for room', async () => {
+  const again = held(
+    () => undefined,
+    (call) => call.text('two').finish(),
+  );
+  server.model.script('idle', say('one'), again.script);
+  const idle = await open('idle', { idle_timeout_s: 3_600 });
   await idle.until('idle');
-  const other = await openHeld();
-  const waiting = await openHeld();
-  expect(await statusOf(waiting.session)).toBe('queued');
+  await eventually(async () => expect(await quota()).toMatchObject({ active: 0, available: LIMIT }));
+  const [first, second] = [await openHeld(), await openHeld()];
   expect((await idle.say('and?')).status).toBe(202);
-  await idle.until('idle');
+  await again.reached;
+  expect(await quota()).toEqual({ scope: 'org', limit: LIMIT, active: LIMIT + 1, available: 0 });
+  const waiting = await openHeld();
+  first.release();
+  await eventually(async () => expect(await quota()).toMatchObject({ active: LIMIT }));
   expect(await statusOf(waiting.session)).toBe('queued');
+  again.release();
   await waiting.reached;
-  expect(await statusOf(idle)).toBe('completed');
-  other.release();
+  expect(await statusOf(idle)).toBe('idle');
+  for (const { release } of [second, waiting]) release();
 });
 
 test('a session without messages takes its slot with the first one', async () => {
@@ -298,7 +306,7 @@ test('what a process has admitted and not started is started once by the next on
   await server.server.stop();
   // Its last moments: it has noted the ends of both turns, and has died after the admission.
   const catalog = await openCatalog();
-  const capacity = { limit: LIMIT + 2, now: new Date() };
+  const capacity = { limit: LIMIT + 2, perSubject: LIMIT + 2, now: new Date() };
   const turnIds = [newId('turn'), newId('turn')];
   const minted = [...turnIds];
   expect(await catalog.sessionSlots.admit(capacity, () => minted.shift() ?? '')).toEqual(sessionIds);
