@@ -120,6 +120,8 @@ export interface Config {
     streams: number | undefined;
     /** Slots of agent sessions that one subject may take. */
     agentSessionsPerSubject: number | undefined;
+    /** What the sessions of one subject store, in MiB. */
+    storedMegabytesPerSubject: number | undefined;
   };
   /** Addresses or networks of proxies whose X-Forwarded-For header is trusted. */
   trustedProxies: string[];
@@ -228,6 +230,7 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
       streamsPerSubject: vars.EVERTURN_STREAMS_PER_SUBJECT,
       streams: vars.EVERTURN_STREAMS,
       agentSessionsPerSubject: vars.EVERTURN_AGENT_SESSIONS_PER_SUBJECT,
+      storedMegabytesPerSubject: vars.EVERTURN_STORED_MEGABYTES_PER_SUBJECT,
     },
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     subjectBudget: vars.EVERTURN_SUBJECT_BUDGET,
@@ -477,6 +480,7 @@ const schema = z.object({
   EVERTURN_STREAMS_PER_SUBJECT: limit,
   EVERTURN_STREAMS: limit,
   EVERTURN_AGENT_SESSIONS_PER_SUBJECT: limit,
+  EVERTURN_STORED_MEGABYTES_PER_SUBJECT: limit,
   EVERTURN_SUBJECT_BUDGET: subjectBudget.optional(),
   EVERTURN_TRUSTED_PROXIES: proxies,
   EVERTURN_TEMPORAL_INSTALL: installers,

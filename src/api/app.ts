@@ -66,7 +66,9 @@ export function createApp(context: ApiContext): Express {
       next();
       return;
     }
-    setContext(response, { caller: await authenticate(request, response, { keyring, issuer, unknownKeys }) });
+    const caller = await authenticate(request, response, { keyring, issuer, unknownKeys });
+    const storageRefusal = (bytes: number) => context.storageQuota.refusal(caller.subject.subjectId, bytes);
+    setContext(response, { caller, storageRefusal });
     connectionLimit.identified(request.socket);
     await requestLimit.count(request, response);
     next();

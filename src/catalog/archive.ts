@@ -12,6 +12,7 @@ import type { ArchiveRow, Tables } from './schema.ts';
 import { recordEnd } from './session-ends.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
 import { addRemainingTime } from './spending.ts';
+import { addStoredBytes } from './stored-bytes.ts';
 import { turnRecorded } from './state-changes.ts';
 
 interface ArchiveOptions {
@@ -77,6 +78,8 @@ export class Archive {
           record: this.#cipher.sealText(records[i] ?? '', aadForRecord(turnId, ordinal)),
         }));
         await db.insertInto('archive').values(rows).execute();
+        const bytes = rows.reduce((sum, { record }) => sum + Buffer.byteLength(record), 0);
+        await addStoredBytes(db, turn.session_id, bytes);
         await referToBlobs(db, turn.session_id, records);
       }
       // The index of actions and the outbox change with the entries that they derive from, and so exactly once.

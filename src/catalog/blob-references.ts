@@ -1,5 +1,6 @@
 import type { Kysely, Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
+import { removeStoredBlobs } from './stored-bytes.ts';
 
 /** Rows per statement: SQLite allows 32,766 variables in one. */
 export const ROW_BATCH_SIZE = 500;
@@ -53,7 +54,10 @@ export class BlobReferences {
       await setUnsweptSince(now);
       if (!(await isAtRest(db, sessionId))) return false;
       const unused = await unreferenced(db, sessionId, blobs);
-      if (unused.length > 0) await remove(unused);
+      if (unused.length > 0) {
+        await remove(unused);
+        await removeStoredBlobs(db, sessionId, unused);
+      }
       if (isLast) await setUnsweptSince(null);
       return true;
     });

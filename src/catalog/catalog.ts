@@ -34,6 +34,7 @@ import { SessionSlots } from './session-slots.ts';
 import { Sessions } from './sessions.ts';
 import { SharedSessions } from './shared-sessions.ts';
 import { Spending } from './spending.ts';
+import { StoredBytes } from './stored-bytes.ts';
 import { SubjectRoles } from './subject-roles.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
@@ -78,6 +79,7 @@ export class Catalog {
   readonly schedules: Schedules;
   readonly scheduleRuns: ScheduleRuns;
   readonly sessionSlots: SessionSlots;
+  readonly storedBytes: StoredBytes;
   readonly sessionList: SessionList;
   readonly idleTimeouts: IdleTimeouts;
   readonly runSecrets: RunSecrets;
@@ -120,6 +122,7 @@ export class Catalog {
     this.schedules = new Schedules(db, cipher);
     this.scheduleRuns = new ScheduleRuns(db, cipher);
     this.sessionSlots = new SessionSlots(db, index);
+    this.storedBytes = new StoredBytes(db);
     this.sessionList = new SessionList(db, cipher);
     this.idleTimeouts = new IdleTimeouts(db, this.outbox);
     this.runSecrets = new RunSecrets(db, cipher);

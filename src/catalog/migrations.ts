@@ -42,6 +42,28 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0004-stored-bytes': {
+    async up({ schema }: Kysely<unknown>): Promise<void> {
+      await schema
+        .alterTable('sessions')
+        .addColumn('stored_bytes', 'bigint', (c) => c.notNull().defaultTo(0))
+        .execute();
+      // Partial, so that SQLite uses it for no list of sessions.
+      await schema
+        .createIndex('sessions_storing')
+        .on('sessions')
+        .columns(['subject_id', 'stored_bytes'])
+        .where(sql.ref('stored_bytes'), '>', 0)
+        .execute();
+      await schema
+        .createTable('stored_blobs')
+        .addColumn('session_id', 'text', (c) => c.notNull())
+        .addColumn('blob', 'text', (c) => c.notNull())
+        .addColumn('bytes', 'bigint', (c) => c.notNull())
+        .addPrimaryKeyConstraint('stored_blobs_key', ['session_id', 'blob'])
+        .execute();
+    },
+  },
 };
 
 /** The columns are described in `schema.ts`. */

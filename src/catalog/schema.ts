@@ -17,6 +17,7 @@ export interface Tables {
   delegations: DelegationsTable;
   archive: ArchiveTable;
   blob_references: BlobReferencesTable;
+  stored_blobs: StoredBlobsTable;
   idempotency: IdempotencyTable;
   api_keys: ApiKeysTable;
   subject_roles: SubjectRolesTable;
@@ -107,6 +108,8 @@ interface SessionsTable {
   model_calls: Generated<number>;
   tool_calls: Generated<number>;
   waited_ms: Generated<number>;
+  /** What it stores: see `StoredBytes`. */
+  stored_bytes: Generated<number>;
   /** When the last turn that has ended was created, how it ended and when; null if none has. */
   last_turn_at: Generated<string | null>;
   last_end: Generated<TurnEnd | null>;
@@ -195,6 +198,13 @@ interface MarksTable {
 interface BlobReferencesTable {
   session_id: string;
   blob: string;
+}
+
+/** The blobs that are stored, with their sizes; not those that were stored before sizes were. */
+interface StoredBlobsTable {
+  session_id: string;
+  blob: string;
+  bytes: number;
 }
 
 /** The resource that a request with this key, or with this body, created. */

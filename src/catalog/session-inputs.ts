@@ -2,6 +2,7 @@ import type { Kysely } from 'kysely';
 import type { InputItem } from '../core/records.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
+import { addStoredBytes } from './stored-bytes.ts';
 
 /** How many requests may bring messages to a session that waits, and their JSON, in characters. */
 const MAX_INPUTS = 100;
@@ -32,15 +33,7 @@ export class SessionInputs {
     { requestId, input }: { requestId: string | null; input: InputItem[] },
   ): Promise<boolean> {
     if (requestId !== null && (await this.hasRequest(db, sessionId, requestId))) return true;
-    const { count, characters, last } = await db
-      .selectFrom('session_inputs')
-      .select((eb) => [
-        eb.fn.count<number>('input').as('count'),
-        eb.fn.coalesce(eb.fn.sum<number>(eb.fn('length', ['input'])), eb.lit(0)).as('characters'),
-        eb.fn.coalesce(eb.fn.max<number>('number'), eb.lit(0)).as('last'),
-      ])
-      .where('session_id', '=', sessionId)
-      .executeTakeFirstOrThrow();
+    const { count, characters, last } = await stored(db, sessionId);
     const number = last + 1;
     const sealed = this.#cipher.sealText(JSON.stringify(input), aadFor(sessionId, number));
     if (count >= MAX_INPUTS || (count > 0 && characters + sealed.length > MAX_CHARACTERS)) return false;
@@ -48,6 +41,7 @@ export class SessionInputs {
       .insertInto('session_inputs')
       .values({ session_id: sessionId, number, request_id: requestId, input: sealed })
       .execute();
+    await addStoredBytes(db, sessionId, sealed.length);
     return true;
   }
 
@@ -76,6 +70,7 @@ export class SessionInputs {
 
   /** The first turn has the messages; which requests brought them is kept, as long as the session. */
   async clear(db: Kysely<Tables>, sessionId: string): Promise<void> {
+    await addStoredBytes(db, sessionId, -(await stored(db, sessionId)).characters);
     await db.deleteFrom('session_inputs').where('session_id', '=', sessionId).where('request_id', 'is', null).execute();
     await db.updateTable('session_inputs').set({ input: null }).where('session_id', '=', sessionId).execute();
   }
@@ -95,6 +90,19 @@ export class SessionInputs {
       return JSON.parse(this.#cipher.openText(input, aadFor(sessionId, number))) as InputItem[];
     });
   }
+}
+
+/** The messages of a session: of how many requests, their characters, and the number of the last ones. */
+function stored(db: Kysely<Tables>, sessionId: string): Promise<{ count: number; characters: number; last: number }> {
+  return db
+    .selectFrom('session_inputs')
+    .select((eb) => [
+      eb.fn.count<number>('input').as('count'),
+      eb.fn.coalesce(eb.fn.sum<number>(eb.fn('length', ['input'])), eb.lit(0)).as('characters'),
+      eb.fn.coalesce(eb.fn.max<number>('number'), eb.lit(0)).as('last'),
+    ])
+    .where('session_id', '=', sessionId)
+    .executeTakeFirstOrThrow();
 }
 
 function aadFor(sessionId: string, number: number): string {

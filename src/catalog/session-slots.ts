@@ -18,6 +18,7 @@ import {
   type Placement,
 } from './slot-holders.ts';
 import { insertSession, lockSession, touchSession } from './sessions.ts';
+import { addStoredBytes } from './stored-bytes.ts';
 import { sessionCancelled, UNBEGUN, unbegunChanged, unbegunState } from './state-changes.ts';
 
 interface NewSession {
@@ -88,6 +89,7 @@ export class SessionSlots {
         ...(placement === 'slot' && { first_turn_id: turnId }),
         ...(placement === 'queue' && { queue_number: number }),
       });
+      await addStoredBytes(db, session.id, request.request?.length ?? 0);
       if (input.length > 0) await this.#inputs.add(db, session.id, { requestId: null, input });
       if (delegation) {
         await db

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { CompiledQuery, Kysely } from 'kysely';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
+import { StoredBytes } from './stored-bytes.ts';
 import { usageFor } from './slot-holders.ts';
 import { dialectOf, type Database } from './database.ts';
 import { prepareDatabase } from './migrate.ts';
@@ -92,4 +93,13 @@ test('who holds a slot and who waits for one is found without a scan of the sess
   const uses = await plans(() => usageFor(db, 'ann', { limit: 1, perSubject: 1, now: new Date(0) }));
   expect(uses.length).toBe(2);
   for (const step of uses.flat().filter((one) => / sessions /.test(one))) expect(step).toMatch(/^SEARCH .*\(id=\?\)/);
+});
+
+test('what a subject stores is summed up in an index', async () => {
+  const { db, plans } = await openCatalog();
+  const stored = new StoredBytes(db);
+  const index = 'USING COVERING INDEX sessions_storing';
+  expect(await plans(() => stored.of('ann'))).toEqual([[expect.stringContaining(`${index} (subject_id=?`)]]);
+  const [totals = []] = await plans(() => stored.totals());
+  expect(totals.filter((step) => / sessions /.test(step))).toEqual([expect.stringContaining(index)]);
 });

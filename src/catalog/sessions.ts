@@ -1,4 +1,4 @@
-import type { Kysely, Transaction } from 'kysely';
+import { sql, type Kysely, type RawBuilder, type Transaction } from 'kysely';
 import type { TurnDone } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
@@ -17,6 +17,7 @@ const TABLES_OF_SESSIONS = [
   'deliveries',
   'session_requests',
   'session_inputs',
+  'stored_blobs',
   'shared_sessions',
   'session_feedback',
   'run_secrets',
@@ -131,7 +132,9 @@ export class Sessions {
       await session.set({ updated_at: change.updated_at, active_at: change.updated_at }).execute();
       if (change.spec_hash === undefined) return;
       await leaveSpec(db, id, change.updated_at);
-      await session.set({ spec_hash: change.spec_hash, draft_roles: change.draft_roles }).execute();
+      const { spec_hash, draft_roles } = change;
+      const grown = sql<number>`stored_bytes + ${lengthOfSpec(spec_hash)} - ${lengthOfSpec(sql.ref('spec_hash'))}`;
+      await session.set({ spec_hash, draft_roles, stored_bytes: grown }).execute();
     });
   }
 
@@ -155,7 +158,7 @@ export class Sessions {
     return this.#outbox.transaction(async (db, emit) => {
       const { numUpdatedRows } = await db
         .updateTable('sessions')
-        .set({ deleted_at: now, removal_at: now, title: null, metadata: null })
+        .set({ deleted_at: now, removal_at: now, title: null, metadata: null, stored_bytes: 0 })
         .where('id', '=', id)
         .where('deleted_at', 'is', null)
         .$if(idleSince !== undefined, (query) => query.where('active_at', '=', idleSince ?? ''))
@@ -224,6 +227,7 @@ export async function insertSession(
   session: NewSessionRow,
 ): Promise<SessionRow | undefined> {
   const { id, title, metadata } = session;
+  const length = (title?.length ?? 0) + (metadata?.length ?? 0);
   return db
     .insertInto('sessions')
     .values({
@@ -231,10 +235,16 @@ export async function insertSession(
       title: title ? cipher.sealText(title, aadForTitle(id)) : title,
       metadata: metadata ? cipher.sealText(metadata, aadForMetadata(id)) : metadata,
       active_at: session.created_at,
+      // The agent of another session was stored by its operator.
+      stored_bytes: session.draft_roles ? sql<number>`${length} + ${lengthOfSpec(session.spec_hash)}` : length,
     })
     .onConflict((conflict) => conflict.column('id').doNothing())
     .returningAll()
     .executeTakeFirst();
+}
+
+function lengthOfSpec(hash: string | RawBuilder<unknown>): RawBuilder<number> {
+  return sql`coalesce((select length(specs.spec) from specs where specs.hash = ${hash}), 0)`;
 }
 
 /** The additional authenticated data of a title. */

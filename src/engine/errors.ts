@@ -36,6 +36,7 @@ const EFFECTS = {
   file_unavailable: 'rejected',
   too_many_turns: 'rejected',
   too_many_sessions: 'rejected',
+  storage_full: 'rejected',
   unavailable: 'failed',
   internal_error: 'failed',
 } as const satisfies Record<string, Effect> & Record<Rejection, Effect>;

@@ -14,6 +14,7 @@ const DEFAULTS: Omit<Limits, 'agentSessionsPerSubject'> = {
   streamsPerSubject: 500,
   // The server accepts 10,000 connections; the rest are for other requests.
   streams: 9_000,
+  storedMegabytesPerSubject: 0,
 };
 const NONE: typeof DEFAULTS = {
   requestsPerMinute: 0,
@@ -22,6 +23,7 @@ const NONE: typeof DEFAULTS = {
   turns: 0,
   streamsPerSubject: 0,
   streams: 0,
+  storedMegabytesPerSubject: 0,
 };
 
 /** The limits in force: the configured ones, else the defaults. Without keys there is one subject, and no default limit. */
@@ -40,5 +42,6 @@ export function limitsInForce(
     streamsPerSubject: limit('streamsPerSubject'),
     streams: limit('streams'),
     agentSessionsPerSubject: limit('agentSessionsPerSubject'),
+    storedMegabytesPerSubject: limit('storedMegabytesPerSubject'),
   };
 }

@@ -25,6 +25,7 @@ interface WorkloadSample {
   /** Seconds. */
   webhookBacklogAge: number;
   stuckWorkflows: Record<string, number>;
+  storedBytes: { all: number; largestSubject: number };
 }
 
 /** The stores are queried at most this often, however often metrics are scraped. */
@@ -49,7 +50,7 @@ const STUCK_WAIT_MS = 60_000;
 
 /**
  * Sets the gauges that cover all processes and are read from the stores: running turns, ended turns that are not
- * archived, deliveries that wait, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by
+ * archived, deliveries that wait, stored bytes, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by
  * one: running turns, the sessions of turns that are not archived, and removals of sessions.
  */
 export class Workload {
@@ -71,7 +72,7 @@ export class Workload {
 
   async #refresh(): Promise<void> {
     const { client, log, metrics } = this.#options;
-    const { turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge, stuckWorkflows } = metrics;
+    const { turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge, stuckWorkflows, storedBytes } = metrics;
     try {
       // The deadline applies to Temporal only; queries to a catalog that hangs are not cancelled.
       const querying = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#query());
@@ -81,10 +82,13 @@ export class Workload {
       archiveBacklogAge.set(found.archiveBacklogAge);
       webhookBacklogAge.set(found.webhookBacklogAge);
       for (const [type, count] of Object.entries(found.stuckWorkflows)) stuckWorkflows.set({ type }, count);
+      storedBytes.set({ of: 'all' }, found.storedBytes.all);
+      storedBytes.set({ of: 'largest_subject' }, found.storedBytes.largestSubject);
     } catch (error) {
       for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge]) gauge.remove();
       // Removes all label sets. On a gauge without labels `reset` would set 0.
       stuckWorkflows.reset();
+      storedBytes.reset();
       log.warn({ err: error }, 'the workload could not be measured');
     }
   }
@@ -115,6 +119,7 @@ export class Workload {
         session: await this.#stuck([...sessions].map(sessionWorkflowId)),
         removal: await this.#stuck(oldest(removals)),
       },
+      storedBytes: await catalog.storedBytes.totals(),
     };
   }
 

@@ -21,6 +21,8 @@ import { SessionWatches } from '../live/session-watches.ts';
 import { TurnTailPool } from '../live/turn-tail.ts';
 import { TurnSpeculator } from '../speculation/turn-speculation.ts';
 import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
+import { StorageQuota } from '../engine/storage-quota.ts';
+import { countedBlobs } from '../blobs/counted-blobs.ts';
 import { limitsInForce, type Limits } from '../engine/limits.ts';
 import { SessionQueue } from '../engine/session-queue.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
@@ -92,6 +94,7 @@ export interface Services {
   tails: TurnTailPool;
   sessionWatches: SessionWatches;
   sessionQueue: SessionQueue;
+  storageQuota: StorageQuota;
   close: () => Promise<void>;
 }
 
@@ -136,7 +139,8 @@ export async function openServices({
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
-  const blobs = await openBlobs(config, cipher);
+  const stored = await openBlobs(config, cipher);
+  const blobs = countedBlobs(stored, (...blob) => catalog.storedBytes.addBlob(...blob));
   cleanup.defer(() => blobs.close());
   // No interceptors, which means no retries by the client: they make an overloaded server look silent, and a retry that
   // is pending when the connection closes ends the process.
@@ -222,6 +226,7 @@ export async function openServices({
     editCheck: createEditCheck({ catalog, toolsets }),
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
+    storageQuota: new StorageQuota({ catalog, limits }),
     speculator: new TurnSpeculator(live.speculativeCalls),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
     tails: new TurnTailPool({ logs, bus: live.bus, log }),

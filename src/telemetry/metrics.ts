@@ -175,6 +175,12 @@ export class Metrics {
     help: 'Time since the oldest turn of the archive backlog ended, across all processes',
     registers: [this.registry],
   });
+  readonly storedBytes = new Gauge({
+    name: 'everturn_stored_bytes',
+    help: 'What sessions store, across all processes: those of all subjects, and of the subject that stores the most',
+    labelNames: ['of'] as const,
+    registers: [this.registry],
+  });
   readonly stuckWorkflows = new Gauge({
     name: 'everturn_stuck_workflows',
     help: 'Turns, sessions and removals of sessions whose tasks keep failing or no worker takes, across all processes',

@@ -736,6 +736,46 @@ test('a session that is in use at the first page of its blobs is not marked as s
   expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: null });
 });
 
+test('what the sessions of a subject store is counted once, and no longer once it is deleted', async () => {
+  const [catalog, other] = [await open(), await open()];
+  const { storedBytes } = catalog;
+  const spec = (characters: number) => catalog.agents.putSpec({ model: { name: 'm'.repeat(characters) } }, NOW);
+  await insertSession(catalog, 'registered');
+  expect(await storedBytes.of('ann')).toBe(0);
+  const draft = { id: 's', type: 'session/draft' as const, agent_name: null, agent_version: null, title: null };
+  const owner = { subject_id: 'ann', subject_type: 'user', subject_slug: 'ann', draft_roles: '["user"]' };
+  const times = { created_at: NOW, updated_at: NOW };
+  await catalog.sessions.insert({ ...draft, ...owner, ...times, spec_hash: await spec(1_000), metadata: '{}' });
+  const empty = JSON.stringify({ model: { name: '' } }).length + '{}'.length;
+  expect(await storedBytes.of('ann')).toBe(empty + 1_000);
+  await catalog.sessions.update('s', { spec_hash: await spec(3_000), draft_roles: '["user"]', updated_at: NOW });
+  await catalog.sessions.update('s', { updated_at: LATER });
+  expect(await storedBytes.of('ann')).toBe(empty + 3_000);
+  const blobs = ['a', 'b'].map((one) => one.repeat(64));
+  const put = (name: string, by: Catalog) => persist(() => by.storedBytes.addBlob('s', name, 500));
+  await Promise.all([catalog, other, catalog, other].flatMap((by) => blobs.map((name) => put(name, by))));
+  expect(await storedBytes.of('ann')).toBe(empty + 4_000);
+  await catalog.turns.accept(turnOf('t'));
+  await catalog.archive.add('t', ended, { complete: true });
+  await catalog.archive.add('t', ended, { complete: true });
+  const archived = JSON.stringify(ended[0]?.record).length;
+  expect(await storedBytes.of('ann')).toBe(empty + 4_000 + archived);
+  await catalog.blobReferences.sweep('s', { blobs, now: LATER, isLast: true }, () => Promise.resolve());
+  expect(await storedBytes.of('ann')).toBe(empty + 3_000 + archived);
+  await storedBytes.addBlob('registered', 'c', 7);
+  expect(await storedBytes.totals()).toEqual({
+    all: empty + 3_007 + archived,
+    largestSubject: empty + 3_007 + archived,
+  });
+  await catalog.sessions.delete('s', NOW);
+  // Its turn is still at work.
+  await put('d'.repeat(64), catalog);
+  expect([await storedBytes.of('ann'), await storedBytes.of('bob')]).toEqual([7, 0]);
+  await catalog.sessions.forget('s', { now: NOW, again: undefined });
+  const rows = await database.rows.selectFrom('stored_blobs').select('session_id').execute();
+  expect(rows).toEqual([{ session_id: 'registered' }]);
+});
+
 test('the archive notes the blobs that its records refer to, and none that a text mentions', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');

@@ -4,7 +4,7 @@ import { deleteSession, type Engine } from '../../engine/engine.ts';
 import { claimRequest } from '../../engine/request-claims.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
-import { isRefusal, type ApiError } from '../http/errors.ts';
+import { isRefusal } from '../http/errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { storeDelegates } from './delegates.ts';
@@ -27,7 +27,8 @@ interface NewSession {
   caller: Caller;
   /** `Idempotency-Key`. */
   key: string | undefined;
-  rateLimitError: ApiError | undefined;
+  /** Rejects a request that is no repetition. */
+  rateLimitError: Error | undefined;
   host: string | undefined;
   /** The schedule that creates it. */
   scheduleId?: string;

@@ -3,6 +3,7 @@ import type { Keyring } from '../../auth/api-keys.ts';
 import type { Schedule } from '../../catalog/schedules.ts';
 import type { Caller } from '../../core/subject.ts';
 import { deleteSession } from '../../engine/engine.ts';
+import type { StorageQuota } from '../../engine/storage-quota.ts';
 import type { CreatedOrNot, ScheduledSessions } from '../../engine/scheduled-runs.ts';
 import { isRefusal, toApiError } from '../http/errors.ts';
 import { createWithId, type SessionCreation } from './create-session.ts';
@@ -26,9 +27,9 @@ const KEY_GONE =
 
 /** Creates the sessions of schedules. */
 export function createScheduledSessions(
-  context: SessionCreation & ViewServices & { keyring: Keyring },
+  context: SessionCreation & ViewServices & { keyring: Keyring; storageQuota: StorageQuota },
 ): ScheduledSessions {
-  const { catalog, keyring } = context;
+  const { catalog, keyring, storageQuota } = context;
   const reader = new SessionReader(context);
   return {
     idOf: ({ id, scheduledFor }) => derivedSessionId(`schedule-run/${id}`, Date.parse(scheduledFor)),
@@ -49,7 +50,9 @@ export function createScheduledSessions(
     }
     try {
       const request = sessionRequest.parse(JSON.parse(schedule.request));
-      const given = { request, caller, rateLimitError: undefined, host: undefined, scheduleId: schedule.id };
+      const bytes = Buffer.byteLength(schedule.request);
+      const rateLimitError = await storageQuota.refusal(caller.subject.subjectId, bytes);
+      const given = { request, caller, rateLimitError, host: undefined, scheduleId: schedule.id };
       await createWithId(context, given, sessionId);
       return { status: 'created' };
     } catch (error) {
@@ -58,7 +61,7 @@ export function createScheduledSessions(
       const session = await catalog.sessions.get(sessionId);
       if (session) await deleteSession(context, session);
       const { code, message } = toApiError(error);
-      const isQuota = [402, 429].includes(agentsV2Errors.statusOf(code));
+      const isQuota = code === 'storage_full' || [402, 429].includes(agentsV2Errors.statusOf(code));
       return { status: isQuota ? 'skipped_quota' : 'error', error: message };
     }
   }

@@ -8,7 +8,6 @@ import { EngineError } from '../../engine/errors.ts';
 import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
-import type { ApiError } from '../http/errors.ts';
 import { inputOf } from './message-input.ts';
 import { requireBudget } from './token-budget.ts';
 import type { UserMessage } from './wire/messages.ts';
@@ -23,7 +22,8 @@ interface SentMessages {
   messages: UserMessage[];
   /** Names the request, so that it is carried out once; undefined: equal requests within seconds are one. */
   key: string | undefined;
-  rateLimitError: ApiError | undefined;
+  /** Rejects a request that is no repetition. */
+  rateLimitError: Error | undefined;
   /** This server's name in the request. */
   host: string | undefined;
   /** Answers the request. False if the answer is lost: an equal request within seconds is then a repetition. */

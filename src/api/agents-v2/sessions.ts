@@ -32,6 +32,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
         requires: 'createSessions',
         handlesRateLimit: true,
         largeBody: true,
+        stores: true,
         tag: 'Agent sessions',
         summary: 'Create a session',
         headers: z.object({ 'Idempotency-Key': idempotencyKey }),

@@ -15,6 +15,7 @@ import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Redis } from '../../lib/redis.ts';
 import type { ConnectionLimit } from './connection-limit.ts';
 import type { Limits } from '../../engine/limits.ts';
+import type { StorageQuota } from '../../engine/storage-quota.ts';
 import type { StreamLimits } from './stream-limits.ts';
 
 /** Something that does not work. */
@@ -49,6 +50,7 @@ export interface ApiContext extends Engine {
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
   sessionQueue: SessionQueue;
+  storageQuota: StorageQuota;
   signIns: SignIns;
   registry: Pick<McpRegistry, 'environmentServer'>;
   toolPool: Pick<McpPool, 'endGrant'>;

@@ -154,6 +154,11 @@ export const ERRORS = {
     type: 'invalid_request_error',
     description: 'the body exceeds the limit of the route, at most 30 MB',
   },
+  storage_full: {
+    status: 413,
+    type: 'invalid_request_error',
+    description: "the caller's sessions store as much as one subject may: delete some",
+  },
   unsupported_media_type: {
     status: 415,
     type: 'invalid_request_error',

@@ -1,6 +1,7 @@
 import express, { type NextFunction, type Request, type Response } from 'express';
 import { jsonShape } from '../../lib/json-shape.ts';
 import { ApiError } from './errors.ts';
+import { setContext } from './request.ts';
 import { errorMessage } from '../../lib/errors.ts';
 
 /** Maximum body sizes: of routes that take content, and of routes that take a few fields. */
@@ -20,8 +21,9 @@ export const largeJsonBody = [express.raw({ limit: `${LARGE_MB}mb`, type: () => 
 /** The fields of an HTML form. */
 export const formBody = [express.urlencoded({ extended: false, limit: '10kb', parameterLimit: 20 })];
 
-function parseJson(request: Request, _response: Response, next: NextFunction): void {
+function parseJson(request: Request, response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;
+  setContext(response, { bodyBytes: bytes instanceof Buffer ? bytes.length : 0 });
   request.body = bytes instanceof Buffer && bytes.length > 0 ? fromJson(decode(bytes)) : undefined;
   next();
 }

@@ -206,7 +206,7 @@ function success(declaration: Route['declaration'], responseHeaders: z.core.$Zod
 
 /** The error codes of a route: those that follow from its declaration, and those that it lists itself. */
 export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: boolean }): ErrorCode[] {
-  const { query, headers, body, requires, errors = [] } = declaration;
+  const { query, headers, body, requires, stores, errors = [] } = declaration;
   const rules: [boolean, ErrorCode[]][] = [
     [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
     [!hasKeys, ['not_local']],
@@ -216,6 +216,7 @@ export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: b
     [isAt(DESCRIPTION_PATHS, path), ['rate_limited']],
     [/[:*]/.test(path) || Boolean(query ?? headers ?? body), ['invalid_request']],
     [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],
+    [stores === true, ['storage_full']],
   ];
   return [...rules.flatMap(([applies, codes]) => (applies ? codes : [])), ...errors];
 }

@@ -2,13 +2,18 @@ import type { Request, Response } from 'express';
 import type { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
 import { namingUnknownKeys } from '../../lib/unknown-keys.ts';
+import type { EngineError } from '../../engine/errors.ts';
 import { ApiError, type RequestIssue } from './errors.ts';
 
 /** What middleware determined about a request. */
 export interface RequestContext {
   caller: Caller;
-  /** Set if the request exceeds the rate limit. */
+  /** Set if the request exceeds the rate limit, or would store more than its caller may. */
   rateLimitError?: ApiError;
+  /** The error with which the caller may not store this many bytes; undefined if it may. */
+  storageRefusal?: (bytes: number) => Promise<EngineError | undefined>;
+  /** Of the body, unpacked. */
+  bodyBytes?: number;
 }
 
 /** Extends the context of a request. Authentication sets the caller first. */
@@ -18,8 +23,7 @@ export function setContext(response: Response, context: Partial<RequestContext>)
 
 export function contextOf(response: Response): RequestContext {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `setContext`, beside other locals
-  const { caller, rateLimitError } = response.locals as RequestContext;
-  return { caller, ...(rateLimitError && { rateLimitError }) };
+  return response.locals as RequestContext;
 }
 
 /** Further problems are left out of an error message. */

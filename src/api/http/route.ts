@@ -2,9 +2,9 @@ import type { IRouter, Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
 import { mayOnServer, refusalOnServer, type ServerAction } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
-import { ApiError, type ErrorCode } from './errors.ts';
+import { ApiError, toApiError, type ErrorCode } from './errors.ts';
 import { formBody, largeJsonBody, smallJsonBody } from './json-body.ts';
-import { contextOf, parseBody, parseHeaders, parseQuery, type RequestContext } from './request.ts';
+import { contextOf, parseBody, parseHeaders, parseQuery, setContext, type RequestContext } from './request.ts';
 
 export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 
@@ -140,6 +140,8 @@ interface Declaration<
   body?: Content<B>;
   /** Whether the body may be large: texts, files, schemas. */
   largeBody?: true;
+  /** Sessions keep what is in the body, so that it counts for the caller's quota of stored bytes. */
+  stores?: true;
   /** The body is that of an HTML form, not JSON. */
   isForm?: true;
   /** The response; without it, an empty one. */
@@ -149,8 +151,8 @@ interface Declaration<
   /** The status of the response: by default 200, or 204 if it is empty. */
   status?: 201 | 202 | 302;
   /**
-   * The handler applies the rate limit itself: a request that repeats an earlier one must not be rejected by it, and
-   * only the handler can recognize one.
+   * The handler applies the rate limit and the quota of stored bytes itself: a request that repeats an earlier one must not
+   * be rejected by them, and only the handler can recognize one.
    */
   handlesRateLimit?: true;
   /** Describes when the handler responds with 204 instead. */
@@ -169,7 +171,7 @@ interface Call<P extends string, Q, H, B> {
   body: B;
   /** The authenticated caller; only private routes have one. */
   caller: P extends `/v1/${string}` | `/api/v2/${string}` | '/mcp' ? Caller : undefined;
-  /** Set if the request exceeds the rate limit; only for routes with `handlesRateLimit`. */
+  /** Set if the request exceeds the rate limit or the quota of stored bytes; only with `handlesRateLimit`. */
   rateLimitError?: RequestContext['rateLimitError'];
   request: Request;
   response: Response;
@@ -197,7 +199,7 @@ export function route<
   declaration: Declaration<Q, H, B, A>,
   handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
 ): Route {
-  const { query, headers, answer, requires, handlesRateLimit, largeBody, isForm } = declaration;
+  const { query, headers, answer, requires, handlesRateLimit, largeBody, stores, isForm } = declaration;
   const body = declaration.body ?? (method === 'get' ? undefined : NOTHING);
   const status = successOf({ answer, ...(declaration.status && { status: declaration.status }) });
   const check: RequestHandler = (_request, response, next) => {
@@ -206,13 +208,22 @@ export function route<
     if (requires) authorize(caller, requires);
     next();
   };
+  const checkStorage: RequestHandler = async (_request, response, next) => {
+    const { storageRefusal, bodyBytes = 0, rateLimitError } = contextOf(response);
+    const refusal = rateLimitError ? undefined : await storageRefusal?.(bodyBytes);
+    if (refusal && !handlesRateLimit) throw refusal;
+    // As with the rate limit, only the handler can recognize a request that has stored its body before.
+    if (refusal) setContext(response, { rateLimitError: toApiError(refusal) });
+    next();
+  };
   const respond: RequestHandler = async (request, response) => {
     const call = {
       params: joined(request.params),
       query: query && parseQuery(query, request),
       headers: headers && parseHeaders(headers, request),
       body: body && parseBody(body.schema, request),
-      ...contextOf(response),
+      caller: contextOf(response).caller,
+      rateLimitError: contextOf(response).rateLimitError,
       request,
       response,
     };
@@ -228,7 +239,7 @@ export function route<
     method,
     path,
     declaration: { ...declaration, ...(body && { body }) },
-    handlers: [check, ...readBody, respond],
+    handlers: [check, ...readBody, ...(stores ? [checkStorage] : []), respond],
   };
 }
 

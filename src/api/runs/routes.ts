@@ -96,6 +96,7 @@ export function runRoutes(context: ApiContext): Route[] {
         id: 'createRun',
         handlesRateLimit: true,
         largeBody: true,
+        stores: true,
         requires: 'createSessions',
         tag: 'Runs',
         summary: 'Run an agent that the request describes',
@@ -126,6 +127,7 @@ export function runRoutes(context: ApiContext): Route[] {
         id: 'createRunOfAgent',
         handlesRateLimit: true,
         largeBody: true,
+        stores: true,
         requires: 'createSessions',
         tag: 'Runs',
         summary: 'Run a registered agent',
@@ -191,6 +193,7 @@ export function runRoutes(context: ApiContext): Route[] {
       {
         id: 'resumeRun',
         largeBody: true,
+        stores: true,
         tag: 'Runs',
         summary: 'Give a run what it waits for: results of tools, approvals, toolkits',
         description:

@@ -29,6 +29,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       {
         id: 'createDraftSession',
         largeBody: true,
+        stores: true,
         requires: 'createSessions',
         tag: 'Draft sessions',
         summary: 'Create a draft session with an agent of its own',
@@ -73,6 +74,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       {
         id: 'updateDraftSession',
         largeBody: true,
+        stores: true,
         tag: 'Draft sessions',
         summary: 'Change the agent of a draft',
         description: 'The change applies from the next turn on.',

@@ -376,3 +376,20 @@ test('a session that is cancelled while its first turn is being started keeps it
   expect(await sessionSlots.started(begun, first.id)).toBe(false);
   expect(await catalog.turns.requests(cancelled)).toEqual([]);
 });
+
+test('a session stores its request and the messages with which it begins, until its first turn has them', async () => {
+  const opened = await World.open();
+  const { world, catalog } = opened;
+  const { storedBytes, sessionSlots } = catalog;
+  const id = (await create(opened, 'ann')) ?? '';
+  const request = '{}'.length;
+  const input = JSON.stringify([{ type: 'user.message', content: id }]).length;
+  expect(await storedBytes.of('ann')).toBe(request + input);
+  await world.take(catalog, { step: 'start', session: 0 });
+  expect(await storedBytes.of('ann')).toBe(request);
+  for (let i = 0; i < PER_SUBJECT; i++) await create(opened, 'ann');
+  const waiting = world.sessions.at(-1) ?? '';
+  const more = { requestId: 'req', input: [{ type: 'user.message' as const, content: waiting }] };
+  for (let i = 0; i < 2; i++) expect(await sessionSlots.buffer(waiting, more, world.now.toISOString())).toBe(true);
+  expect(await storedBytes.of('ann')).toBe(3 * request + 3 * input);
+});

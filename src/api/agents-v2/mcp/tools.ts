@@ -84,7 +84,8 @@ export const toolArguments = {
 
 /** A server for one request: its tools act with the rights of the caller. */
 export function mcpServer(context: ApiContext, reader: SessionReader, { caller, host }: McpCaller): McpServer {
-  const { catalog, log } = context;
+  const { catalog, storageQuota, log } = context;
+  const storageRefusal = (text: string) => storageQuota.refusal(caller.subject.subjectId, Buffer.byteLength(text));
   const server = new McpServer(
     { name: 'everturn', version: packageJson.version },
     { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false } } },
@@ -124,7 +125,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
           request,
           caller,
           key: keyOf('run_agent', given, call),
-          rateLimitError: undefined,
+          rateLimitError: await storageRefusal(task),
           host,
         });
         return waitFor(id, seconds, call);
@@ -176,7 +177,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
           caller,
           messages: [{ type: 'user_message', message: text, caller_id: 'user' }],
           key: keyOf('send_message', given, call),
-          rateLimitError: undefined,
+          rateLimitError: await storageRefusal(text),
           host,
           // Clients of MCP repeat nothing by themselves.
           answer: () => Promise.resolve(true),

@@ -1,0 +1,77 @@
+import { sql, type Kysely, type Transaction } from 'kysely';
+import type { Tables } from './schema.ts';
+
+/**
+ * What the sessions of each subject store, in bytes: the records and inputs of their turns, their own agents and their
+ * blobs. The number of each session is in its row, and ends with it.
+ */
+export class StoredBytes {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  async of(subject: string): Promise<number> {
+    const { bytes } = await storing(this.#db)
+      .select((eb) => eb.fn.coalesce(eb.fn.sum<number>('stored_bytes'), eb.lit(0)).as('bytes'))
+      .where('subject_id', '=', subject)
+      .executeTakeFirstOrThrow();
+    return Number(bytes);
+  }
+
+  /** Of all subjects, and of the one that stores the most. */
+  async totals(): Promise<{ all: number; largestSubject: number }> {
+    const { all, largest } = await this.#db
+      .selectFrom(
+        storing(this.#db)
+          .select((eb) => eb.fn.sum<number>('stored_bytes').as('bytes'))
+          .groupBy('subject_id')
+          .as('subjects'),
+      )
+      .select((eb) => [
+        eb.fn.coalesce(eb.fn.sum<number>('bytes'), eb.lit(0)).as('all'),
+        eb.fn.coalesce(eb.fn.max<number>('bytes'), eb.lit(0)).as('largest'),
+      ])
+      .executeTakeFirstOrThrow();
+    return { all: Number(all), largestSubject: Number(largest) };
+  }
+
+  /** Counts a blob that was stored, once, however often it is stored. */
+  async addBlob(sessionId: string, blob: string, bytes: number): Promise<void> {
+    await this.#db.transaction().execute(async (db) => {
+      const { numInsertedOrUpdatedRows: added } = await db
+        .insertInto('stored_blobs')
+        .values({ session_id: sessionId, blob, bytes })
+        .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing())
+        .executeTakeFirst();
+      if (added) await addStoredBytes(db, sessionId, bytes);
+    });
+  }
+}
+
+/** Blobs of a session were deleted. */
+export async function removeStoredBlobs(db: Transaction<Tables>, sessionId: string, blobs: string[]): Promise<void> {
+  const removed = await db
+    .deleteFrom('stored_blobs')
+    .where('session_id', '=', sessionId)
+    .where('blob', 'in', blobs)
+    .returning('bytes')
+    .execute();
+  await addStoredBytes(db, sessionId, -removed.reduce((sum, { bytes }) => sum + bytes, 0));
+}
+
+/** Adds to what a session stores. Without effect on one that was deleted. */
+export async function addStoredBytes(db: Kysely<Tables>, sessionId: string, bytes: number): Promise<void> {
+  await db
+    .updateTable('sessions')
+    .set((eb) => ({ stored_bytes: eb('stored_bytes', '+', bytes) }))
+    .where('id', '=', sessionId)
+    .where('deleted_at', 'is', null)
+    .execute();
+}
+
+/** The sessions that store something. Literals, so that SQLite uses the partial index, in which are all columns. */
+function storing(db: Kysely<Tables>) {
+  return db.selectFrom('sessions').where('stored_bytes', '>', sql.lit(0));
+}
