@@ -67,8 +67,8 @@ export function createApp(context: ApiContext): Express {
       return;
     }
     const caller = await authenticate(request, response, { keyring, issuer, unknownKeys });
-    const storageRefusal = (bytes: number) => context.storageQuota.refusal(caller.subject.subjectId, bytes);
-    setContext(response, { caller, storageRefusal });
+    const admitStorage = (bytes: number) => context.storageQuota.admit(caller.subject.subjectId, bytes);
+    setContext(response, { caller, admitStorage });
     connectionLimit.identified(request.socket);
     await requestLimit.count(request, response);
     next();

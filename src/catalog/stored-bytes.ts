@@ -3,7 +3,8 @@ import type { Tables } from './schema.ts';
 
 /**
  * What the sessions of each subject store, in bytes: the records and inputs of their turns, their own agents and their
- * blobs. The number of each session is in its row, and ends with it.
+ * blobs. The number of each session is in its row, and ends with it. Sums are cast, since those of bigint are numeric on
+ * PostgreSQL, which its driver returns as text.
  */
 export class StoredBytes {
   readonly #db: Kysely<Tables>;
@@ -14,10 +15,10 @@ export class StoredBytes {
 
   async of(subject: string): Promise<number> {
     const { bytes } = await storing(this.#db)
-      .select((eb) => eb.fn.coalesce(eb.fn.sum<number>('stored_bytes'), eb.lit(0)).as('bytes'))
+      .select((eb) => eb.cast<number>(eb.fn.coalesce(eb.fn.sum('stored_bytes'), eb.lit(0)), 'bigint').as('bytes'))
       .where('subject_id', '=', subject)
       .executeTakeFirstOrThrow();
-    return Number(bytes);
+    return bytes;
   }
 
   /** Of all subjects, and of the one that stores the most. */
@@ -30,11 +31,11 @@ export class StoredBytes {
           .as('subjects'),
       )
       .select((eb) => [
-        eb.fn.coalesce(eb.fn.sum<number>('bytes'), eb.lit(0)).as('all'),
-        eb.fn.coalesce(eb.fn.max<number>('bytes'), eb.lit(0)).as('largest'),
+        eb.cast<number>(eb.fn.coalesce(eb.fn.sum('bytes'), eb.lit(0)), 'bigint').as('all'),
+        eb.cast<number>(eb.fn.coalesce(eb.fn.max('bytes'), eb.lit(0)), 'bigint').as('largest'),
       ])
       .executeTakeFirstOrThrow();
-    return { all: Number(all), largestSubject: Number(largest) };
+    return { all, largestSubject: largest };
   }
 
   /** Counts a blob that was stored, once, however often it is stored. */

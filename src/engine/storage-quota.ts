@@ -2,10 +2,24 @@ import type { Catalog } from '../catalog/catalog.ts';
 import { EngineError } from './errors.ts';
 import type { Limits } from './limits.ts';
 
-/** Requests store what they bring within this time, from when on the catalog counts it. */
+/** The longest that a request counts before what it brings is stored, and the catalog counts it. */
 const STORING_MS = 10_000;
 
 const MEGABYTE = 1024 * 1024;
+
+interface Arrival {
+  subject: string;
+  bytes: number;
+  /** Milliseconds. */
+  until: number;
+}
+
+export interface StorageAdmission {
+  /** `storage_full`; undefined if the request may store its bytes. */
+  refusal: EngineError | undefined;
+  /** To be called when the request is answered. */
+  answered: () => void;
+}
 
 interface StorageQuotaOptions {
   catalog: { storedBytes: Pick<Catalog['storedBytes'], 'of'> };
@@ -16,7 +30,7 @@ interface StorageQuotaOptions {
 
 /**
  * Limits what the sessions of each subject store. The catalog counts what is stored; beside that, a request counts with
- * its bytes for a few seconds, so that many at once do not pass for one. Requests to other processes do not: with several
+ * its bytes until it is answered, but for a few seconds only, so that many at once do not pass for one. Requests to other processes do not: with several
  * processes a subject may exceed its quota by what it sends to them at the same moment. What turns store while they run
  * is counted, and refuses the requests that follow.
  */
@@ -24,7 +38,7 @@ export class StorageQuota {
   readonly #catalog: StorageQuotaOptions['catalog'];
   readonly #limits: StorageQuotaOptions['limits'];
   readonly #now: () => number;
-  #arriving: { subject: string; bytes: number; until: number }[] = [];
+  #arriving: Arrival[] = [];
 
   constructor({ catalog, limits, now = Date.now }: StorageQuotaOptions) {
     this.#catalog = catalog;
@@ -32,10 +46,10 @@ export class StorageQuota {
     this.#now = now;
   }
 
-  /** The error of a request that would take a subject above its quota; undefined if it may store its bytes. */
-  async refusal(subject: string, bytes: number): Promise<EngineError | undefined> {
+  /** Admits a request that brings these bytes, unless it would take the subject above its quota. */
+  async admit(subject: string, bytes: number): Promise<StorageAdmission> {
     const megabytes = this.#limits().storedMegabytesPerSubject;
-    if (megabytes === Infinity) return undefined;
+    if (megabytes === Infinity) return { refusal: undefined, answered: () => undefined };
     const now = this.#now();
     const stored = await this.#catalog.storedBytes.of(subject);
     // After the query: from here on nothing is awaited, so that requests at once see each other.
@@ -43,15 +57,17 @@ export class StorageQuota {
     const arriving = this.#arriving.filter((one) => one.subject === subject).reduce((sum, one) => sum + one.bytes, 0);
     const allowed = megabytes * MEGABYTE;
     if (stored + arriving + bytes <= allowed) {
-      this.#arriving.push({ subject, bytes, until: now + STORING_MS });
-      return undefined;
+      const arrival = { subject, bytes, until: now + STORING_MS };
+      this.#arriving.push(arrival);
+      return { refusal: undefined, answered: () => void (arrival.until = 0) };
     }
     const others = arriving > 0 ? `, ${arriving} more have arrived` : '';
-    return new EngineError(
+    const refusal = new EngineError(
       'storage_full',
       `your sessions store ${stored} bytes${others}, and with the ${bytes} bytes of this request they would exceed the ` +
         `${allowed} bytes that one subject may store (EVERTURN_STORED_MEGABYTES_PER_SUBJECT): delete sessions or ` +
         'drafts that you do not need',
     );
+    return { refusal, answered: () => undefined };
   }
 }

@@ -51,7 +51,7 @@ export function createScheduledSessions(
     try {
       const request = sessionRequest.parse(JSON.parse(schedule.request));
       const bytes = Buffer.byteLength(schedule.request);
-      const rateLimitError = await storageQuota.refusal(caller.subject.subjectId, bytes);
+      const { refusal: rateLimitError } = await storageQuota.admit(caller.subject.subjectId, bytes);
       const given = { request, caller, rateLimitError, host: undefined, scheduleId: schedule.id };
       await createWithId(context, given, sessionId);
       return { status: 'created' };

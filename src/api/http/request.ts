@@ -2,7 +2,7 @@ import type { Request, Response } from 'express';
 import type { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
 import { namingUnknownKeys } from '../../lib/unknown-keys.ts';
-import type { EngineError } from '../../engine/errors.ts';
+import type { StorageAdmission } from '../../engine/storage-quota.ts';
 import { ApiError, type RequestIssue } from './errors.ts';
 
 /** What middleware determined about a request. */
@@ -10,8 +10,8 @@ export interface RequestContext {
   caller: Caller;
   /** Set if the request exceeds the rate limit, or would store more than its caller may. */
   rateLimitError?: ApiError;
-  /** The error with which the caller may not store this many bytes; undefined if it may. */
-  storageRefusal?: (bytes: number) => Promise<EngineError | undefined>;
+  /** Admits a request of the caller that stores this many bytes. */
+  admitStorage?: (bytes: number) => Promise<StorageAdmission>;
   /** Of the body, unpacked. */
   bodyBytes?: number;
 }

@@ -209,8 +209,10 @@ export function route<
     next();
   };
   const checkStorage: RequestHandler = async (_request, response, next) => {
-    const { storageRefusal, bodyBytes = 0, rateLimitError } = contextOf(response);
-    const refusal = rateLimitError ? undefined : await storageRefusal?.(bodyBytes);
+    const { admitStorage, bodyBytes = 0, rateLimitError } = contextOf(response);
+    if (rateLimitError || !admitStorage) return next();
+    const { refusal, answered } = await admitStorage(bodyBytes);
+    response.once('close', answered);
     if (refusal && !handlesRateLimit) throw refusal;
     // As with the rate limit, only the handler can recognize a request that has stored its body before.
     if (refusal) setContext(response, { rateLimitError: toApiError(refusal) });

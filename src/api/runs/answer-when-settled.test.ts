@@ -33,7 +33,7 @@ test.each(FAILURES)('a run that cannot be read any more has no end: %s', async (
     });
   });
   expect(client.statusCode).toBe(200);
-  await expect(json(client)).rejects.toThrow();
+  await expect(json(client)).rejects.toThrow('aborted');
   expect(client.complete).toBe(false);
   expect(log).toHaveBeenCalledTimes(logged);
 });

@@ -85,7 +85,8 @@ export const toolArguments = {
 /** A server for one request: its tools act with the rights of the caller. */
 export function mcpServer(context: ApiContext, reader: SessionReader, { caller, host }: McpCaller): McpServer {
   const { catalog, storageQuota, log } = context;
-  const storageRefusal = (text: string) => storageQuota.refusal(caller.subject.subjectId, Buffer.byteLength(text));
+  const storageRefusal = async (text: string) =>
+    (await storageQuota.admit(caller.subject.subjectId, Buffer.byteLength(text))).refusal;
   const server = new McpServer(
     { name: 'everturn', version: packageJson.version },
     { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false } } },
