@@ -1,14 +1,20 @@
+import type { Logger } from 'pino';
 import type { BlobStore } from './blob-store.ts';
 
-/** The store, with `count` called for each blob once it is stored, so that a crash leaves none that is counted only. */
-export function countedBlobs(
-  store: BlobStore,
-  count: (sessionId: string, blob: string, bytes: number) => Promise<void>,
-): BlobStore {
+/** Notes that a session stores a blob, which it may have stored before. */
+type Count = (sessionId: string, blob: string, bytes: number) => Promise<void>;
+
+/**
+ * The store, with `count` called for each blob once it is stored. If that fails, the blob is stored nevertheless: the
+ * result of a tool call must not be lost because the catalog is unavailable.
+ */
+export function countedBlobs(store: BlobStore, { count, log }: { count: Count; log: Logger }): BlobStore {
   return {
     put: async (sessionId, bytes) => {
       const blob = await store.put(sessionId, bytes);
-      await count(sessionId, blob, bytes.length);
+      await count(sessionId, blob, bytes.length).catch((error: unknown) =>
+        log.warn({ sessionId, bytes: bytes.length, err: error }, 'a blob does not count as stored'),
+      );
       return blob;
     },
     get: (sessionId, blob, maxBytes) => store.get(sessionId, blob, maxBytes),

@@ -140,7 +140,7 @@ export async function openServices({
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
   const stored = await openBlobs(config, cipher);
-  const blobs = countedBlobs(stored, (...blob) => catalog.storedBytes.addBlob(...blob));
+  const blobs = countedBlobs(stored, { count: (...blob) => catalog.storedBytes.addBlob(...blob), log });
   cleanup.defer(() => blobs.close());
   // No interceptors, which means no retries by the client: they make an overloaded server look silent, and a retry that
   // is pending when the connection closes ends the process.
