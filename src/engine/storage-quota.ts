@@ -29,10 +29,10 @@ interface StorageQuotaOptions {
 }
 
 /**
- * Limits what the sessions of each subject store. The catalog counts what is stored; beside that, a request counts with
- * its bytes until it is answered, but for a few seconds only, so that many at once do not pass for one. Requests to other processes do not: with several
- * processes a subject may exceed its quota by what it sends to them at the same moment. What turns store while they run
- * is counted, and refuses the requests that follow.
+ * Limits what the sessions of each subject store. The catalog counts what is stored. Beside that, a request counts with
+ * its bytes until it is answered, but for a few seconds only, so that many at once do not pass for one. Requests to other
+ * processes do not: with several processes a subject may exceed its quota by what it sends to them at the same moment.
+ * What turns store while they run is counted, and refuses the requests that follow.
  */
 export class StorageQuota {
   readonly #catalog: StorageQuotaOptions['catalog'];
