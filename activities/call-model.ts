@@ -255,15 +255,18 @@ class ModelCallAttempt {
     return this.#dependencies.toolsets.load(spec, { sessionId, owner: { ...owner, draftRoles } }, this.#signal);
   }
 
-  /** Compacts the conversation, once, if the model rejects it as too long. */
+  /** Compacts the conversation, once, if the model rejects it as too long, or in words that may mean this. */
   async #answerOrCompact(): Promise<Instead | undefined> {
     try {
       return await this.#answer();
     } catch (error) {
-      const isRejected = error instanceof ModelError && error.isTooLong && !this.#message?.isStreaming;
+      const isRejected = error instanceof ModelError && error.mayBeTooLong && !this.#message?.isStreaming;
       if (!isRejected || this.#isCompacting || this.#signal.aborted) throw error;
       this.#wasCalled = false;
-      const call = { ...this.#input, fallback: this.details.fallback, isRetry: this.#isRetry, isTooLong: true };
+      const { contextTokens } = error;
+      if (contextTokens !== undefined && this.#message)
+        this.#dependencies.models.noteContext(this.#message.target, contextTokens);
+      const call = { ...this.#input, fallback: this.details.fallback, isRetry: this.#isRetry, rejected: error };
       const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(), this.#signal);
       if (!prepared.compaction) throw error;
       return this.#compact(prepared, prepared.compaction);

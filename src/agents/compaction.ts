@@ -47,11 +47,23 @@ interface Situation {
   isTooLong: boolean;
 }
 
-/** The number of input tokens above which an agent's conversation is compacted; undefined: it never is. */
-export function compactionThreshold({ config }: AgentSpec, contextTokens: number | undefined): number | undefined {
+/**
+ * The number of input tokens above which an agent's conversation is compacted; undefined: it never is. `rejectedTokens`:
+ * a size that the model has just rejected, so that even the author's threshold is too high.
+ */
+export function compactionThreshold(
+  { config }: AgentSpec,
+  contextTokens: number | undefined,
+  rejectedTokens = Infinity,
+): number | undefined {
   const { enabled, compaction_threshold_tokens: own } = config?.context_management?.compaction ?? {};
   if (enabled === false) return undefined;
-  return own ?? (contextTokens === undefined ? DEFAULT_THRESHOLD_TOKENS : Math.floor(contextTokens * SHARE_OF_CONTEXT));
+  const wanted = own ?? (contextTokens === undefined ? DEFAULT_THRESHOLD_TOKENS : shareOf(contextTokens));
+  return Math.min(wanted, shareOf(rejectedTokens));
+}
+
+function shareOf(contextTokens: number): number {
+  return Math.floor(contextTokens * SHARE_OF_CONTEXT);
 }
 
 /**

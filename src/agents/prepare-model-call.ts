@@ -3,6 +3,7 @@ import type { ToolsetLoader } from '../tools/toolset-loader.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { withoutForeignFields } from '../models/foreign-fields.ts';
+import type { ModelError } from '../models/model-error.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { compactedBy } from '../core/compacted.ts';
 import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
@@ -65,7 +66,7 @@ export interface Compaction extends CompactionPlan {
 
 /**
  * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it, and
- * `isTooLong` is set if a model has rejected its conversation as too long. Sign-ins that the agent's servers require are
+ * `rejected` is how the model has rejected its conversation. Sign-ins that the agent's servers require are
  * requested if `requests` is given.
  */
 export async function prepareModelCall(
@@ -76,7 +77,7 @@ export async function prepareModelCall(
       'specHash' | 'turnId' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced' | 'sessionLimit' | 'idleMs'
     > & {
       fallback?: number;
-      isTooLong?: boolean;
+      rejected?: Pick<ModelError, 'isTooLong' | 'contextTokens'>;
       isRetry?: () => boolean;
     },
   records: Promise<UnsequencedRecord[]>,
@@ -84,7 +85,7 @@ export async function prepareModelCall(
   requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
   const { specHash, turnId, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
-  const { isForced, idleMs = 0, fallback = 0, isTooLong = false, isRetry } = call;
+  const { isForced, idleMs = 0, fallback = 0, rejected, isRetry } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
   const loadingSpec = catalog.agents.spec(specHash).then((loaded) => asRefreshed(loaded, records));
   const [spec, toolset, listedSkills, all] = await Promise.all([
@@ -145,8 +146,10 @@ export async function prepareModelCall(
   // A speculative call begins before the turn's start is known.
   const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
   const provider = budgets.metered(target, { turnId, sessionId, owner, sessionLimit, idleMs, isRetry });
-  const threshold = compactionThreshold(spec, target.contextTokens);
   const tokens = inputTokens(request, shown, compacted.last);
+  const isTooLong = rejected !== undefined && (rejected.isTooLong || wasAccepted(shown, compacted.last, target));
+  const rejectedTokens = isTooLong ? (rejected.contextTokens ?? tokens) : undefined;
+  const threshold = compactionThreshold(spec, target.contextTokens, rejectedTokens);
   const plan =
     threshold !== undefined &&
     planCompaction({ conversation: shown, records: all, compacted, tokens, threshold, isTooLong });
@@ -163,6 +166,20 @@ export async function prepareModelCall(
     ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
     signIns,
   };
+}
+
+/**
+ * Whether a model has answered the conversation while it was shorter, since the last compaction: what it rejects now may
+ * be its length, although it has no word for that.
+ */
+function wasAccepted(shown: PlacedItem[], compactedAt: number, { providerName, model }: ModelTarget): boolean {
+  return shown.some(
+    ({ item, at }) =>
+      item.role === 'assistant' &&
+      at > compactedAt &&
+      item.message.provider === providerName &&
+      item.message.model === model,
+  );
 }
 
 /** An agent with the toolkits that its client has now. */

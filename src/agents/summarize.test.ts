@@ -6,12 +6,15 @@ import { summarize, type AskModel } from './summarize.ts';
 
 const base: ModelRequest = {
   model: 'm',
-  params: { max_tokens: 10, temperature: 0.5 },
+  params: { max_tokens: 10, temperature: 0.5, parallel_tool_calls: false },
+  options: { seed: 7 },
   system: 'instructions',
   instructionsLength: 12,
   skillsLength: 0,
   transcript: [],
   tools: [{ name: 't', description: '', parameters: {} }],
+  toolChoice: 'required',
+  webSearch: {},
   responseFormat: { type: 'json_object' },
   fileContent: () => Promise.resolve(''),
 };
@@ -27,11 +30,8 @@ async function prompts(
     base,
     partTokens,
     ask: (request) => {
-      expect(request).toMatchObject({
-        params: { max_tokens: null, temperature: 0.5 },
-        tools: [],
-        responseFormat: undefined,
-      });
+      const { transcript: _, system: __, fileContent: ___, ...rest } = request;
+      expect(rest).toEqual({ model: 'm', params: {}, instructionsLength: 0, skillsLength: 0, tools: [] });
       const [item] = request.transcript;
       const [part] = item?.role === 'user' ? item.content : [];
       asked.push(part?.type === 'text' ? part.text : '');
@@ -58,8 +58,8 @@ test('a conversation of any length takes a limited number of requests', async ()
   expect(count).toBe(8);
 });
 
-test('the parts are halved if the model rejects one as too long, a few times', async () => {
-  const tooLong = new ModelError('bad_request', 'prompt is too long: 9 tokens > 8 maximum');
+test('the parts are halved if the model rejects one as too long, down to a size that any model takes', async () => {
+  const tooLong = new ModelError('bad_request', 'no', { isTooLong: true });
   const rejectAbove =
     (length: number): AskModel =>
     ({ transcript: [item] }) => {
@@ -68,6 +68,9 @@ test('the parts are halved if the model rejects one as too long, a few times', a
     };
   const asked = await prompts('x'.repeat(10_000), 2_000, rejectAbove(5_000));
   expect(asked.length).toBeGreaterThan(2);
+  // A window of 2,000 tokens that nobody has configured: the parts begin at 50,000.
+  const small = await prompts('x'.repeat(300_000), 50_000, rejectAbove(8_000));
+  expect(small.at(-1)?.length).toBeLessThan(8_000);
   await expect(prompts('x'.repeat(10_000), 2_000, rejectAbove(10))).rejects.toBe(tooLong);
 });
 

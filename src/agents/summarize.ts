@@ -9,15 +9,13 @@ import type { ModelRequest } from '../models/provider.ts';
 const MAX_RESULT_BYTES = 4 * 1024;
 const MAX_MESSAGE_BYTES = 32 * 1024;
 
-/** The summary is part of every later model call. */
+/** The summary is part of every later model call, and of the request for the next part, which it leaves space. */
 const MAX_SUMMARY_BYTES = 32 * 1024;
 
 /** A longer conversation is summarized in parts; one with more parts is cut. */
 const MAX_PARTS = 8;
 
-/** How often the parts are halved if the model rejects one as too long. */
-const MAX_HALVINGS = 3;
-
+/** Parts are halved down to this if the model rejects one as too long. */
 const MIN_PART_CHARACTERS = 4_000;
 
 const INSTRUCTIONS =
@@ -41,11 +39,12 @@ export async function summarize(
 ): Promise<string> {
   const text = items.map(textOf).join('\n\n');
   let size = Math.max(MIN_PART_CHARACTERS, partTokens * TOKEN_CHARACTERS);
-  for (let halvings = 0; ; halvings++, size = Math.floor(size / 2)) {
+  for (;;) {
     try {
       return await inParts(text, size, (request) => ask(summaryRequest(base, request)));
     } catch (error) {
-      if (!(error instanceof ModelError && error.isTooLong) || halvings === MAX_HALVINGS) throw error;
+      if (!(error instanceof ModelError && error.isTooLong) || size === MIN_PART_CHARACTERS) throw error;
+      size = Math.max(MIN_PART_CHARACTERS, Math.floor(size / 2));
     }
   }
 }
@@ -58,22 +57,26 @@ async function inParts(text: string, size: number, ask: (prompt: string) => Prom
     const earlier =
       summary && `The summary of what came before:\n\n${summary}\n\nSummarize that, and what follows.\n\n`;
     const answer = await ask(`${earlier}<conversation>\n${part}\n</conversation>`);
-    summary = cut(answer, MAX_SUMMARY_BYTES);
+    summary = cut(answer, Math.min(MAX_SUMMARY_BYTES, size));
   }
   return summary;
 }
 
-function summaryRequest(base: ModelRequest, prompt: string): ModelRequest {
+/**
+ * Nothing of the agent's request but its model: a limit, a schema, a search or a parameter of tools is for its own answers,
+ * and providers reject some of them in a request without tools.
+ */
+function summaryRequest({ model, fileContent }: ModelRequest, prompt: string): ModelRequest {
   return {
-    ...base,
-    // The agent's limit may be that of a short answer.
-    params: { ...base.params, max_tokens: null },
+    model,
+    params: {},
     system: INSTRUCTIONS,
     instructionsLength: 0,
     skillsLength: 0,
     transcript: [userText(prompt)],
     tools: [],
     responseFormat: undefined,
+    fileContent,
   };
 }
 

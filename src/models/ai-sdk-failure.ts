@@ -1,14 +1,8 @@
 import { AISDKError, APICallError } from '@ai-sdk/provider';
 import { z } from 'zod';
-import {
-  brokenStreamError,
-  connectionError,
-  failureOfStatus,
-  isAbortError,
-  overflowError,
-  retryAfter,
-} from './http-failure.ts';
+import { brokenStreamError, connectionError, isAbortError, overflowError, retryAfter } from './http-failure.ts';
 import { ModelError } from './model-error.ts';
+import { reportedFailure } from './provider-failure.ts';
 
 const streamError = z.object({ message: z.string(), statusCode: z.number().optional(), data: z.unknown() });
 
@@ -27,7 +21,7 @@ export function failureOf(error: unknown): unknown {
   const sent = streamError.safeParse(error);
   if (!sent.success) return error;
   const { message, statusCode: status, data } = sent.data;
-  return new ModelError(failureOfStatus(status ?? 500), message, { status, retryAfterMs: retryDelay(data) });
+  return reportedFailure({ message, status: status ?? 500, error: errorIn(data), retryAfterMs: retryDelay(data) });
 }
 
 function callError(error: APICallError): unknown {
@@ -37,7 +31,13 @@ function callError(error: APICallError): unknown {
   // The response was a success, and its body could not be read to the end.
   if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
   const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
-  return new ModelError(failureOfStatus(statusCode), message, { cause: error, status: statusCode, retryAfterMs });
+  return reportedFailure({ message, status: statusCode, error: errorIn(data), retryAfterMs, cause: error });
+}
+
+/** The error object of a body: it is the body itself where the adapter has unwrapped it. */
+function errorIn(data: unknown): unknown {
+  const { error = data } = z.object({ error: z.unknown() }).partial().safeParse(data).data ?? {};
+  return error;
 }
 
 const retryInfo = z.object({ retryDelay: z.string().regex(/^\d+(\.\d+)?s$/) });
@@ -45,8 +45,7 @@ const errorDetails = z.object({ details: z.array(z.unknown()) });
 
 /** Google sends the wait in the body of the error: `{"error": {"details": [{"retryDelay": "34s"}]}}`. */
 function retryDelay(data: unknown): number | undefined {
-  const { error = data } = z.object({ error: z.unknown() }).partial().safeParse(data).data ?? {};
-  const parsed = errorDetails.safeParse(error);
+  const parsed = errorDetails.safeParse(errorIn(data));
   const delays = (parsed.data?.details ?? []).flatMap((one) => retryInfo.safeParse(one).data?.retryDelay ?? []);
   return delays[0] === undefined ? undefined : Number.parseFloat(delays[0]) * 1000;
 }

@@ -24,8 +24,8 @@ interface AnswerOptions {
 export interface RequestGuard {
   /** Aborts the request. Without a reason: clients recognize an aborted stream by the AbortError that results. */
   controller: AbortController;
-  /** To be applied to the response with the answer: it notices silence. */
-  watch: (response: Response) => Response;
+  /** To be applied to the response with the answer: it notices silence. `onBytes` gets what is read of the body. */
+  watch: (response: Response, onBytes?: (bytes: Uint8Array) => void) => Response;
 }
 
 /**
@@ -50,9 +50,12 @@ export async function* guardedAnswer(
   let rest: BodyReader | undefined;
   let length = 0;
   let mediaLength = 0;
-  const watch = (response: Response): Response =>
+  const watch: RequestGuard['watch'] = (response, onBytes) =>
     watchedResponse(response, {
-      onRead: () => idle.reset(),
+      onRead: (bytes) => {
+        idle.reset();
+        if (bytes) onBytes?.(bytes);
+      },
       // OpenAI's client does not read on after `[DONE]`.
       onCancel: (reader) => (finishing ? void (rest = reader) : reader.cancel()),
     });
@@ -90,11 +93,15 @@ export async function* guardedAnswer(
 
 type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
 
-/** A copy of the response. `onRead` is called for every chunk of the body, `onCancel` if the body is not read to its end. */
-function watchedResponse(
-  response: Response,
-  { onRead, onCancel }: { onRead: () => void; onCancel: (reader: BodyReader) => void | Promise<void> },
-): Response {
+interface Watcher {
+  /** Called with each chunk of the body, and without one for the head of the response and its end. */
+  onRead: (bytes?: Uint8Array) => void;
+  /** Called if the body is not read to its end. */
+  onCancel: (reader: BodyReader) => void | Promise<void>;
+}
+
+/** A copy of the response. */
+function watchedResponse(response: Response, { onRead, onCancel }: Watcher): Response {
   onRead();
   const reader = response.body?.getReader();
   if (!reader) return response;
@@ -102,7 +109,7 @@ function watchedResponse(
     {
       async pull(controller) {
         const { done, value } = await reader.read();
-        onRead();
+        onRead(value);
         if (done) controller.close();
         else controller.enqueue(value);
       },

@@ -1,15 +1,5 @@
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
-import { ModelError, type ModelFailure } from './model-error.ts';
-
-/** The class of a failure that a provider reports with an HTTP status, in a response or inside a stream. */
-export function failureOfStatus(status: number): ModelFailure {
-  if (status === 429) return 'rate_limited';
-  if (status === 408 || status === 504) return 'timeout';
-  if (status === 401 || status === 403) return 'auth';
-  if (status === 404) return 'refused_model';
-  if (status === 409 || status >= 500) return 'overloaded';
-  return 'bad_request';
-}
+import { ModelError } from './model-error.ts';
 
 /** Reads `Retry-After` (seconds or a date), or `retry-after-ms`, which some servers send. */
 export function retryAfter(headers: Headers | undefined): number | undefined {

@@ -33,15 +33,17 @@ const REFUSALS: ReadonlySet<ModelFailure> = new Set([
   'refused_model',
 ]);
 
-/**
- * What providers say if a request does not fit into the context of its model. They have no common code: OpenAI's is
- * `context_length_exceeded`, Anthropic and Google have none, and other servers repeat OpenAI's older message.
- */
-const CONTEXT_EXCEEDED =
-  /context_length_exceeded|maximum context length|context window|prompt is too long|exceed context limit|input token count .*exceeds/i;
+const MAYBE_TOO_LONG: ReadonlySet<number> = new Set([400, 413, 422]);
 
 /** A provider's error may be a whole HTML page; the record of the turn's end keeps this much, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
+
+export interface ModelErrorDetails {
+  retryAfterMs?: number | undefined;
+  status?: number | undefined;
+  isTooLong?: boolean | undefined;
+  contextTokens?: number | undefined;
+}
 
 /** A model call that failed. The message is the provider's own, with the API key redacted. */
 export class ModelError extends Error {
@@ -54,12 +56,12 @@ export class ModelError extends Error {
   readonly retryAfterMs: number | undefined;
   /** The HTTP status that the provider has sent. */
   readonly status: number | undefined;
+  /** Whether the request was too long for the model. */
+  readonly isTooLong: boolean;
+  /** The size of the model's context in tokens, if the provider names it. */
+  readonly contextTokens: number | undefined;
 
-  constructor(
-    failure: ModelFailure,
-    message: string,
-    options: ErrorOptions & { retryAfterMs?: number | undefined; status?: number | undefined } = {},
-  ) {
+  constructor(failure: ModelFailure, message: string, options: ErrorOptions & ModelErrorDetails = {}) {
     super(
       truncateMiddle(redact(message).toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
       options,
@@ -67,6 +69,8 @@ export class ModelError extends Error {
     this.failure = failure;
     this.retryAfterMs = options.retryAfterMs;
     this.status = options.status;
+    this.isTooLong = options.isTooLong ?? false;
+    this.contextTokens = options.contextTokens;
   }
 
   get isRefusal(): boolean {
@@ -77,9 +81,9 @@ export class ModelError extends Error {
     return RETRYABLE.has(this.failure);
   }
 
-  /** Whether the request was too long for the model. */
-  get isTooLong(): boolean {
-    return this.failure === 'bad_request' && CONTEXT_EXCEEDED.test(this.message);
+  /** Whether the request may have been too long, as far as its status tells: servers without a word for it send these. */
+  get mayBeTooLong(): boolean {
+    return this.isTooLong || (this.failure === 'bad_request' && MAYBE_TOO_LONG.has(this.status ?? 0));
   }
 
   /** Whether the provider is overloaded or unavailable, so that another provider may answer. */

@@ -10,6 +10,7 @@ import { AUDIO_INPUT } from './audio-input.ts';
 import { anthropic } from './anthropic.ts';
 import { google } from './google.ts';
 import { InstrumentedModel } from './instrumented-model.ts';
+import { isOpenAI } from './openai-client.ts';
 import { OPTIONS_OF, SEARCH_OF } from './model-options.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
 import { OpenAIProvider } from './openai.ts';
@@ -67,11 +68,6 @@ function openaiProvider({ apiKey, baseUrl }: Config['openai']): [string, Provide
     acceptsSlashes: baseUrl !== undefined && !isOpenAI(baseUrl),
   };
   return [[OPENAI, provider]];
-}
-
-/** Routers and model servers have names such as `meta/llama`, and OpenAI has none. */
-function isOpenAI(baseUrl: string): boolean {
-  return /(^|\.)openai\.com$/.test(new URL(baseUrl).hostname);
 }
 
 function nameOf(providers: ReadonlyMap<string, ProviderConfig>): string {

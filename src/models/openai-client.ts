@@ -1,15 +1,9 @@
 import OpenAI from 'openai';
-import { ModelError, type ModelFailure } from './model-error.ts';
+import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
 import type { ProviderAccess } from './provider.ts';
-import {
-  brokenStreamError,
-  connectionError,
-  failureOfStatus,
-  isAbortError,
-  overflowError,
-  retryAfter,
-} from './http-failure.ts';
+import { brokenStreamError, connectionError, isAbortError, overflowError, retryAfter } from './http-failure.ts';
+import { reportedFailure } from './provider-failure.ts';
 
 export type OpenAIOptions = ProviderAccess & { idleSeconds: number };
 
@@ -31,6 +25,16 @@ export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: Op
     defaultHeaders: headers,
     fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
   });
+}
+
+/** Whether a server is OpenAI's own. */
+export function isOpenAI(baseUrl: string): boolean {
+  return /(^|\.)openai\.com$/.test(new URL(baseUrl).hostname);
+}
+
+/** Azure serves OpenAI's models, with the same protocol and the same parameters. */
+export function isAzure(baseUrl: string): boolean {
+  return /\.(openai|cognitiveservices|services\.ai)\.azure\.com$/.test(new URL(baseUrl).hostname);
 }
 
 /** Whether a provider with OpenAI's API has the model; true if that cannot be determined. */
@@ -56,19 +60,10 @@ export function failureOf(error: unknown): unknown {
     return new ModelError('timeout', error.message, { cause: error });
   if (error instanceof OpenAI.APIConnectionError) return connectionError(error);
   if (error instanceof OpenAI.APIError) {
-    const { status, headers } = error;
-    return new ModelError(classOf(error), error.message, { cause: error, status, retryAfterMs: retryAfter(headers) });
+    const { message, status, headers } = error;
+    return reportedFailure({ message, status, error: error.error, retryAfterMs: retryAfter(headers), cause: error });
   }
   // JSON cut off in the middle, or a connection that broke while the body was read.
   if (error instanceof SyntaxError || error instanceof TypeError) return brokenStreamError(error);
   return error;
-}
-
-function classOf({ status, code, type }: InstanceType<typeof OpenAI.APIError>): ModelFailure {
-  // An account without credit is not retryable.
-  if (code === 'insufficient_quota') return 'auth';
-  if (status !== undefined) return failureOfStatus(status);
-  // An error without a status was sent inside a stream, after a successful start.
-  if (code === 'rate_limit_exceeded') return 'rate_limited';
-  return type === 'invalid_request_error' ? 'bad_request' : 'overloaded';
 }

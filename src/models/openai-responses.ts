@@ -1,4 +1,5 @@
-import type OpenAI from 'openai';
+import { LRUCache } from 'lru-cache';
+import OpenAI from 'openai';
 import type {
   EasyInputMessage,
   Response as ModelResponse,
@@ -17,8 +18,9 @@ import type { ToolItem } from '../core/transcript.ts';
 import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { blockFields, partsOf } from './message-blocks.ts';
-import { ModelError } from './model-error.ts';
+import type { ModelError } from './model-error.ts';
 import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
+import { reportedFailure } from './provider-failure.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 import {
   citing,
@@ -30,10 +32,18 @@ import {
   searchTool,
 } from './responses-search.ts';
 
+/**
+ * What the answer has beside its texts. Nothing is stored, so without its encrypted content the reasoning of a step would
+ * be lost to the next one. Models reason without being asked for an effort; those that cannot reject the request.
+ */
+const ENCRYPTED_REASONING = 'reasoning.encrypted_content';
+
 /** OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation. */
 export class OpenAIResponsesProvider implements ModelProvider {
   readonly #client: OpenAI;
   readonly #idleMs: number;
+  /** Models that have rejected a request for encrypted reasoning. */
+  readonly #withoutReasoning = new LRUCache<string, true>({ max: 1_000 });
 
   constructor(options: OpenAIOptions) {
     this.#client = createOpenAIClient(options);
@@ -50,7 +60,7 @@ export class OpenAIResponsesProvider implements ModelProvider {
   }
 
   async *#read(body: ResponseCreateParamsStreaming, { controller, watch }: RequestGuard): AsyncGenerator<ModelChunk> {
-    const response = await this.#client.responses.create(body, { signal: controller.signal }).asResponse();
+    const response = await this.#send(body, controller.signal);
     const events = Stream.fromSSEResponse<ResponseStreamEvent>(watch(response), controller, this.#client);
     const items = new OutputItems();
     for await (const event of events) {
@@ -58,6 +68,28 @@ export class OpenAIResponsesProvider implements ModelProvider {
       if (chunk) yield chunk;
     }
   }
+
+  async #send(body: ResponseCreateParamsStreaming, signal: AbortSignal): Promise<Response> {
+    const { model = '' } = body;
+    const send = (one: ResponseCreateParamsStreaming) => this.#client.responses.create(one, { signal }).asResponse();
+    if (this.#withoutReasoning.has(model)) return send(withoutReasoning(body));
+    try {
+      return await send(body);
+    } catch (error) {
+      if (!(error instanceof OpenAI.BadRequestError && isOfInclude(error))) throw error;
+      this.#withoutReasoning.set(model, true);
+      return send(withoutReasoning(body));
+    }
+  }
+}
+
+/** OpenAI's text is "Encrypted content is not supported with this model." */
+function isOfInclude({ param, message }: InstanceType<typeof OpenAI.BadRequestError>): boolean {
+  return param === 'include' || /encrypted[ _]content is not supported/i.test(message);
+}
+
+function withoutReasoning({ include, ...body }: ResponseCreateParamsStreaming): ResponseCreateParamsStreaming {
+  return { ...body, include: (include ?? []).filter((one) => one !== ENCRYPTED_REASONING) };
 }
 
 /** Converts the events of a stream to chunks. */
@@ -147,8 +179,8 @@ function endOf({ status, incomplete_details: details, usage }: ModelResponse): M
 
 function failed({ error }: ModelResponse): ModelError {
   const message = error?.message ?? 'the model failed without a reason';
-  if (error?.code === 'rate_limit_exceeded') return new ModelError('rate_limited', message);
-  return new ModelError(!error || error.code === 'server_error' ? 'overloaded' : 'bad_request', message);
+  // Such an error has no type. Codes that are not known name what is wrong with the request, as `invalid_image_format`.
+  return reportedFailure({ message, error: error && { ...error, type: 'invalid_request_error' } });
 }
 
 async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStreaming> {
@@ -164,8 +196,7 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
     })),
     ...(webSearch ? [searchTool(webSearch)] : []),
   ];
-  // Without the encrypted content, the reasoning of a step is lost to the next one, since nothing is stored.
-  const include = [...(effort ? ['reasoning.encrypted_content'] : []), ...(webSearch ? [SEARCH_SOURCES] : [])];
+  const include = [ENCRYPTED_REASONING, ...(webSearch ? [SEARCH_SOURCES] : [])];
   const body = {
     model,
     input: (await Promise.all(request.transcript.map((item) => inputItems(item, request.fileContent)))).flat(),
@@ -175,14 +206,15 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
     ...(maxTokens && { max_output_tokens: maxTokens }),
     ...(typeof temperature === 'number' && { temperature }),
     ...(typeof topP === 'number' && { top_p: topP }),
-    ...(typeof params.parallel_tool_calls === 'boolean' && { parallel_tool_calls: params.parallel_tool_calls }),
     ...(options?.metadata && { metadata: options.metadata }),
     ...(effort && { reasoning: { effort, summary: 'auto' } }),
-    ...(include.length > 0 && { include }),
+    include,
     // The search is the only tool of OpenAI itself.
     ...(webSearch?.max_uses && { max_tool_calls: webSearch.max_uses }),
     ...(tools.length > 0 && {
       tools,
+      // Rejected without tools.
+      ...(typeof params.parallel_tool_calls === 'boolean' && { parallel_tool_calls: params.parallel_tool_calls }),
       ...(toolChoice && {
         tool_choice: typeof toolChoice === 'string' ? toolChoice : { type: 'function', name: toolChoice.tool },
       }),

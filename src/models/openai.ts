@@ -20,19 +20,27 @@ import type { ToolChoice } from '../spec/agent-spec.ts';
 import { acceptedName } from './accepted.ts';
 import { AUDIO_INPUT } from './audio-input.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
-import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
+import { EndMarker } from './end-marker.ts';
+import { ModelError } from './model-error.ts';
+import { createOpenAIClient, failureOf, hasModel, isAzure, isOpenAI, type OpenAIOptions } from './openai-client.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
+
+/** The parameter that limits the tokens of an answer. */
+export type MaxTokensParameter = 'max_tokens' | 'max_completion_tokens';
 
 /** Chat completions, as OpenAI and many others offer them. */
 export class OpenAIProvider implements ModelProvider {
   readonly #client: OpenAI;
-  readonly #isOpenAI: boolean;
+  readonly #maxTokensParameter: MaxTokensParameter;
   readonly #idleMs: number;
 
-  constructor(options: OpenAIOptions) {
+  constructor(options: OpenAIOptions & { maxTokensParameter?: MaxTokensParameter | undefined }) {
+    const { baseUrl, maxTokensParameter, idleSeconds } = options;
     this.#client = createOpenAIClient(options);
-    this.#isOpenAI = options.baseUrl === undefined;
-    this.#idleMs = options.idleSeconds * 1000;
+    // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
+    const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);
+    this.#maxTokensParameter = maxTokensParameter ?? (isNew ? 'max_completion_tokens' : 'max_tokens');
+    this.#idleMs = idleSeconds * 1000;
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
@@ -49,14 +57,28 @@ export class OpenAIProvider implements ModelProvider {
     { controller, watch }: RequestGuard,
   ): AsyncGenerator<ModelChunk> {
     const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
-    const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(watch(response), controller, this.#client);
-    for await (const chunk of chunks) yield chunkOf(chunk);
+    const end = new EndMarker();
+    const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(
+      watch(response, (bytes) => end.add(bytes)),
+      controller,
+      this.#client,
+    );
+    let finishReason: FinishReason | undefined;
+    let hasCalls = false;
+    for await (const chunk of chunks) {
+      const part = chunkOf(chunk);
+      finishReason ??= part.finishReason;
+      hasCalls ||= part.toolCalls !== undefined;
+      yield part;
+    }
+    // Lenient servers send no reason: the marker is what tells such an answer from one that was cut off.
+    if (finishReason === undefined && end.wasReached) yield { finishReason: hasCalls ? 'tool_calls' : 'stop' };
   }
 
   async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
     const { model, system, tools, toolChoice } = request;
     const { reasoning_tokens: _, audio, ...options } = request.options ?? {};
-    const { max_tokens: maxTokens, ...params } = request.params;
+    const { max_tokens: maxTokens, parallel_tool_calls: parallel, ...params } = request.params;
     const body = {
       model,
       messages: [...(system ? [{ role: 'system', content: system }] : []), ...(await messagesOf(request))],
@@ -66,10 +88,11 @@ export class OpenAIProvider implements ModelProvider {
       ...options,
       // Its name for samples without a header.
       ...(audio && { audio: { ...audio, format: audio.format === 'linear16' ? 'pcm16' : audio.format } }),
-      // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
-      ...(maxTokens && { [this.#isOpenAI ? 'max_completion_tokens' : 'max_tokens']: maxTokens }),
+      ...(maxTokens && { [this.#maxTokensParameter]: maxTokens }),
       ...(tools.length > 0 && {
         tools: tools.map(functionOf),
+        // Rejected without tools.
+        ...(typeof parallel === 'boolean' && { parallel_tool_calls: parallel }),
         ...(toolChoice && { tool_choice: choiceOf(toolChoice) }),
       }),
       ...responseFormatOf(request.responseFormat),
@@ -92,16 +115,57 @@ function chunkOf({ choices, usage }: ChatCompletionChunk): ModelChunk {
   const [choice] = choices ?? [];
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- servers add fields of their own to deltas
   const delta = (choice?.delta ?? {}) as ChatCompletionChunk.Choice.Delta & Record<string, unknown>;
-  const reasoning = delta['reasoning_content'] ?? delta['reasoning'];
   return {
-    ...(delta.content && { content: delta.content }),
+    ...textsOf(delta),
     ...(delta.refusal && { refusal: delta.refusal }),
-    ...(typeof reasoning === 'string' && reasoning && { reasoning }),
     ...audioOf(delta['audio']),
     ...(delta.tool_calls && { toolCalls: delta.tool_calls.map(toolCallChunkOf) }),
-    ...returnedFields(delta),
     ...(choice?.finish_reason && { finishReason: FINISH_REASONS[choice.finish_reason] ?? 'stop' }),
     ...(usage && { usage: usageOf(usage) }),
+  };
+}
+
+/**
+ * The fields in which servers send what a model thinks: DeepSeek, Kimi, llama.cpp and SGLang the first, vLLM, Ollama and
+ * OpenRouter the second. Mistral has thoughts among the parts of `content`.
+ */
+const REASONING_FIELDS = ['reasoning_content', 'reasoning'] as const;
+
+/**
+ * The field in which the reasoning of a message came, in its provider fields. It goes back in that field, and so only to
+ * a server that sends it: DeepSeek and Kimi reject calls without the thoughts that led to them, OpenAI rejects the fields.
+ */
+const reasoningField = z.object({ reasoning_field: z.enum([...REASONING_FIELDS, 'content']) });
+
+type ReasoningField = z.infer<typeof reasoningField>['reasoning_field'];
+
+/** Mistral: https://docs.mistral.ai/capabilities/reasoning */
+const contentParts = z.array(
+  z.union([
+    z.object({ type: z.literal('text'), text: z.string() }),
+    z.object({ type: z.literal('thinking'), thinking: z.array(z.object({ text: z.string() })) }),
+  ]),
+);
+
+function textsOf(delta: Record<string, unknown>): Pick<ModelChunk, 'content' | 'reasoning' | 'providerFields'> {
+  const { content } = delta;
+  const parts = Array.isArray(content) ? contentParts.safeParse(content) : undefined;
+  if (parts?.error || (content && !parts && typeof content !== 'string'))
+    throw new ModelError(
+      'broken_stream',
+      'the model sent content that is neither a text nor parts of text and thinking',
+    );
+  const thoughts = (parts?.data ?? []).flatMap((part) => (part.type === 'thinking' ? part.thinking : []));
+  const texts = (parts?.data ?? []).flatMap((part) => (part.type === 'text' ? part.text : []));
+  const text = typeof content === 'string' ? content : texts.join('');
+  const named = REASONING_FIELDS.find((name) => typeof delta[name] === 'string' && delta[name]);
+  const field: ReasoningField | undefined = thoughts.length > 0 ? 'content' : named;
+  const reasoning = named ? String(delta[named]) : thoughts.map((thought) => thought.text).join('');
+  const fields = { ...returnedFields(delta).providerFields, ...(field && { reasoning_field: field }) };
+  return {
+    ...(text && { content: text }),
+    ...(reasoning && { reasoning }),
+    ...(Object.keys(fields).length > 0 && { providerFields: fields }),
   };
 }
 
@@ -202,7 +266,17 @@ async function userMessage(parts: UserContentPart[], fileContent: FileContent): 
   return { role: 'user', content: await Promise.all(content) };
 }
 
-function assistantMessage({ content, refusal, toolCalls, providerFields }: ModelMessage): ChatCompletionMessageParam {
+/** The reasoning of an earlier message; none if it goes back in a structured form of the same server. */
+function returnedReasoning({ content, reasoning, providerFields }: ModelMessage): Record<string, unknown> {
+  const field = reasoningField.safeParse(providerFields).data?.reasoning_field;
+  if (!field || !reasoning || providerFields?.['reasoning_details']) return {};
+  if (field !== 'content') return { [field]: reasoning };
+  const thinking = { type: 'thinking', thinking: [{ type: 'text', text: reasoning }] };
+  return { content: [thinking, ...(content ? [{ type: 'text', text: content }] : [])] };
+}
+
+function assistantMessage(message: ModelMessage): ChatCompletionMessageParam {
+  const { content, refusal, toolCalls, providerFields } = message;
   const calls = toolCalls.map(({ id, name, arguments: args, route, providerFields: fields }) => {
     // Servers reject what is not a JSON object, even from their own model; the result describes the error.
     const isUsable = args.trim() !== '' && (route.to !== 'answered' || isJsonObject(args));
@@ -219,6 +293,7 @@ function assistantMessage({ content, refusal, toolCalls, providerFields }: Model
     ...(refusal && { refusal }),
     ...(calls.length > 0 && { tool_calls: calls }),
     ...returnedFields(providerFields).providerFields,
+    ...returnedReasoning(message),
   };
 }
 

@@ -39,28 +39,42 @@ const limits = z
 
 const KINDS = ['openai-chat', 'openai-responses', 'anthropic', 'google'] as const;
 
+/** Another name of `openai-chat`, for servers that are not OpenAI's and therefore have a URL of their own. */
+const COMPATIBLE = 'openai-compatible';
+const FILE_KINDS = [...KINDS, COMPATIBLE] as const;
+
+const MAX_TOKENS_PARAMETERS = ['max_tokens', 'max_completion_tokens'] as const;
+
 const header = z
   .string({ error: 'must be a string' })
   .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be the value of an HTTP header');
 
-const provider = z.strictObject({
-  kind: z.enum(KINDS, { error: `must be one of ${KINDS.join(', ')}` }),
-  base_url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
-  api_key_env: z
-    .string({ error: 'must be the name of an environment variable' })
-    .regex(/^\w+$/, 'must be the name of an environment variable, not the key itself')
-    .optional(),
-  headers: z
-    .record(z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/), header, {
-      error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object'),
-    })
-    .default({}),
-  limits: limits.optional(),
-  accepts_slashes: z.boolean({ error: 'must be true or false' }).default(false),
-  models: z
-    .record(z.string().min(1), z.strictObject({ price: price.optional(), context_tokens: count.optional() }))
-    .default({}),
-});
+const provider = z
+  .strictObject({
+    kind: z.enum(FILE_KINDS, { error: `must be one of ${FILE_KINDS.join(', ')}` }),
+    base_url: z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).optional(),
+    api_key_env: z
+      .string({ error: 'must be the name of an environment variable' })
+      .regex(/^\w+$/, 'must be the name of an environment variable, not the key itself')
+      .optional(),
+    headers: z
+      .record(z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/), header, {
+        error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object'),
+      })
+      .default({}),
+    limits: limits.optional(),
+    accepts_slashes: z.boolean({ error: 'must be true or false' }).default(false),
+    max_tokens_parameter: z
+      .enum(MAX_TOKENS_PARAMETERS, { error: `must be ${MAX_TOKENS_PARAMETERS.join(' or ')}` })
+      .optional(),
+    models: z
+      .record(z.string().min(1), z.strictObject({ price: price.optional(), context_tokens: count.optional() }))
+      .default({}),
+  })
+  .refine(({ kind, base_url: baseUrl }) => kind !== COMPATIBLE || baseUrl !== undefined, {
+    path: ['base_url'],
+    message: 'must be the URL of the server, with the version, such as http://127.0.0.1:11434/v1',
+  });
 
 const providerFile = z
   .strictObject({
@@ -95,6 +109,8 @@ export interface ProviderConfig {
   limits: ProviderLimits | undefined;
   /** The models that certainly exist. */
   models: ReadonlyMap<string, ModelFacts>;
+  /** Undefined: decided by the host. Only chat completions have two names for it. */
+  maxTokensParameter?: (typeof MAX_TOKENS_PARAMETERS)[number] | undefined;
   /** Whether it gets names with the prefix of no provider, if it is the default one. */
   acceptsSlashes: boolean;
 }
@@ -113,7 +129,9 @@ export async function readProviderFile(
   const fail = (problem: string): ConfigError => new ConfigError(`EVERTURN_MODEL_PROVIDERS: ${file}: ${problem}`);
   const parsed = await readSettingsFile(file, { env, schema: providerFile, fail });
   const providers = Object.entries(parsed.providers).map(([name, given]): [string, ProviderConfig] => {
-    const { kind, base_url: baseUrl, api_key_env: variable, headers, limits, accepts_slashes: acceptsSlashes } = given;
+    const { base_url: baseUrl, api_key_env: variable, headers, limits } = given;
+    const kind = given.kind === COMPATIBLE ? 'openai-chat' : given.kind;
+    const { accepts_slashes: acceptsSlashes, max_tokens_parameter: maxTokensParameter } = given;
     const apiKey = variable === undefined ? NO_KEY : secretVariable(env, variable);
     if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
     // Header values are credentials in most cases.
@@ -124,7 +142,7 @@ export async function readProviderFile(
         { price, contextTokens },
       ]),
     );
-    return [name, { kind, apiKey, baseUrl, headers, limits, models, acceptsSlashes }];
+    return [name, { kind, apiKey, baseUrl, headers, limits, models, maxTokensParameter, acceptsSlashes }];
   });
   return { defaultName: parsed.default, providers: new Map(providers) };
 }

@@ -47,6 +47,8 @@ export class ModelProviders {
   readonly #defaultName: string;
   readonly #default: RegisteredProvider;
   readonly #known = new LRUCache<string, Promise<boolean>>({ max: 1_000 });
+  /** The sizes of contexts that servers have named, by the provider and its model. */
+  readonly #contexts = new LRUCache<string, number>({ max: 1_000 });
   readonly #log: Pick<Logger, 'warn'>;
   /** The names of models of which the log has a warning. */
   readonly #warned = new LRUCache<string, true>({ max: 1_000 });
@@ -85,8 +87,13 @@ export class ModelProviders {
       audioTypes: registered.audioTypes,
       search: registered.search,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
-      contextTokens,
+      contextTokens: this.#contexts.get(`${providerName}/${model}`) ?? contextTokens,
     };
+  }
+
+  /** What a server says of the size of a model's context holds from now on, also against the file of providers. */
+  noteContext({ providerName, model }: Pick<ModelTarget, 'providerName' | 'model'>, tokens: number): void {
+    this.#contexts.set(`${providerName}/${model}`, tokens);
   }
 
   /**

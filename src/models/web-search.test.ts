@@ -43,7 +43,7 @@ describe.each(PROTOCOLS)('the web search of $kind', ({ kind, events }) => {
           { type: 'web_search', filters: { allowed_domains: ['a.example'] }, user_location: location },
         ],
         max_tool_calls: 3,
-        include: ['web_search_call.action.sources'],
+        include: ['reasoning.encrypted_content', 'web_search_call.action.sources'],
       },
     };
     await read(provider, requestOf({ model: 'gemini-3-pro-preview', tools: [LOOK], webSearch }));

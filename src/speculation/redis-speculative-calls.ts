@@ -4,7 +4,7 @@ import { onAbort } from '../lib/abort.ts';
 import { sha256 } from '../lib/hash.ts';
 import { withTimeout, IdleTimer } from '../lib/timeout.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
-import { ModelError, type ModelFailure } from '../models/model-error.ts';
+import { ModelError, type ModelErrorDetails, type ModelFailure } from '../models/model-error.ts';
 import type { BudgetReport } from '../core/budget.ts';
 import { BudgetReached } from '../engine/shared-budgets.ts';
 import type { ModelChunk } from '../models/provider.ts';
@@ -40,7 +40,7 @@ type Part =
   | { type: 'none'; isSent: boolean }
   | { type: 'chunk'; chunk: ModelChunk }
   | { type: 'budget_reached'; report: BudgetReport }
-  | { type: 'failed'; failure: ModelFailure; message: string; retryAfterMs: number | undefined };
+  | ({ type: 'failed'; failure: ModelFailure; message: string } & ModelErrorDetails);
 
 /** A call is offered, claimed and withdrawn within this time. */
 const REMEMBERED_SECONDS = 60;
@@ -387,9 +387,9 @@ function rankWorkers(sessionId: string, workers: string[]): string[] {
 
 function failed(error: unknown): Part {
   if (error instanceof BudgetReached) return { type: 'budget_reached', report: error.report };
-  const { failure, message, retryAfterMs } =
+  const { failure, message, retryAfterMs, status, isTooLong, contextTokens } =
     error instanceof ModelError ? error : new ModelError('overloaded', `internal error: ${String(error)}`);
-  return { type: 'failed', failure, message, retryAfterMs };
+  return { type: 'failed', failure, message, retryAfterMs, status, isTooLong, contextTokens };
 }
 
 /** The response of Redis; undefined if it is unavailable or too slow. */

@@ -1,0 +1,191 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LOOK, requestOf, USER } from '../../test/support/model-answers.ts';
+import {
+  EVENTS,
+  failing,
+  sending,
+  startEndpoint,
+  type Endpoint,
+  type EndpointScript,
+} from '../../test/support/model-protocols.ts';
+import { modelMessage } from '../../test/support/model-message.ts';
+import type { ModelMessage } from '../core/records.ts';
+import type { TranscriptItem } from '../core/transcript.ts';
+import { NEVER } from '../lib/abort.ts';
+import { mergeFields } from './message-blocks.ts';
+import { OpenAIProvider, type MaxTokensParameter } from './openai.ts';
+import type { ModelRequest } from './provider.ts';
+
+let endpoint: Endpoint;
+beforeEach(async () => {
+  endpoint = await startEndpoint();
+});
+afterEach(() => endpoint.stop());
+
+const event = (data: object | string): string => `data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`;
+const delta = (fields: object): string => event({ choices: [{ index: 0, delta: fields, finish_reason: null }] });
+const finish = (reason: string): string => event({ choices: [{ index: 0, delta: {}, finish_reason: reason }] });
+const DONE = event('[DONE]');
+const CALL = delta({
+  tool_calls: [{ index: 0, id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }],
+});
+
+function providerAt(url: string, maxTokensParameter?: MaxTokensParameter): OpenAIProvider {
+  return new OpenAIProvider({ apiKey: 'k', baseUrl: url, headers: {}, idleSeconds: 60, maxTokensParameter });
+}
+
+interface Answer {
+  content: string;
+  reasoning: string;
+  calls: number;
+  finishReason: string | undefined;
+  providerFields: Record<string, unknown>;
+}
+
+async function read(request: ModelRequest = requestOf({ tools: [LOOK] })): Promise<Answer> {
+  const answer: Answer = { content: '', reasoning: '', calls: 0, finishReason: undefined, providerFields: {} };
+  for await (const chunk of providerAt(endpoint.url).stream(request, NEVER)) {
+    answer.content += chunk.content ?? '';
+    answer.reasoning += chunk.reasoning ?? '';
+    answer.calls += chunk.toolCalls?.filter(({ id }) => id).length ?? 0;
+    answer.finishReason ??= chunk.finishReason;
+    answer.providerFields = mergeFields(answer.providerFields, chunk.providerFields ?? {});
+  }
+  return answer;
+}
+
+/** The second request of a step with one call, as the server gets it: its message of the assistant. */
+async function sentBack(first: Answer, accepts: (message: Record<string, unknown>) => boolean): Promise<unknown> {
+  const message: ModelMessage = modelMessage({
+    content: first.content,
+    reasoning: first.reasoning,
+    providerFields: first.providerFields,
+    toolCalls: [
+      {
+        id: 'c1',
+        name: 'look',
+        arguments: '{}',
+        info: { type: 'system', name: 'look' },
+        route: { to: 'server', effect: 'once', approval: false, callHash: '' },
+      },
+    ],
+  });
+  const result: TranscriptItem = { role: 'tool', toolCallId: 'c1', name: 'look', content: 'blue', files: [] };
+  const assistant = () => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the body of a chat completion
+    const body = endpoint.requests.at(-1)?.body as { messages: Record<string, unknown>[] };
+    return body.messages.find(({ role }) => role === 'assistant') ?? {};
+  };
+  const checking: EndpointScript = (response) =>
+    accepts(assistant())
+      ? sending(delta({ content: 'done' }), finish('stop'), DONE)(response)
+      : failing({ error: { message: 'the thoughts are missing', type: 'invalid_request_error' } }, 400)(response);
+  endpoint.script(checking);
+  await read(requestOf({ tools: [LOOK], transcript: [USER, { role: 'assistant', message }, result] }));
+  return assistant();
+}
+
+describe('what a model thinks goes back in the field in which it came', () => {
+  // DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API." (earendil-works/pi#3636).
+  // Kimi: 400 "thinking is enabled but reasoning_content is missing in assistant tool call message" (qwen-code#3578).
+  // vLLM and Ollama have `reasoning`.
+  test.each(['reasoning_content', 'reasoning'])('%s', async (field) => {
+    endpoint.script(sending(delta({ [field]: 'the ' }), delta({ [field]: 'sea' }), CALL, finish('tool_calls'), DONE));
+    const first = await read();
+    expect(first).toMatchObject({ reasoning: 'the sea', content: '', calls: 1 });
+    expect(await sentBack(first, (message) => message[field] === 'the sea')).not.toHaveProperty('reasoning_field');
+  });
+
+  test('thoughts among the parts of the content, as Mistral has them', async () => {
+    const thinking = (text: string) => ({ type: 'thinking', thinking: [{ type: 'text', text }] });
+    endpoint.script(
+      sending(
+        delta({ content: [thinking('the ')] }),
+        delta({ content: [thinking('sea')] }),
+        delta({ content: [{ type: 'text', text: 'I look' }] }),
+        delta({ content: ' now' }),
+        CALL,
+        finish('tool_calls'),
+        DONE,
+      ),
+    );
+    const first = await read();
+    expect(first).toMatchObject({ reasoning: 'the sea', content: 'I look now' });
+    const content = [thinking('the sea'), { type: 'text', text: 'I look now' }];
+    expect(await sentBack(first, (message) => Array.isArray(message['content']))).toMatchObject({ content });
+  });
+
+  test('with structured details, only those go back (OpenRouter)', async () => {
+    const details = [{ type: 'reasoning.text', text: 'the sea', signature: 's' }];
+    endpoint.script(
+      sending(delta({ reasoning: 'the sea', reasoning_details: details }), CALL, finish('tool_calls'), DONE),
+    );
+    const sent = await sentBack(await read(), (message) => message['reasoning_details'] !== undefined);
+    expect(sent).toMatchObject({ reasoning_details: details });
+    expect(sent).not.toHaveProperty('reasoning');
+  });
+
+  test('a server that sends no thoughts gets none', async () => {
+    endpoint.script(sending(CALL, finish('tool_calls'), DONE));
+    const sent = await sentBack({ ...(await read()), reasoning: 'of another model' }, () => true);
+    expect(JSON.stringify(sent)).not.toContain('of another model');
+  });
+
+  test.each([[{ type: 'image' }], 7, [7]])(
+    'content that is neither text nor parts of it is a broken stream: %j',
+    async (content) => {
+      endpoint.script(sending(delta({ content }), finish('stop'), DONE));
+      await expect(read()).rejects.toMatchObject({ failure: 'broken_stream' });
+    },
+  );
+});
+
+describe('the end of an answer without a reason', () => {
+  test.each([
+    ['stop', [delta({ content: 'whole' }), DONE]],
+    ['tool_calls', [CALL, 'data: [DONE]\r\n\r\n']],
+    // Only the first one counts.
+    ['length', [delta({ content: 'whole' }), finish('length'), DONE]],
+  ])('is %s after [DONE]', async (finishReason, events) => {
+    endpoint.script(sending(...events));
+    expect(await read()).toMatchObject({ finishReason });
+  });
+
+  test('is a broken stream without [DONE], also if the text says it', async () => {
+    endpoint.script(sending(delta({ content: 'data: [DONE]' })));
+    await expect(read()).rejects.toMatchObject({ failure: 'broken_stream' });
+  });
+
+  test('in pieces of one byte', async () => {
+    endpoint.script(async (response) => {
+      response.writeHead(200, EVENTS);
+      for (const byte of `${delta({ content: 'a' })}${DONE}`)
+        await new Promise((sent) => void response.write(byte, sent));
+      response.end();
+    });
+    expect(await read()).toMatchObject({ content: 'a', finishReason: 'stop' });
+  });
+});
+
+describe('parameters', () => {
+  const bodyOf = async (request: ModelRequest, parameter?: MaxTokensParameter): Promise<unknown> => {
+    endpoint.script(sending(delta({ content: 'ok' }), finish('stop'), DONE));
+    await Array.fromAsync(providerAt(endpoint.url, parameter).stream(request, NEVER));
+    return endpoint.requests.at(-1)?.body;
+  };
+
+  // OpenAI: 400 "'parallel_tool_calls' is only allowed when 'tools' are specified."
+  test('parallel_tool_calls is sent with tools only', async () => {
+    const params = { parallel_tool_calls: false };
+    expect(await bodyOf(requestOf({ params, tools: [LOOK] }))).toMatchObject(params);
+    expect(await bodyOf(requestOf({ params }))).not.toHaveProperty('parallel_tool_calls');
+  });
+
+  test('the limit of tokens has the name that the provider file gives', async () => {
+    const params = { max_tokens: 9 };
+    expect(await bodyOf(requestOf({ params }))).toMatchObject({ max_tokens: 9 });
+    const named = await bodyOf(requestOf({ params }), 'max_completion_tokens');
+    expect(named).toMatchObject({ max_completion_tokens: 9 });
+    expect(named).not.toHaveProperty('max_tokens');
+  });
+});
