@@ -32,6 +32,8 @@ import type { HostedSearch } from './hosted-search.ts';
 import { blockFields, type Block } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
+import { hasModel, type LookupRequest } from './model-lookup.ts';
+import { portableSchema } from './portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
@@ -55,8 +57,8 @@ export interface Dialect {
   mediaIn?: (usage: unknown) => MediaTokens;
   /** What the model said of its refusal. */
   refusalIn?: (metadata: SharedV4ProviderMetadata[string]) => string | undefined;
-  /** The request that finds a model, and what the response of status 404 contains if the provider does not have it. */
-  lookup: (model: string) => { url: string; headers: Record<string, string>; unknown: string };
+  /** The request that finds a model. */
+  lookup: (model: string) => LookupRequest;
 }
 
 /** An adapter may continue an answer of Google that reached the limit of one request. */
@@ -64,8 +66,6 @@ const MAX_REQUESTS = 8;
 
 /** The adapters validate each event against unions: 24,000 values took 440 ms, and these take less than 100 ms. */
 const MAX_VALUES = 5_000;
-
-const LOOKUP_TIMEOUT_MS = 3_000;
 
 /** A provider whose protocol an adapter of the AI SDK speaks. Only the adapter is used: it makes no retries of its own. */
 export class AiSdkProvider implements ModelProvider {
@@ -86,16 +86,8 @@ export class AiSdkProvider implements ModelProvider {
     );
   }
 
-  async has(model: string): Promise<boolean> {
-    const { url, headers, unknown } = this.#dialect.lookup(model);
-    try {
-      const response = await this.#fetch(url, { headers, signal: AbortSignal.timeout(LOOKUP_TIMEOUT_MS) });
-      // A gateway without this route also responds with 404.
-      const body = await response.text();
-      return response.status !== 404 || !body.includes(unknown);
-    } catch {
-      return true;
-    }
+  has(model: string): Promise<boolean> {
+    return hasModel(this.#fetch, this.#dialect.lookup(model), model);
   }
 
   async *#read(
@@ -304,7 +296,7 @@ async function callOptions(request: ModelRequest, dialect: Dialect): Promise<Lan
           type: 'function' as const,
           name,
           description,
-          inputSchema: parameters,
+          inputSchema: portableSchema(parameters),
         })),
         ...(search ? [search] : []),
       ],

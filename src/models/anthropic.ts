@@ -65,7 +65,6 @@ export function anthropic({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAc
     lookup: (model) => ({
       url: `${baseUrl}/models/${encodeURIComponent(model)}`,
       headers: { 'x-api-key': apiKey, 'anthropic-version': '2023-06-01', ...headers },
-      unknown: 'not_found_error',
     }),
   };
 }

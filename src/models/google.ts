@@ -79,7 +79,6 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
     lookup: (model) => ({
       url: `${baseUrl}/models/${encodeURIComponent(model)}`,
       headers: { 'x-goog-api-key': apiKey, ...headers },
-      unknown: 'NOT_FOUND',
     }),
   };
 }

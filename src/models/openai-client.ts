@@ -1,6 +1,7 @@
 import OpenAI from 'openai';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
+import { hasModel } from './model-lookup.ts';
 import type { ProviderAccess } from './provider.ts';
 import { brokenStreamError, connectionError, isAbortError, overflowError, retryAfter } from './http-failure.ts';
 import { reportedFailure } from './provider-failure.ts';
@@ -9,13 +10,14 @@ export type OpenAIOptions = ProviderAccess & { idleSeconds: number };
 
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
-/** Time-out for looking up whether the provider has a model. */
-export const LOOKUP_TIMEOUT_MS = 3_000;
-
-export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: OpenAIOptions): OpenAI {
+/** A client of a server with OpenAI's API, and whether that server has a model. */
+export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: OpenAIOptions): {
+  client: OpenAI;
+  has: (model: string) => Promise<boolean>;
+} {
   const modelFetch = createModelFetch(idleSeconds * 1000);
   // The client's own retries would multiply the activity's, and hide failures from the turn's log.
-  return new OpenAI({
+  const client = new OpenAI({
     apiKey,
     baseURL: baseUrl ?? null,
     maxRetries: 0,
@@ -25,6 +27,11 @@ export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: Op
     defaultHeaders: headers,
     fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
   });
+  const list = `${client.baseURL}/models`;
+  const authorized = { authorization: `Bearer ${apiKey}`, ...headers };
+  const has = (model: string) =>
+    hasModel(modelFetch, { url: `${list}/${encodeURIComponent(model)}`, headers: authorized, list }, model);
+  return { client, has };
 }
 
 /** Whether a server is OpenAI's own. */
@@ -35,20 +42,6 @@ export function isOpenAI(baseUrl: string): boolean {
 /** Azure serves OpenAI's models, with the same protocol and the same parameters. */
 export function isAzure(baseUrl: string): boolean {
   return /\.(openai|cognitiveservices|services\.ai)\.azure\.com$/.test(new URL(baseUrl).hostname);
-}
-
-/** Whether a provider with OpenAI's API has the model; true if that cannot be determined. */
-export async function hasModel(client: OpenAI, model: string): Promise<boolean> {
-  const options = { timeout: LOOKUP_TIMEOUT_MS };
-  try {
-    const list = await client.models.list(options);
-    if (list.data.some(({ id }) => id === model)) return true;
-    await client.models.retrieve(model, options);
-    return true;
-  } catch (error) {
-    // Only a server that lists models and reports this one as not found certainly does not have it.
-    return !(error instanceof OpenAI.NotFoundError && error.code === 'model_not_found');
-  }
 }
 
 /** Converts an error of the client to a ModelError with the provider's message; other errors are returned unchanged. */

@@ -19,8 +19,9 @@ import { acceptedName } from './accepted.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { blockFields, partsOf } from './message-blocks.ts';
 import type { ModelError } from './model-error.ts';
-import { createOpenAIClient, failureOf, hasModel, type OpenAIOptions } from './openai-client.ts';
+import { createOpenAIClient, failureOf, type OpenAIOptions } from './openai-client.ts';
 import { reportedFailure } from './provider-failure.ts';
+import { portableSchema } from './portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 import {
   citing,
@@ -40,23 +41,22 @@ const ENCRYPTED_REASONING = 'reasoning.encrypted_content';
 
 /** OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation. */
 export class OpenAIResponsesProvider implements ModelProvider {
+  readonly has: (model: string) => Promise<boolean>;
   readonly #client: OpenAI;
   readonly #idleMs: number;
   /** Models that have rejected a request for encrypted reasoning. */
   readonly #withoutReasoning = new LRUCache<string, true>({ max: 1_000 });
 
   constructor(options: OpenAIOptions) {
-    this.#client = createOpenAIClient(options);
+    const { client, has } = createOpenAIClient(options);
+    this.has = has;
+    this.#client = client;
     this.#idleMs = options.idleSeconds * 1000;
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const body = await bodyOf(request);
     yield* guardedAnswer({ signal, idleMs: this.#idleMs, failureOf }, (guard) => this.#read(body, guard));
-  }
-
-  has(model: string): Promise<boolean> {
-    return hasModel(this.#client, model);
   }
 
   async *#read(body: ResponseCreateParamsStreaming, { controller, watch }: RequestGuard): AsyncGenerator<ModelChunk> {
@@ -191,7 +191,7 @@ async function bodyOf(request: ModelRequest): Promise<ResponseCreateParamsStream
       type: 'function',
       name,
       description,
-      parameters,
+      parameters: portableSchema(parameters),
       strict: false,
     })),
     ...(webSearch ? [searchTool(webSearch)] : []),

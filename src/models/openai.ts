@@ -22,7 +22,8 @@ import { AUDIO_INPUT } from './audio-input.ts';
 import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { EndMarker } from './end-marker.ts';
 import { ModelError } from './model-error.ts';
-import { createOpenAIClient, failureOf, hasModel, isAzure, isOpenAI, type OpenAIOptions } from './openai-client.ts';
+import { createOpenAIClient, failureOf, isAzure, isOpenAI, type OpenAIOptions } from './openai-client.ts';
+import { portableSchema } from './portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
 
 /** The parameter that limits the tokens of an answer. */
@@ -30,13 +31,16 @@ export type MaxTokensParameter = 'max_tokens' | 'max_completion_tokens';
 
 /** Chat completions, as OpenAI and many others offer them. */
 export class OpenAIProvider implements ModelProvider {
+  readonly has: (model: string) => Promise<boolean>;
   readonly #client: OpenAI;
   readonly #maxTokensParameter: MaxTokensParameter;
   readonly #idleMs: number;
 
   constructor(options: OpenAIOptions & { maxTokensParameter?: MaxTokensParameter | undefined }) {
     const { baseUrl, maxTokensParameter, idleSeconds } = options;
-    this.#client = createOpenAIClient(options);
+    const { client, has } = createOpenAIClient(options);
+    this.has = has;
+    this.#client = client;
     // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
     const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);
     this.#maxTokensParameter = maxTokensParameter ?? (isNew ? 'max_completion_tokens' : 'max_tokens');
@@ -46,10 +50,6 @@ export class OpenAIProvider implements ModelProvider {
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const body = await this.#body(request);
     yield* guardedAnswer({ signal, idleMs: this.#idleMs, failureOf }, (guard) => this.#read(body, guard));
-  }
-
-  has(model: string): Promise<boolean> {
-    return hasModel(this.#client, model);
   }
 
   async *#read(
@@ -108,7 +108,7 @@ function choiceOf(choice: ToolChoice): unknown {
 
 /** Only the fields of a tool that the protocol defines: some providers reject others, and none needs them. */
 function functionOf({ name, description, parameters }: OfferedTool): object {
-  return { type: 'function', function: { name, description, parameters } };
+  return { type: 'function', function: { name, description, parameters: portableSchema(parameters) } };
 }
 
 function chunkOf({ choices, usage }: ChatCompletionChunk): ModelChunk {
