@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
+import { z } from 'zod';
 import { offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
@@ -445,14 +446,16 @@ class ModelCallAttempt {
       this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
     }
     const wait = this.#planRetry(failure);
+    if (failure === error) this.#logFailure(failure, wait);
+    const reason = failure === error ? this.#reasonOf(failure) : failure.message;
     if (wait === undefined) {
       if (error instanceof PayloadTooLarge) {
         this.#message?.finish();
         this.#message = undefined;
       }
       const message = this.#isCompacting
-        ? `The conversation is too long, and could not be summarized: ${failure.message}`
-        : failure.message;
+        ? `The conversation is too long, and could not be summarized: ${reason}`
+        : reason;
       const { failure: kind, status } = failure;
       const modelFailure = { kind, ...(status !== undefined && { status }) };
       return failUnlessTransient(() =>
@@ -464,7 +467,28 @@ class ModelCallAttempt {
       );
     }
     this.#recordUsage();
-    throw ApplicationFailure.create({ type: failure.failure, message: failure.message, nextRetryDelay: wait });
+    throw ApplicationFailure.create({ type: failure.failure, message: reason, nextRetryDelay: wait });
+  }
+
+  /** Which model has failed, how, and what its provider says; with the tools, if it complains of what was sent of them. */
+  #reasonOf({ failure, status, message }: ModelError): string {
+    if (!this.#message) return message;
+    const { target, toolset } = this.#message;
+    const answered = status === undefined ? '' : ` answered ${status}`;
+    const isOfTools = failure === 'bad_request' && /schema|grammar|tool|function/i.test(message);
+    const tools =
+      isOfTools && toolset.tools.size > 0 ? ` (the agent's tools: ${[...toolset.tools.keys()].join(', ')})` : '';
+    return `${target.providerName}/${target.model}${answered}: ${message}${tools}`;
+  }
+
+  /** For operators, without the provider's text, which may quote the conversation. */
+  #logFailure(error: ModelError, waitMs: number | undefined): void {
+    const { providerName: provider, model } = this.#message?.target ?? {};
+    const { failure, status } = error;
+    this.#dependencies.log.warn(
+      { turnId: this.#input.turnId, provider, model, failure, status, ...networkCause(error), waitMs },
+      waitMs === undefined ? 'a model call failed' : 'a model call failed; it is repeated',
+    );
   }
 
   /**
@@ -534,6 +558,28 @@ async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
     }),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
   };
+}
+
+/** The code and the address of a network error, as Node.js and its fetch have them. */
+function networkCause(error: unknown): { code?: string; address?: string } {
+  for (let cause = error; cause instanceof Error; cause = cause.cause ?? firstOf(cause)) {
+    const { code, address, hostname, port } = networkError.safeParse(cause).data ?? {};
+    const host = address ?? hostname;
+    if (code !== undefined) return { code, ...(host && { address: port === undefined ? host : `${host}:${port}` }) };
+  }
+  return {};
+}
+
+const networkError = z.object({
+  code: z.string(),
+  address: z.string().optional(),
+  hostname: z.string().optional(),
+  port: z.number().optional(),
+});
+
+/** Connections to several addresses of one host fail together. */
+function firstOf(error: Error): unknown {
+  return error instanceof AggregateError ? error.errors[0] : undefined;
 }
 
 /** The model error for any failure. Unexpected errors are retried too, for a limited time. */

@@ -53,7 +53,9 @@ export function failureOf(error: unknown): unknown {
     return new ModelError('timeout', error.message, { cause: error });
   if (error instanceof OpenAI.APIConnectionError) return connectionError(error);
   if (error instanceof OpenAI.APIError) {
-    const { message, status, headers } = error;
+    const { status, headers } = error;
+    // The client puts the status before the provider's text.
+    const message = error.message.replace(`${status} `, '');
     return reportedFailure({ message, status, error: error.error, retryAfterMs: retryAfter(headers), cause: error });
   }
   // JSON cut off in the middle, or a connection that broke while the body was read.

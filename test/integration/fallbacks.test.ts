@@ -148,7 +148,7 @@ test('if the last model fails too, the turn ends with its error', async () => {
   });
   claude.script(failing({ type: 'error', error: { type: 'authentication_error', message: 'bad key' } }, 401));
   const reader = chat.turn('hi');
-  expect(await reader.end()).toMatchObject({ status: 'error', message: 'bad key' });
+  expect(await reader.end()).toMatchObject({ status: 'error', message: 'claude/claude-x answered 401: bad key' });
   expect(folded(await reader.done)[1]).toMatchObject({
     finish_reason: 'error',
     provider: 'claude',
