@@ -241,7 +241,8 @@ class ModelCallAttempt {
         : prepared.signIns;
     }
     if (given) this.#wasCalled = false;
-    const answer = () => ahead?.chunks ?? relayed ?? prepared.provider.stream(prepared.request, this.#signal);
+    const answer = () =>
+      ahead?.chunks ?? relayed ?? prepared.provider.stream(this.#patient(prepared.request), this.#signal);
     await message.read(given ? chunksOf(given) : answer());
     return undefined;
   }
@@ -284,7 +285,7 @@ class ModelCallAttempt {
       const message = new MessageAssembler({ turnId, plan, attempt: 0, prepared, bus });
       this.#message = message;
       this.#wasCalled = true;
-      await message.read(prepared.provider.stream(request, this.#signal));
+      await message.read(prepared.provider.stream(this.#patient(request), this.#signal));
       this.#add(message.usage ?? UNREPORTED);
       this.#wasCalled = false;
       if (message.content.trim()) return message.content;
@@ -300,6 +301,13 @@ class ModelCallAttempt {
     const { inputTokens, unreportedAttempts = 0 } = this.details.usage;
     return inputTokens + unreportedAttempts > 0;
   };
+
+  /** The request, which may take longer if the model was silent in earlier attempts. */
+  #patient(request: ModelRequest): ModelRequest {
+    const { failed, failures } = this.details;
+    const stalls = failed.slice(failed.length - failures).filter(({ failure }) => failure === 'stalled');
+    return stalls.length > 0 ? { ...request, stalls: stalls.length } : request;
+  }
 
   #begin(message: MessageAssembler): void {
     this.#message = message;

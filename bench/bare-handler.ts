@@ -19,7 +19,13 @@ import { THINKING_AGENT } from './bench-client.ts';
 const [modelUrl = ''] = process.argv.slice(2);
 
 const spec: AgentSpec = THINKING_AGENT;
-const provider = new OpenAIProvider({ apiKey: 'none', baseUrl: modelUrl, headers: {}, idleSeconds: 45 });
+const provider = new OpenAIProvider({
+  apiKey: 'none',
+  baseUrl: modelUrl,
+  headers: {},
+  firstChunkSeconds: 45,
+  idleSeconds: 45,
+});
 const metrics = new Metrics();
 const app = express();
 app.use(express.json());

@@ -13,7 +13,7 @@ test('an empty environment gives the documented defaults', () => {
     allowPrivateUrls: undefined,
     logLevel: 'info',
     temporal: { external: undefined, namespace: 'everturn', taskQueue: 'everturn' },
-    model: { idleSeconds: 45 },
+    model: { firstChunkSeconds: 600, idleSeconds: 45 },
   });
   expect(config.dataDir).toMatch(/\/\.everturn$/);
 });

@@ -91,7 +91,9 @@ export interface Config {
   /** The synchronous mode of the embedded Temporal's SQLite. */
   sqliteSync: SqliteSync;
   model: {
-    /** A model call that receives no byte for this long is retried. */
+    /** A model call that has received no piece of the answer for this long is retried. */
+    firstChunkSeconds: number;
+    /** The same after a piece of it. */
     idleSeconds: number;
     /** How long a failing model call is retried before the turn ends in error. */
     retrySeconds: number;
@@ -213,7 +215,11 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
     redisUrl: vars.REDIS_URL,
     database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
     sqliteSync,
-    model: { idleSeconds: vars.EVERTURN_MODEL_IDLE_SECONDS, retrySeconds: vars.EVERTURN_MODEL_RETRY_SECONDS },
+    model: {
+      firstChunkSeconds: vars.EVERTURN_MODEL_FIRST_CHUNK_SECONDS,
+      idleSeconds: vars.EVERTURN_MODEL_IDLE_SECONDS,
+      retrySeconds: vars.EVERTURN_MODEL_RETRY_SECONDS,
+    },
     tool: {
       timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
       heartbeatSeconds: vars.EVERTURN_TOOL_HEARTBEAT_SECONDS,
@@ -449,6 +455,7 @@ const schema = z.object({
     .string()
     .regex(/^[a-z\d][\w.-]{0,127}$/i, { error: 'must be 1 to 128 letters, digits and . _ -, such as an image tag' })
     .optional(),
+  EVERTURN_MODEL_FIRST_CHUNK_SECONDS: seconds(600),
   EVERTURN_MODEL_IDLE_SECONDS: seconds(45),
   EVERTURN_MODEL_RETRY_SECONDS: seconds(300),
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),

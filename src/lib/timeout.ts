@@ -55,10 +55,10 @@ function runFor<T>(ms: number, work: () => T): T {
 /** Aborts its signal if it is not reset for `idleMs` milliseconds. */
 export class IdleTimer {
   readonly #controller = new AbortController();
-  readonly #timer: NodeJS.Timeout;
+  #timer: NodeJS.Timeout;
 
   constructor(idleMs: number) {
-    this.#timer = setTimeout(() => this.#controller.abort(), idleMs);
+    this.#timer = this.#start(idleMs);
   }
 
   get signal(): AbortSignal {
@@ -70,8 +70,18 @@ export class IdleTimer {
     this.#timer.refresh();
   }
 
+  /** Starts another interval. */
+  change(idleMs: number): void {
+    this.stop();
+    this.#timer = this.#start(idleMs);
+  }
+
   stop(): void {
     clearTimeout(this.#timer);
+  }
+
+  #start(idleMs: number): NodeJS.Timeout {
+    return setTimeout(() => this.#controller.abort(), idleMs);
   }
 }
 

@@ -34,7 +34,7 @@ import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
 import { hasModel, type LookupRequest } from './model-lookup.ts';
 import { portableSchema } from './portable-schema.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from './provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
 /** What distinguishes the providers whose protocol an adapter of the AI SDK speaks. */
@@ -71,17 +71,17 @@ const MAX_VALUES = 5_000;
 export class AiSdkProvider implements ModelProvider {
   readonly #dialect: Dialect;
   readonly #fetch: Fetch;
-  readonly #idleMs: number;
+  readonly #silence: SilenceLimits;
 
-  constructor(dialect: Dialect, { idleSeconds }: { idleSeconds: number }) {
+  constructor(dialect: Dialect, silence: SilenceLimits) {
     this.#dialect = dialect;
-    this.#fetch = createModelFetch(idleSeconds * 1000, { maxValues: MAX_VALUES });
-    this.#idleMs = idleSeconds * 1000;
+    this.#fetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES });
+    this.#silence = silence;
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const options = await callOptions(request, this.#dialect);
-    yield* guardedAnswer({ signal, idleMs: this.#idleMs, failureOf }, (guard) =>
+    yield* guardedAnswer({ signal, silence: this.#silence, stalls: request.stalls, failureOf }, (guard) =>
       this.#read(request.model, options, guard),
     );
   }

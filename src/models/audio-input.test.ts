@@ -22,6 +22,7 @@ test.each(PROTOCOLS)('$kind gets audio as such if its protocol takes it', async 
   const access = { name: '', defaultName: 'p', providers: new Map([['p', { ...config, acceptsSlashes: false }]]) };
   const log = pino({ level: 'silent' });
   const { provider, audioTypes } = openProviders(access, {
+    firstChunkSeconds: 5,
     idleSeconds: 5,
     metrics: new Metrics(),
     log,

@@ -31,7 +31,14 @@ const CALL = delta({
 });
 
 function providerAt(url: string, maxTokensParameter?: MaxTokensParameter): OpenAIProvider {
-  return new OpenAIProvider({ apiKey: 'k', baseUrl: url, headers: {}, idleSeconds: 60, maxTokensParameter });
+  return new OpenAIProvider({
+    apiKey: 'k',
+    baseUrl: url,
+    headers: {},
+    firstChunkSeconds: 60,
+    idleSeconds: 60,
+    maxTokensParameter,
+  });
 }
 
 interface Answer {

@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { NEVER } from '../lib/abort.ts';
 import { guardedAnswer } from './guarded-answer.ts';
+import type { ModelError } from './model-error.ts';
 import type { ModelChunk } from './provider.ts';
 
 test('an answer whose audio does not end is given up', async () => {
@@ -13,10 +14,50 @@ test('an answer whose audio does not end is given up', async () => {
       yield { audio: { data } };
     }
   }
-  const options = { signal: NEVER, idleMs: 5_000, failureOf: (error: unknown) => error };
+  const options = {
+    signal: NEVER,
+    silence: { firstChunkSeconds: 5, idleSeconds: 5 },
+    stalls: 0,
+    failureOf: (error: unknown) => error,
+  };
   await expect(Array.fromAsync(guardedAnswer(options, endless))).rejects.toMatchObject({
     failure: 'bad_request',
     message: expect.stringContaining('characters of audio and images'),
   });
   expect(sent).toBe(11);
+});
+
+describe('silence', () => {
+  afterEach(() => vi.useRealTimers());
+
+  /** After how many seconds of silence a model is given up that has sent these chunks. */
+  async function patience(chunks: ModelChunk[], stalls?: number): Promise<[seconds: number, message: string]> {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    async function* silent({ controller }: { controller: AbortController }): AsyncGenerator<ModelChunk> {
+      yield* chunks;
+      await new Promise((resolve) => controller.signal.addEventListener('abort', resolve));
+    }
+    const options = { signal: NEVER, silence: { firstChunkSeconds: 600, idleSeconds: 45 }, stalls, failureOf: String };
+    let failure: ModelError | undefined;
+    const reading = Array.fromAsync(guardedAnswer(options, silent)).catch((error: ModelError) => (failure = error));
+    let seconds = 0;
+    for (; !failure && seconds < 10_000; seconds += 5) await vi.advanceTimersByTimeAsync(5_000);
+    await reading;
+    return [seconds, failure?.message ?? ''];
+  }
+
+  test.each<[string, number, ModelChunk[]]>([
+    ['nothing yet', 600, []],
+    ['the beginning of a thought that is not shown', 600, [{ begins: 'reasoning' }, { providerFields: {} }, {}]],
+    ['a piece of the answer', 45, [{ content: 'I' }]],
+    ['a thought', 45, [{ begins: 'reasoning' }, { reasoning: 'hm' }]],
+    ['a call', 45, [{ toolCalls: [] }]],
+  ])('after %s is borne for %i seconds', async (_what, seconds, chunks) => {
+    expect(await patience(chunks)).toEqual([seconds, `the model sent nothing for ${seconds} seconds`]);
+  });
+
+  test('is borne for twice as long after each attempt that was silent', async () => {
+    expect(await patience([], 1)).toEqual([1_200, 'the model sent nothing for 1200 seconds']);
+    expect(await patience([{ content: 'I' }], 2)).toEqual([180, 'the model sent nothing for 180 seconds']);
+  });
 });

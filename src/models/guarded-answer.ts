@@ -2,7 +2,7 @@ import { onAbort } from '../lib/abort.ts';
 import { IdleTimer } from '../lib/timeout.ts';
 import { tooLongError } from './http-failure.ts';
 import { ModelError } from './model-error.ts';
-import type { ModelChunk } from './provider.ts';
+import type { ModelChunk, SilenceLimits } from './provider.ts';
 
 /** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
@@ -15,8 +15,10 @@ export const AFTER_FINISH_MS = 1_000;
 
 interface AnswerOptions {
   signal: AbortSignal;
-  /** An answer of which nothing arrives for this long has stalled. */
-  idleMs: number;
+  /** An answer of which nothing arrives for longer has stalled. */
+  silence: SilenceLimits;
+  /** As in the request. */
+  stalls: number | undefined;
   /** Converts an error of the provider's client to a ModelError; errors that it does not know are returned unchanged. */
   failureOf: (error: unknown) => unknown;
 }
@@ -34,10 +36,12 @@ export interface RequestGuard {
  * @throws ModelError
  */
 export async function* guardedAnswer(
-  { signal, idleMs, failureOf }: AnswerOptions,
+  { signal, silence, stalls = 0, failureOf }: AnswerOptions,
   read: (guard: RequestGuard) => AsyncIterable<ModelChunk>,
 ): AsyncGenerator<ModelChunk> {
-  const idle = new IdleTimer(idleMs);
+  let limit = silence.firstChunkSeconds * 2 ** stalls;
+  const idle = new IdleTimer(limit * 1000);
+  let hasBegun = false;
   const controller = new AbortController();
   let isStopped = false;
   const stop = (): void => {
@@ -67,6 +71,11 @@ export async function* guardedAnswer(
       if (mediaLength > MAX_MEDIA_LENGTH) {
         throw tooLongError(`has more than ${MAX_MEDIA_LENGTH} characters of audio and images`);
       }
+      if (!hasBegun && isPiece(part)) {
+        hasBegun = true;
+        limit = silence.idleSeconds * 2 ** stalls;
+        idle.change(limit * 1000);
+      }
       if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);
       yield part;
     }
@@ -87,8 +96,13 @@ export async function* guardedAnswer(
   }
   // Some servers keep the connection open after a complete answer.
   if (finishing || signal.aborted) return;
-  if (idle.signal.aborted) throw new ModelError('stalled', `the model sent nothing for ${idleMs / 1000} seconds`);
+  if (idle.signal.aborted) throw new ModelError('stalled', `the model sent nothing for ${limit} seconds`);
   throw new ModelError('broken_stream', 'the model ended its answer in the middle');
+}
+
+/** Whether the model has written something: the beginning of a message or of a thought may come long before. */
+function isPiece({ content, refusal, reasoning, toolCalls, audio, image }: ModelChunk): boolean {
+  return [content, refusal, reasoning, toolCalls, audio, image].some((one) => one !== undefined);
 }
 
 type BodyReader = ReadableStreamDefaultReader<Uint8Array>;

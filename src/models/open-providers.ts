@@ -15,7 +15,7 @@ import { OPTIONS_OF, SEARCH_OF } from './model-options.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
 import { OpenAIProvider } from './openai.ts';
 import { NO_KEY, readProviderFile, type ProviderConfig, type ProviderLimits } from './provider-file.ts';
-import type { ModelProvider } from './provider.ts';
+import type { ModelProvider, SilenceLimits } from './provider.ts';
 import { ModelProviders } from './providers.ts';
 
 /** The providers that are configured. */
@@ -75,8 +75,8 @@ function nameOf(providers: ReadonlyMap<string, ProviderConfig>): string {
   return only ? (only.baseUrl ?? 'OpenAI') : [...providers.keys()].join(', ');
 }
 
-interface OpenOptions {
-  idleSeconds: number;
+/** The limits of silence hold for providers without limits of their own. */
+interface OpenOptions extends SilenceLimits {
   metrics: Metrics;
   log: Logger;
   /** Connects the workers, so that a provider's limits hold for all of them together; undefined: for this process. */
@@ -111,15 +111,17 @@ function limited(
   return new LimitedModel(provider, { allowance, name, log, metrics });
 }
 
-function adapterFor(config: ProviderConfig, { idleSeconds }: Pick<OpenOptions, 'idleSeconds'>): ModelProvider {
+function adapterFor(config: ProviderConfig, options: SilenceLimits): ModelProvider {
+  const { firstChunkSeconds = options.firstChunkSeconds, idleSeconds = options.idleSeconds } = config;
+  const silence = { firstChunkSeconds, idleSeconds };
   switch (config.kind) {
     case 'openai-chat':
-      return new OpenAIProvider({ ...config, idleSeconds });
+      return new OpenAIProvider({ ...config, ...silence });
     case 'openai-responses':
-      return new OpenAIResponsesProvider({ ...config, idleSeconds });
+      return new OpenAIResponsesProvider({ ...config, ...silence });
     case 'anthropic':
-      return new AiSdkProvider(anthropic(config), { idleSeconds });
+      return new AiSdkProvider(anthropic(config), silence);
     case 'google':
-      return new AiSdkProvider(google(config), { idleSeconds });
+      return new AiSdkProvider(google(config), silence);
   }
 }

@@ -2,11 +2,11 @@ import OpenAI from 'openai';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
 import { hasModel } from './model-lookup.ts';
-import type { ProviderAccess } from './provider.ts';
+import type { ProviderAccess, SilenceLimits } from './provider.ts';
 import { brokenStreamError, connectionError, isAbortError, overflowError, retryAfter } from './http-failure.ts';
 import { reportedFailure } from './provider-failure.ts';
 
-export type OpenAIOptions = ProviderAccess & { idleSeconds: number };
+export type OpenAIOptions = ProviderAccess & SilenceLimits;
 
 const MAX_ANSWER_MS = 24 * 3_600_000;
 

@@ -22,7 +22,7 @@ import type { ModelError } from './model-error.ts';
 import { createOpenAIClient, failureOf, type OpenAIOptions } from './openai-client.ts';
 import { reportedFailure } from './provider-failure.ts';
 import { portableSchema } from './portable-schema.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from './provider.ts';
 import {
   citing,
   SEARCH_SOURCES,
@@ -43,7 +43,7 @@ const ENCRYPTED_REASONING = 'reasoning.encrypted_content';
 export class OpenAIResponsesProvider implements ModelProvider {
   readonly has: (model: string) => Promise<boolean>;
   readonly #client: OpenAI;
-  readonly #idleMs: number;
+  readonly #silence: SilenceLimits;
   /** Models that have rejected a request for encrypted reasoning. */
   readonly #withoutReasoning = new LRUCache<string, true>({ max: 1_000 });
 
@@ -51,12 +51,14 @@ export class OpenAIResponsesProvider implements ModelProvider {
     const { client, has } = createOpenAIClient(options);
     this.has = has;
     this.#client = client;
-    this.#idleMs = options.idleSeconds * 1000;
+    this.#silence = options;
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const body = await bodyOf(request);
-    yield* guardedAnswer({ signal, idleMs: this.#idleMs, failureOf }, (guard) => this.#read(body, guard));
+    yield* guardedAnswer({ signal, silence: this.#silence, stalls: request.stalls, failureOf }, (guard) =>
+      this.#read(body, guard),
+    );
   }
 
   async *#read(body: ResponseCreateParamsStreaming, { controller, watch }: RequestGuard): AsyncGenerator<ModelChunk> {

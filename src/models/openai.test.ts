@@ -35,6 +35,7 @@ async function startModel(): Promise<{ call: () => Promise<ServerResponse>; conn
     apiKey: 'k',
     baseUrl: `http://127.0.0.1:${port}/v1`,
     headers: {},
+    firstChunkSeconds: 3600,
     idleSeconds: 3600,
   });
   return {

@@ -24,7 +24,7 @@ import { EndMarker } from './end-marker.ts';
 import { ModelError } from './model-error.ts';
 import { createOpenAIClient, failureOf, isAzure, isOpenAI, type OpenAIOptions } from './openai-client.ts';
 import { portableSchema } from './portable-schema.ts';
-import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from './provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool, SilenceLimits } from './provider.ts';
 
 /** The parameter that limits the tokens of an answer. */
 export type MaxTokensParameter = 'max_tokens' | 'max_completion_tokens';
@@ -34,22 +34,24 @@ export class OpenAIProvider implements ModelProvider {
   readonly has: (model: string) => Promise<boolean>;
   readonly #client: OpenAI;
   readonly #maxTokensParameter: MaxTokensParameter;
-  readonly #idleMs: number;
+  readonly #silence: SilenceLimits;
 
   constructor(options: OpenAIOptions & { maxTokensParameter?: MaxTokensParameter | undefined }) {
-    const { baseUrl, maxTokensParameter, idleSeconds } = options;
+    const { baseUrl, maxTokensParameter } = options;
     const { client, has } = createOpenAIClient(options);
     this.has = has;
     this.#client = client;
     // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
     const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);
     this.#maxTokensParameter = maxTokensParameter ?? (isNew ? 'max_completion_tokens' : 'max_tokens');
-    this.#idleMs = idleSeconds * 1000;
+    this.#silence = options;
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
     const body = await this.#body(request);
-    yield* guardedAnswer({ signal, idleMs: this.#idleMs, failureOf }, (guard) => this.#read(body, guard));
+    yield* guardedAnswer({ signal, silence: this.#silence, stalls: request.stalls, failureOf }, (guard) =>
+      this.#read(body, guard),
+    );
   }
 
   async *#read(

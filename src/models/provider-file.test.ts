@@ -74,7 +74,13 @@ test('names with the prefix of a provider are its models, all others the default
   const two = { claude, local };
   const found = await access({ default: 'local', providers: two }, { env });
   if (!found) throw new Error('there are providers');
-  const models = openProviders(found, { idleSeconds: 1, metrics: new Metrics(), log, shared: undefined });
+  const models = openProviders(found, {
+    firstChunkSeconds: 1,
+    idleSeconds: 1,
+    metrics: new Metrics(),
+    log,
+    shared: undefined,
+  });
   expect(models.resolve('claude/x')).toMatchObject({ providerName: 'claude', model: 'x' });
   expect(models.resolve('meta/llama')).toMatchObject({ providerName: 'local', model: 'meta/llama' });
   expect(models.prefixProblem('meta/llama')).toBeUndefined();
@@ -126,4 +132,26 @@ test('the file may be absent', async () => {
   expect(await modelAccess({ openai: NO_OPENAI, modelProvidersFile: undefined }, {})).toBeUndefined();
   const missing = modelAccess({ openai: NO_OPENAI, modelProvidersFile: path.join(folder, 'none.json') }, {});
   await expect(missing).rejects.toThrow(/cannot be read/);
+});
+
+test('a compatible server has a URL, and may have limits of silence and another parameter', async () => {
+  const own = { kind: 'openai-compatible', base_url: 'http://127.0.0.1:8000/v1' };
+  const more = { first_chunk_seconds: 900, idle_seconds: 90.5, max_tokens_parameter: 'max_completion_tokens' };
+  const found = await access({ providers: { own: { ...own, ...more } } });
+  expect(found?.providers.get('own')).toMatchObject({
+    kind: 'openai-chat',
+    baseUrl: own.base_url,
+    firstChunkSeconds: 900,
+    idleSeconds: 90.5,
+    maxTokensParameter: 'max_completion_tokens',
+  });
+  const problems: [object, string][] = [
+    [{ base_url: undefined }, 'base_url: must be the URL of the server'],
+    [{ idle_seconds: 0 }, 'idle_seconds: must be a positive number'],
+    [{ first_chunk_seconds: 3_601 }, 'first_chunk_seconds: must be at most 3600'],
+    [{ max_tokens_parameter: 'limit' }, 'max_tokens_parameter: must be max_tokens or max_completion_tokens'],
+  ];
+  for (const [wrong, problem] of problems) {
+    await expect(access({ providers: { own: { ...own, ...wrong } } })).rejects.toThrow(`providers.own.${problem}`);
+  }
 });

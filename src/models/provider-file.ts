@@ -3,6 +3,7 @@ import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
 import { secretVariable } from '../lib/secret-variable.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
+import type { SilenceLimits } from './provider.ts';
 
 const perMillion = z.number({ error: 'must be a number of USD per million tokens' }).min(0, 'must not be negative');
 
@@ -24,6 +25,11 @@ const price = z
   }));
 
 const count = z.int({ error: 'must be a whole number' }).min(1, 'must be at least 1');
+
+const silence = z
+  .number({ error: 'must be a number of seconds' })
+  .positive('must be a positive number of seconds')
+  .max(3_600, 'must be at most 3600 seconds');
 
 const limits = z
   .strictObject({
@@ -63,6 +69,8 @@ const provider = z
       })
       .default({}),
     limits: limits.optional(),
+    first_chunk_seconds: silence.optional(),
+    idle_seconds: silence.optional(),
     accepts_slashes: z.boolean({ error: 'must be true or false' }).default(false),
     max_tokens_parameter: z
       .enum(MAX_TOKENS_PARAMETERS, { error: `must be ${MAX_TOKENS_PARAMETERS.join(' or ')}` })
@@ -100,7 +108,7 @@ export interface ModelFacts {
 export type ProviderLimits = z.infer<typeof limits>;
 
 /** A provider as it is configured. */
-export interface ProviderConfig {
+export interface ProviderConfig extends Partial<SilenceLimits> {
   kind: (typeof KINDS)[number];
   apiKey: string;
   /** Undefined for the provider's own URL. */
@@ -132,6 +140,7 @@ export async function readProviderFile(
     const { base_url: baseUrl, api_key_env: variable, headers, limits } = given;
     const kind = given.kind === COMPATIBLE ? 'openai-chat' : given.kind;
     const { accepts_slashes: acceptsSlashes, max_tokens_parameter: maxTokensParameter } = given;
+    const { first_chunk_seconds: firstChunkSeconds, idle_seconds: idleSeconds } = given;
     const apiKey = variable === undefined ? NO_KEY : secretVariable(env, variable);
     if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
     // Header values are credentials in most cases.
@@ -142,7 +151,21 @@ export async function readProviderFile(
         { price, contextTokens },
       ]),
     );
-    return [name, { kind, apiKey, baseUrl, headers, limits, models, maxTokensParameter, acceptsSlashes }];
+    return [
+      name,
+      {
+        kind,
+        apiKey,
+        baseUrl,
+        headers,
+        limits,
+        models,
+        maxTokensParameter,
+        acceptsSlashes,
+        ...(firstChunkSeconds !== undefined && { firstChunkSeconds }),
+        ...(idleSeconds !== undefined && { idleSeconds }),
+      },
+    ];
   });
   return { defaultName: parsed.default, providers: new Map(providers) };
 }

@@ -28,6 +28,8 @@ export interface ModelRequest {
   /** The provider may search the web. */
   webSearch?: WebSearch;
   responseFormat: AgentSpec['response_format'];
+  /** How many attempts at this answer were given up because the model sent nothing: each doubles the time it may take. */
+  stalls?: number;
   /** Bytes of the files in the transcript, in base64. */
   fileContent: (file: StoredFile) => Promise<string>;
 }
@@ -75,6 +77,14 @@ export interface ModelProvider {
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
   /** Whether the provider has the model; true if that cannot be determined. */
   has(model: string): Promise<boolean>;
+}
+
+/** How long a model may send nothing, in seconds. */
+export interface SilenceLimits {
+  /** Until the first piece of its answer: it may load, read a long prompt, or think without a word. */
+  firstChunkSeconds: number;
+  /** Between two pieces. */
+  idleSeconds: number;
 }
 
 /** The endpoint of a provider. */

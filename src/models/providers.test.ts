@@ -10,7 +10,13 @@ const NO_FILE = { modelProvidersFile: undefined };
 function opened(access: ModelAccess | undefined, write: (line: string) => void = () => undefined): ModelProviders {
   if (!access) throw new Error('there are providers');
   const log = pino({ level: 'warn' }, { write });
-  return openProviders(access, { idleSeconds: 1, metrics: new Metrics(), log, shared: undefined });
+  return openProviders(access, {
+    firstChunkSeconds: 1,
+    idleSeconds: 1,
+    metrics: new Metrics(),
+    log,
+    shared: undefined,
+  });
 }
 
 /** Two providers, of which `claude` is the default one. */

@@ -164,7 +164,7 @@ export async function openServices({
   const logs = new TurnLogReader({ catalog, history, blobs, losses });
   const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
-  const models = openProviders(model, { idleSeconds: config.model.idleSeconds, metrics, log, shared });
+  const models = openProviders(model, { ...config.model, metrics, log, shared });
   checkOwnModels(config, models);
   const urls = signInUrls(publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });

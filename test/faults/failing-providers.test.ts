@@ -9,7 +9,7 @@ const TEXT = 'one two three four five six';
 
 let it: World;
 beforeAll(async () => {
-  it = await World.start({ env: { EVERTURN_MODEL_IDLE_SECONDS: '1' } });
+  it = await World.start({ env: { EVERTURN_MODEL_FIRST_CHUNK_SECONDS: '1', EVERTURN_MODEL_IDLE_SECONDS: '1' } });
 });
 afterAll(() => it.checkAndStop());
 

@@ -25,7 +25,11 @@ test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, a
     isNotified: true,
     apis: 2,
     workers: 2,
-    env: { EVERTURN_MODEL_IDLE_SECONDS: '2', EVERTURN_TOOL_TIMEOUT_SECONDS: '6' },
+    env: {
+      EVERTURN_MODEL_FIRST_CHUNK_SECONDS: '2',
+      EVERTURN_MODEL_IDLE_SECONDS: '2',
+      EVERTURN_TOOL_TIMEOUT_SECONDS: '6',
+    },
   });
   onTestFinished(() => world.stop());
   const policy = { decision: 'ask', approvers: { roles: ['approver'] }, quorum: 2, expires_in_seconds: EXPIRY_SECONDS };

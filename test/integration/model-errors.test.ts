@@ -5,7 +5,13 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
 beforeAll(async () => {
-  server = await startTestServer({ env: { EVERTURN_MODEL_IDLE_SECONDS: '1', EVERTURN_MODEL_RETRY_SECONDS: '20' } });
+  server = await startTestServer({
+    env: {
+      EVERTURN_MODEL_FIRST_CHUNK_SECONDS: '1',
+      EVERTURN_MODEL_IDLE_SECONDS: '1',
+      EVERTURN_MODEL_RETRY_SECONDS: '20',
+    },
+  });
 });
 afterAll(() => server.stop());
 

@@ -79,7 +79,7 @@ function open(kind: ProviderConfig['kind'], url: string): ModelProvider {
   const access = new Map([...providers].map(([name, config]) => [name, { ...config, kind }]));
   const models = openProviders(
     { name: '', defaultName: 'openai', providers: access },
-    { idleSeconds: 30, metrics: new Metrics(), log, shared: undefined },
+    { firstChunkSeconds: 30, idleSeconds: 30, metrics: new Metrics(), log, shared: undefined },
   );
   return models.resolve('m').provider;
 }
@@ -142,7 +142,13 @@ test('a connection that the server leaves open after its response is not waited 
   }, '/v1');
   onTestFinished(server.stop);
   // Only the end of the response can end this in time: the allowed silence is longer than the test.
-  const provider = new OpenAIProvider({ apiKey: 'k', baseUrl: server.url, headers: {}, idleSeconds: 3600 });
+  const provider = new OpenAIProvider({
+    apiKey: 'k',
+    baseUrl: server.url,
+    headers: {},
+    firstChunkSeconds: 3600,
+    idleSeconds: 3600,
+  });
   expect(await all(provider)).toEqual([{ content: 'hi', finishReason: 'stop' }]);
 });
 

@@ -167,7 +167,7 @@ test(
     await expect
       .poll(() => inspect(askingId), { timeout: 20_000, interval: 200 })
       .toMatch(
-        /^state +running$[^]*^ {2}the model since .*, attempt 2, scheduled.*, the last attempt failed: overloaded: "openai/req_\w+ answered 503: too much to do"$/m,
+        /^state +running$[^]*^ {2}the model since .*, attempt 2, scheduled.*, the last attempt failed: overloaded: "openai\/req_\w+ answered 503: too much to do"$/m,
       );
     const paying = server.api.turn(sessionId, 'pay');
     const payingId = await paying.turnId();

@@ -86,5 +86,11 @@ export function openModel(endpoint: Endpoint, kind: Protocol['kind'], idleSecond
   const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
   const provider = { ...config, models: new Map(), acceptsSlashes: false };
   const access = { name: '', defaultName: 'p', providers: new Map([['p', provider]]) };
-  return openProviders(access, { idleSeconds, metrics: new Metrics(), log, shared: undefined }).resolve('m-1');
+  return openProviders(access, {
+    firstChunkSeconds: idleSeconds,
+    idleSeconds,
+    metrics: new Metrics(),
+    log,
+    shared: undefined,
+  }).resolve('m-1');
 }
