@@ -28,6 +28,8 @@ test.each([
   ['EVERTURN_MODEL_RETRY_SECONDS', '2073601', 'at most 2073600 seconds'],
   ['EVERTURN_TURN_TIMEOUT_SECONDS', '1e9', 'at most 2073600 seconds'],
   ['EVERTURN_TURNS', '-1', 'whole number, 0 for no limit'],
+  ['EVERTURN_MCP_MESSAGES_PER_MINUTE', '0', 'whole number from 1 to 1000000'],
+  ['EVERTURN_MCP_MEGABYTES_PER_MINUTE', '1.5', 'whole number from 1 to 1000000'],
   ['LOG_LEVEL', 'loud', 'one of trace'],
   ['OPENAI_BASE_URL', 'nowhere', 'http or https URL'],
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
