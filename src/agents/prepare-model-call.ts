@@ -127,17 +127,19 @@ export async function prepareModelCall(
       },
     },
   );
+  const tools = offeredTools(toolset, found, {
+    mayStart,
+    mayDelegate: mayDelegate(call),
+    mayRead: read.isCut || hasHidden(conversation, shown),
+  });
   const request = promptOf({
     spec,
     // A registered agent is instructed by its own spec alone.
     ...(subAgent && subAgent.agent === undefined && { taskName: subAgent.title }),
     model: target.model,
     transcript: withoutForeignFields(media.transcript, target),
-    tools: offeredTools(toolset, found, {
-      mayStart,
-      mayDelegate: mayDelegate(call),
-      mayRead: read.isCut || hasHidden(conversation, shown),
-    }),
+    tools,
+    hasOptionalTools: tools.every(({ info }) => info.type === 'system'),
     unavailable,
     ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,

@@ -15,6 +15,7 @@ interface PromptParts {
   model: string;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
+  hasOptionalTools?: boolean;
   toolChoice?: ModelRequest['toolChoice'];
   /** MCP servers whose tools cannot be offered, and why. */
   unavailable: { server: string; reason: string }[];
@@ -49,6 +50,7 @@ export function promptOf(parts: PromptParts): ModelRequest {
     skillsLength: skillList.length,
     transcript: acceptedConversation([...(isRoot ? prepended : []), ...transcript]),
     tools,
+    ...(parts.hasOptionalTools && !toolChoice && { hasOptionalTools: true }),
     ...(toolChoice && { toolChoice }),
     ...(isRoot && spec.webSearch && { webSearch: spec.webSearch }),
     responseFormat: isRoot ? spec.response_format : undefined,

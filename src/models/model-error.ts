@@ -42,6 +42,7 @@ export interface ModelErrorDetails {
   retryAfterMs?: number | undefined;
   status?: number | undefined;
   isTooLong?: boolean | undefined;
+  refusesTools?: boolean | undefined;
   contextTokens?: number | undefined;
 }
 
@@ -58,6 +59,8 @@ export class ModelError extends Error {
   readonly status: number | undefined;
   /** Whether the request was too long for the model. */
   readonly isTooLong: boolean;
+  /** Whether the model takes no tools. */
+  readonly refusesTools: boolean;
   /** The size of the model's context in tokens, if the provider names it. */
   readonly contextTokens: number | undefined;
 
@@ -70,6 +73,7 @@ export class ModelError extends Error {
     this.retryAfterMs = options.retryAfterMs;
     this.status = options.status;
     this.isTooLong = options.isTooLong ?? false;
+    this.refusesTools = options.refusesTools ?? false;
     this.contextTokens = options.contextTokens;
   }
 

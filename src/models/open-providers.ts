@@ -14,6 +14,7 @@ import { isOpenAI } from './openai-client.ts';
 import { OPTIONS_OF, SEARCH_OF } from './model-options.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
 import { OpenAIProvider } from './openai.ts';
+import { OptionalTools } from './optional-tools.ts';
 import { NO_KEY, readProviderFile, type ProviderConfig, type ProviderLimits } from './provider-file.ts';
 import type { ModelProvider, SilenceLimits } from './provider.ts';
 import { ModelProviders } from './providers.ts';
@@ -85,7 +86,8 @@ interface OpenOptions extends SilenceLimits {
 
 export function openProviders({ defaultName, providers }: ModelAccess, options: OpenOptions): ModelProviders {
   const opened = [...providers].map(([name, config]) => {
-    const provider = new InstrumentedModel(adapterFor(config, options), name, options.metrics);
+    const measured = new InstrumentedModel(adapterFor(config, options), name, options.metrics);
+    const provider = new OptionalTools(measured, { name, log: options.log });
     const registered = {
       provider: limited(provider, { name, limits: config.limits }, options),
       options: OPTIONS_OF[config.kind],

@@ -208,3 +208,15 @@ describe('what a failure is', () => {
     expect(reportedFailure({ message: 'no', status: 400, error }).failure).toBe('bad_request');
   });
 });
+
+test.each<[string, number, string]>([
+  ['Ollama 0.17.4 (captured)', 400, 'registry.ollama.ai/library/notools:latest does not support tools'],
+  ['vLLM', 400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'],
+  ['OpenRouter', 404, 'No endpoints found that support tool use.'],
+  ['Groq', 400, '`tool calling` is not supported with this model'],
+  ['LiteLLM', 400, "litellm.UnsupportedParamsError: x does not support parameters: ['tools'], for model=x"],
+])('a model that takes no tools: %s', (_server, status, message) => {
+  expect(reportedFailure({ message, status, error: {} }).refusesTools).toBe(true);
+  expect(reportedFailure({ message, status: 503, error: {} }).refusesTools).toBe(false);
+  expect(reportedFailure({ message: 'tools: invalid name', status: 400, error: {} }).refusesTools).toBe(false);
+});

@@ -62,6 +62,16 @@ const TOO_LONG_TEXTS = [
 ];
 const TOO_LONG_TEXT = new RegExp(TOO_LONG_TEXTS.join('|'), 'i');
 
+/** Ollama; vLLM, which takes tools if it was started so; OpenRouter; Groq; LiteLLM: see the test. */
+const TOOLS_REFUSED = [
+  'does not support (?:tools|tool|function)',
+  'tool choice requires --enable-auto-tool-choice',
+  'endpoints found that support tool use',
+  'tool calling[`\'"]? is not supported',
+  "does not support parameters: \\[[^\\]]*'tools'",
+];
+const TOOLS_REFUSED_TEXT = new RegExp(TOOLS_REFUSED.join('|'), 'i');
+
 /** Servers such as LiteLLM have numbers in strings. */
 const numeric = z.union([
   z.int(),
@@ -92,7 +102,9 @@ export function reportedFailure({ message, status, error, retryAfterMs, cause }:
     'overloaded';
   const isTooLong =
     failure === 'bad_request' && (names.some((name) => TOO_LONG.has(name)) || TOO_LONG_TEXT.test(message));
+  const isRefusal = failure === 'bad_request' || failure === 'refused_model';
   return new ModelError(failure, message, {
+    refusesTools: isRefusal && TOOLS_REFUSED_TEXT.test(message),
     cause,
     status: httpStatus,
     retryAfterMs,

@@ -23,6 +23,8 @@ export interface ModelRequest {
   skillsLength: number;
   transcript: TranscriptItem[];
   tools: OfferedTool[];
+  /** All of the tools are the server's own, so a model that takes none may answer without them. */
+  hasOptionalTools?: boolean;
   /** With `none` the tools are sent nevertheless: providers require those of earlier calls. */
   toolChoice?: ToolChoice;
   /** The provider may search the web. */
