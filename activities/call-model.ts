@@ -22,6 +22,7 @@ import {
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk, ModelRequest } from '../src/models/provider.ts';
 import type { BudgetReport } from '../src/core/budget.ts';
+import { ConversationLost } from '../src/engine/conversations.ts';
 import { BudgetReached, BudgetsUnavailable } from '../src/engine/shared-budgets.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
 import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
@@ -63,6 +64,9 @@ interface AttemptDetails {
 /** The wait between attempts at a provider that fails, unless the provider says how long to wait. */
 const FIRST_WAIT_MS = 500;
 const MAX_WAIT_MS = 30_000;
+
+/** How many of an agent's tools an error of its model names. */
+const MAX_NAMED_TOOLS = 20;
 
 /** How long a model is retried if there is another one: short overloads pass, and readers wait no longer than this. */
 const FALLBACK_AFTER_MS = 10_000;
@@ -265,13 +269,21 @@ class ModelCallAttempt {
       const isRejected = error instanceof ModelError && error.mayBeTooLong && !this.#message?.isStreaming;
       if (!isRejected || this.#isCompacting || this.#signal.aborted) throw error;
       this.#wasCalled = false;
-      const { contextTokens } = error;
-      if (contextTokens !== undefined && this.#message)
+      const { contextTokens, namesContext } = error;
+      if (contextTokens !== undefined && namesContext && this.#message)
         this.#dependencies.models.noteContext(this.#message.target, contextTokens);
       const call = { ...this.#input, fallback: this.details.fallback, isRetry: this.#isRetry, rejected: error };
       const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(), this.#signal);
       if (!prepared.compaction) throw error;
-      return this.#compact(prepared, prepared.compaction);
+      try {
+        return await this.#compact(prepared, prepared.compaction);
+      } catch (failure) {
+        // It was not the length: what the model has said first is the reason.
+        const isOther = failure instanceof ModelError && !failure.isRetryable && !error.isTooLong;
+        if (!isOther) throw failure;
+        this.#isCompacting = false;
+        throw error;
+      }
     }
   }
 
@@ -484,8 +496,9 @@ class ModelCallAttempt {
     const { target, toolset } = this.#message;
     const answered = status === undefined ? '' : ` answered ${status}`;
     const isOfTools = failure === 'bad_request' && /schema|grammar|tool|function/i.test(message);
-    const tools =
-      isOfTools && toolset.tools.size > 0 ? ` (the agent's tools: ${[...toolset.tools.keys()].join(', ')})` : '';
+    const names = [...toolset.tools.keys()];
+    const shown = [...names.slice(0, MAX_NAMED_TOOLS), ...(names.length > MAX_NAMED_TOOLS ? ['…'] : [])];
+    const tools = isOfTools && names.length > 0 ? ` (the agent's tools: ${shown.join(', ')})` : '';
     return `${target.providerName}/${target.model}${answered}: ${message}${tools}`;
   }
 
@@ -568,31 +581,36 @@ async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
   };
 }
 
+/** How deep the cause of an error may be. */
+const MAX_CAUSES = 5;
+
 /** The code and the address of a network error, as Node.js and its fetch have them. */
 function networkCause(error: unknown): { code?: string; address?: string } {
-  for (let cause = error; cause instanceof Error; cause = cause.cause ?? firstOf(cause)) {
+  let cause = error;
+  for (let depth = 0; depth < MAX_CAUSES && cause instanceof Error; depth++) {
+    // Connections to several addresses of one host fail together.
+    if (cause instanceof AggregateError) [cause] = cause.errors;
     const { code, address, hostname, port } = networkError.safeParse(cause).data ?? {};
     const host = address ?? hostname;
     if (code !== undefined) return { code, ...(host && { address: port === undefined ? host : `${host}:${port}` }) };
+    cause = cause instanceof Error ? cause.cause : undefined;
   }
   return {};
 }
 
+/** Codes that a provider has sent are written otherwise, and stand beside a status. */
 const networkError = z.object({
-  code: z.string(),
+  code: z.string().regex(/^[A-Z][A-Z\d_]{1,40}$/),
   address: z.string().optional(),
   hostname: z.string().optional(),
   port: z.number().optional(),
+  status: z.undefined().optional(),
 });
-
-/** Connections to several addresses of one host fail together. */
-function firstOf(error: Error): unknown {
-  return error instanceof AggregateError ? error.errors[0] : undefined;
-}
 
 /** The model error for any failure. Unexpected errors are retried too, for a limited time. */
 function failureOf(error: unknown): ModelError {
   if (error instanceof ModelError) return error;
+  if (error instanceof ConversationLost) return new ModelError('bad_request', error.message, { cause: error });
   if (error instanceof PayloadTooLarge)
     return new ModelError('bad_request', `The model's answer cannot be stored: ${error.message}`);
   const message = errorMessage(error);

@@ -25,6 +25,7 @@ test.each([
   ['EVERTURN_HOST', 'my host', 'IP address'],
   ['EVERTURN_ALLOW_PRIVATE_URLS', 'perhaps', 'true or false'],
   ['EVERTURN_MODEL_IDLE_SECONDS', '-3', 'positive number of seconds'],
+  ['EVERTURN_MODEL_FIRST_CHUNK_SECONDS', '3601', 'at most 3600 seconds'],
   ['EVERTURN_MODEL_RETRY_SECONDS', '2073601', 'at most 2073600 seconds'],
   ['EVERTURN_TURN_TIMEOUT_SECONDS', '1e9', 'at most 2073600 seconds'],
   ['EVERTURN_TURNS', '-1', 'whole number, 0 for no limit'],

@@ -15,6 +15,7 @@ import { errorMessage, StartupError } from './lib/errors.ts';
 import { nearestName } from './lib/nearest-name.ts';
 import { DEFAULT_STREAM_LIMITS, type StreamLimits } from './mcp/stream-budget.ts';
 import { secretVariable } from './lib/secret-variable.ts';
+import { MAX_SILENCE_SECONDS } from './models/provider.ts';
 
 /**
  * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
@@ -253,11 +254,11 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
 /** Node's timers have a limit of 2^31 ms, and some are set to a minute more than the configured time. */
 const MAX_SECONDS = 24 * 86_400;
 
-const seconds = (defaultSeconds: number) =>
+const seconds = (defaultSeconds: number, max = MAX_SECONDS) =>
   z.coerce
     .number({ error: 'must be a number of seconds' })
     .positive({ error: 'must be a positive number of seconds' })
-    .max(MAX_SECONDS, { error: `must be at most ${MAX_SECONDS} seconds, 24 days` })
+    .max(max, { error: `must be at most ${max} seconds${max === MAX_SECONDS ? ', 24 days' : ''}` })
     .default(defaultSeconds);
 
 const limit = z.coerce
@@ -455,8 +456,8 @@ const schema = z.object({
     .string()
     .regex(/^[a-z\d][\w.-]{0,127}$/i, { error: 'must be 1 to 128 letters, digits and . _ -, such as an image tag' })
     .optional(),
-  EVERTURN_MODEL_FIRST_CHUNK_SECONDS: seconds(600),
-  EVERTURN_MODEL_IDLE_SECONDS: seconds(45),
+  EVERTURN_MODEL_FIRST_CHUNK_SECONDS: seconds(600, MAX_SILENCE_SECONDS),
+  EVERTURN_MODEL_IDLE_SECONDS: seconds(45, MAX_SILENCE_SECONDS),
   EVERTURN_MODEL_RETRY_SECONDS: seconds(300),
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),

@@ -149,7 +149,9 @@ export async function prepareModelCall(
   const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
   const provider = budgets.metered(target, { turnId, sessionId, owner, sessionLimit, idleMs, isRetry });
   const tokens = inputTokens(request, shown, compacted.last);
-  const isTooLong = rejected !== undefined && (rejected.isTooLong || wasAccepted(shown, compacted.last, target));
+  const isTooLong =
+    rejected !== undefined &&
+    (rejected.isTooLong || (tokens > SHORT_TOKENS && wasAccepted(shown, compacted.last, target)));
   const rejectedTokens = isTooLong ? (rejected.contextTokens ?? tokens) : undefined;
   const threshold = compactionThreshold(spec, target.contextTokens, rejectedTokens);
   const plan =
@@ -169,6 +171,9 @@ export async function prepareModelCall(
     signIns,
   };
 }
+
+/** No model rejects so few tokens for their number: what is wrong is something else. */
+const SHORT_TOKENS = 2_000;
 
 /**
  * Whether a model has answered the conversation while it was shorter, since the last compaction: what it rejects now may

@@ -73,8 +73,7 @@ test('compiling takes at most 100 ms of processor time in sum, in several turns 
   expect(used()).toBeLessThan(250);
   expect(problem?.message).toMatch(/^the condition for \/a\d+ is too expensive: .* 100 ms .* make them simpler$/);
   await counting;
-  // A schema takes at most 30 ms.
-  expect(turns).toBeGreaterThan(3);
+  expect(turns).toBeGreaterThan(1);
 });
 
 test('schemas that were accepted are not compiled again, and those that were rejected are measured anew', async () => {
@@ -107,14 +106,11 @@ test('the agents of a request share its budget', async () => {
   });
 });
 
-test('the schemas of an agent that is stored are counted, and not compiled', async () => {
+test('the schemas of an agent that is stored are not checked again', async () => {
   expect(await check(agentOf([{ type: 'none' }]), { budget: unhurried() })).toMatchObject({
     message: expect.stringMatching(/^the condition for \/a0 is not a valid JSON Schema/),
   });
-  expect(await check(agentOf([{ type: 'none' }]), { isStored: true })).toBeUndefined();
-  expect(await check(agentOf(flat(101)), { isStored: true })).toMatchObject({
-    param: 'config.decision_policies.5.match.arguments',
-  });
+  expect(await check(agentOf([{ type: 'none' }, ...flat(101)]), { isStored: true })).toBeUndefined();
 });
 
 test('a schema during whose compilation the machine paused is not rejected for that', async () => {

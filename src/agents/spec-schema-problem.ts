@@ -15,20 +15,20 @@ interface UsedSchema {
 
 /**
  * The first JSON Schema of an agent by which nothing could be checked, or that exceeds the budget of the request. Those of
- * an agent that is stored were compiled when it was accepted, and only count: a measured time differs from run to run,
- * and whether a turn begins must not depend on it.
+ * an agent that is stored were checked when it was accepted: no turn of it is rejected for what it has in sum with
+ * others, or for a measured time, which differs from run to run.
  */
 export async function specSchemaProblem(
   spec: AgentSpec,
   { budget, isStored }: Pick<CheckScope, 'budget' | 'isStored'>,
 ): Promise<AgentProblem | undefined> {
+  if (isStored) return undefined;
   const schemas = schemasOf(spec);
   // All are counted before the first is compiled.
   for (const used of schemas) {
     const problem = budget.count(used.schema);
     if (problem !== undefined) return problemOf(used, problem);
   }
-  if (isStored) return undefined;
   for (const used of schemas) {
     let { validator, ms } = used.validators.compile(used.schema);
     if (!budget.has(ms)) {

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records.ts';
 import type { AcceptedMedia, AgentProblem, CheckScope, RegisteredVersion } from '../engine/agent-check.ts';
+import { withTimeout } from '../lib/timeout.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
 import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
@@ -71,6 +72,9 @@ const MAX_LOGGED = 10_000;
 /** Agents whose warnings are kept for their calls, and for how long. */
 const MAX_RECENT = 100;
 const RECENT_MS = 60_000;
+
+/** How long a model call may wait for warnings: they are not worth more while the catalog is away. */
+const WARNINGS_MS = 500;
 
 const MAY_NOT_WORK = 'a registered agent may not work as intended';
 
@@ -191,7 +195,7 @@ export class AgentValidator {
   /** Those of an agent's warnings that concern one of its MCP servers. Never rejects: without them, the server works. */
   async warningsAbout(server: string, spec: AgentSpec): Promise<string[]> {
     try {
-      return aboutServer(server, spec, (await this.#recent.fetch(spec)) ?? []);
+      return aboutServer(server, spec, (await withTimeout(WARNINGS_MS, this.#recent.fetch(spec))) ?? []);
     } catch (error) {
       this.#log.warn({ err: error }, 'the warnings of an agent could not be determined');
       return [];

@@ -1,5 +1,9 @@
 import type { Logger } from 'pino';
+import { withTimeout } from '../lib/timeout.ts';
 import type { BlobStore } from './blob-store.ts';
+
+/** How long a blob may wait to be counted: a running turn must not be held up by a catalog that is away. */
+const COUNT_MS = 1_000;
 
 /** Notes that a session stores a blob, which it may have stored before. */
 type Count = (sessionId: string, blob: string, bytes: number) => Promise<void>;
@@ -12,7 +16,7 @@ export function countedBlobs(store: BlobStore, { count, log }: { count: Count; l
   return {
     put: async (sessionId, bytes) => {
       const blob = await store.put(sessionId, bytes);
-      await count(sessionId, blob, bytes.length).catch((error: unknown) =>
+      await withTimeout(COUNT_MS, count(sessionId, blob, bytes.length)).catch((error: unknown) =>
         log.warn({ sessionId, bytes: bytes.length, err: error }, 'a blob does not count as stored'),
       );
       return blob;

@@ -41,7 +41,8 @@ export class SessionInputs {
       .insertInto('session_inputs')
       .values({ session_id: sessionId, number, request_id: requestId, input: sealed })
       .execute();
-    await addStoredBytes(db, sessionId, sealed.length);
+    // In the database's characters, which are those that `clear` subtracts.
+    await addStoredBytes(db, sessionId, (await stored(db, sessionId)).characters - characters);
     return true;
   }
 

@@ -62,11 +62,15 @@ export async function removeStoredBlobs(db: Transaction<Tables>, sessionId: stri
   await addStoredBytes(db, sessionId, -removed.reduce((sum, { bytes }) => sum + bytes, 0));
 }
 
-/** Adds to what a session stores. Without effect on one that was deleted. */
+/**
+ * Adds to what a session stores. Without effect on one that was deleted. Never below 0: what an earlier version has stored
+ * was not counted, and may be subtracted.
+ */
 export async function addStoredBytes(db: Kysely<Tables>, sessionId: string, bytes: number): Promise<void> {
+  const sum = sql<number>`stored_bytes + ${sql.lit(bytes)}`;
   await db
     .updateTable('sessions')
-    .set((eb) => ({ stored_bytes: eb('stored_bytes', '+', bytes) }))
+    .set({ stored_bytes: sql<number>`case when ${sum} < 0 then 0 else ${sum} end` })
     .where('id', '=', sessionId)
     .where('deleted_at', 'is', null)
     .execute();

@@ -24,7 +24,7 @@ import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
 /** The conversation that a client has given with its turn is lost: no text can stand for all of it. */
-class ConversationLost extends Error {
+export class ConversationLost extends Error {
   static {
     this.prototype.name = 'ConversationLost';
   }

@@ -110,6 +110,8 @@ describe('what a model thinks goes back in the field in which it came', () => {
         delta({ content: [thinking('the ')] }),
         delta({ content: [thinking('sea')] }),
         delta({ content: [{ type: 'text', text: 'I look' }] }),
+        // After results of tools: https://github.com/vercel/ai/issues/4747
+        delta({ content: [{ type: 'reference', reference_ids: [0] }] }),
         delta({ content: ' now' }),
         CALL,
         finish('tool_calls'),
@@ -138,7 +140,7 @@ describe('what a model thinks goes back in the field in which it came', () => {
     expect(JSON.stringify(sent)).not.toContain('of another model');
   });
 
-  test.each([[{ type: 'image' }], 7, [7]])(
+  test.each([[{ type: 'text' }], 7, [7]])(
     'content that is neither text nor parts of it is a broken stream: %j',
     async (content) => {
       endpoint.script(sending(delta({ content }), finish('stop'), DONE));

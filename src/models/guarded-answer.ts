@@ -2,7 +2,7 @@ import { onAbort } from '../lib/abort.ts';
 import { IdleTimer } from '../lib/timeout.ts';
 import { tooLongError } from './http-failure.ts';
 import { ModelError } from './model-error.ts';
-import type { ModelChunk, SilenceLimits } from './provider.ts';
+import { MAX_SILENCE_SECONDS, type ModelChunk, type SilenceLimits } from './provider.ts';
 
 /** Characters in the texts, names and arguments of a message: many times what models write, and all that streams live. */
 const MAX_TEXT_LENGTH = 4 * 1024 * 1024;
@@ -39,7 +39,8 @@ export async function* guardedAnswer(
   { signal, silence, stalls = 0, failureOf }: AnswerOptions,
   read: (guard: RequestGuard) => AsyncIterable<ModelChunk>,
 ): AsyncGenerator<ModelChunk> {
-  let limit = silence.firstChunkSeconds * 2 ** stalls;
+  const patience = (seconds: number) => Math.min(seconds * 2 ** stalls, MAX_SILENCE_SECONDS);
+  let limit = patience(silence.firstChunkSeconds);
   const idle = new IdleTimer(limit * 1000);
   let hasBegun = false;
   const controller = new AbortController();
@@ -73,7 +74,7 @@ export async function* guardedAnswer(
       }
       if (!hasBegun && isPiece(part)) {
         hasBegun = true;
-        limit = silence.idleSeconds * 2 ** stalls;
+        limit = patience(silence.idleSeconds);
         idle.change(limit * 1000);
       }
       if (part.finishReason !== undefined) finishing ??= setTimeout(stop, AFTER_FINISH_MS);

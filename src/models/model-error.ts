@@ -43,7 +43,9 @@ export interface ModelErrorDetails {
   status?: number | undefined;
   isTooLong?: boolean | undefined;
   refusesTools?: boolean | undefined;
+  isExplained?: boolean | undefined;
   contextTokens?: number | undefined;
+  namesContext?: boolean | undefined;
 }
 
 /** A model call that failed. The message is the provider's own, with the API key redacted. */
@@ -61,8 +63,14 @@ export class ModelError extends Error {
   readonly isTooLong: boolean;
   /** Whether the model takes no tools. */
   readonly refusesTools: boolean;
+  /** Whether the provider says in a code, or by naming a parameter, what is wrong. */
+  readonly isExplained: boolean;
   /** The size of the model's context in tokens, if the provider names it. */
   readonly contextTokens: number | undefined;
+  /**
+   * Whether it names it in a field of its own: a text may quote the request, so what it says must not hold for others.
+   */
+  readonly namesContext: boolean;
 
   constructor(failure: ModelFailure, message: string, options: ErrorOptions & ModelErrorDetails = {}) {
     super(
@@ -74,7 +82,9 @@ export class ModelError extends Error {
     this.status = options.status;
     this.isTooLong = options.isTooLong ?? false;
     this.refusesTools = options.refusesTools ?? false;
+    this.isExplained = options.isExplained ?? false;
     this.contextTokens = options.contextTokens;
+    this.namesContext = options.namesContext ?? false;
   }
 
   get isRefusal(): boolean {
@@ -87,7 +97,8 @@ export class ModelError extends Error {
 
   /** Whether the request may have been too long, as far as its status tells: servers without a word for it send these. */
   get mayBeTooLong(): boolean {
-    return this.isTooLong || (this.failure === 'bad_request' && MAYBE_TOO_LONG.has(this.status ?? 0));
+    if (this.isTooLong) return true;
+    return this.failure === 'bad_request' && !this.isExplained && MAYBE_TOO_LONG.has(this.status ?? 0);
   }
 
   /** Whether the provider is overloaded or unavailable, so that another provider may answer. */

@@ -145,7 +145,9 @@ type ReasoningField = z.infer<typeof reasoningField>['reasoning_field'];
 const contentParts = z.array(
   z.union([
     z.object({ type: z.literal('text'), text: z.string() }),
-    z.object({ type: z.literal('thinking'), thinking: z.array(z.object({ text: z.string() })) }),
+    z.object({ type: z.literal('thinking'), thinking: z.array(z.object({ text: z.string().default('') })) }),
+    // References to the results of tools, and what is added later.
+    z.object({ type: z.string().refine((type) => type !== 'text' && type !== 'thinking') }),
   ]),
 );
 
@@ -157,8 +159,8 @@ function textsOf(delta: Record<string, unknown>): Pick<ModelChunk, 'content' | '
       'broken_stream',
       'the model sent content that is neither a text nor parts of text and thinking',
     );
-  const thoughts = (parts?.data ?? []).flatMap((part) => (part.type === 'thinking' ? part.thinking : []));
-  const texts = (parts?.data ?? []).flatMap((part) => (part.type === 'text' ? part.text : []));
+  const thoughts = (parts?.data ?? []).flatMap((part) => ('thinking' in part ? part.thinking : []));
+  const texts = (parts?.data ?? []).flatMap((part) => ('text' in part ? part.text : []));
   const text = typeof content === 'string' ? content : texts.join('');
   const named = REASONING_FIELDS.find((name) => typeof delta[name] === 'string' && delta[name]);
   const field: ReasoningField | undefined = thoughts.length > 0 ? 'content' : named;

@@ -133,6 +133,17 @@ const TOO_LONG: Captured[] = [
     },
   },
   {
+    from: 'Groq, above the limit of a minute by itself (assafelovic/gpt-researcher#985)',
+    status: 413,
+    error: {
+      message:
+        'Request too large for model `llama-3.3-70b-versatile` on tokens per minute (TPM): Limit 6000, Requested 12328, ' +
+        'please reduce your message size and try again.',
+      type: 'tokens',
+      code: 'rate_limit_exceeded',
+    },
+  },
+  {
     from: 'Kimi',
     status: 400,
     error: {
@@ -157,6 +168,8 @@ describe('a request that is too long', () => {
     // The same inside a stream, by those who put the status there.
     const inStream = reportedFailure({ message, error: { ...error, code: status } });
     expect(inStream).toMatchObject({ failure: 'bad_request', isTooLong: true, contextTokens });
+    // A text may quote what a user has sent.
+    expect(whole.namesContext).toBe('n_ctx' in error);
   });
 
   test('other invalid requests are not, nor are outages that quote such a text', () => {
@@ -175,6 +188,16 @@ describe('a request that is too long', () => {
   ])('status %i without a word for it may mean it: %s', (status, mayBe) => {
     const failure = reportedFailure({ message: 'no', status, error: undefined });
     expect([failure.isTooLong, failure.mayBeTooLong]).toEqual([false, mayBe]);
+  });
+
+  test.each([
+    [{ code: 'content_filter' }, false],
+    [{ code: 'model_decommissioned', type: 'invalid_request_error' }, false],
+    [{ code: null, param: 'tools[0].function.parameters' }, false],
+    [{ code: '400', type: null, param: null }, true],
+    [{ code: 400, type: 'BadRequestError', param: 'messages' }, true],
+  ])('status 400 with %j may mean it: %s', (error, mayBe) => {
+    expect(reportedFailure({ message: 'no', status: 400, error }).mayBeTooLong).toBe(mayBe);
   });
 });
 
@@ -197,6 +220,7 @@ describe('what a failure is', () => {
     ['an event with a type alone', { type: 'authentication_error' }, 'auth'],
     ['nothing that is known', { code: 'gone_fishing' }, 'overloaded'],
     ['a code that is no status', { code: 7 }, 'overloaded'],
+    ['a code of a business', { code: 1113 }, 'overloaded'],
     ['a code that is an object', { code: {}, type: 'rate_limit_error' }, 'rate_limited'],
   ];
   test.each(failures)('%s', (_what, { status, ...error }, failure) => {

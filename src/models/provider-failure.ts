@@ -58,6 +58,7 @@ const TOO_LONG_TEXTS = [
   'input token count .*exceeds',
   'exceeded model token limit',
   'reduce the length of the messages',
+  'reduce your message size',
   '`inputs` tokens \\+ `max_new_tokens` must be',
 ];
 const TOO_LONG_TEXT = new RegExp(TOO_LONG_TEXTS.join('|'), 'i');
@@ -73,17 +74,20 @@ const TOOLS_REFUSED = [
 const TOOLS_REFUSED_TEXT = new RegExp(TOOLS_REFUSED.join('|'), 'i');
 
 /** Servers such as LiteLLM have numbers in strings. */
-const numeric = z.union([
-  z.int(),
-  z
-    .string()
-    .regex(/^\d{3}$/)
-    .transform(Number),
-]);
+const numeric = z
+  .union([
+    z.int(),
+    z
+      .string()
+      .regex(/^\d{3}$/)
+      .transform(Number),
+  ])
+  .pipe(z.int().min(400).max(599));
 
 const sentError = z.looseObject({
   code: z.union([z.string(), z.number()]).nullish().catch(null),
   type: z.string().nullish().catch(null),
+  param: z.string().nullish().catch(null),
   n_ctx: z.int().min(1).nullish().catch(null),
 });
 
@@ -92,10 +96,12 @@ const sentError = z.looseObject({
  * (inside a stream, a code that is a number), then by the type.
  */
 export function reportedFailure({ message, status, error, retryAfterMs, cause }: SentFailure): ModelError {
-  const { code, type, n_ctx: contextTokens } = sentError.safeParse(error).data ?? {};
+  const { code, type, param, n_ctx: contextField } = sentError.safeParse(error).data ?? {};
   const names = [code, type].filter((name) => typeof name === 'string');
   const httpStatus = status ?? numeric.safeParse(code).data;
   const failure =
+    // Groq has the code of a rate limit for a request that is above the limit by itself.
+    (status === 413 ? 'bad_request' : undefined) ??
     first(names, BY_CODE) ??
     (httpStatus === undefined ? undefined : failureOfStatus(httpStatus)) ??
     first(names, WITHOUT_STATUS) ??
@@ -109,8 +115,18 @@ export function reportedFailure({ message, status, error, retryAfterMs, cause }:
     status: httpStatus,
     retryAfterMs,
     isTooLong,
-    contextTokens: contextTokens ?? (isTooLong ? contextIn(message) : undefined),
+    isExplained: isOwnWord(code) || (typeof param === 'string' && !OF_CONVERSATION.test(param)),
+    contextTokens: contextField ?? (isTooLong ? contextIn(message) : undefined),
+    ...(contextField && { namesContext: true }),
   });
+}
+
+/** The parameters whose length may be what a server rejects. */
+const OF_CONVERSATION = /^(messages|input|prompt|contents)/;
+
+/** Whether a code says in a word what is wrong, as no code of HTTP does. */
+function isOwnWord(code: unknown): boolean {
+  return typeof code === 'string' && !/^\d*$/.test(code);
 }
 
 function first(names: string[], known: ReadonlyMap<string, ModelFailure>): ModelFailure | undefined {

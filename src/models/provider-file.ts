@@ -3,7 +3,7 @@ import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
 import { secretVariable } from '../lib/secret-variable.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
-import type { SilenceLimits } from './provider.ts';
+import { MAX_SILENCE_SECONDS, type SilenceLimits } from './provider.ts';
 
 const perMillion = z.number({ error: 'must be a number of USD per million tokens' }).min(0, 'must not be negative');
 
@@ -29,7 +29,7 @@ const count = z.int({ error: 'must be a whole number' }).min(1, 'must be at leas
 const silence = z
   .number({ error: 'must be a number of seconds' })
   .positive('must be a positive number of seconds')
-  .max(3_600, 'must be at most 3600 seconds');
+  .max(MAX_SILENCE_SECONDS, `must be at most ${MAX_SILENCE_SECONDS} seconds`);
 
 const limits = z
   .strictObject({
@@ -48,6 +48,7 @@ const KINDS = ['openai-chat', 'openai-responses', 'anthropic', 'google'] as cons
 /** Another name of `openai-chat`, for servers that are not OpenAI's and therefore have a URL of their own. */
 const COMPATIBLE = 'openai-compatible';
 const FILE_KINDS = [...KINDS, COMPATIBLE] as const;
+const CHAT_KINDS: ReadonlySet<string> = new Set(['openai-chat', COMPATIBLE]);
 
 const MAX_TOKENS_PARAMETERS = ['max_tokens', 'max_completion_tokens'] as const;
 
@@ -78,6 +79,10 @@ const provider = z
     models: z
       .record(z.string().min(1), z.strictObject({ price: price.optional(), context_tokens: count.optional() }))
       .default({}),
+  })
+  .refine(({ kind, max_tokens_parameter: parameter }) => parameter === undefined || CHAT_KINDS.has(kind), {
+    path: ['max_tokens_parameter'],
+    message: 'must be omitted: only chat completions have two names for it',
   })
   .refine(({ kind, base_url: baseUrl }) => kind !== COMPATIBLE || baseUrl !== undefined, {
     path: ['base_url'],

@@ -11,6 +11,9 @@ import type { ModelFacts } from './provider-file.ts';
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
 
+/** A smaller context than any model has: a server that names one must not have every step compacted. */
+const MIN_CONTEXT_TOKENS = 1_024;
+
 /** A provider, what its protocol has, and the models that certainly exist, with what is known of them. */
 export interface RegisteredProvider {
   provider: ModelProvider;
@@ -93,7 +96,7 @@ export class ModelProviders {
 
   /** What a server says of the size of a model's context holds from now on, also against the file of providers. */
   noteContext({ providerName, model }: Pick<ModelTarget, 'providerName' | 'model'>, tokens: number): void {
-    this.#contexts.set(`${providerName}/${model}`, tokens);
+    this.#contexts.set(`${providerName}/${model}`, Math.max(MIN_CONTEXT_TOKENS, tokens));
   }
 
   /**

@@ -42,6 +42,9 @@ const MIN_WORKFLOW_AGE_MS = 30_000;
  */
 const MAX_EXAMINED = 200;
 
+/** How old the sum of stored bytes may be. */
+const STORED_BYTES_MS = 60_000;
+
 /** A single failed workflow task may have met a worker that was stopping; repeated failures indicate a bug. */
 const STUCK_ATTEMPTS = 3;
 
@@ -50,13 +53,15 @@ const STUCK_WAIT_MS = 60_000;
 
 /**
  * Sets the gauges that cover all processes and are read from the stores: running turns, ended turns that are not
- * archived, deliveries that wait, stored bytes, and stuck workflows. Temporal 1.29 cannot list the last, so the workflows that matter are examined one by
- * one: running turns, the sessions of turns that are not archived, and removals of sessions.
+ * archived, deliveries that wait, stored bytes, and stuck workflows. Temporal 1.29 cannot list the last, so the
+ * workflows that matter are examined one by one: running turns, the sessions of turns that are not archived, and
+ * removals of sessions.
  */
 export class Workload {
   readonly #options: WorkloadOptions;
   #refreshedAt = -Infinity;
   #refreshing: Promise<void> = Promise.resolve();
+  #stored: { at: number; totals: WorkloadSample['storedBytes'] } | undefined;
 
   constructor(options: WorkloadOptions) {
     this.#options = options;
@@ -119,8 +124,16 @@ export class Workload {
         session: await this.#stuck([...sessions].map(sessionWorkflowId)),
         removal: await this.#stuck(oldest(removals)),
       },
-      storedBytes: await catalog.storedBytes.totals(),
+      storedBytes: await this.#storedBytes(),
     };
+  }
+
+  /** The sum reads a row for each session that stores something, so it is made less often. */
+  async #storedBytes(): Promise<WorkloadSample['storedBytes']> {
+    if (!this.#stored || Date.now() - this.#stored.at > STORED_BYTES_MS) {
+      this.#stored = { at: Date.now(), totals: await this.#options.catalog.storedBytes.totals() };
+    }
+    return this.#stored.totals;
   }
 
   /** The running workflows of a type, with their start times. */

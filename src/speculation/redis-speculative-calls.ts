@@ -387,9 +387,10 @@ function rankWorkers(sessionId: string, workers: string[]): string[] {
 
 function failed(error: unknown): Part {
   if (error instanceof BudgetReached) return { type: 'budget_reached', report: error.report };
-  const { failure, message, retryAfterMs, status, isTooLong, contextTokens } =
+  const { failure, message, retryAfterMs, status, isTooLong, isExplained, contextTokens, namesContext } =
     error instanceof ModelError ? error : new ModelError('overloaded', `internal error: ${String(error)}`);
-  return { type: 'failed', failure, message, retryAfterMs, status, isTooLong, contextTokens };
+  const length = { isTooLong, isExplained, contextTokens, namesContext };
+  return { type: 'failed', failure, message, retryAfterMs, status, ...length };
 }
 
 /** The response of Redis; undefined if it is unavailable or too slow. */

@@ -103,6 +103,20 @@ test('the conditions for one call have a limit together: beyond it, a person is 
   expect(used()).toBeLessThan(300);
 });
 
+test('the first call of a process is decided like the next one: compiling conditions takes none of that time', () => {
+  const args = { id: 'y' };
+  // Costly to compile, and not to evaluate.
+  const parts = Array.from({ length: 25 }, (_, i) => ({ minLength: 0, maxLength: 100 + i }));
+  const deny = Array.from({ length: 99 }, (_, i) => ({
+    match: { arguments: { '/id': { allOf: [...parts, { const: `first ${i}` }] } } },
+    decision: 'deny' as const,
+  }));
+  const allow = { match: { arguments: { '/id': { const: 'y' } } }, decision: 'allow' as const };
+  const spec: AgentSpec = { model: { name: 'm' }, config: { decision_policies: [...deny, allow] } };
+  const calls = [1, 2].map(() => decideCall(spec, tool({ approval: true }), args).decision);
+  expect(calls).toEqual(['allow', 'allow']);
+});
+
 test('wildcards are compared in linear time', () => {
   const cases: [string, string, boolean][] = [
     ['*', '', true],

@@ -2,7 +2,7 @@ import type { ApprovalPolicy, Approvers } from '../core/records.ts';
 import { hashOf } from '../lib/hash.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
-import { fitsSchema } from './arguments.ts';
+import { callValidators, fitsSchema } from './arguments.ts';
 import type { AgentTool } from './toolset.ts';
 
 /** What happens to a call: it runs, it waits for an approval (by the policy, if there is one), or it does not run. */
@@ -24,9 +24,17 @@ const MAX_CONDITIONS_MS = 100;
  */
 export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: Record<string, unknown>): Decision {
   const { approval, isFloor } = run.to === 'server' ? run : { approval: false, isFloor: undefined };
-  const used = cpuStopwatch();
-  const evaluate = (schema: object, value: unknown): boolean | undefined =>
-    used() < MAX_CONDITIONS_MS ? fitsSchema(schema, value) : undefined;
+  let used = 0;
+  const evaluate = (schema: object, value: unknown): boolean | undefined => {
+    if (used >= MAX_CONDITIONS_MS) return undefined;
+    // The first call of a process compiles, which must not decide it differently: the request that has brought the
+    // schema was bounded in that.
+    callValidators.of(schema);
+    const ms = cpuStopwatch();
+    const fits = fitsSchema(schema, value);
+    used += ms();
+    return fits;
+  };
   for (const policy of spec.config?.decision_policies ?? []) {
     const fits = matches(policy, { tool, args, evaluate });
     if (fits === false) continue;

@@ -22,6 +22,7 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
       '/api/v2/sessions/:id/feedback',
       {
         id: 'submitSessionFeedback',
+        stores: true,
         tag: 'Agent sessions',
         summary: 'Say whether a session did what it should',
         description: 'Only for its owner. Replaces earlier feedback.',
@@ -38,6 +39,7 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
       '/api/v2/sessions/:id/events/:event_index/feedback',
       {
         id: 'submitEventFeedback',
+        stores: true,
         tag: 'Agent sessions',
         summary: 'Say whether an event of a session is as it should be',
         description: 'Only for the owner of the session. Replaces earlier feedback on the event.',

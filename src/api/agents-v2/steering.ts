@@ -72,7 +72,6 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
       {
         id: 'sendToolResults',
         largeBody: true,
-        stores: true,
         tag: 'Agent sessions',
         summary: 'Send the results of tools that the client runs',
         description: 'Of some or of all calls that wait. A repetition changes nothing.',

@@ -140,7 +140,10 @@ interface Declaration<
   body?: Content<B>;
   /** Whether the body may be large: texts, files, schemas. */
   largeBody?: true;
-  /** Sessions keep what is in the body, so that it counts for the caller's quota of stored bytes. */
+  /**
+   * Sessions keep what is in the body, so that it counts for the caller's quota of stored bytes. Not for what a running turn
+   * waits for: a decision or a result must not wait for space.
+   */
   stores?: true;
   /** The body is that of an HTML form, not JSON. */
   isForm?: true;

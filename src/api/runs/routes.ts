@@ -193,7 +193,6 @@ export function runRoutes(context: ApiContext): Route[] {
       {
         id: 'resumeRun',
         largeBody: true,
-        stores: true,
         tag: 'Runs',
         summary: 'Give a run what it waits for: results of tools, approvals, toolkits',
         description:

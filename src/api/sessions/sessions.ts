@@ -31,6 +31,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       {
         id: 'createSession',
         requires: 'createSessions',
+        stores: true,
         tag: 'Sessions',
         summary: 'Create a session with an agent',
         description: "The session keeps the agent's current version.",

@@ -135,7 +135,6 @@ export function turnRoutes(context: ApiContext): Route[] {
           'sent once they are recorded: by the turn, if it waits (`pause: "wait"`), else with the session, and the last ' +
           'one starts the turn that has all of them as its input. A repeated answer changes nothing, and is named as such.',
         largeBody: true,
-        stores: true,
         body: json(actionsBody, {
           input: [
             { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
