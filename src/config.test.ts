@@ -140,10 +140,11 @@ test('a worker has no keys, but still refuses private addresses', () => {
 });
 
 test('no time exceeds the limit of timers', () => {
-  const variables = CONFIG_VARIABLES.filter((name) => name.endsWith('_SECONDS'));
+  const shorter = new Set(['EVERTURN_MODEL_FIRST_CHUNK_SECONDS', 'EVERTURN_MODEL_IDLE_SECONDS']);
+  const variables = CONFIG_VARIABLES.filter((name) => name.endsWith('_SECONDS') && !shorter.has(name));
   const config = loadConfig(Object.fromEntries(variables.map((name) => [name, '2073600'])));
   const { model, tool, turnSeconds, shutdownSeconds } = config;
-  for (const seconds of [...Object.values(model), ...Object.values(tool), turnSeconds, shutdownSeconds]) {
+  for (const seconds of [model.retrySeconds, ...Object.values(tool), turnSeconds, shutdownSeconds]) {
     expect(seconds).toBe(24 * 86_400);
     expect((seconds + 60) * 1000).toBeLessThan(2 ** 31);
   }

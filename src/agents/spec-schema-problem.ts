@@ -20,9 +20,9 @@ interface UsedSchema {
  */
 export async function specSchemaProblem(
   spec: AgentSpec,
-  { budget, isStored }: Pick<CheckScope, 'budget' | 'isStored'>,
+  budget: CheckScope['budget'],
 ): Promise<AgentProblem | undefined> {
-  if (isStored) return undefined;
+  if (!budget) return undefined;
   const schemas = schemasOf(spec);
   // All are counted before the first is compiled.
   for (const used of schemas) {

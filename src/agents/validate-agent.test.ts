@@ -1,9 +1,5 @@
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
-import { LOCAL } from '../auth/api-keys.ts';
-import type { Catalog } from '../catalog/catalog.ts';
-import { SchemaBudget } from '../engine/schema-budget.ts';
-import { runnableAgent } from '../engine/start-turn.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import type { ModelProvider } from '../models/provider.ts';
 import { ModelProviders } from '../models/providers.ts';
@@ -45,7 +41,7 @@ test.each<[string, AgentSpec['model'], string | undefined]>([
 
 test('an agent with such a model can run, since it may have been stored before', async () => {
   const stored: AgentSpec = { model: { name: 'm', fallbacks: ['anthropic/m'] } };
-  const scope = { owner: null, budget: new SchemaBudget(), isStored: true };
+  const scope = { owner: null, budget: undefined };
   expect(await validator().firstProblem(stored, scope)).toBeUndefined();
 });
 
@@ -54,34 +50,6 @@ test('an agent is told which of its sub-agents are registered', async () => {
   expect(await validator().warnings({ model: { name: 'm' }, agents: ['clerk', 'ghost'] })).toEqual([
     expect.stringMatching(/^agents\.1: .*ghost/),
   ]);
-});
-
-test('a turn is rejected if the agent, with those that it may start, exceeds the budget of schemas', async () => {
-  const withConditions = (count: number, agents?: string[]): AgentSpec => ({
-    model: { name: 'm' },
-    ...(agents && { agents }),
-    config: {
-      decision_policies: Array.from({ length: count }, (_, i) => ({
-        match: { arguments: { '/amount': { maximum: i } } },
-        decision: 'ask',
-      })),
-    },
-  });
-  const clerk = { spec: withConditions(41), spec_hash: 'clerk' };
-  const begin = (conditions: number) => {
-    const spec = withConditions(conditions, ['clerk']);
-    const agents = { spec: () => Promise.resolve(spec), get: () => Promise.resolve(clerk) };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what the check reads
-    const catalog = { agents } as unknown as Catalog;
-    const session = { spec_hash: 'main', subject_id: 'ann', type: 'session', draft_roles: null, closed: 0 } as const;
-    return runnableAgent({ catalog, agentCheck: validator() }, session, LOCAL);
-  };
-  expect(await begin(59)).toMatchObject({ agents: { clerk: 'clerk' } });
-  await expect(begin(60)).rejects.toMatchObject({
-    code: 'invalid_agent',
-    param: 'agents.clerk.config.decision_policies.40.match.arguments',
-  });
-  await expect(begin(101)).rejects.toMatchObject({ param: 'agent.config.decision_policies.100.match.arguments' });
 });
 
 test('the log has the warnings of each version of an agent once, without those that providers log', async () => {

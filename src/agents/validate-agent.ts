@@ -108,7 +108,7 @@ export class AgentValidator {
   }
 
   /** The first problem of an agent, or undefined if it can run. */
-  async firstProblem(spec: AgentSpec, { owner, ...schemas }: CheckScope): Promise<AgentProblem | undefined> {
+  async firstProblem(spec: AgentSpec, { owner, budget }: CheckScope): Promise<AgentProblem | undefined> {
     const unsupported = NOT_AVAILABLE.find(({ isEnabled }) => isEnabled(spec));
     if (unsupported) {
       const message = `${unsupported.param} is not available on this server; omit it`;
@@ -117,7 +117,7 @@ export class AgentValidator {
     const problem =
       policyProblem(spec, owner, this.#policyServer()) ??
       delegatesProblem(spec) ??
-      (await specSchemaProblem(spec, schemas));
+      (await specSchemaProblem(spec, budget));
     if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;

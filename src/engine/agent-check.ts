@@ -22,10 +22,8 @@ export interface AgentProblem {
 export interface CheckScope {
   /** The owner of the session that the agent is for, or null. */
   owner: SessionOwner | null;
-  /** That of the request, over all agents that it checks. */
-  budget: SchemaBudget;
-  /** Its schemas were compiled when it was accepted. */
-  isStored: boolean;
+  /** That of the request, over all agents that it brings; undefined for an agent that was checked when it was accepted. */
+  budget: SchemaBudget | undefined;
 }
 
 /** A version of a registered agent, as it is stored. */
@@ -48,23 +46,23 @@ export interface AgentCheck {
 }
 
 /** What a request checks an agent with. */
-export interface CheckOptions extends Pick<CheckScope, 'owner' | 'budget'> {
+export interface CheckOptions extends Pick<CheckScope, 'owner'> {
   agentCheck: AgentCheck;
   /** The position of the spec in the request, for `param`. */
   path?: string;
 }
 
 /** Checks that this server can run an agent that is stored as it is. @throws EngineError */
-export async function checkAgent(spec: AgentSpec, { agentCheck, path = '', ...scope }: CheckOptions): Promise<void> {
-  throwProblem(await agentCheck.firstProblem(spec, { ...scope, isStored: true }), path);
+export async function checkAgent(spec: AgentSpec, { owner, agentCheck, path = '' }: CheckOptions): Promise<void> {
+  throwProblem(await agentCheck.firstProblem(spec, { owner, budget: undefined }), path);
 }
 
 /** Checks an agent that a request has written, and that is not stored yet. @throws EngineError */
-export async function checkNewAgent(spec: AgentSpec, { agentCheck, path = '', ...scope }: CheckOptions): Promise<void> {
-  throwProblem(
-    agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, { ...scope, isStored: false })),
-    path,
-  );
+export async function checkNewAgent(
+  spec: AgentSpec,
+  { owner, budget, agentCheck, path = '' }: CheckOptions & { budget: SchemaBudget },
+): Promise<void> {
+  throwProblem(agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, { owner, budget })), path);
 }
 
 function throwProblem(problem: AgentProblem | undefined, path: string): void {

@@ -3,7 +3,6 @@ import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { checkAgent, type AgentCheck } from './agent-check.ts';
 import { EngineError } from './errors.ts';
-import type { SchemaBudget } from './schema-budget.ts';
 
 /** Each model call of the turn gets their names and hashes. */
 const MAX_AGENTS = 20;
@@ -12,7 +11,6 @@ interface PinnedAgentsOptions {
   catalog: Catalog;
   agentCheck: AgentCheck;
   owner: SessionOwner;
-  budget: SchemaBudget;
 }
 
 /**
@@ -22,7 +20,7 @@ interface PinnedAgentsOptions {
  */
 export async function pinnedAgents(
   spec: AgentSpec,
-  { catalog, agentCheck, owner, budget }: PinnedAgentsOptions,
+  { catalog, agentCheck, owner }: PinnedAgentsOptions,
 ): Promise<Record<string, string> | undefined> {
   const hashes = new Map<string, string>();
   const names = [...(spec.agents ?? [])];
@@ -34,7 +32,6 @@ export async function pinnedAgents(
     await checkAgent(agent.spec, {
       owner: { ...owner, draftRoles: null },
       agentCheck,
-      budget,
       path: `agents.${name}.`,
     });
     await agentCheck.logWarnings(agent);

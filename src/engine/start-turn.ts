@@ -16,7 +16,6 @@ import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
 import { checkAgent } from './agent-check.ts';
-import { SchemaBudget } from './schema-budget.ts';
 import { checkAnswers } from './check-answers.ts';
 import { inlineBytesOf } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
@@ -177,11 +176,10 @@ export async function runnableAgent(
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   const spec = await catalog.agents.spec(session.spec_hash);
   const owner = ownerOf(session, caller);
-  const budget = new SchemaBudget();
-  await checkAgent(spec, { owner, agentCheck, budget, path: 'agent.' });
+  await checkAgent(spec, { owner, agentCheck, path: 'agent.' });
   const { type, agent_name: name, agent_version: version } = session;
   if (type === 'session' && name && version) await agentCheck.logWarnings({ name, version, spec });
-  return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner, budget }) };
+  return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner }) };
 }
 
 /** What determines with which agent a session runs, and with whose rights. */

@@ -52,7 +52,7 @@ export async function registerAgents(
   for (const [name, spec] of agents) {
     // The time is that of a process that has just started, and no caller is waiting.
     const budget = new SchemaBudget({ maxMs: Infinity });
-    const scope = { owner: null, budget, isStored: false };
+    const scope = { owner: null, budget };
     const problem = agentCheck.firstMistake(spec) ?? (await agentCheck.firstProblem(spec, scope));
     if (problem) throw new ConfigError(`EVERTURN_AGENTS: ${name}.json: ${problem.param}: ${problem.message}`);
     registered.push(await catalog.agents.put(name, spec, now));

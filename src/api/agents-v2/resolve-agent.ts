@@ -82,7 +82,10 @@ export async function resolveAgent(
   return { agent, spec, delegates, registered, named };
 }
 
-interface SpecChecks extends CheckScope {
+interface SpecChecks extends Pick<CheckScope, 'owner'> {
+  budget: SchemaBudget;
+  /** It was checked when it was accepted. */
+  isStored: boolean;
   placeOf: (inner: string) => string;
   /** The request, and not an agent that is stored, names its model. */
   hasNewModel: boolean;
@@ -92,9 +95,9 @@ interface SpecChecks extends CheckScope {
 export async function checkSpec(
   { agentCheck }: Pick<ResolveContext, 'agentCheck'>,
   spec: AgentSpec,
-  { placeOf, hasNewModel, ...scope }: SpecChecks,
+  { placeOf, hasNewModel, isStored, owner, budget }: SpecChecks,
 ): Promise<void> {
   const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
-  const problem = mistake ?? (await agentCheck.firstProblem(spec, scope));
+  const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget: isStored ? undefined : budget }));
   if (problem) throw new ApiError(problem.code, problem.message, { param: placeOf(placeInAgent(problem.param)) });
 }

@@ -163,11 +163,11 @@ async function insert(
   const draftRoles = isRegistered ? null : JSON.stringify(caller.roles);
   const owner = ownerOf({ subject_id: caller.subject.subjectId, type, draft_roles: draftRoles }, caller);
   const mistake = hasNewModel ? agentCheck.firstMistake(spec) : undefined;
-  const budget = new SchemaBudget();
-  const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget, isStored: isRegistered }));
+  const budget = isRegistered ? undefined : new SchemaBudget();
+  const problem = mistake ?? (await agentCheck.firstProblem(spec, { owner, budget }));
   if (problem) throw new EngineError(problem.code, problem.message, { param: placeOf(problem.param) });
   if (isRegistered && version !== null) await agentCheck.logWarnings({ name, version, spec });
-  const agents = await pinnedAgents(spec, { catalog, agentCheck, owner, budget });
+  const agents = await pinnedAgents(spec, { catalog, agentCheck, owner });
   const now = new Date().toISOString();
   const inserted = await catalog.sessions.insert({
     id: sessionId,

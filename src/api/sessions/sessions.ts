@@ -3,7 +3,6 @@ import { hashOf } from '../../lib/hash.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
-import { SchemaBudget } from '../../engine/schema-budget.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { Subject } from '../../core/subject.ts';
@@ -113,7 +112,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
   async function createSession({ id, body, metadata, subject }: NewSession): Promise<string> {
     const agent = await catalog.agents.get(body.agent_name);
     if (!agent) throw agentNotFound(body.agent_name);
-    await checkAgent(agent.spec, { owner: null, agentCheck, budget: new SchemaBudget(), path: 'agent.' });
+    await checkAgent(agent.spec, { owner: null, agentCheck, path: 'agent.' });
     const now = new Date().toISOString();
     await catalog.sessions.insert({
       id,
