@@ -78,7 +78,7 @@ test('what concerns a server is told, and no outage is a reason not to connect t
   ]);
   expect(await validator().warningsAbout('shop', spec)).toEqual([]);
   const logged: unknown[] = [];
-  const failing = validator(logged, () => Promise.reject(new Error('the catalog is away')));
+  const failing = validator(logged, () => Promise.reject(new Error('the catalog is unavailable')));
   expect(await failing.warningsAbout('bank', spec)).toEqual([]);
   expect(logged).toHaveLength(1);
 });

@@ -73,7 +73,7 @@ const MAX_LOGGED = 10_000;
 const MAX_RECENT = 100;
 const RECENT_MS = 60_000;
 
-/** How long a model call may wait for warnings: they are not worth more while the catalog is away. */
+/** How long a model call may wait for warnings while the catalog is unavailable, in milliseconds. */
 const WARNINGS_MS = 500;
 
 const MAY_NOT_WORK = 'a registered agent may not work as intended';

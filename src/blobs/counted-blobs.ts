@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { withTimeout } from '../lib/timeout.ts';
 import type { BlobStore } from './blob-store.ts';
 
-/** How long a blob may wait to be counted: a running turn must not be held up by a catalog that is away. */
+/** How long a running turn waits until its blob is counted, in milliseconds: the catalog may be unavailable. */
 const COUNT_MS = 1_000;
 
 /** Notes that a session stores a blob, which it may have stored before. */

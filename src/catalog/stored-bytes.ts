@@ -21,7 +21,7 @@ export class StoredBytes {
     return bytes;
   }
 
-  /** Of all subjects, and of the one that stores the most. */
+  /** The bytes of all subjects together, and those of the subject that stores the most. */
   async totals(): Promise<{ all: number; largestSubject: number }> {
     const { all, largest } = await this.#db
       .selectFrom(

@@ -3,7 +3,7 @@ import type { Config } from '../config.ts';
 /** What the server admits; Infinity where there is no limit. */
 export type Limits = Record<keyof Config['limits'], number>;
 
-/** Of the slots of agent sessions, the most that one subject may take by default: as of the turns. */
+/** The default share of the slots of agent sessions that one subject may take, the same as for turns. */
 const SHARE_OF_SLOTS = 0.8;
 
 const DEFAULTS: Omit<Limits, 'agentSessionsPerSubject'> = {

@@ -7,7 +7,7 @@ const MB = 1_000_000;
 
 /** What a server may send in a minute on the event streams of a connection, or as the output of a program. */
 export interface StreamLimits {
-  /** Of 1,000,000 bytes, unpacked. */
+  /** In units of 1,000,000 unpacked bytes. */
   megabytesPerMinute: number;
   messagesPerMinute: number;
 }
@@ -125,7 +125,7 @@ export function budgetedFetch(fetch: Fetch, budget: StreamBudget, end: (error: E
     const response = await fetch(url, { ...init, headers: Object.fromEntries(headers) });
     const isStream = response.headers.get('content-type')?.toLowerCase().includes('text/event-stream') === true;
     if (isStream) ending(() => rejectEncoding(response, budget));
-    // Clients read the answer to a GET as an event stream, whatever its type.
+    // Clients read the answer to a GET as an event stream, also if its content type is another one.
     if (!(isStream || isGet) || !response.body) return response;
     const events = new EventCounter();
     const counted = response.body.pipeThrough(

@@ -7,10 +7,10 @@ const listed = z.object({ data: z.array(z.object({ id: z.string() })) });
 
 /** Where a provider's models are asked for. */
 export interface LookupRequest {
-  /** Of one model. */
+  /** The URL of one model. */
   url: string;
   headers: Record<string, string>;
-  /** Of the list of all, for protocols in which a name that is not in it may exist, but one that is does. */
+  /** The URL of the list of models. A model in the list exists; one that is not in it may exist, too. */
   list?: string;
 }
 

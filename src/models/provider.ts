@@ -81,7 +81,7 @@ export interface ModelProvider {
   has(model: string): Promise<boolean>;
 }
 
-/** Of each limit of silence, doubled or not: an attempt at a message has a time-out of two hours. */
+/** The maximum of each limit of silence, doubled or not: an attempt at a message has a time-out of two hours. */
 export const MAX_SILENCE_SECONDS = 3_600;
 
 /** How long a model may send nothing, in seconds. */

@@ -12,7 +12,7 @@ export interface RequestContext {
   rateLimitError?: ApiError;
   /** Admits a request of the caller that stores this many bytes. */
   admitStorage?: (bytes: number) => Promise<StorageAdmission>;
-  /** Of the body, unpacked. */
+  /** The size of the unpacked body, in bytes. */
   bodyBytes?: number;
 }
 
