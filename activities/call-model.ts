@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import { z } from 'zod';
 import { offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
@@ -20,6 +19,7 @@ import {
   type Usage,
 } from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
+import { networkCause } from '../src/models/network-cause.ts';
 import type { ModelChunk, ModelRequest } from '../src/models/provider.ts';
 import type { BudgetReport } from '../src/core/budget.ts';
 import { ConversationLost } from '../src/engine/conversations.ts';
@@ -580,32 +580,6 @@ async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
   };
 }
-
-/** How deep the cause of an error may be. */
-const MAX_CAUSES = 5;
-
-/** The code and the address of a network error, as Node.js and its fetch have them. */
-function networkCause(error: unknown): { code?: string; address?: string } {
-  let cause = error;
-  for (let depth = 0; depth < MAX_CAUSES && cause instanceof Error; depth++) {
-    // Connections to several addresses of one host fail together.
-    if (cause instanceof AggregateError) [cause] = cause.errors;
-    const { code, address, hostname, port } = networkError.safeParse(cause).data ?? {};
-    const host = address ?? hostname;
-    if (code !== undefined) return { code, ...(host && { address: port === undefined ? host : `${host}:${port}` }) };
-    cause = cause instanceof Error ? cause.cause : undefined;
-  }
-  return {};
-}
-
-/** Codes that a provider has sent are written otherwise, and stand beside a status. */
-const networkError = z.object({
-  code: z.string().regex(/^[A-Z][A-Z\d_]{1,40}$/),
-  address: z.string().optional(),
-  hostname: z.string().optional(),
-  port: z.number().optional(),
-  status: z.undefined().optional(),
-});
 
 /** The model error for any failure. Unexpected errors are retried too, for a limited time. */
 function failureOf(error: unknown): ModelError {
