@@ -9,7 +9,6 @@ import {
 } from '@opentelemetry/api';
 import { ModelError } from './model-error.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
-import { withLogContext, logContext } from '../telemetry/log-context.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 /** Wraps a provider: measures its calls and records them as spans of their turns' traces. */
@@ -25,25 +24,10 @@ export class InstrumentedModel implements ModelProvider {
     this.#metrics = metrics;
   }
 
-  /** The call belongs to the context of the caller, not to that of the reader, which may consume the answer later. */
-  stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const [scope, parent] = [logContext(), context.active()];
-    const begin = () =>
-      withLogContext(scope, () => ({ endStep: this.#metrics.steps.begin(), span: this.#span(request, parent) }));
-    return this.#instrumented(request, signal, parent, begin);
-  }
-
-  has(model: string): Promise<boolean> {
-    return this.#provider.has(model);
-  }
-
-  async *#instrumented(
-    request: ModelRequest,
-    signal: AbortSignal,
-    parent: Context,
-    begin: () => { endStep: ReturnType<Metrics['steps']['begin']>; span: Span },
-  ): AsyncGenerator<ModelChunk> {
-    const { endStep, span } = begin();
+  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
+    const parent = context.active();
+    const span = this.#span(request, parent);
+    const endStep = this.#metrics.steps.begin();
     const stop = this.#metrics.modelCalls.startTimer();
     let outcome = 'cancelled';
     try {
@@ -62,6 +46,10 @@ export class InstrumentedModel implements ModelProvider {
       if (outcome !== 'answered' && outcome !== 'cancelled') span.setStatus({ code: SpanStatusCode.ERROR });
       span.end();
     }
+  }
+
+  has(model: string): Promise<boolean> {
+    return this.#provider.has(model);
   }
 
   #span({ model, params }: ModelRequest, parent: Context): Span {

@@ -13,6 +13,7 @@ import { logContext, withLogContext } from '../telemetry/log-context.ts';
 import { MessageAssembler } from '../agents/message-assembler.ts';
 import { extractedTexts, unreadFiles } from '../agents/read-files.ts';
 import { prepareModelCall, type ModelCallSources } from '../agents/prepare-model-call.ts';
+import { readAhead } from './read-ahead.ts';
 import type { StartSpeculativeCall } from './speculative-calls.ts';
 
 interface ModelCallDependencies extends ModelCallSources {
@@ -43,7 +44,7 @@ export function createBeginModelCall(dependencies: ModelCallDependencies): Start
         prepared,
         bus: dependencies.bus,
       });
-      return { message, chunks: provider.stream(request, signal) };
+      return { message, parts: readAhead(provider.stream(request, signal)) };
     });
 }
 

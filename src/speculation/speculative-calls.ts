@@ -6,7 +6,7 @@ import type { SpeculativeCall } from '../engine/speculation.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { linkSignal, onAbort, waitOrAbort } from '../lib/abort.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
-import { chunksOf, readAhead, type Part } from './read-ahead.ts';
+import { chunksOf, type Part } from './read-ahead.ts';
 
 /** Calls the model; undefined if the turn's first model call is unknown until its session has accepted the turn. */
 export type StartSpeculativeCall = (start: SpeculativeCall, signal: AbortSignal) => Promise<BegunCall | undefined>;
@@ -14,7 +14,7 @@ export type StartSpeculativeCall = (start: SpeculativeCall, signal: AbortSignal)
 export interface BegunCall {
   /** Attempt 0 at the turn's first message: it is not published yet. */
   message: MessageAssembler;
-  chunks: AsyncIterable<ModelChunk>;
+  parts: ReadableStream<Part>;
 }
 
 /**
@@ -217,8 +217,8 @@ function follows(call: SpeculativeCall, turn: Pick<TurnAccepted, 'previousTurnId
 }
 
 /** Reads an answer as it arrives: into its message, and for another worker that may claim it. */
-function read({ message, chunks }: BegunCall): Answer {
-  const [own, parts] = readAhead(chunks).tee();
+function read({ message, parts: all }: BegunCall): Answer {
+  const [own, parts] = all.tee();
   const ended = message.read(chunksOf(own));
   // An answer that nobody claims may fail.
   ended.catch(() => undefined);

@@ -12,30 +12,25 @@ import { createTurn } from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
 import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts';
 
-/** The session's workflow alone: messages that are sent while no worker runs arrive together. */
+/** The session's workflow alone. */
 
 const namespace = inject('temporalNamespace');
 const taskQueue = newId('req');
 let connection: Connection;
 let native: NativeConnection;
 let client: Client;
-beforeAll(async () => {
-  connection = await Connection.connect({ address: inject('temporalAddress') });
-  native = await NativeConnection.connect({ address: inject('temporalAddress') });
-  client = new Client({ connection, namespace });
-});
-afterAll(async () => {
-  await native.close();
-  await connection.close();
-});
-
+let worker: Worker;
+let running: Promise<void>;
 /** The turns that exist before their session knows of them. */
 const known = new Map<string, TurnStatus>();
 
 const refuse = () => Promise.reject(ApplicationFailure.nonRetryable('there is nothing here but sessions'));
 
-async function startWorker(): Promise<{ stop: () => Promise<void> }> {
-  const worker = await Worker.create({
+beforeAll(async () => {
+  connection = await Connection.connect({ address: inject('temporalAddress') });
+  native = await NativeConnection.connect({ address: inject('temporalAddress') });
+  client = new Client({ connection, namespace });
+  worker = await Worker.create({
     connection: native,
     namespace,
     taskQueue,
@@ -46,16 +41,15 @@ async function startWorker(): Promise<{ stop: () => Promise<void> }> {
       callTool: refuse,
       callModel: refuse,
     },
-    stickyQueueScheduleToStartTimeout: '1 second',
   });
-  const running = worker.run();
-  return {
-    stop: async () => {
-      worker.shutdown();
-      await running;
-    },
-  };
-}
+  running = worker.run();
+});
+afterAll(async () => {
+  worker.shutdown();
+  await running;
+  await native.close();
+  await connection.close();
+});
 
 function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTurnCommand {
   return {
@@ -93,22 +87,22 @@ test('an approval is accepted although its session has not been told that the tu
   const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
   known.set(before, { ...tip, sessionId, pending: [call], open: false });
   const handle = await startSession(sessionId, { tip, open: true });
-  const worker = await startWorker();
   const command = commandOf(after, [
     { type: 'user.tool_approval', threadId: 'main', toolCallId: 'w1', approval: { status: 'allow' } },
   ]);
   // Its role may not cancel a running turn: the session must not take the turn for one.
   const accepted = await handle.executeUpdate(createTurn, { args: [{ ...command, sparesRunning: true }] });
   expect(accepted).toEqual({ turnId: after, previousTurnId: before, sequence: 2 });
-  expect(await client.workflow.result(turnWorkflowId(after))).toMatchObject({ status: 'error' });
+  // The session accepts a turn before Temporal has started its workflow.
+  await expect
+    .poll(() => client.workflow.result(turnWorkflowId(after)), { timeout: 20_000 })
+    .toMatchObject({ status: 'error' });
   await handle.terminate();
-  await worker.stop();
 });
 
 test('a command that was in flight for half a day is rejected: the records it refers to may be deleted', async () => {
   const sessionId = newId('ses');
   const handle = await startSession(sessionId, { tip: null, open: false });
-  const worker = await startWorker();
   const sentAgo = (hours: number): CreateTurnCommand => ({
     ...commandOf(newId('turn'), [{ type: 'user.message', content: 'x' }]),
     createdAt: new Date(Date.now() - hours * 3_600_000).toISOString(),
@@ -118,7 +112,6 @@ test('a command that was in flight for half a day is rejected: the records it re
   // Clocks may differ by much less than that.
   expect(await handle.executeUpdate(createTurn, { args: [sentAgo(11.9)] })).toMatchObject({ sequence: 1 });
   await handle.terminate();
-  await worker.stop();
 });
 
 test('a command that is repeated after half a day, because an operator has reset the session, finds its turn', async () => {
@@ -128,7 +121,6 @@ test('a command that is repeated after half a day, because an operator has reset
   known.set(again, { turnId: again, sessionId, previousTurnId: before, sequence: 2, pending: [], open: false });
   const tip = { turnId: before, previousTurnId: null, sequence: 1, pending: [] };
   const handle = await startSession(sessionId, { tip, open: false });
-  const worker = await startWorker();
   const message: CreateTurnCommand['input'] = [{ type: 'user.message', content: 'x' }];
   const command = { ...commandOf(again, message), createdAt: new Date(yesterday).toISOString() };
   expect(await handle.executeUpdate(createTurn, { args: [command] })).toMatchObject({ turnId: again, sequence: 2 });
@@ -136,7 +128,6 @@ test('a command that is repeated after half a day, because an operator has reset
   const accepted = await handle.executeUpdate(createTurn, { args: [next] });
   expect(accepted).toMatchObject({ previousTurnId: again, sequence: 3 });
   await handle.terminate();
-  await worker.stop();
 });
 
 test('a turn that the session does not know, but that exists, is not started again', async () => {
@@ -151,7 +142,6 @@ test('a turn that the session does not know, but that exists, is not started aga
     taskQueue,
     args: [{ sessionId, state: { tip: null, open: false, closed: false, queue: [], newest: null } }],
   });
-  const worker = await startWorker();
   const command = commandOf(there, [{ type: 'user.message', content: 'x' }]);
   const accepted = await handle.executeUpdate(createTurn, { args: [command] });
   expect(accepted).toEqual({ turnId: there, previousTurnId: before, sequence: 2 });
@@ -162,5 +152,4 @@ test('a turn that the session does not know, but that exists, is not started aga
   });
   await turn.terminate();
   await handle.terminate();
-  await worker.stop();
 });

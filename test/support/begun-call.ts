@@ -7,6 +7,7 @@ import type { LiveBus } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { OPTIONS_OF } from '../../src/models/model-options.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
+import { readAhead } from '../../src/speculation/read-ahead.ts';
 import type { BegunCall } from '../../src/speculation/speculative-calls.ts';
 
 interface BegunCallOptions {
@@ -46,5 +47,5 @@ export function begunCall(
     },
     bus,
   });
-  return { message, chunks };
+  return { message, parts: readAhead(chunks) };
 }
