@@ -25,17 +25,29 @@ export function failureOf(error: unknown): unknown {
 }
 
 function callError(error: APICallError): unknown {
-  const { statusCode, responseHeaders, data, message } = error;
-  const { cause } = error;
+  const { statusCode, responseHeaders, cause } = error;
   if (statusCode === undefined) return cause instanceof ModelError ? cause : connectionError(error);
   // The response was a success, and its body could not be read to the end.
   if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
+  const { data, message } = error.data === undefined ? unknownBody(error) : error;
   const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
   return reportedFailure({ message, status: statusCode, error: errorIn(data), retryAfterMs, cause: error });
 }
 
+const told = z.object({ message: z.string() });
+
+/** A body in a form that the adapter does not know, of which it tells the status only. What is not JSON may be a page. */
+function unknownBody({ responseBody = '', message }: APICallError): { data?: unknown; message: string } {
+  try {
+    const data: unknown = JSON.parse(responseBody);
+    return { data, message: told.safeParse(errorIn(data)).data?.message ?? responseBody };
+  } catch {
+    return { message };
+  }
+}
+
 /** The error object of a body: it is the body itself where the adapter has unwrapped it. */
-function errorIn(data: unknown): unknown {
+export function errorIn(data: unknown): unknown {
   const { error = data } = z.object({ error: z.unknown() }).partial().safeParse(data).data ?? {};
   return error;
 }

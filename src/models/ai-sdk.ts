@@ -49,12 +49,18 @@ export interface Dialect {
   /** The types of audio that it takes, with its own names for them. Default: none. */
   audioTypes?: ReadonlyMap<string, string>;
   search?: HostedSearch;
+  /** The id of a call as the provider accepts it. Default: `acceptedId`. */
+  callId?: (id: string) => string;
+  /** The conversation as the provider accepts it. Default: as it is. */
+  conversation?: (prompt: LanguageModelV4Prompt) => LanguageModelV4Prompt;
   /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
   isLast?: (event: unknown) => boolean;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
   usageIn: (event: unknown) => Usage | undefined;
   /** The tokens that are not text, in the usage as the provider has sent it. */
   mediaIn?: (usage: unknown) => MediaTokens;
+  /** The failure that an event reports. Default: the adapter notices it. */
+  failureIn?: (event: unknown) => ModelError | undefined;
   /** What the model said of its refusal. */
   refusalIn?: (metadata: SharedV4ProviderMetadata[string]) => string | undefined;
   /** The request that finds a model. */
@@ -173,6 +179,8 @@ class StreamParts {
         yield* this.#image(part);
         return;
       case 'raw': {
+        const failure = this.#dialect.failureIn?.(part.rawValue);
+        if (failure) throw failure;
         const usage = this.#dialect.usageIn(part.rawValue);
         if (usage) yield { usage };
         return;
@@ -328,7 +336,8 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   for (const item of transcript) {
     if (item.role === 'user')
       messages.push({ role: 'user', content: await userParts(item.content, fileContent, dialect) });
-    else if (item.role === 'tool') messages.push({ role: 'tool', content: [await toolResult(item, fileContent)] });
+    else if (item.role === 'tool')
+      messages.push({ role: 'tool', content: [await toolResult(item, fileContent, dialect)] });
     else {
       const message = await assistantMessage(item.message, dialect, request);
       // One of blank text alone is empty.
@@ -337,11 +346,12 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   }
   const cached = dialect.cached?.(request);
   const last = messages.length - 1;
-  return messages.map((message, index) =>
+  const marked = messages.map((message, index) =>
     cached && (message.role === 'system' || index === last)
       ? { ...message, providerOptions: { [dialect.key]: cached } }
       : message,
   );
+  return dialect.conversation?.(marked) ?? marked;
 }
 
 function userParts(
@@ -370,6 +380,7 @@ async function filePart(
 async function toolResult(
   { toolCallId, name: toolName, content, files }: ToolItem,
   fileContent: FileContent,
+  { callId = acceptedId }: Dialect,
 ): Promise<Extract<LanguageModelV4Message, { role: 'tool' }>['content'][number]> {
   const images = files.filter(isImage);
   const output: LanguageModelV4ToolResultOutput =
@@ -388,5 +399,5 @@ async function toolResult(
             )),
           ],
         };
-  return { type: 'tool-result', toolCallId: acceptedId(toolCallId), toolName: acceptedName(toolName), output };
+  return { type: 'tool-result', toolCallId: callId(toolCallId), toolName: acceptedName(toolName), output };
 }

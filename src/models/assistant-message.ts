@@ -10,7 +10,7 @@ import type { ModelRequest } from './provider.ts';
 /** An earlier answer, in the order in which the provider wrote its parts. */
 export async function assistantMessage(
   message: ModelMessage,
-  { key, search }: Pick<Dialect, 'key' | 'search'>,
+  { key, search, callId = acceptedId }: Pick<Dialect, 'key' | 'search' | 'callId'>,
   { webSearch, fileContent }: Pick<ModelRequest, 'webSearch' | 'fileContent'>,
 ): Promise<LanguageModelV4Message & { role: 'assistant' }> {
   const options = (fields: Record<string, unknown> | undefined) => {
@@ -26,7 +26,7 @@ export async function assistantMessage(
         return [searches?.get(part) ?? []].flat();
       case 'call': {
         const { id, name, arguments: args, providerFields } = part.call;
-        const call = { toolCallId: acceptedId(id), toolName: acceptedName(name), input: parsedArguments(args) };
+        const call = { toolCallId: callId(id), toolName: acceptedName(name), input: parsedArguments(args) };
         return [{ type: 'tool-call', ...call, ...options(providerFields) }];
       }
       case 'reasoning':

@@ -14,4 +14,5 @@ export const AUDIO_INPUT: Record<ProviderConfig['kind'], ReadonlyMap<string, str
     ['audio/flac', 'audio/flac'],
     ['audio/aac', 'audio/aac'],
   ]),
+  mistral: new Map(),
 };

@@ -16,6 +16,7 @@ export const OPTIONS_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof ModelO
   'openai-responses': new Set(['metadata', 'tool_choice', 'reasoning_tokens']),
   anthropic: new Set(['tool_choice', 'reasoning_tokens']),
   google: new Set(['presence_penalty', 'frequency_penalty', 'seed', 'tool_choice', 'reasoning_tokens', 'image_output']),
+  mistral: new Set(['presence_penalty', 'frequency_penalty', 'seed', 'tool_choice', 'reasoning_tokens']),
 };
 
 /** The options that the web search of each protocol has; undefined for one without a search. */
@@ -24,4 +25,5 @@ export const SEARCH_OF: Record<ProviderConfig['kind'], ReadonlySet<keyof WebSear
   'openai-responses': new Set(['allowed_domains', 'max_uses', 'user_location']),
   anthropic: new Set(['allowed_domains', 'max_uses', 'user_location']),
   google: new Set(),
+  mistral: undefined,
 };

@@ -10,6 +10,7 @@ import { AUDIO_INPUT } from './audio-input.ts';
 import { anthropic } from './anthropic.ts';
 import { google } from './google.ts';
 import { InstrumentedModel } from './instrumented-model.ts';
+import { mistral } from './mistral.ts';
 import { isOpenAI } from './openai-client.ts';
 import { OPTIONS_OF, SEARCH_OF } from './model-options.ts';
 import { OpenAIResponsesProvider } from './openai-responses.ts';
@@ -125,5 +126,7 @@ function adapterFor(config: ProviderConfig, options: SilenceLimits): ModelProvid
       return new AiSdkProvider(anthropic(config), silence);
     case 'google':
       return new AiSdkProvider(google(config), silence);
+    case 'mistral':
+      return new AiSdkProvider(mistral(config), silence);
   }
 }

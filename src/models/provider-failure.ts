@@ -22,6 +22,8 @@ const BY_CODE = new Map<string, ModelFailure>([
   ['exceed_context_size_error', 'bad_request'],
   ['invalid_prompt', 'bad_request'],
   ['model_not_found', 'refused_model'],
+  // Mistral, with status 400.
+  ['invalid_model', 'refused_model'],
   // An account without credit is not retryable, although its status is that of a rate limit.
   ['insufficient_quota', 'auth'],
   ['invalid_api_key', 'auth'],

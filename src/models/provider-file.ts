@@ -43,7 +43,7 @@ const limits = z
     tokensPerMinute: tokens ?? Infinity,
   }));
 
-const KINDS = ['openai-chat', 'openai-responses', 'anthropic', 'google'] as const;
+const KINDS = ['openai-chat', 'openai-responses', 'anthropic', 'google', 'mistral'] as const;
 
 /** Another name of `openai-chat`, for servers that are not OpenAI's and therefore have a URL of their own. */
 const COMPATIBLE = 'openai-compatible';

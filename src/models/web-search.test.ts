@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { messageOf, openModel, read, requestOf, LOOK, USER, type Answer } from '../../test/support/model-answers.ts';
-import { PROTOCOLS, sending, startEndpoint, type Endpoint } from '../../test/support/model-protocols.ts';
+import { SEARCHING, sending, startEndpoint, type Endpoint } from '../../test/support/model-protocols.ts';
 import { placedParts } from '../core/sections.ts';
 import type { ModelProvider, ModelRequest } from './provider.ts';
 
-describe.each(PROTOCOLS)('the web search of $kind', ({ kind, events }) => {
+describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
   let endpoint: Endpoint;
   let provider: ModelProvider;
   beforeEach(async () => {

@@ -16,7 +16,7 @@ const signal = new AbortController().signal;
 const request = modelRequest();
 
 const EVENTS = { contentType: 'text/event-stream' };
-const KINDS: ProviderConfig['kind'][] = ['openai-chat', 'openai-responses', 'anthropic', 'google'];
+const KINDS: ProviderConfig['kind'][] = ['openai-chat', 'openai-responses', 'anthropic', 'google', 'mistral'];
 
 /** What begins an answer, and the events with which it goes on. */
 interface Events {
@@ -71,6 +71,12 @@ const PROTOCOLS: Record<ProviderConfig['kind'], Events> = {
     text: (text) => googlePart(`{"text":"${text}"}`),
     call: (text) => googlePart(`{"functionCall":{"name":"a","args":{"a":"${text}"}}}`),
     field: (text) => googlePart(`{"functionCall":{"name":"a","args":{}},"thoughtSignature":"${text}"}`),
+  },
+  mistral: {
+    head: '',
+    text: (text) => chatDelta(`"content":"${text}"`),
+    call: (text) => chatDelta(`"tool_calls":[{"index":0,"id":"a","function":{"name":"a","arguments":"${text}"}}]`),
+    field: (text) => chatDelta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"${text}"}]}]`),
   },
 };
 

@@ -22,7 +22,7 @@ export interface Search {
 
 /** The wire format of a provider's streams and errors. */
 export interface Protocol {
-  kind: 'anthropic' | 'google' | 'openai-responses';
+  kind: 'anthropic' | 'google' | 'openai-responses' | 'mistral';
   /** The events of an answer, as they are sent. */
   events: (reply: Reply) => string[];
   /** The body of an error response. */
@@ -298,7 +298,62 @@ const responses: Protocol = {
   },
 };
 
-export const PROTOCOLS: readonly Protocol[] = [anthropic, google, responses];
+/** It has neither signatures nor searches nor refusals. */
+const mistral: Protocol = {
+  kind: 'mistral',
+  events: ({ reasoning, text, calls = [], usage = USAGE, stop }) => {
+    const event = (delta: object, more: { finish_reason?: string; usage?: object } = {}): string => {
+      const { finish_reason = null, ...rest } = more;
+      const choices = [{ index: 0, delta, finish_reason }];
+      return sse({ id: 'c1', object: 'chat.completion.chunk', created: 1, model: 'mistral', choices, ...rest });
+    };
+    const thoughts = words(reasoning?.text ?? '').map((word) => [
+      { type: 'thinking', thinking: [{ type: 'text', text: word }] },
+    ]);
+    const { input, cached = 0, output } = usage;
+    const last = {
+      finish_reason: stop ?? (calls.length > 0 ? 'tool_calls' : 'stop'),
+      usage: {
+        prompt_tokens: input,
+        completion_tokens: output,
+        total_tokens: input + output,
+        num_cached_tokens: cached,
+      },
+    };
+    // It does not send calls in pieces.
+    const whole = calls.map(({ id, name, args }, index) => ({
+      id,
+      index,
+      function: { name, arguments: JSON.stringify(args) },
+    }));
+    return [
+      event({ role: 'assistant', content: '' }),
+      ...[...thoughts, ...words(text ?? '')].map((content) => event({ content })),
+      event({ content: '', ...(whole.length > 0 && { tool_calls: whole }) }, last),
+      'data: [DONE]\n\n',
+    ];
+  },
+  error: (status, message) => ({
+    object: 'error',
+    message,
+    type: status < 500 ? 'invalid_request_error' : 'internal_server_error',
+    param: null,
+    code: null,
+  }),
+  lateError: (type, message) => {
+    const code = type === 'overloaded' ? 503 : 400;
+    return sse({ object: 'error', message, type: 'error', param: null, code });
+  },
+};
+
+/** Those with a search of the web. */
+export const SEARCHING: readonly (Protocol & { kind: Exclude<Protocol['kind'], 'mistral'> })[] = [
+  { ...anthropic, kind: 'anthropic' },
+  { ...google, kind: 'google' },
+  { ...responses, kind: 'openai-responses' },
+];
+
+export const PROTOCOLS: readonly Protocol[] = [...SEARCHING, mistral];
 
 function words(text: string): string[] {
   return text.match(/\S+\s*/g) ?? [];

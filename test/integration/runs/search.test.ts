@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
-import { PROTOCOLS, sending, startEndpoint, type Endpoint } from '../../support/model-protocols.ts';
+import { SEARCHING, sending, startEndpoint, type Endpoint } from '../../support/model-protocols.ts';
 import { RunFold } from '../../support/run-fold.ts';
 import { RunStream, textOfRun, user } from '../../support/runs.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
@@ -13,7 +13,7 @@ import { startTestServer, type TestServer } from '../../support/test-server.ts';
 /** Google's adapter knows which of its models have a search; the others take any name. */
 const MODEL = 'gemini-2.5-flash';
 
-const KINDS = PROTOCOLS.map(({ kind }) => kind);
+const KINDS = SEARCHING.map(({ kind }) => kind);
 
 let server: TestServer;
 let folder: string;
@@ -37,7 +37,7 @@ const found = [{ url: 'https://a.example/sea', title: 'The sea', age: 'May 3', s
 const search = { id: 'search_1', query: 'colour of the sea', found };
 const tools = [{ type: 'web_search' }];
 
-test.each(PROTOCOLS)(
+test.each(SEARCHING)(
   'a search of $kind and what it has found are parts of the answer, streamed and sent back',
   async ({ kind, events }) => {
     const endpoint = endpoints.get(kind);
