@@ -15,7 +15,9 @@ import type {
 } from '@ai-sdk/provider';
 import { describeFile, isImage } from '../core/files.ts';
 import {
+  addUsage,
   mediaUsage,
+  NO_USAGE,
   type FinishReason,
   type MediaTokens,
   type StoredFile,
@@ -37,6 +39,16 @@ import { portableSchema } from './portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from './provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
+/** An answer in several responses, of which the provider ends all but the last one with a pause. */
+export interface PausedAnswer {
+  /** Takes an event of a response. */
+  add: (event: unknown) => void;
+  /** Whether the response that was read ended with a pause. */
+  readonly isPaused: boolean;
+  /** The body of the next request: the first one's, with what was said so far. */
+  continued: (body: string) => string;
+}
+
 /** What distinguishes the providers whose protocol an adapter of the AI SDK speaks. */
 export interface Dialect {
   /** The key of the provider's options and metadata. */
@@ -55,6 +67,8 @@ export interface Dialect {
   conversation?: (prompt: LanguageModelV4Prompt) => LanguageModelV4Prompt;
   /** Whether an event is the last one of an answer. Default: the adapter knows, and does not wait for the connection. */
   isLast?: (event: unknown) => boolean;
+  /** Continues the answers that the provider pauses. Default: it pauses none. */
+  paused?: () => PausedAnswer;
   /** The usage in an event of the stream, which is reported even if the answer breaks off. */
   usageIn: (event: unknown) => Usage | undefined;
   /** The tokens that are not text, in the usage as the provider has sent it. */
@@ -67,8 +81,8 @@ export interface Dialect {
   lookup: (model: string) => LookupRequest;
 }
 
-/** An adapter may continue an answer of Google that reached the limit of one request. */
-const MAX_REQUESTS = 8;
+/** Google's adapter continues an answer that reached the limit of one request, and Anthropic pauses long answers. */
+const MAX_CONTINUATIONS = 10;
 
 /** The adapters validate each event against unions: 24,000 values took 440 ms, and these take less than 100 ms. */
 const MAX_VALUES = 5_000;
@@ -103,36 +117,54 @@ export class AiSdkProvider implements ModelProvider {
   ): AsyncGenerator<ModelChunk> {
     let requests = 0;
     const end = new AnswerEnd();
+    const paused = this.#dialect.paused?.();
     const fetch: typeof globalThis.fetch = async (input, init) => {
+      if (requests > MAX_CONTINUATIONS)
+        throw new ModelError(
+          'bad_request',
+          `the model continued its answer ${MAX_CONTINUATIONS} times without coming to its end`,
+        );
       requests += 1;
-      if (requests > MAX_REQUESTS) throw new ModelError('bad_request', 'the model continues its answer without an end');
-      const response = await this.#fetch(input instanceof Request ? input.url : input, init);
+      const body = typeof init?.body === 'string' && paused ? { body: paused.continued(init.body) } : {};
+      const response = await this.#fetch(input instanceof Request ? input.url : input, { ...init, ...body });
       return response.ok ? end.watch(watch(response)) : response;
     };
-    const { stream } = await this.#dialect
-      .model(model, fetch)
-      .doStream({ ...options, abortSignal: controller.signal, includeRawChunks: true });
-    const parts = new StreamParts(this.#dialect);
+    const adapter = this.#dialect.model(model, fetch);
+    const parts = new StreamParts(this.#dialect, paused);
     try {
-      for await (const part of stream) {
-        if (part.type === 'raw' && this.#dialect.isLast?.(part.rawValue)) end.reached();
-        yield* parts.chunks(part);
-      }
+      do {
+        const { stream } = await adapter.doStream({
+          ...options,
+          abortSignal: controller.signal,
+          includeRawChunks: true,
+        });
+        for await (const part of stream) {
+          if (part.type === 'raw') {
+            paused?.add(part.rawValue);
+            if (this.#dialect.isLast?.(part.rawValue)) end.reached();
+          }
+          yield* parts.chunks(part);
+        }
+      } while (paused?.isPaused);
     } finally {
       end.stop();
     }
   }
 }
 
-/** Converts the parts of a stream to chunks. */
+/** Converts the parts of the streams of an answer to chunks. */
 class StreamParts {
   readonly #dialect: Dialect;
   readonly #blocks = new Map<string, Block & { type: 'text' | 'reasoning' }>();
   readonly #calls = new Map<string, { index: number; hasArguments: boolean }>();
+  readonly #paused: PausedAnswer | undefined;
   readonly #search: ReturnType<HostedSearch['reader']> | undefined;
+  /** Of the streams that ended with a pause. */
+  #usageBefore = NO_USAGE;
 
-  constructor(dialect: Dialect) {
+  constructor(dialect: Dialect, paused: PausedAnswer | undefined) {
     this.#dialect = dialect;
+    this.#paused = paused;
     this.#search = dialect.search?.reader();
   }
 
@@ -182,7 +214,7 @@ class StreamParts {
         const failure = this.#dialect.failureIn?.(part.rawValue);
         if (failure) throw failure;
         const usage = this.#dialect.usageIn(part.rawValue);
-        if (usage) yield { usage };
+        if (usage) yield { usage: addUsage(this.#usageBefore, usage) };
         return;
       }
       case 'error':
@@ -238,12 +270,14 @@ class StreamParts {
     }
     const metadata = providerMetadata?.[this.#dialect.key];
     const refusal = metadata && this.#dialect.refusalIn?.(metadata);
-    // Anthropic pauses an answer after many searches; it is not continued here.
-    const reason = finishReason.raw === 'pause_turn' ? 'length' : FINISH_REASONS[finishReason.unified];
+    const isPaused = this.#paused?.isPaused;
+    const reason = isPaused ? undefined : FINISH_REASONS[finishReason.unified];
     const counted = usageOf(usage, this.#dialect.mediaIn?.(usage.raw));
+    const total = counted && addUsage(this.#usageBefore, counted);
+    if (isPaused && total) this.#usageBefore = total;
     return {
       ...(refusal && { refusal }),
-      ...(counted && { usage: counted }),
+      ...(total && { usage: total }),
       ...(reason && { finishReason: reason }),
     };
   }

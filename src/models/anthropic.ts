@@ -1,6 +1,7 @@
 import { createAnthropic } from '@ai-sdk/anthropic';
 import { z } from 'zod';
 import type { Dialect } from './ai-sdk.ts';
+import { AnthropicPause } from './anthropic-pause.ts';
 import { anthropicSearch } from './anthropic-search.ts';
 import { ModelError } from './model-error.ts';
 import type { ProviderAccess } from './provider.ts';
@@ -47,6 +48,7 @@ export function anthropic({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAc
         'cache_control must be {"type": "ephemeral"}, with a ttl of "5m" or "1h" or none',
       );
     },
+    paused: () => new AnthropicPause(),
     usageIn: (event) => {
       const parsed = messageStart.safeParse(event);
       if (!parsed.success) return undefined;

@@ -1,6 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { messageOf, openModel, read, requestOf, LOOK, USER, type Answer } from '../../test/support/model-answers.ts';
-import { SEARCHING, sending, startEndpoint, type Endpoint } from '../../test/support/model-protocols.ts';
+import {
+  failing,
+  SEARCHING,
+  sending,
+  startEndpoint,
+  type Endpoint,
+  type Reply,
+} from '../../test/support/model-protocols.ts';
 import { placedParts } from '../core/sections.ts';
 import type { ModelProvider, ModelRequest } from './provider.ts';
 
@@ -126,9 +133,85 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
     },
   );
 
-  test.runIf(kind === 'anthropic')('an answer that is paused after many searches is cut off', async () => {
-    endpoint.script(sending(...events({ search }).map((event) => event.replace('end_turn', 'pause_turn'))));
-    expect(await read(provider, requestOf({ webSearch: {} }))).toMatchObject({ finishReason: 'length' });
+  describe.runIf(kind === 'anthropic')('an answer that is paused after many searches', () => {
+    const pausing = (reply: Reply) => sending(...events(reply).map((one) => one.replace('end_turn', 'pause_turn')));
+    const sentLast = () => endpoint.requests.at(-1)?.body.messages;
+    const usage = { input: 10, cached: 2, output: 5 };
+
+    test('is continued after what it has said, unchanged, and is one answer', async () => {
+      const second = { ...search, id: 'search_2', query: 'colour of the sky' };
+      const reasoning = { text: 'I look', signature: 'SIGNATURE-1' };
+      endpoint.script(
+        pausing({ reasoning, search, text: 'It is ', usage }),
+        pausing({ search: second, usage }),
+        sending(...events({ text: 'blue.', usage })),
+      );
+      const answer = await read(provider, requestOf({ webSearch: {}, tools: [LOOK] }));
+      expect(answer).toMatchObject({
+        content: 'It is blue.',
+        reasoning: 'I look',
+        finishReason: 'stop',
+        usage: { inputTokens: 30, cacheReadTokens: 6, outputTokens: 15 },
+      });
+      const calls = placedParts(answer).flatMap((one) =>
+        one.type === 'hosted' && one.hosted.type === 'call' ? one.hosted.id : [],
+      );
+      expect(calls).toEqual(['search_1', 'search_2']);
+      const [first, ...more] = endpoint.requests.map(({ body }) => body);
+      for (const body of more) expect({ ...body, messages: [] }).toEqual({ ...first, messages: [] });
+      const said = [
+        { type: 'thinking', thinking: 'I look', signature: 'SIGNATURE-1' },
+        { type: 'server_tool_use', id: 'search_1', name: 'web_search', input: { query: 'colour of the sea' } },
+        {
+          type: 'web_search_tool_result',
+          tool_use_id: 'search_1',
+          content: [{ page_age: 'May 3', encrypted_content: 'SECRET-A' }, { page_age: null }],
+        },
+        { type: 'text', text: 'It is ', citations: [{ encrypted_index: 'INDEX-SECRET-A' }, {}] },
+        { type: 'server_tool_use', id: 'search_2', input: { query: 'colour of the sky' } },
+        { type: 'web_search_tool_result', tool_use_id: 'search_2' },
+      ];
+      expect(sentLast()).toMatchObject([{ role: 'user' }, { role: 'assistant', content: said }]);
+      endpoint.script(sending(...events({ text: 'done' })));
+      await read(provider, requestOf({ webSearch: {}, transcript: [USER, messageOf(answer), USER] }));
+      const types = ['thinking', ...said.slice(1).map(({ type }) => type), 'text'];
+      expect(sentLast()[1].content.map(({ type }: { type: string }) => type)).toEqual(types);
+    });
+
+    test('is continued before the result of its last search', async () => {
+      const [call, result] = events({ search }).reduce<[string[], string[]]>(
+        ([before, after], one) =>
+          after.length > 0 || one.includes('web_search_tool_result')
+            ? [before, [...after, one]]
+            : [[...before, one], after],
+        [[], []],
+      );
+      const [start = '', ...end] = events({});
+      const paused = end.slice(-2).map((one) => one.replace('end_turn', 'pause_turn'));
+      endpoint.script(sending(...call, ...paused), sending(start, ...result));
+      const answer = await read(provider, requestOf({ webSearch: {} }));
+      expect(sentLast()[1].content).toMatchObject([{ type: 'server_tool_use', id: 'search_1' }]);
+      expect(sentLast()[1].content).toHaveLength(1);
+      const action = { type: 'search', queries: ['colour of the sea'] };
+      expect(placedParts(answer)).toMatchObject([
+        { hosted: { type: 'call', id: 'search_1', status: 'completed', action } },
+        { hosted: { type: 'result', id: 'search_1' } },
+      ]);
+    });
+
+    test('is given up after ten continuations', async () => {
+      endpoint.script(...Array.from({ length: 12 }, () => pausing({ text: 'more ' })));
+      await expect(read(provider, requestOf({ webSearch: {} }))).rejects.toMatchObject({
+        isRetryable: false,
+        message: 'the model continued its answer 10 times without coming to its end',
+      });
+      expect(endpoint.requests).toHaveLength(11);
+    });
+
+    test('ends with the error of a continuation', async () => {
+      endpoint.script(pausing({ text: 'more ' }), failing({ type: 'error', error: { type: 'x', message: 'no' } }, 529));
+      await expect(read(provider, requestOf({ webSearch: {} }))).rejects.toMatchObject({ failure: 'overloaded' });
+    });
   });
 
   test.runIf(kind === 'anthropic')('each text keeps its citations, and a search that has failed says why', async () => {
