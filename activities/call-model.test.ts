@@ -5,6 +5,7 @@ import { MODEL_CALL } from '../test/support/activity-inputs.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import { turnCreated } from '../src/core/projection.ts';
+import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 import type { DecisionPolicy } from '../src/spec/agent-spec.ts';
 import { createCallModel } from './call-model.ts';
@@ -76,4 +77,42 @@ test('a call whose policy excludes no requester names none, and reads none', asy
   const route = await routeBy({}, () => Promise.reject(new Error('it was read')));
   expect(route).toMatchObject({ to: 'server', approval: true });
   expect(route).not.toHaveProperty('requesters');
+});
+
+/** A call of the first model of an agent, whose provider asks for a wait that is longer than failures are retried. */
+async function callLimited(fallbacks: string[]): Promise<unknown> {
+  const error = new ModelError('rate_limited', 'come back tomorrow', { status: 429, retryAfterMs: 86_400_000 });
+  const callModel = createCallModel(
+    activityDependencies({
+      catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm', fallbacks } }) } },
+      conversations: { load: () => Promise.resolve([turnCreated(turnStart())]), remember: () => undefined },
+      toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
+      log: { warn: () => undefined },
+      models: {
+        resolve: () => ({
+          providerName: 'p',
+          model: 'm',
+          provider: {
+            async *stream() {
+              yield await Promise.reject(error);
+            },
+          },
+          cost: () => undefined,
+        }),
+      },
+    }),
+  );
+  const env = new MockActivityEnvironment();
+  return env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, MODEL_CALL);
+}
+
+test('a wait that is too long is not waited for: the next model is called, without one the turn’s error names it', async () => {
+  await expect(callLimited(['other'])).rejects.toMatchObject({ type: 'rate_limited', nextRetryDelay: 1 });
+  expect(await callLimited([])).toMatchObject({
+    outcome: {
+      status: 'error',
+      message:
+        'p/m answered 429: come back tomorrow (it asks for a wait of 86400 s; EVERTURN_MODEL_RETRY_SECONDS allows 60 s for all waits)',
+    },
+  });
 });

@@ -467,7 +467,7 @@ class ModelCallAttempt {
     }
     const wait = this.#planRetry(failure);
     if (failure === error) this.#logFailure(failure, wait);
-    const reason = failure === error ? this.#reasonOf(failure) : failure.message;
+    const reason = failure === error ? this.#reasonOf(failure, wait) : failure.message;
     if (wait === undefined) {
       if (error instanceof PayloadTooLarge) {
         this.#message?.finish();
@@ -490,8 +490,14 @@ class ModelCallAttempt {
     throw ApplicationFailure.create({ type: failure.failure, message: reason, nextRetryDelay: wait });
   }
 
-  /** Which model has failed, how, and what its provider says; with the tools, if it complains of what was sent of them. */
-  #reasonOf({ failure, status, message }: ModelError): string {
+  /**
+   * Which model has failed, how, and what its provider says; with the tools, if it complains of what was sent of them, and
+   * with the wait that it asks for, if that is why the model is not called again.
+   */
+  #reasonOf(
+    { failure, status, message, isRetryable, retryAfterMs = 0 }: ModelError,
+    waitMs: number | undefined,
+  ): string {
     if (!this.#message) return message;
     const { target, toolset } = this.#message;
     const answered = status === undefined ? '' : ` answered ${status}`;
@@ -499,7 +505,13 @@ class ModelCallAttempt {
     const names = [...toolset.tools.keys()];
     const shown = [...names.slice(0, MAX_NAMED_TOOLS), ...(names.length > MAX_NAMED_TOOLS ? ['…'] : [])];
     const tools = isOfTools && names.length > 0 ? ` (the agent's tools: ${shown.join(', ')})` : '';
-    return `${target.providerName}/${target.model}${answered}: ${message}${tools}`;
+    const { retrySeconds } = this.#dependencies.config.model;
+    const isTooLong = this.details.failingMs + retryAfterMs > retrySeconds * 1000;
+    const asked =
+      waitMs === undefined && isRetryable && retryAfterMs > 0 && isTooLong
+        ? ` (it asks for a wait of ${Math.ceil(retryAfterMs / 1000)} s; EVERTURN_MODEL_RETRY_SECONDS allows ${retrySeconds} s for all waits)`
+        : '';
+    return `${target.providerName}/${target.model}${answered}: ${message}${tools}${asked}`;
   }
 
   /** For operators, without the provider's text, which may quote the conversation. */

@@ -131,6 +131,7 @@ export class AiSdkProvider implements ModelProvider {
     };
     const adapter = this.#dialect.model(model, fetch);
     const parts = new StreamParts(this.#dialect, paused);
+    let isPaused: boolean | undefined;
     try {
       do {
         const { stream } = await adapter.doStream({
@@ -145,7 +146,8 @@ export class AiSdkProvider implements ModelProvider {
           }
           yield* parts.chunks(part);
         }
-      } while (paused?.isPaused);
+        isPaused = paused?.isPaused;
+      } while (isPaused);
     } finally {
       end.stop();
     }

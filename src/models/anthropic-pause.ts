@@ -67,7 +67,10 @@ export class AnthropicPause implements PausedAnswer {
     const growing = this.#blocks.get(index);
     if (!growing) return;
     const { block: said } = growing;
-    const append = (field: string, text: string) => void (said[field] = String(said[field] ?? '') + text);
+    const append = (field: string, text: string): void => {
+      const { [field]: before } = said;
+      said[field] = typeof before === 'string' ? before + text : text;
+    };
     switch (delta.type) {
       case 'text_delta':
         return append('text', delta.text);
