@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { LOOK, requestOf, USER } from '../../test/support/model-answers.ts';
+import { LOOK, openModel, requestOf, USER } from '../../test/support/model-answers.ts';
 import {
   EVENTS,
   failing,
@@ -8,13 +8,16 @@ import {
   type Endpoint,
   type EndpointScript,
 } from '../../test/support/model-protocols.ts';
+import { BEHAVIOURS, delta, DONE, finish } from '../../test/support/model-servers.ts';
 import { modelMessage } from '../../test/support/model-message.ts';
+import { ToolCallDeltas } from '../agents/tool-call-deltas.ts';
+import { applyDelta, emptyText } from '../core/message.ts';
 import type { ModelMessage } from '../core/records.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { NEVER } from '../lib/abort.ts';
 import { mergeFields } from './message-blocks.ts';
 import { OpenAIProvider, type MaxTokensParameter } from './openai.ts';
-import type { ModelRequest } from './provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 
 let endpoint: Endpoint;
 beforeEach(async () => {
@@ -22,10 +25,6 @@ beforeEach(async () => {
 });
 afterEach(() => endpoint.stop());
 
-const event = (data: object | string): string => `data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`;
-const delta = (fields: object): string => event({ choices: [{ index: 0, delta: fields, finish_reason: null }] });
-const finish = (reason: string): string => event({ choices: [{ index: 0, delta: {}, finish_reason: reason }] });
-const DONE = event('[DONE]');
 const CALL = delta({
   tool_calls: [{ index: 0, id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }],
 });
@@ -62,7 +61,11 @@ async function read(request: ModelRequest = requestOf({ tools: [LOOK] })): Promi
 }
 
 /** The second request of a step with one call, as the server gets it: its message of the assistant. */
-async function sentBack(first: Answer, accepts: (message: Record<string, unknown>) => boolean): Promise<unknown> {
+async function sentBack(
+  first: Answer,
+  accepts: (message: Record<string, unknown>) => boolean,
+  refusal = 'the thoughts are missing',
+): Promise<unknown> {
   const message: ModelMessage = modelMessage({
     content: first.content,
     reasoning: first.reasoning,
@@ -86,21 +89,63 @@ async function sentBack(first: Answer, accepts: (message: Record<string, unknown
   const checking: EndpointScript = (response) =>
     accepts(assistant())
       ? sending(delta({ content: 'done' }), finish('stop'), DONE)(response)
-      : failing({ error: { message: 'the thoughts are missing', type: 'invalid_request_error' } }, 400)(response);
+      : failing({ error: { message: refusal, type: 'invalid_request_error' } }, 400)(response);
   endpoint.script(checking);
   await read(requestOf({ tools: [LOOK], transcript: [USER, { role: 'assistant', message }, result] }));
   return assistant();
 }
 
+describe('what servers do', () => {
+  test.each(BEHAVIOURS)('$server $does ($source)', async ({ kind, answers, gives, fails }) => {
+    endpoint.script(answers);
+    const provider = kind ? openModel(endpoint, kind, 60).provider : providerAt(endpoint.url);
+    const answer = assembled(provider);
+    if (fails) await expect(answer).rejects.toMatchObject(fails);
+    else expect(await answer).toMatchObject(gives ?? {});
+  });
+});
+
+/** An answer with its calls as the agent gets them. */
+async function assembled(provider: ModelProvider): Promise<object> {
+  const text = emptyText();
+  const calls = new ToolCallDeltas([], (name) => ({ type: 'system', name }));
+  const end: Pick<ModelChunk, 'finishReason' | 'usage'> = {};
+  for await (const chunk of provider.stream(requestOf({ tools: [LOOK] }), NEVER)) {
+    const { content, reasoning, toolCalls = [], finishReason, usage } = chunk;
+    const deltas = toolCalls.flatMap((call) => calls.next(call) ?? []);
+    applyDelta(text, { ...(content && { content }), ...(reasoning && { reasoning }), toolCalls: deltas });
+    Object.assign(end, finishReason && { finishReason }, usage && { usage });
+  }
+  const { toolCalls, ...texts } = text;
+  return { ...texts, ...end, calls: toolCalls };
+}
+
 describe('what a model thinks goes back in the field in which it came', () => {
-  // DeepSeek: 400 "The `reasoning_content` in the thinking mode must be passed back to the API." (earendil-works/pi#3636).
-  // Kimi: 400 "thinking is enabled but reasoning_content is missing in assistant tool call message" (qwen-code#3578).
-  // vLLM and Ollama have `reasoning`.
-  test.each(['reasoning_content', 'reasoning'])('%s', async (field) => {
+  test.each([
+    {
+      server: 'DeepSeek',
+      source: 'https://github.com/earendil-works/pi/issues/3636',
+      field: 'reasoning_content',
+      refusal: 'The `reasoning_content` in the thinking mode must be passed back to the API.',
+    },
+    {
+      server: 'Kimi',
+      source: 'https://github.com/continuedev/continue/issues/11600',
+      field: 'reasoning_content',
+      refusal: 'thinking is enabled but reasoning_content is missing in assistant tool call message at index 2',
+    },
+    {
+      server: 'Ollama',
+      source: 'https://github.com/ollama/ollama/blob/main/openai/openai.go',
+      field: 'reasoning',
+      refusal: 'it thinks again',
+    },
+  ])('$server: $field ($source)', async ({ field, refusal }) => {
     endpoint.script(sending(delta({ [field]: 'the ' }), delta({ [field]: 'sea' }), CALL, finish('tool_calls'), DONE));
     const first = await read();
     expect(first).toMatchObject({ reasoning: 'the sea', content: '', calls: 1 });
-    expect(await sentBack(first, (message) => message[field] === 'the sea')).not.toHaveProperty('reasoning_field');
+    const accepts = (message: Record<string, unknown>): boolean => message[field] === 'the sea';
+    expect(await sentBack(first, accepts, refusal)).not.toHaveProperty('reasoning_field');
   });
 
   test('thoughts among the parts of the content, as Mistral has them', async () => {

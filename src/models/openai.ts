@@ -23,6 +23,7 @@ import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import { EndMarker } from './end-marker.ts';
 import { ModelError } from './model-error.ts';
 import { createOpenAIClient, failureOf, isAzure, isOpenAI, type OpenAIOptions } from './openai-client.ts';
+import { reportedFailure } from './provider-failure.ts';
 import { portableSchema } from './portable-schema.ts';
 import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool, SilenceLimits } from './provider.ts';
 
@@ -113,8 +114,21 @@ function functionOf({ name, description, parameters }: OfferedTool): object {
   return { type: 'function', function: { name, description, parameters: portableSchema(parameters) } };
 }
 
-function chunkOf({ choices, usage }: ChatCompletionChunk): ModelChunk {
-  const [choice] = choices ?? [];
+/** vLLM's form of an error inside a stream. OpenAI's client only knows that with an `error`. */
+const flatError = z.looseObject({ object: z.literal('error'), message: z.string() });
+
+/** How answers end that are not whole: of OpenRouter and Mistral, and of DeepSeek. */
+const FAILURES: ReadonlySet<string> = new Set(['error', 'insufficient_system_resource']);
+
+/** @throws ModelError if it reports that the answer has failed */
+function chunkOf(chunk: ChatCompletionChunk): ModelChunk {
+  // Kimi has the usage in the choice.
+  const [choice]: (ChatCompletionChunk.Choice & { usage?: OpenAI.CompletionUsage })[] = chunk.choices ?? [];
+  const reason: string | null | undefined = choice?.finish_reason;
+  const error = choice ? undefined : flatError.safeParse(chunk).data;
+  if (error) throw reportedFailure({ message: error.message, error });
+  if (reason && FAILURES.has(reason)) throw new ModelError('overloaded', `the model ended its answer with ${reason}`);
+  const usage = chunk.usage ?? choice?.usage;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- servers add fields of their own to deltas
   const delta = (choice?.delta ?? {}) as ChatCompletionChunk.Choice.Delta & Record<string, unknown>;
   return {
@@ -122,7 +136,7 @@ function chunkOf({ choices, usage }: ChatCompletionChunk): ModelChunk {
     ...(delta.refusal && { refusal: delta.refusal }),
     ...audioOf(delta['audio']),
     ...(delta.tool_calls && { toolCalls: delta.tool_calls.map(toolCallChunkOf) }),
-    ...(choice?.finish_reason && { finishReason: FINISH_REASONS[choice.finish_reason] ?? 'stop' }),
+    ...(reason && { finishReason: FINISH_REASONS[reason] ?? 'stop' }),
     ...(usage && { usage: usageOf(usage) }),
   };
 }
@@ -186,6 +200,8 @@ function audioOf(delta: unknown): Pick<ModelChunk, 'audio'> {
 const FINISH_REASONS: Record<string, FinishReason> = {
   stop: 'stop',
   length: 'length',
+  // Mistral, at the end of the context.
+  model_length: 'length',
   tool_calls: 'tool_calls',
   function_call: 'tool_calls',
   content_filter: 'content_filter',

@@ -16,6 +16,7 @@ export interface SentFailure {
 const BY_CODE = new Map<string, ModelFailure>([
   ['server_is_overloaded', 'overloaded'],
   ['slow_down', 'overloaded'],
+  ['engine_overloaded_error', 'overloaded'],
   ['vector_store_timeout', 'timeout'],
   ['rate_limit_exceeded', 'rate_limited'],
   ['context_length_exceeded', 'bad_request'],
@@ -26,6 +27,7 @@ const BY_CODE = new Map<string, ModelFailure>([
   ['invalid_model', 'refused_model'],
   // An account without credit is not retryable, although its status is that of a rate limit.
   ['insufficient_quota', 'auth'],
+  ['exceeded_current_quota_error', 'auth'],
   ['invalid_api_key', 'auth'],
 ]);
 
@@ -91,14 +93,17 @@ const sentError = z.looseObject({
   type: z.string().nullish().catch(null),
   param: z.string().nullish().catch(null),
   n_ctx: z.int().min(1).nullish().catch(null),
+  /** OpenRouter: what the provider behind it has answered. */
+  metadata: z.object({ raw: z.string() }).nullish().catch(null),
 });
 
 /**
  * The error for a failure that a provider reports. What was meant is told by a code that is known, then by the status
  * (inside a stream, a code that is a number), then by the type.
  */
-export function reportedFailure({ message, status, error, retryAfterMs, cause }: SentFailure): ModelError {
-  const { code, type, param, n_ctx: contextField } = sentError.safeParse(error).data ?? {};
+export function reportedFailure({ message: text, status, error, retryAfterMs, cause }: SentFailure): ModelError {
+  const { code, type, param, n_ctx: contextField, metadata } = sentError.safeParse(error).data ?? {};
+  const message = metadata ? `${text}: ${metadata.raw}` : text;
   const names = [code, type].filter((name) => typeof name === 'string');
   const httpStatus = status ?? numeric.safeParse(code).data;
   const failure =
@@ -139,7 +144,8 @@ function failureOfStatus(status: number): ModelFailure | undefined {
   if (status < 400) return undefined;
   if (status === 429) return 'rate_limited';
   if (status === 408 || status === 504) return 'timeout';
-  if (status === 401 || status === 403) return 'auth';
+  // 402: an account without credit.
+  if (status === 401 || status === 402 || status === 403) return 'auth';
   if (status === 404) return 'refused_model';
   if (status === 409 || status >= 500) return 'overloaded';
   return 'bad_request';
