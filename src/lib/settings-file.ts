@@ -8,10 +8,21 @@ import { namingUnknownKeys } from './unknown-keys.ts';
  * Reads a JSON file of settings. `${NAME}` in a value is replaced by the variable NAME of `env`, so that the file needs
  * no secrets; the value is treated as a secret, and may be in the file NAME_FILE.
  * @param fail makes the error: of the path in the file and what is expected there, but never of a value
+ * @param skips whether the references in an object are left as they are, so that their variables need not be set
  */
 export async function readSettingsFile<T>(
   file: string,
-  { env, schema, fail }: { env: NodeJS.ProcessEnv; schema: z.ZodType<T>; fail: (problem: string) => Error },
+  {
+    env,
+    schema,
+    fail,
+    skips = () => false,
+  }: {
+    env: NodeJS.ProcessEnv;
+    schema: z.ZodType<T>;
+    fail: (problem: string) => Error;
+    skips?: (value: object) => boolean;
+  },
 ): Promise<T> {
   let content: unknown;
   try {
@@ -26,7 +37,7 @@ export async function readSettingsFile<T>(
     registerSecrets([value]);
     return value ?? '';
   };
-  const parsed = schema.safeParse(interpolate(content, variable), { error: namingUnknownKeys });
+  const parsed = schema.safeParse(interpolate(content, { variable, skips }), { error: namingUnknownKeys });
   if (unset.length > 0) throw fail(unset.join('\n'));
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the file'}: ${message}`);
@@ -39,14 +50,17 @@ function notJson({ message }: SyntaxError): string {
   return where === undefined ? 'is not JSON' : `is not JSON ${where}`;
 }
 
+interface Interpolation {
+  variable: (name: string, at: string) => string;
+  skips: (value: object) => boolean;
+}
+
 /** Replaces references to variables by what `variable` returns for their names and paths. */
-function interpolate(value: unknown, variable: (name: string, at: string) => string, path: string[] = []): unknown {
+function interpolate(value: unknown, how: Interpolation, path: string[] = []): unknown {
   if (typeof value === 'string') {
-    return value.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => variable(name, path.join('.')));
+    return value.replaceAll(/\$\{(\w+)\}/g, (_, name: string) => how.variable(name, path.join('.')));
   }
-  if (Array.isArray(value)) return value.map((item, i) => interpolate(item, variable, [...path, String(i)]));
-  if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [key, interpolate(item, variable, [...path, key])]),
-  );
+  if (Array.isArray(value)) return value.map((item, i) => interpolate(item, how, [...path, String(i)]));
+  if (typeof value !== 'object' || value === null || how.skips(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, interpolate(item, how, [...path, key])]));
 }

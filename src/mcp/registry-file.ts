@@ -10,6 +10,15 @@ export type ParsedServer = (z.infer<typeof httpServer> | z.infer<typeof stdioSer
   /** Fields that other programs write, and that have no effect here. */
   foreign: string[];
 };
+
+/** The servers of a file. */
+export interface RegistryFile {
+  servers: Map<string, ParsedServer>;
+  /** The names of servers that are written down, but are to be left out. */
+  disabled: string[];
+  /** What the file has that has no effect, each with its place. */
+  warnings: string[];
+}
 export type ClientCredentialsConfig = z.infer<typeof clientCredentials>;
 export type AuthorizationCodeConfig = z.infer<typeof authorizationCode>;
 
@@ -103,6 +112,16 @@ const policy = {
   require_approval_for_tools: selectors('@all', '@write', '@destructive', '@unannotated').optional(),
 };
 
+const TIMEOUT_RULE = 'must be a positive number: of seconds, or from 1000 on of milliseconds';
+/** Some MCP hosts write seconds, others milliseconds. Bounds of less than a second or more than 16 minutes are in neither. */
+const MILLISECONDS_FROM = 1_000;
+
+const timeout = z
+  .number({ error: TIMEOUT_RULE })
+  .positive({ error: TIMEOUT_RULE })
+  .transform((value) => (value >= MILLISECONDS_FROM ? value : value * 1_000))
+  .optional();
+
 const httpServer = z.strictObject({
   url: httpUrl(),
   headers: z
@@ -113,6 +132,7 @@ const httpServer = z.strictObject({
     )
     .default({}),
   auth: auth.optional(),
+  timeout,
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
   environments,
@@ -127,6 +147,7 @@ const stdioServer = z.strictObject({
   args: z.array(withoutNul, { error: 'must be a list of strings' }).default([]),
   env: z.record(z.string().min(1), withoutNul, { error: 'must be an object of strings' }).default({}),
   cwd: withoutNul.min(1, 'must be a folder').optional(),
+  timeout,
   idempotent_tools: idempotentTools,
   // One process per session is too much for a subject with many open sessions; one for all subjects would mix their state.
   isolation: isolation('subject'),
@@ -141,58 +162,126 @@ const stdioServer = z.strictObject({
 const FOREIGN_FIELDS = new Map(
   Object.entries({
     'require_approval_for_tools says which tools need an approval': ['alwaysAllow', 'autoApprove', 'trust'],
-    'remove a server that agents may not use': ['disabled', 'enabled'],
-    'tools says which tools agents may use': ['allowedTools', 'disabledTools', 'excludeTools', 'includeTools'],
-    'a server has a url or a command': ['transport', 'transportType', 'type'],
+    'tools says which tools agents may use': [
+      'allowedTools',
+      'disabledTools',
+      'enabledTools',
+      'excludeTools',
+      'includeTools',
+    ],
     'env has the variables of the program': ['envFile'],
     'auth says how to sign in to the server': ['oauth'],
-    'EVERTURN_TOOL_TIMEOUT_SECONDS limits all calls of tools': ['timeout'],
-    'it is for other programs': ['description', 'dev', 'gallery', 'icon', 'name', 'version', 'watchPaths'],
+    'programs run with the rights of Everturn': ['sandbox', 'sandboxEnabled'],
+    'it is for other programs': [
+      'author',
+      'description',
+      'dev',
+      'gallery',
+      'homepage',
+      'icon',
+      'iconPath',
+      'icons',
+      'name',
+      'source',
+      'tags',
+      'title',
+      'version',
+      'watchPaths',
+    ],
   }).flatMap(([instead, fields]) => fields.map((field): [string, string] => [field, instead])),
 );
 
+/** The fields in which MCP hosts write how a server is reached, and the words of each host for it. */
+const KIND_FIELDS = ['type', 'transport', 'transportType'];
+const KINDS = new Map<unknown, 'command' | 'url'>([
+  ...['stdio', 'local'].map((word) => [word, 'command'] as const),
+  ...['http', 'streamable-http', 'streamableHttp', 'streamable_http', 'sse', 'remote'].map(
+    (word) => [word, 'url'] as const,
+  ),
+]);
+const KIND_RULE = 'must be stdio for a command; http, streamable-http or sse for a url';
+
+const NO_SERVERS = 'must be an object of servers by name (1 to 128 characters)';
+
+const fields = z.record(z.string(), z.unknown(), { error: 'must be an object' });
+
+const server = fields.transform(readServer);
+
+/** Undefined for a server that is to be left out, of which nothing else is read. */
+const entry = fields.transform((value, context): ParsedServer | undefined =>
+  isDisabled(value) ? undefined : readServer(value, context),
+);
+
 /** Distinguishes the two kinds by a field that only one of them has, so that errors refer to the intended kind. */
-const server = z
-  .record(z.string(), z.unknown(), { error: 'must be an object' })
-  .transform((value, context): ParsedServer => {
-    const problem = (message: string): never => {
-      context.addIssue({ code: 'custom', message });
+function readServer(value: Record<string, unknown>, context: z.core.$RefinementCtx): ParsedServer {
+  const problem = (message: string, path: string[] = []): never => {
+    context.addIssue({ code: 'custom', message, path });
+    return z.NEVER;
+  };
+  const { disabled = false, enabled = true, ...rest } = value;
+  for (const [name, flag] of Object.entries({ disabled, enabled })) {
+    if (typeof flag !== 'boolean') return problem('must be true or false', [name]);
+  }
+  if ('url' in rest && 'command' in rest) return problem('has a url and a command: give it one of them');
+  if (!('url' in rest) && !('command' in rest)) return problem('needs a url, or a command to start');
+  for (const name of KIND_FIELDS.filter((field) => field in rest)) {
+    const field = KINDS.get(rest[name]);
+    if (field === undefined) return problem(KIND_RULE, [name]);
+    if (!(field in rest)) return problem(`is ${JSON.stringify(rest[name])}, which needs a ${field}`, [name]);
+  }
+  const foreign = Object.keys(rest).filter((field) => FOREIGN_FIELDS.has(field));
+  const known = new Set([...foreign, ...KIND_FIELDS]);
+  const own = Object.fromEntries(Object.entries(rest).filter(([field]) => !known.has(field)));
+  const parsed = ('url' in own ? httpServer : stdioServer).safeParse(own, { error: namingUnknownKeys });
+  if (parsed.success && parsed.data.environments.length > 0 && parsed.data.isolation !== 'session') {
+    return problem('a session has its environments to itself: set "isolation" to "session"');
+  }
+  if (parsed.success) return { ...parsed.data, foreign };
+  for (const { message, path } of parsed.error.issues) context.addIssue({ code: 'custom', message, path });
+  return z.NEVER;
+}
+
+function isDisabled(value: object): boolean {
+  return ('disabled' in value && value.disabled === true) || ('enabled' in value && value.enabled === false);
+}
+
+const servers = z
+  .record(z.string().min(1).max(128), entry, { error: NO_SERVERS })
+  .superRefine((all, context) => {
+    const providers = new Map<EnvironmentKind, string>();
+    for (const [name, parsed] of Object.entries(all)) {
+      for (const kind of parsed?.environments ?? []) {
+        const other = providers.get(kind);
+        if (other !== undefined) {
+          const message = `${other} has the environments of the kind ${kind} already`;
+          context.addIssue({ code: 'custom', path: [name, 'environments'], message });
+        }
+        providers.set(kind, name);
+      }
+    }
+  })
+  .optional();
+
+const registryFile = z
+  .strictObject({
+    /** Values that VS Code asks the user for, and writes into its own files. */
+    inputs: z.unknown().optional(),
+    servers,
+    /** The same in the files of most other hosts, and in the READMEs of servers. */
+    mcpServers: servers,
+  })
+  .transform(({ inputs, ...either }, context) => {
+    const problem = (path: string, message: string): never => {
+      context.addIssue({ code: 'custom', path: [path], message });
       return z.NEVER;
     };
-    if ('url' in value && 'command' in value) return problem('has a url and a command: give it one of them');
-    if (!('url' in value) && !('command' in value)) return problem('needs a url, or a command to start');
-    const foreign = Object.keys(value).filter((field) => FOREIGN_FIELDS.has(field));
-    const own = Object.fromEntries(Object.entries(value).filter(([field]) => !foreign.includes(field)));
-    const parsed = ('url' in own ? httpServer : stdioServer).safeParse(own, { error: namingUnknownKeys });
-    if (parsed.success && parsed.data.environments.length > 0 && parsed.data.isolation !== 'session') {
-      return problem('a session has its environments to itself: set "isolation" to "session"');
+    if (either.servers && either.mcpServers) {
+      return problem('mcpServers', 'stands beside servers: put all servers into one of them');
     }
-    if (parsed.success) return { ...parsed.data, foreign };
-    for (const { message, path } of parsed.error.issues) context.addIssue({ code: 'custom', message, path });
-    return z.NEVER;
+    if (either.servers) return { inputs, key: 'servers', servers: either.servers };
+    if (either.mcpServers) return { inputs, key: 'mcpServers', servers: either.mcpServers };
+    return problem('servers', NO_SERVERS);
   });
-
-const registryFile = z.strictObject({
-  /** Values that VS Code asks the user for, and writes into its own files. */
-  inputs: z.unknown().optional(),
-  servers: z
-    .record(z.string().min(1).max(128), server, {
-      error: 'must be an object of servers by name (1 to 128 characters)',
-    })
-    .superRefine((servers, context) => {
-      const providers = new Map<EnvironmentKind, string>();
-      for (const [name, { environments: kinds }] of Object.entries(servers)) {
-        for (const kind of kinds) {
-          const other = providers.get(kind);
-          if (other !== undefined) {
-            const message = `${other} has the environments of the kind ${kind} already`;
-            context.addIssue({ code: 'custom', path: [name, 'environments'], message });
-          }
-          providers.set(kind, name);
-        }
-      }
-    }),
-});
 
 /** @throws z.ZodError */
 export function parseServer(value: RegisteredServer): ParsedServer {
@@ -200,23 +289,27 @@ export function parseServer(value: RegisteredServer): ParsedServer {
 }
 
 /**
- * Reads the file of `EVERTURN_MCP_SERVERS`: `{"servers": {"<name>": {"url", …} or {"command", …}}}`. `${NAME}` in a value
- * is replaced by the variable NAME of `env`, so that the file needs no secrets; the value is treated as a secret.
- * `warnings`: what the file has that has no effect, each with its place.
+ * Reads the file of `EVERTURN_MCP_SERVERS`: `{"servers": {"<name>": {"url", …} or {"command", …}}}`, or `mcpServers`
+ * instead of `servers`. `${NAME}` in a value is replaced by the variable NAME of `env`, so that the file needs no secrets;
+ * the value is treated as a secret.
  * @throws ConfigError that names the file, the path in it and what is expected there, but never a value
  */
-export async function readRegistryFile(
-  file: string,
-  env: NodeJS.ProcessEnv,
-): Promise<{ servers: Map<string, ParsedServer>; warnings: string[] }> {
+export async function readRegistryFile(file: string, env: NodeJS.ProcessEnv): Promise<RegistryFile> {
   const fail = (problem: string): ConfigError => new ConfigError(`EVERTURN_MCP_SERVERS: ${file}: ${problem}`);
-  const { servers, inputs } = await readSettingsFile(file, { env, schema: registryFile, fail });
-  const ignored = Object.entries(servers).flatMap(([name, { foreign }]) =>
-    foreign.map((field) => `servers.${name}.${field} has no effect: ${FOREIGN_FIELDS.get(field)}`),
-  );
-  if (inputs !== undefined) ignored.push('inputs has no effect: write ${NAME} for the value of a variable');
-  const warnings = ignored.map((warning) => `EVERTURN_MCP_SERVERS: ${file}: ${warning}`);
-  return { servers: new Map(Object.entries(servers)), warnings };
+  const read = await readSettingsFile(file, { env, schema: registryFile, fail, skips: isDisabled });
+  const { key, servers: all, inputs } = read;
+  const found: RegistryFile = { servers: new Map(), disabled: [], warnings: [] };
+  const warn = (warning: string): void => void found.warnings.push(`EVERTURN_MCP_SERVERS: ${file}: ${warning}`);
+  for (const [name, parsed] of Object.entries(all)) {
+    if (parsed) found.servers.set(name, parsed);
+    else found.disabled.push(name);
+    if (!parsed) warn(`${key}.${name} is disabled: no agent can use it`);
+    for (const field of parsed?.foreign ?? []) {
+      warn(`${key}.${name}.${field} has no effect: ${FOREIGN_FIELDS.get(field)}`);
+    }
+  }
+  if (inputs !== undefined) warn('inputs has no effect: write ${NAME} for the value of a variable');
+  return found;
 }
 
 function httpUrl() {

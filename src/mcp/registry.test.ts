@@ -119,6 +119,17 @@ test.each([
   ['{"servers": {"a": {"url": s3cret}}}', 'is not JSON'],
   ['[]', 'the file: '],
   ['{}', 'servers: must be an object of servers by name'],
+  ['{"servers": {}, "mcpServers": {}}', 'mcpServers: stands beside servers: put all servers into one of them'],
+  ['{"mcpServers": {"a": {"command": "x", "arg": []}}}', 'mcpServers.a: unknown key "arg": do you mean "args"?'],
+  ['{"mcpServers": {"a": {"command": "x", "disabled": "true"}}}', 'mcpServers.a.disabled: must be true or false'],
+  ['{"mcpServers": {"a": {"command": "x", "timeout": "60"}}}', 'mcpServers.a.timeout: must be a positive number'],
+  ['{"mcpServers": {"a": {"command": "x", "timeout": 0}}}', 'mcpServers.a.timeout: must be a positive number'],
+  ['{"mcpServers": {"a": {"command": "x", "type": "pipe"}}}', 'mcpServers.a.type: must be stdio for a command'],
+  ['{"mcpServers": {"a": {"command": "x", "type": "sse"}}}', 'mcpServers.a.type: is "sse", which needs a url'],
+  [
+    '{"mcpServers": {"a": {"url": "http://x/", "transport": "stdio"}}}',
+    'mcpServers.a.transport: is "stdio", which needs a command',
+  ],
   ['{"servers": {"a": {}}}', 'servers.a: needs a url, or a command to start'],
   ['{"servers": {"a": {"url": "ftp://x/"}}}', 'servers.a.url: must be an http or https URL'],
   ['{"servers": {"a": {"url": "nonsense"}}}', 'servers.a.url: must be an http or https URL'],
@@ -222,17 +233,58 @@ test('a server may provide environments, of kinds that no other one provides', a
   expect(await problemOf({ program: { command: 'x', environments: ['web'] } })).toMatch(/set "isolation" to "session"/);
 });
 
+test.each(['servers', 'mcpServers'])('the block of a README is accepted as it is, under %s', async (key) => {
+  const files = { command: 'npx', args: ['-y', 'some-server', '/srv'], env: { TOKEN: '${CRM_SECRET}' } };
+  const types = { a: 'stdio', b: 'http', c: 'streamable-http', d: 'streamableHttp', e: 'sse' };
+  const typed = Object.entries(types).map(([name, type]) => [
+    name,
+    type === 'stdio' ? { type, command: 'x' } : { type, transport: type, url: 'https://x.example/' },
+  ]);
+  const file = await fileOf(JSON.stringify({ [key]: { files, ...Object.fromEntries(typed) } }));
+  const registry = await loadMcpRegistry(file, ENV);
+  expect(registry.names).toEqual(['files', ...Object.keys(types)]);
+  expect(registry.warnings).toEqual([]);
+  expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'files' })).toMatchObject({
+    ...files,
+    env: { TOKEN: 's3cret' },
+  });
+});
+
+test('the timeout of a server is in seconds below 1000, and in milliseconds from there on', async () => {
+  const of = (timeout: number) => ({ command: 'x', timeout });
+  const servers = { cline: of(60), gemini: of(999), other: of(1_000), long: of(90_000) };
+  const registry = await loadMcpRegistry(await fileOf(JSON.stringify({ mcpServers: servers })));
+  const found = registry.names.map((name) => registry.resolve({ type: 'truefoundry-mcp-registry', name })?.timeoutMs);
+  expect(found).toEqual([60_000, 999_000, 1_000, 90_000]);
+});
+
+test.each([{ disabled: true }, { enabled: false }])(
+  'a server with %j is left out, whatever else it has, and a warning says so',
+  async (how) => {
+    const servers = { off: { ...how, command: 1, env: { KEY: '${NOT_SET}' } }, on: { command: 'x', disabled: false } };
+    const file = await fileOf(JSON.stringify({ mcpServers: servers }));
+    const registry = await loadMcpRegistry(file, {});
+    expect([registry.names, registry.disabled]).toEqual([['on'], ['off']]);
+    expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'off' })).toBeUndefined();
+    expect(registry.warnings).toEqual([
+      `EVERTURN_MCP_SERVERS: ${file}: mcpServers.off is disabled: no agent can use it`,
+    ]);
+  },
+);
+
 test('fields that other MCP hosts write have no effect, as warnings say', async () => {
-  const crm = { url: 'https://crm.example/', type: 'http', disabled: true, autoApprove: ['find'] };
-  const tools = { command: 'server', envFile: '.env', tools: ['find'] };
-  const file = await fileOf(JSON.stringify({ inputs: [], servers: { crm, tools } }));
+  const crm = { url: 'https://crm.example/', autoApprove: ['find'], alwaysAllow: [], description: 'Customers' };
+  const tools = { command: 'server', envFile: '.env', disabledTools: ['drop'], icon: 'x', tools: ['find'] };
+  const file = await fileOf(JSON.stringify({ inputs: [], mcpServers: { crm, tools } }));
   const registry = await loadMcpRegistry(file);
   expect(registry.warnings).toEqual(
     [
-      'servers.crm.type has no effect: a server has a url or a command',
-      'servers.crm.disabled has no effect: remove a server that agents may not use',
-      'servers.crm.autoApprove has no effect: require_approval_for_tools says which tools need an approval',
-      'servers.tools.envFile has no effect: env has the variables of the program',
+      'mcpServers.crm.autoApprove has no effect: require_approval_for_tools says which tools need an approval',
+      'mcpServers.crm.alwaysAllow has no effect: require_approval_for_tools says which tools need an approval',
+      'mcpServers.crm.description has no effect: it is for other programs',
+      'mcpServers.tools.envFile has no effect: env has the variables of the program',
+      'mcpServers.tools.disabledTools has no effect: tools says which tools agents may use',
+      'mcpServers.tools.icon has no effect: it is for other programs',
       'inputs has no effect: write ${NAME} for the value of a variable',
     ].map((warning) => `EVERTURN_MCP_SERVERS: ${file}: ${warning}`),
   );

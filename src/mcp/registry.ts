@@ -8,8 +8,8 @@ import {
   type ClientCredentialsConfig,
   type EnvironmentKind,
   type Isolation,
-  type ParsedServer,
   type RegisteredServer,
+  type RegistryFile,
 } from './registry-file.ts';
 import type { OAuthClient } from './authorization-server.ts';
 import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
@@ -25,6 +25,8 @@ interface Endpoint {
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
   isolation: Isolation;
+  /** How long a call may take, if that is less than any call may. */
+  timeoutMs?: number | undefined;
 }
 
 export interface HttpEndpoint extends Endpoint {
@@ -52,13 +54,20 @@ export interface StdioEndpoint extends Endpoint {
 
 /** The MCP servers that agents may name instead of giving a URL. */
 export class McpRegistry {
-  readonly #servers: Map<string, ParsedServer>;
+  readonly #servers: RegistryFile['servers'];
+  /** The names of servers that the file has, but disables. */
+  readonly disabled: readonly string[];
   /** What the file of the servers has that has no effect, for the log. */
   readonly warnings: readonly string[];
 
-  constructor(servers = new Map<string, ParsedServer>(), warnings: readonly string[] = []) {
+  constructor({ servers, disabled, warnings }: RegistryFile = { servers: new Map(), disabled: [], warnings: [] }) {
     this.#servers = servers;
+    this.disabled = disabled;
     this.warnings = warnings;
+  }
+
+  get names(): string[] {
+    return [...this.#servers.keys()];
   }
 
   /** @throws z.ZodError */
@@ -75,8 +84,8 @@ export class McpRegistry {
     }
     const server = this.#servers.get(name);
     if (!server) return undefined;
-    const { idempotent_tools: idempotentTools, isolation } = server;
-    const endpoint = { id: name, name, idempotentTools, isolation };
+    const { idempotent_tools: idempotentTools, isolation, timeout: timeoutMs } = server;
+    const endpoint = { id: name, name, idempotentTools, isolation, ...(timeoutMs !== undefined && { timeoutMs }) };
     if ('url' in server) {
       const { url, headers, auth } = server;
       return { ...endpoint, url, headers, auth, trusted: true };
@@ -115,9 +124,9 @@ export async function loadMcpRegistry(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<McpRegistry> {
   if (file === undefined) return new McpRegistry();
-  const { servers, warnings } = await readRegistryFile(file, env);
-  registerSecrets([...servers.values()].flatMap(secretsOf));
-  return new McpRegistry(servers, warnings);
+  const read = await readRegistryFile(file, env);
+  registerSecrets([...read.servers.values()].flatMap(secretsOf));
+  return new McpRegistry(read);
 }
 
 /** The credentials of the operator for a server that it has registered. */

@@ -84,7 +84,7 @@ export class McpTools implements ToolKind {
   }
 
   async run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall> {
-    const { spec, scope, operationId, timeoutMs, signal, mayRepeat, resumed } = options;
+    const { spec, scope, operationId, signal, mayRepeat, resumed } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
     let server: GivenServer;
@@ -98,6 +98,7 @@ export class McpTools implements ToolKind {
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
     const { name: tool } = info;
     const { endpoint, context } = server;
+    const timeoutMs = Math.min(options.timeoutMs, endpoint.timeoutMs ?? Infinity);
     const rounds: Omit<RoundsOptions, 'resumed'> = {
       openCalls: this.#openCalls,
       send: (more) =>

@@ -102,6 +102,15 @@ test.each<[Partial<RegisteredServer>, ToolScope, string]>([
   if (expected.endsWith(CLOSED)) expect(server.received).toEqual([]);
 });
 
+test('the timeout of a server limits its calls below the time-out of all calls', async () => {
+  const { server, call } = await start({ timeout: 0.05 });
+  server.faults.set('tools/call', 'stall');
+  expect(await call(BY_ADMIN, 'find')).toEqual({
+    status: 'unknown',
+    message: 'MCP server "crm" did not answer within 0.05 s',
+  });
+});
+
 test('an inline server is open to its agent, regardless of the author', async () => {
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
