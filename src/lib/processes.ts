@@ -43,6 +43,35 @@ export async function commandLineOf(pid: number): Promise<string> {
 }
 
 /**
+ * When a process was started, in a form of the system: with its id it identifies the process, since ids are given again.
+ * Undefined if the process does not exist.
+ */
+export async function startOf(pid: number): Promise<string | undefined> {
+  try {
+    if (process.platform !== 'linux') {
+      const { stdout } = await run('ps', ['-o', 'lstart=', '-p', String(pid)], {
+        env: { ...process.env, LC_ALL: 'C' },
+      });
+      return stdout.trim() || undefined;
+    }
+    const [boot, stat] = await Promise.all([
+      readFile('/proc/sys/kernel/random/boot_id', 'utf8'),
+      readFile(`/proc/${pid}/stat`, 'utf8'),
+    ]);
+    // proc_pid_stat(5): field 22, in ticks since the boot. The name of the program, in brackets, may contain any character.
+    const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[22 - 3];
+    return `${boot.trim()} ${ticks}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The namespace in which the ids of this process and its children are valid: each container has its own. */
+export async function pidNamespace(): Promise<string> {
+  return readlink('/proc/self/ns/pid').catch(() => '');
+}
+
+/**
  * Whether a process still has its files and ports, although it ends and `commandLineOf` is empty: the system frees its memory
  * first, which takes up to half a second on a busy machine. Only Linux says it.
  */

@@ -1,7 +1,9 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import { Client, SdkError, SdkErrorCode, SdkHttpError, type ConnectOptions } from '@modelcontextprotocol/client';
 import { waitOrAbort } from '../lib/abort.ts';
+import { errorMessage } from '../lib/errors.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { McpServerError } from './errors.ts';
 import { HttpTransport } from './http-transport.ts';
 import { boundMessages } from './message-bounds.ts';
 import type { McpEndpoint } from './registry.ts';
@@ -80,11 +82,16 @@ export async function openAny(
       return { client, transport };
     } catch (error) {
       await transport.close();
-      if (signal.aborted) throw signal.reason;
+      if (signal.aborted) throw withStderr(signal.reason, transport);
       // If the older transport fails too, the first failure is the more informative one.
       if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
       if (!shouldFallBack(error, transport)) break;
     }
   }
   throw budget.failure ?? failure;
+}
+
+/** A program that does not answer may have said why. */
+function withStderr(cause: unknown, { stderrEnd }: ServerTransport): unknown {
+  return stderrEnd ? new McpServerError(`failed: ${errorMessage(cause)}`, { cause, stderr: stderrEnd }) : cause;
 }

@@ -169,6 +169,11 @@ export class McpConnection {
     return this.#transport.kind;
   }
 
+  /** The version of the protocol that both sides speak. */
+  get protocol(): string {
+    return this.#client.getNegotiatedProtocolVersion() ?? '';
+  }
+
   /** Null for servers without sessions. */
   get sessionId(): string | null {
     return this.#transport.sessionId ?? null;

@@ -5,6 +5,14 @@ export class McpServerError extends Error {
   static {
     this.prototype.name = 'McpServerError';
   }
+
+  /** What the server's program has last written to its standard error; it may still be read when the error is made. */
+  readonly stderr: (() => string) | undefined;
+
+  constructor(message: string, { stderr, ...options }: ErrorOptions & { stderr?: () => string } = {}) {
+    super(message, options);
+    this.stderr = stderr;
+  }
 }
 
 /** The connection is unusable, and the request can be repeated over a new one. */

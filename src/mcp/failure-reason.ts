@@ -4,6 +4,8 @@ import { redact } from '../lib/redact.ts';
 import { ConnectionLostError, McpServerError } from './errors.ts';
 
 const MAX_LENGTH = 300;
+/** Of what a program has last written, whose end says most. */
+const MAX_STDERR_LENGTH = 600;
 /** A longer message is cut before it is searched for secrets. */
 const MAX_READ_LENGTH = 10_000;
 
@@ -12,11 +14,19 @@ const MAX_READ_LENGTH = 10_000;
  * after the server's name. `hide` hides more secrets, before the line is cut.
  */
 export function failureReason(error: unknown, hide: (text: string) => string = (text) => text): string {
-  const line = redact(hide(reason(error).slice(0, MAX_READ_LENGTH)))
-    .replaceAll(/\s+/g, ' ')
-    .trim()
-    .toWellFormed();
-  return line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH).toWellFormed()}…` : line;
+  const lineOf = (text: string): string => redact(hide(text)).replaceAll(/\s+/g, ' ').trim().toWellFormed();
+  const line = lineOf(reason(error).slice(0, MAX_READ_LENGTH));
+  const shown = line.length > MAX_LENGTH ? `${line.slice(0, MAX_LENGTH).toWellFormed()}…` : line;
+  const stderr = lineOf(stderrOf(error));
+  if (stderr === '') return shown;
+  return `${shown}; stderr: ${stderr.length > MAX_STDERR_LENGTH ? `…${stderr.slice(-MAX_STDERR_LENGTH).toWellFormed()}` : stderr}`;
+}
+
+/** The last lines of a program whose end, or whose failure to start, is the reason; else empty. */
+function stderrOf(error: unknown): string {
+  if (error instanceof ConnectionLostError) return stderrOf(error.cause);
+  const cause = error instanceof Error ? rootCause(error) : undefined;
+  return (cause instanceof McpServerError && cause.stderr?.()) || '';
 }
 
 function reason(error: unknown): string {

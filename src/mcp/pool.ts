@@ -16,6 +16,7 @@ import { isPrivateAddress } from '../lib/private-address.ts';
 import type { ToolScope } from '../core/history.ts';
 import type { CallOptions, McpConnection } from './connection.ts';
 import { OpenConnections } from './open-connections.ts';
+import type { ProgramRecords } from './program-records.ts';
 import { PooledServer } from './pooled-server.ts';
 import type { HttpEndpoint, McpEndpoint } from './registry.ts';
 import { SessionUses, type WatchSession } from './session-uses.ts';
@@ -31,6 +32,8 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
   watchSession?: WatchSession;
   /** Receives the standard error of the programs that run as servers. */
   log?: Logger;
+  /** Where running programs are written down; without it, a crash may leave them running. */
+  programs?: ProgramRecords;
   /** For connecting and the handshake, and for each page of a list of tools. */
   answerTimeoutMs?: number;
   /** For a program to start and complete the handshake. */
@@ -59,6 +62,8 @@ export interface McpServerTools {
   /** Null if there is none, or if it is shared with other sessions: knowing the id gives access to the session. */
   sessionId: string | null;
   transport: ServerTransport['kind'];
+  /** The version of the protocol that both sides speak. */
+  protocol: string;
   /** Absent without a sign-in. */
   account?: ConnectedAccount;
   tools: Tool[];
@@ -92,7 +97,8 @@ export class McpUnavailableError extends Error {
  * so separate lists of tools, for each grant; one with credentials of a run has them for each run.
  */
 export class McpPool {
-  readonly #options: Required<Omit<McpPoolOptions, 'grants' | 'watchSession'>> & Pick<McpPoolOptions, 'grants'>;
+  readonly #options: Required<Omit<McpPoolOptions, 'grants' | 'watchSession' | 'programs'>> &
+    Pick<McpPoolOptions, 'grants' | 'programs'>;
   readonly #uses: SessionUses | undefined;
   /** The grants that were last used, by subject and server. */
   readonly #grantIds = new LRUCache<string, string>({ max: MAX_GRANT_IDS });
@@ -138,7 +144,8 @@ export class McpPool {
         const tools = await connection.tools(signal);
         const account = grantId === undefined ? undefined : await this.#options.grants?.account(grantId);
         const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
-        return { id, name, sessionId, transport: connection.transport, ...(account && { account }), tools };
+        const { transport, protocol } = connection;
+        return { id, name, sessionId, transport, protocol, ...(account && { account }), tools };
       });
     } catch (error) {
       signal.throwIfAborted();

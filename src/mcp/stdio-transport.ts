@@ -1,5 +1,9 @@
 import { spawn, type ChildProcessWithoutNullStreams } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdtempSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
@@ -9,13 +13,14 @@ import {
   type JSONRPCMessage,
   type Transport,
 } from '@modelcontextprotocol/client';
-import { getDefaultEnvironment } from '@modelcontextprotocol/client/stdio';
 import type { Logger } from 'pino';
 import { AnswerGauge, inParts } from '../lib/answer-bounds.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
 import { endGroup } from '../lib/processes.ts';
+import { programEnv } from './program-env.ts';
+import type { ProgramRecords } from './program-records.ts';
 import type { StdioEndpoint } from './registry.ts';
 import type { StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
@@ -28,6 +33,8 @@ export interface StdioOptions {
   maxMessageBytes: number;
   /** A program that sends more is ended. */
   budget: StreamBudget;
+  /** Where running programs are written down; without it, a crash may leave them running. */
+  programs?: Pick<ProgramRecords, 'add'> | undefined;
 }
 
 /** How long a program may take to end after its input was closed, and again after it was signalled. */
@@ -51,7 +58,12 @@ export class StdioTransport implements ServerTransport {
   readonly #endpoint: StdioEndpoint;
   readonly #options: StdioOptions;
   readonly #log: Logger;
+  readonly #stderr: StderrLog;
   #child: ChildProcessWithoutNullStreams | undefined;
+  /** The program's working folder, if it was made for it. */
+  #folder: string | undefined;
+  /** Deletes the record of the program. */
+  #recorded: Promise<() => Promise<void>> | undefined;
   #reading: Promise<void> | undefined;
   #ending: Promise<void> | undefined;
 
@@ -59,32 +71,66 @@ export class StdioTransport implements ServerTransport {
     this.#endpoint = endpoint;
     this.#options = options;
     this.#log = options.log.child({ mcpServer: endpoint.id });
+    this.#stderr = new StderrLog(this.#log, options.now);
   }
 
   get pid(): number | null {
     return this.#child?.pid ?? null;
   }
 
+  readonly stderrEnd = (): string => this.#stderr.lastLines.join(' | ');
+
   /** @throws McpServerError if the program cannot be started */
   async start(): Promise<void> {
     const { command, args, env, cwd } = this.#endpoint;
-    const child = spawn(command, args, {
-      env: { ...getDefaultEnvironment(), ...env },
-      cwd,
-      stdio: 'pipe',
-      // A separate process group, so that it is ended as a whole and does not receive Ctrl-C from a terminal.
-      detached: true,
-    });
-    const spawned = once(child, 'spawn');
-    // Without a process there may be no pipes.
-    if (child.pid !== undefined) this.#attach(child);
     try {
+      const child = spawn(command, args, {
+        env: { ...programEnv(process.env), ...env },
+        cwd: cwd ?? this.#makeFolder(),
+        stdio: 'pipe',
+        // A separate process group, so that it is ended as a whole and does not receive Ctrl-C from a terminal.
+        detached: true,
+      });
+      const spawned = once(child, 'spawn');
+      // Without a process there may be no pipes.
+      if (child.pid !== undefined) this.#attach(child, child.pid);
       await spawned;
+      await this.#recorded;
     } catch (error) {
+      if (!this.#child) await this.#removeFolder();
       const reason = errorMessage(error);
       throw new McpServerError(`cannot be started${cwd === undefined ? '' : ` in ${cwd}`}: ${reason}`);
     }
-    this.#log.info({ pid: child.pid }, 'the MCP server was started');
+    this.#log.info({ pid: this.pid }, 'the MCP server was started');
+  }
+
+  /**
+   * An empty folder, outside of Everturn's: programs look for files and packages in the folder they run in, and in those
+   * above it. Synchronous, so that a transport that is closed while it starts has a process to end.
+   */
+  #makeFolder(): string {
+    this.#folder = mkdtempSync(path.join(tmpdir(), 'everturn-mcp-'));
+    return this.#folder;
+  }
+
+  async #removeFolder(): Promise<void> {
+    if (this.#folder === undefined) return;
+    await rm(this.#folder, { recursive: true, force: true }).catch((error: unknown) =>
+      this.#log.warn({ err: error }, 'the folder of an MCP server cannot be deleted'),
+    );
+  }
+
+  async #record(pid: number): Promise<() => Promise<void>> {
+    const nothing = (): Promise<void> => Promise.resolve();
+    try {
+      return (await this.#options.programs?.add(pid, this.#folder)) ?? nothing;
+    } catch (error) {
+      this.#log.warn(
+        { err: error, pid },
+        'the MCP server cannot be written down: after a crash it may be left running',
+      );
+      return nothing;
+    }
   }
 
   /** @throws McpServerError if the program cannot have read the whole message, whose last byte is the newline */
@@ -110,17 +156,17 @@ export class StdioTransport implements ServerTransport {
     return this.#ending ?? Promise.resolve();
   }
 
-  #attach(child: ChildProcessWithoutNullStreams): void {
+  #attach(child: ChildProcessWithoutNullStreams, pid: number): void {
     this.#child = child;
+    this.#recorded = this.#record(pid);
     this.#reading = this.#read(child.stdout);
-    const stderr = new StderrLog(this.#log, this.#options.now);
-    child.stderr.on('data', (chunk: Buffer) => stderr.push(chunk)).on('end', () => stderr.end());
+    child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk)).on('end', () => this.#stderr.end());
     // Failed writes are reported to `write`; otherwise a pipe breaks because its process ends.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on('error', () => {});
     child.once('exit', (code, signal) => {
       const how = signal ? `was ended by ${signal}` : `ended with exit code ${code}`;
       if (!this.#ending) this.#log.warn({ pid: child.pid }, `the MCP server ${how}`);
-      this.#end(new McpServerError(how));
+      this.#end(new McpServerError(how, { stderr: this.stderrEnd }));
     });
   }
 
@@ -147,6 +193,9 @@ export class StdioTransport implements ServerTransport {
     if (pid !== undefined) await endGroup(pid, END_GRACE_MS);
     if (isRunning(child)) await once(child, 'exit');
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
+    await this.#removeFolder();
+    const forget = await this.#recorded;
+    await forget?.();
   }
 
   async #read(stdout: Readable): Promise<void> {
@@ -194,12 +243,21 @@ function isRunning({ exitCode, signalCode }: ChildProcessWithoutNullStreams): bo
 const MAX_LINE_BYTES = 2_000;
 const MAX_LINES = 100;
 const WINDOW_MS = 10_000;
+/** The lines that may say why a program has ended. */
+const MAX_LAST_LINES = 10;
+/** Programs on Node print their error above its stack. */
+const STACK_FRAME = /^\s+at /;
 
-/** Copies the standard error of a program to the log: up to 100 lines in 10 s, and the number of lines omitted. */
+/**
+ * Copies the standard error of a program to the log: up to 100 lines in 10 s, and the number of lines omitted. It keeps
+ * the last lines.
+ */
 export class StderrLog {
   readonly #log: Logger;
   readonly #now: () => number;
   readonly #lines = new LineReader(MAX_LINE_BYTES, (line, isWhole) => this.#line(isWhole ? line : `${line}…`));
+  /** The last 10 lines, of up to 2,000 bytes, without empty ones and frames of stacks; secrets are not hidden. */
+  lastLines: readonly string[] = [];
   #windowEnd = -Infinity;
   #count = 0;
 
@@ -226,6 +284,8 @@ export class StderrLog {
     }
     this.#count += 1;
     if (this.#count <= MAX_LINES) this.#log.info(line);
+    if (line.trim() === '' || STACK_FRAME.test(line)) return;
+    this.lastLines = [...this.lastLines, line].slice(-MAX_LAST_LINES);
   }
 
   #reportOmitted(): void {

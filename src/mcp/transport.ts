@@ -5,6 +5,8 @@ export interface ServerTransport extends Transport {
   readonly kind: 'streamable-http' | 'sse' | 'stdio';
   /** Why the transport closed; undefined if the client closed it. */
   readonly failure?: Error | undefined;
+  /** What the program of the server has last written to its standard error. */
+  stderrEnd?: () => string;
   /** Ends the session at a server that keeps sessions. */
   terminateSession?: () => Promise<void>;
 }

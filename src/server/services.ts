@@ -43,6 +43,7 @@ import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
+import { ProgramRecords } from '../mcp/program-records.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import type { WatchSession } from '../mcp/session-uses.ts';
 import { FileTexts } from '../files/file-texts.ts';
@@ -171,7 +172,9 @@ export async function openServices({
   cleanup.defer(() => signIns.close());
   const sessionWatches = new SessionWatches({ catalog, bus: live.bus, log });
   const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
-  const toolPool = new McpPool({ ...config.mcp, allowPrivateUrls, grants: signIns.grants, watchSession, log });
+  const programs = await ProgramRecords.open(config.dataDir, log);
+  const poolOptions = { ...config.mcp, allowPrivateUrls, programs, log };
+  const toolPool = new McpPool({ ...poolOptions, grants: signIns.grants, watchSession });
   cleanup.defer(() => toolPool.close());
   const agentCheck = new AgentValidator({
     models,

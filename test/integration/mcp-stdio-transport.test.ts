@@ -1,3 +1,7 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { SCOPE } from '../support/tool-scope.ts';
@@ -5,6 +9,8 @@ import { isAlive } from '../support/is-alive.ts';
 import { stdioEndpoint } from '../support/mcp-kinds.ts';
 import { withLogContext, logContext } from '../../src/telemetry/log-context.ts';
 import { McpPool, type McpPoolOptions } from '../../src/mcp/pool.ts';
+import { programEnv } from '../../src/mcp/program-env.ts';
+import { ProgramRecords } from '../../src/mcp/program-records.ts';
 import type { StdioEndpoint } from '../../src/mcp/registry.ts';
 import { eventually } from '../support/eventually.ts';
 import { StderrLog } from '../../src/mcp/stdio-transport.ts';
@@ -62,8 +68,73 @@ describe('the program of a server', () => {
     const { inspect } = start({ ...stdioEndpoint('2025-11-25'), env: { TOKEN: 'abc' } });
     const { env } = await inspect();
     expect(env['TOKEN']).toBe('abc');
-    expect(env['PATH']).toBe(process.env['PATH']);
+    expect(env['PATH']).toBe(programEnv(process.env)['PATH']);
     expect(Object.keys(env).filter((name) => name.startsWith('EVERTURN'))).toEqual([]);
+  });
+
+  test('runs in an empty folder of its own, which is deleted with it', async () => {
+    const print = 'pwd >&2; ls -A >&2; touch left; exec "$@"';
+    const { command, args, ...rest } = stdioEndpoint('2025-11-25');
+    const endpoint = { ...rest, command: '/bin/sh', args: ['-c', print, 'sh', command, ...args] };
+    const folders = await Promise.all(
+      [1, 2].map(async () => {
+        const { inspect, logged, pool } = start(endpoint);
+        await inspect();
+        const [folder = ''] = logged.map(({ msg }) => msg).filter((msg) => msg.startsWith(tmpdir()));
+        expect(await readdir(folder)).toEqual(['left']);
+        expect(logged.filter(({ msg }) => !msg.startsWith('the MCP server'))).toHaveLength(1);
+        await pool.close();
+        return folder;
+      }),
+    );
+    expect(new Set(folders).size).toBe(2);
+    for (const folder of folders) expect(existsSync(folder)).toBe(false);
+  });
+
+  test('that cannot be started leaves no folder', async () => {
+    const temporary = await mkdtemp(path.join(tmpdir(), 'everturn-tmp-'));
+    onTestFinished(() => rm(temporary, { recursive: true }));
+    vi.stubEnv('TMPDIR', temporary);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const { call } = start({ ...stdioEndpoint('2025-11-25'), command: '/nowhere/server' });
+    expect(await call('echo')).toMatchObject({ status: 'not_sent' });
+    expect(await readdir(temporary)).toEqual([]);
+  });
+
+  test('is written down for as long as it runs', async () => {
+    const dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-data-'));
+    onTestFinished(() => rm(dataDir, { recursive: true }));
+    const programs = await ProgramRecords.open(dataDir, pino({ enabled: false }));
+    const { inspect, pool } = start(undefined, { programs });
+    const { pid } = await inspect();
+    const [name = ''] = await readdir(path.join(dataDir, 'programs'));
+    expect(JSON.parse(await readFile(path.join(dataDir, 'programs', name), 'utf8'))).toMatchObject({
+      leader: { pid },
+      owner: { pid: process.pid },
+      folder: expect.stringContaining('everturn-mcp-'),
+    });
+    await pool.close();
+    expect(await readdir(path.join(dataDir, 'programs'))).toEqual([]);
+  });
+
+  test.each([
+    [
+      `echo starting >&2; echo "Error: API_KEY is required, not $TOKEN" >&2; echo '    at x.js:1' >&2; exit 1`,
+      'ended with exit code 1; stderr: starting | Error: API_KEY is required, not [hidden]',
+    ],
+    [
+      'for i in 1 2 3 4 5 6 7 8 9; do echo $i >&2; done; head -c 999 /dev/zero | tr "\\0" x >&2; echo end >&2; exit 1',
+      `ended with exit code 1; stderr: …${'x'.repeat(597)}end`,
+    ],
+    [
+      'echo "waits for the registry" >&2; sleep 1000',
+      'failed: no MCP handshake within 1 s; stderr: waits for the registry',
+    ],
+  ])('that ends or is ended before it answers (%s) leaves its last words in the reason', async (script, reason) => {
+    const env = { TOKEN: 'token-of-the-operator' };
+    const endpoint = { ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args: ['-c', script], env };
+    const { pool } = start(endpoint, { startTimeoutMs: 1_000 });
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(`MCP server "test" ${reason}`);
   });
 
   test('runs in the configured folder', async () => {

@@ -1,4 +1,4 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -108,6 +108,14 @@ describe('processes that remain of the programs', () => {
     expect(pids.map(isAlive)).toEqual([true, true]);
     expect(await server.stop()).toBe(0);
     expect(pids.map(isAlive)).toEqual([false, false]);
+  });
+
+  test('after kill -9: one that ignores the end of its input, until the next start, which ends it', async () => {
+    const pid = await pidOfServer('stubborn');
+    await server.kill();
+    await server.start();
+    await expect.poll(() => isAlive(pid)).toBe(false);
+    expect(await readdir(path.join(dataDir, 'programs'))).toEqual([]);
   });
 
   test('after kill -9: none, because a program ends with its input', async () => {
