@@ -10,10 +10,13 @@ import { AgentValidator } from './validate-agent.ts';
 /** Its only provider has every model, lists one with a slash, and is sent no name with another prefix. */
 function validator(
   logged: unknown[] = [],
-  knownSubjects = () => Promise.resolve<KnownSubjects>({ roles: new Map(), hasBearers: false }),
+  {
+    knownSubjects = () => Promise.resolve<KnownSubjects>({ roles: new Map(), hasBearers: false }),
+    find = () => Promise.resolve(undefined),
+  }: { knownSubjects?: () => Promise<KnownSubjects>; find?: ModelProvider['find'] } = {},
 ): AgentValidator {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no model is called
-  const provider = { has: () => Promise.resolve(true) } as unknown as ModelProvider;
+  const provider = { find } as unknown as ModelProvider;
   const models = new Map([['org/own', {}]]);
   const own = { provider, options: new Set<never>(), audioTypes: new Set<never>(), models, acceptsSlashes: false };
   return new AgentValidator({
@@ -78,7 +81,26 @@ test('what concerns a server is told, and no outage is a reason not to connect t
   ]);
   expect(await validator().warningsAbout('shop', spec)).toEqual([]);
   const logged: unknown[] = [];
-  const failing = validator(logged, () => Promise.reject(new Error('the catalog is unavailable')));
+  const failing = validator(logged, {
+    knownSubjects: () => Promise.reject(new Error('the catalog is unavailable')),
+  });
   expect(await failing.warningsAbout('bank', spec)).toEqual([]);
   expect(logged).toHaveLength(1);
+});
+
+test('a model that its provider denies is a problem, and one that it does not list a warning: both name the nearest', async () => {
+  const spec: AgentSpec = { model: { name: 'known', fallbacks: ['tinny'] } };
+  const scope = { owner: null, budget: undefined };
+  const others = ['tiny', 'known'];
+  const find = (exists: boolean) => (model: string) =>
+    Promise.resolve(model === 'known' ? { exists: true } : { exists, others });
+  expect(await validator([], { find: find(false) }).firstProblem(spec, scope)).toMatchObject({
+    message: 'the model provider has no model tinny: did you mean own/tiny?',
+    param: 'model.fallbacks.0',
+  });
+  const lenient = validator([], { find: find(true) });
+  expect(await lenient.firstProblem(spec, scope)).toBeUndefined();
+  expect(await lenient.warnings(spec)).toEqual([
+    'model.fallbacks.0: the model provider does not list the model tinny: did you mean own/tiny?',
+  ]);
 });

@@ -172,6 +172,16 @@ export class AgentValidator {
     });
   }
 
+  /** The models that their providers do not list, as far as this process has asked: they may exist nevertheless. */
+  #unlistedModels(spec: AgentSpec): AgentProblem[] {
+    return modelNames(spec).flatMap((name, i) => {
+      const alternatives = this.#models.alternatives(name);
+      if (alternatives === undefined) return [];
+      const message = `the model provider does not list the model ${name}: ${alternatives}`;
+      return [{ code: 'invalid_agent', message, param: modelParam(i) }];
+    });
+  }
+
   /** What the author of an agent that can run should know of it. */
   warnings(spec: AgentSpec): Promise<string[]> {
     return this.#warnings(spec, this.#mistakes(spec));
@@ -207,7 +217,8 @@ export class AgentValidator {
       spec.config?.decision_policies ? this.#knownSubjects() : undefined,
       spec.agents ? this.#registered(spec.agents) : [],
     ]);
-    return agentWarnings(spec, { mistakes, subjects, agents });
+    const unlisted = this.#unlistedModels(spec);
+    return agentWarnings(spec, { mistakes: [...mistakes, ...unlisted], subjects, agents });
   }
 
   /** The media that all models of an agent take. */
@@ -273,7 +284,9 @@ export class AgentValidator {
     const known = await Promise.all(names.map((name) => this.#models.has(name)));
     const unknown = known.indexOf(false);
     if (unknown < 0) return undefined;
-    const message = `the model provider has no model ${names[unknown]}`;
+    const name = names[unknown] ?? '';
+    const alternatives = this.#models.alternatives(name);
+    const message = `the model provider has no model ${name}${alternatives === undefined ? '' : `: ${alternatives}`}`;
     return { code: 'invalid_agent', message, param: modelParam(unknown) };
   }
 }

@@ -34,9 +34,9 @@ import type { HostedSearch } from './hosted-search.ts';
 import { blockFields, type Block } from './message-blocks.ts';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
-import { hasModel, type LookupRequest } from './model-lookup.ts';
+import { findModel, type LookupRequest } from './model-lookup.ts';
 import { portableSchema } from './portable-schema.ts';
-import type { ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from './provider.ts';
+import type { FoundModel, ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from './provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
 /** An answer in several responses, of which the provider ends all but the last one with a pause. */
@@ -106,8 +106,8 @@ export class AiSdkProvider implements ModelProvider {
     );
   }
 
-  has(model: string): Promise<boolean> {
-    return hasModel(this.#fetch, this.#dialect.lookup(model), model);
+  find(model: string): Promise<FoundModel | undefined> {
+    return findModel(this.#fetch, this.#dialect.lookup(model), model);
   }
 
   async *#read(

@@ -8,7 +8,7 @@ import {
   type Span,
 } from '@opentelemetry/api';
 import { ModelError } from './model-error.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { FoundModel, ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 /** Wraps a provider: measures its calls and records them as spans of their turns' traces. */
@@ -48,8 +48,8 @@ export class InstrumentedModel implements ModelProvider {
     }
   }
 
-  has(model: string): Promise<boolean> {
-    return this.#provider.has(model);
+  find(model: string): Promise<FoundModel | undefined> {
+    return this.#provider.find(model);
   }
 
   #span({ model, params }: ModelRequest, parent: Context): Span {

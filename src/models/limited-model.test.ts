@@ -44,7 +44,7 @@ function oneAtATime() {
   const reached: { name: string; end: () => void }[] = [];
   const metrics = new Metrics();
   const provider = {
-    has: () => Promise.resolve(true),
+    find: () => Promise.resolve(undefined),
     async *stream({ model: name }: ModelRequest): AsyncGenerator<ModelChunk> {
       const ended = Promise.withResolvers<void>();
       reached.push({ name, end: () => ended.resolve() });

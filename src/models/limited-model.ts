@@ -5,7 +5,7 @@ import { waitOrAbort } from '../lib/abort.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AllowedCall, Allowance } from './allowance.ts';
 import { estimateInput } from './input-breakdown.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { FoundModel, ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 
 interface LimitedModelOptions {
   allowance: Allowance;
@@ -48,8 +48,8 @@ export class LimitedModel implements ModelProvider {
     }
   }
 
-  has(model: string): Promise<boolean> {
-    return this.#provider.has(model);
+  find(model: string): Promise<FoundModel | undefined> {
+    return this.#provider.find(model);
   }
 
   /** Waits until the call may begin. False if it was aborted. */

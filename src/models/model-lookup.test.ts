@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { hasModel } from './model-lookup.ts';
+import { findModel } from './model-lookup.ts';
 
 const answers = (list: unknown, [status, body]: [number, unknown]) => {
   const send = (content: unknown, code = 200) =>
@@ -8,7 +8,7 @@ const answers = (list: unknown, [status, body]: [number, unknown]) => {
 };
 
 const ask = (list: unknown, answer: [number, unknown], model: string) =>
-  hasModel(answers(list, answer), { url: 'http://m/v1/models/x', list: 'http://m/v1/models', headers: {} }, model);
+  findModel(answers(list, answer), { url: 'http://m/v1/models/x', list: 'http://m/v1/models', headers: {} }, model);
 
 const LIST = { object: 'list', data: [{ id: 'known' }, { id: 'tiny:latest' }] };
 
@@ -37,9 +37,56 @@ test.each<[string, string, [number, unknown], boolean]>([
   ['a server that fails', 'gpt-6', [500, 'gpt-6'], true],
   ['a listed model', 'known', [404, "'known' is gone"], true],
 ])('%s and the model %s', async (_server, model, answer, has) => {
-  expect(await ask(LIST, answer, model)).toBe(has);
+  expect((await ask(LIST, answer, model))?.exists).toBe(has);
 });
 
-test('a server that lists nothing may have any model', async () => {
-  expect(await ask('<html>', [404, "The model 'gpt-6' does not exist"], 'gpt-6')).toBe(true);
+test('a server without a list that can be read says nothing', async () => {
+  expect(await ask('<html>', [404, "The model 'gpt-6' does not exist"], 'gpt-6')).toBeUndefined();
+});
+
+/** As llama.cpp and vLLM answer to the route of one model, which they do not have. */
+const NO_ROUTE: [number, unknown] = [404, { error: { code: 404, message: 'File Not Found', type: 'not_found_error' } }];
+
+test.each([
+  ['llama.cpp', { id: 'm', owned_by: 'llamacpp', meta: { n_vocab: 9, n_ctx_train: 40_960, n_ctx: 4_096 } }, 4_096],
+  ['LiteLLM', { id: 'm', object: 'model', max_input_tokens: 128_000, max_output_tokens: 16_384 }, 128_000],
+  ['vLLM', { id: 'm', object: 'model', owned_by: 'vllm', root: 'm', max_model_len: 32_768 }, 32_768],
+  ['OpenRouter', { id: 'm', name: 'M', context_length: 131_072, pricing: { prompt: '0' } }, 131_072],
+  ['a server with other types', { id: 'm', context_length: '8k', max_model_len: null, meta: [] }, undefined],
+])('the window in the list of %s', async (_server, entry, contextTokens) => {
+  expect(await ask({ object: 'list', data: [{ id: 'x' }, entry] }, NO_ROUTE, 'm')).toEqual({
+    exists: true,
+    ...(contextTokens !== undefined && { contextTokens }),
+  });
+});
+
+test('the window in the answer about a model that the list does not have, such as an alias', async () => {
+  expect(await ask(LIST, [200, { id: 'tiny', context_length: 2_048 }], 'tiny')).toEqual({
+    exists: true,
+    contextTokens: 2_048,
+  });
+  expect(await ask(LIST, [200, { id: 'other', context_length: 2_048 }], 'tiny')).toEqual({ exists: true });
+});
+
+test('a model that a list lacks may exist, and those that it has are told', async () => {
+  expect(await ask(LIST, NO_ROUTE, 'tinny')).toEqual({ exists: true, others: ['known', 'tiny:latest'] });
+});
+
+test.each([
+  ['a page of a longer list', { ...LIST, has_more: true }],
+  ['a list with too many models', { data: Array.from({ length: 2_001 }, (_, i) => ({ id: `m${i}` })) }],
+  ['an empty list', { data: [] }],
+])('%s says nothing of others', async (_, list) => {
+  expect(await ask(list, NO_ROUTE, 'tinny')).toEqual({ exists: true });
+});
+
+test('names that cannot be shown are left out', async () => {
+  const data = [{ id: 'a\nb' }, { id: 'x'.repeat(201) }, { id: 'good' }];
+  expect(await ask({ data }, NO_ROUTE, 'goood')).toEqual({ exists: true, others: ['good'] });
+});
+
+test('a route with a wildcard may lead to a model that LiteLLM denies', async () => {
+  const denial: [number, unknown] = [404, { detail: 'The model `openai/new` does not exist' }];
+  expect(await ask({ data: [{ id: 'openai/*' }] }, denial, 'openai/new')).toEqual({ exists: true });
+  expect(await ask({ data: [{ id: 'gemini/*' }] }, denial, 'openai/new')).toMatchObject({ exists: false });
 });

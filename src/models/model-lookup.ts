@@ -1,9 +1,27 @@
 import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import type { FoundModel } from './provider.ts';
 
 const LOOKUP_TIMEOUT_MS = 3_000;
 
-const listed = z.object({ data: z.array(z.object({ id: z.string() })) });
+/** A list with more models than this is not searched for names that resemble one: that takes time for each. */
+const MAX_LISTED = 2_000;
+
+/** Names in an error or a warning are legible. */
+const LEGIBLE = /^\P{C}{1,200}$/u;
+
+const size = z.int().min(1).optional().catch(undefined);
+
+/** A model in a list or alone. LiteLLM has the first field, vLLM the second, OpenRouter the third, llama.cpp the last. */
+const listedModel = z.object({
+  id: z.string(),
+  max_input_tokens: size,
+  max_model_len: size,
+  context_length: size,
+  meta: z.object({ n_ctx: size }).optional().catch(undefined),
+});
+
+const modelList = z.object({ data: z.array(listedModel), has_more: z.boolean().nullish() });
 
 /** Where a provider's models are asked for. */
 export interface LookupRequest {
@@ -15,22 +33,52 @@ export interface LookupRequest {
 }
 
 /**
- * Whether a provider has a model; true if that cannot be determined. It has not if it says so of the model by its name:
- * servers and gateways without that route have the status 404 as well, and some of them repeat the path.
+ * What a provider says of a model; undefined if it gives no answer that can be read. The model is denied only if the
+ * answer about it does so by its name: servers and gateways without that route have the status 404 as well, and some of
+ * them repeat the path. A list denies nothing: llama.cpp answers under any name, vLLM loads adapters that it does not
+ * list, and LiteLLM lists routes with wildcards.
  */
-export async function hasModel(fetch: Fetch, { url, headers, list }: LookupRequest, model: string): Promise<boolean> {
+export async function findModel(
+  fetch: Fetch,
+  { url, headers, list }: LookupRequest,
+  model: string,
+): Promise<FoundModel | undefined> {
   const get = (one: string) => fetch(one, { headers, signal: AbortSignal.timeout(LOOKUP_TIMEOUT_MS) });
   try {
-    if (list !== undefined) {
-      const { data } = listed.parse(await (await get(list)).json());
-      if (data.some(({ id }) => id === model)) return true;
-    }
+    const listing = list === undefined ? undefined : modelList.parse(await (await get(list)).json());
+    const models = listing?.data ?? [];
+    const listed = models.find(({ id }) => id === model);
+    if (listed) return { exists: true, ...windowOf(listed) };
+    // What is asked about one model knows only the names of the list, and would deny it.
+    if (models.some(({ id }) => isPatternOf(id, model))) return { exists: true };
     const response = await get(url);
     const body = await response.text();
-    return response.status !== 404 || !names(body, model) || body.includes('/models/');
+    if (response.ok) return { exists: true, ...windowOf(ownEntry(body, model)) };
+    const isComplete = models.length > 0 && models.length <= MAX_LISTED && listing?.has_more !== true;
+    const others = isComplete ? { others: models.map(({ id }) => id).filter((id) => LEGIBLE.test(id)) } : {};
+    const isDenied = response.status === 404 && names(body, model) && !body.includes('/models/');
+    return { exists: !isDenied, ...others };
   } catch {
-    return true;
+    return undefined;
   }
+}
+
+function windowOf(model: z.infer<typeof listedModel> | undefined): Pick<FoundModel, 'contextTokens'> {
+  const { max_input_tokens: input, max_model_len: all, context_length: context, meta } = model ?? {};
+  const contextTokens = meta?.n_ctx ?? input ?? all ?? context;
+  return contextTokens === undefined ? {} : { contextTokens };
+}
+
+/** The model in a body, which may be any page with the status 200. */
+function ownEntry(body: string, model: string): z.infer<typeof listedModel> | undefined {
+  if (!body.startsWith('{')) return undefined;
+  const parsed = listedModel.safeParse(JSON.parse(body));
+  return parsed.data?.id === model ? parsed.data : undefined;
+}
+
+/** Whether a listed name is a route of LiteLLM for any name that begins like it, such as `openai/*`. */
+function isPatternOf(listed: string, model: string): boolean {
+  return listed.endsWith('*') && model.startsWith(listed.slice(0, -1));
 }
 
 /** As a name of its own: the model `a` is not named by every text with that letter. */

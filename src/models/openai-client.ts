@@ -1,8 +1,8 @@
 import OpenAI from 'openai';
 import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
-import { hasModel } from './model-lookup.ts';
-import type { ProviderAccess, SilenceLimits } from './provider.ts';
+import { findModel } from './model-lookup.ts';
+import type { ModelProvider, ProviderAccess, SilenceLimits } from './provider.ts';
 import { brokenStreamError, connectionError, isAbortError, overflowError, retryAfter } from './http-failure.ts';
 import { reportedFailure } from './provider-failure.ts';
 
@@ -10,10 +10,10 @@ export type OpenAIOptions = ProviderAccess & SilenceLimits;
 
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
-/** A client of a server with OpenAI's API, and whether that server has a model. */
+/** A client of a server with OpenAI's API, and what that server says of a model. */
 export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: OpenAIOptions): {
   client: OpenAI;
-  has: (model: string) => Promise<boolean>;
+  find: ModelProvider['find'];
 } {
   const modelFetch = createModelFetch(idleSeconds * 1000);
   // The client's own retries would multiply the activity's, and hide failures from the turn's log.
@@ -29,9 +29,9 @@ export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: Op
   });
   const list = `${client.baseURL}/models`;
   const authorized = { authorization: `Bearer ${apiKey}`, ...headers };
-  const has = (model: string) =>
-    hasModel(modelFetch, { url: `${list}/${encodeURIComponent(model)}`, headers: authorized, list }, model);
-  return { client, has };
+  const find = (model: string) =>
+    findModel(modelFetch, { url: `${list}/${encodeURIComponent(model)}`, headers: authorized, list }, model);
+  return { client, find };
 }
 
 /** Whether a server is OpenAI's own. */

@@ -41,15 +41,15 @@ const ENCRYPTED_REASONING = 'reasoning.encrypted_content';
 
 /** OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation. */
 export class OpenAIResponsesProvider implements ModelProvider {
-  readonly has: (model: string) => Promise<boolean>;
+  readonly find: ModelProvider['find'];
   readonly #client: OpenAI;
   readonly #silence: SilenceLimits;
   /** Models that have rejected a request for encrypted reasoning. */
   readonly #withoutReasoning = new LRUCache<string, true>({ max: 1_000 });
 
   constructor(options: OpenAIOptions) {
-    const { client, has } = createOpenAIClient(options);
-    this.has = has;
+    const { client, find } = createOpenAIClient(options);
+    this.find = find;
     this.#client = client;
     this.#silence = options;
   }

@@ -32,15 +32,15 @@ export type MaxTokensParameter = 'max_tokens' | 'max_completion_tokens';
 
 /** Chat completions, as OpenAI and many others offer them. */
 export class OpenAIProvider implements ModelProvider {
-  readonly has: (model: string) => Promise<boolean>;
+  readonly find: ModelProvider['find'];
   readonly #client: OpenAI;
   readonly #maxTokensParameter: MaxTokensParameter;
   readonly #silence: SilenceLimits;
 
   constructor(options: OpenAIOptions & { maxTokensParameter?: MaxTokensParameter | undefined }) {
     const { baseUrl, maxTokensParameter } = options;
-    const { client, has } = createOpenAIClient(options);
-    this.has = has;
+    const { client, find } = createOpenAIClient(options);
+    this.find = find;
     this.#client = client;
     // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
     const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);

@@ -15,7 +15,7 @@ function modelThat(failure: Error) {
   const warn = vi.fn();
   const provider = new OptionalTools(
     {
-      has: () => Promise.resolve(true),
+      find: () => Promise.resolve(undefined),
       async *stream({ tools }: ModelRequest): AsyncGenerator<ModelChunk> {
         asked.push(tools.length);
         if (tools.length > 0) throw failure;

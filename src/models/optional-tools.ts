@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import { ModelError } from './model-error.ts';
-import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { FoundModel, ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 
 interface OptionalToolsOptions {
   /** The provider's name. */
@@ -40,7 +40,7 @@ export class OptionalTools implements ModelProvider {
     return yield* this.#provider.stream(bare, signal);
   }
 
-  has(model: string): Promise<boolean> {
-    return this.#provider.has(model);
+  find(model: string): Promise<FoundModel | undefined> {
+    return this.#provider.find(model);
   }
 }

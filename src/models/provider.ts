@@ -71,14 +71,24 @@ export interface ToolCallChunk {
   providerFields?: Record<string, unknown>;
 }
 
+/** What a provider says of a model. */
+export interface FoundModel {
+  /** False only if it denies the model by its name. */
+  exists: boolean;
+  /** The size of the model's context in tokens, if it names one. */
+  contextTokens?: number;
+  /** The names of the models that it lists, if this one is not among them. */
+  others?: string[];
+}
+
 export interface ModelProvider {
   /**
    * Streams an answer. It is complete if a `finishReason` was received and the iteration ended.
    * @throws ModelError
    */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
-  /** Whether the provider has the model; true if that cannot be determined. */
-  has(model: string): Promise<boolean>;
+  /** Asks the provider about a model; undefined if it gives no answer. Never rejects. */
+  find(model: string): Promise<FoundModel | undefined>;
 }
 
 /** The maximum of each limit of silence, doubled or not: an attempt at a message has a time-out of two hours. */

@@ -1,9 +1,10 @@
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { Metrics } from '../telemetry/metrics.ts';
 import { chatAccess, modelAccess, openProviders, type ModelAccess } from './open-providers.ts';
 import type { ProviderConfig } from './provider-file.ts';
-import type { ModelProviders } from './providers.ts';
+import type { FoundModel, ModelProvider } from './provider.ts';
+import { ModelProviders } from './providers.ts';
 
 const NO_FILE = { modelProvidersFile: undefined };
 
@@ -79,4 +80,54 @@ test('an agent of before the rule has the default provider, as the log says once
   expect(lines.map((line) => JSON.parse(line))).toEqual([
     expect.objectContaining({ model: 'meta/llama', provider: 'claude', msg: expect.stringContaining('"meta"') }),
   ]);
+});
+
+/** A default provider `own` that says this of every model, and how often it was asked. */
+function asked(found: FoundModel | undefined, models: ProviderConfig['models'] = new Map()) {
+  const find = vi.fn(() => Promise.resolve(found));
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no model is called
+  const provider = { find } as unknown as ModelProvider;
+  const own = { provider, options: new Set<never>(), audioTypes: new Set<never>(), models, acceptsSlashes: true };
+  return { find, models: new ModelProviders('own', new Map([['own', own]]), { log: pino({ level: 'silent' }) }) };
+}
+
+test('a window of the list is the default of the file, and one of an error replaces both', async () => {
+  const { models } = asked({ exists: true, contextTokens: 8_192 }, new Map([['set', { contextTokens: 16_384 }]]));
+  await models.has('m');
+  expect(models.resolve('own/m').contextTokens).toBe(8_192);
+  await models.has('set');
+  await models.learnContext(models.resolve('set'));
+  expect(models.resolve('set').contextTokens).toBe(16_384);
+  for (const model of ['m', 'set']) models.noteContext({ providerName: 'own', model }, 4_096);
+  expect([models.resolve('m').contextTokens, models.resolve('set').contextTokens]).toEqual([4_096, 4_096]);
+});
+
+test('a process that has not looked up a model asks for its window once', async () => {
+  const { find, models } = asked({ exists: true, contextTokens: 8_192 });
+  const calls = Array.from({ length: 3 }, () => models.learnContext(models.resolve('m')));
+  expect(models.resolve('m').contextTokens).toBeUndefined();
+  await Promise.all(calls);
+  expect(models.resolve('m').contextTokens).toBe(8_192);
+  await models.has('own/m');
+  expect(find).toHaveBeenCalledTimes(1);
+});
+
+test.each([
+  ['names no window', { exists: true }],
+  ['gives no answer', undefined],
+])('a provider that %s is not asked again by the next calls', async (_, found) => {
+  const { find, models } = asked(found);
+  for (let call = 1; call <= 3; call++) await models.learnContext(models.resolve('m'));
+  expect(find).toHaveBeenCalledTimes(1);
+});
+
+test.each<[string, string[], string]>([
+  ['a name like it', ['tiny:latest', 'qwen3:8b'], 'did you mean own/qwen3:8b?'],
+  ['other names', ['a', 'b'], 'it lists a, b'],
+  ['many names', Array.from({ length: 11 }, (_, i) => `m${i}`), 'it lists m0, m1, m2, m3, m4, m5, m6, m7, m8, m9, …'],
+])('what to take instead of a model that is not listed: %s', async (_, others, expected) => {
+  const { models } = asked({ exists: true, others });
+  expect(models.alternatives('qwen3.8b')).toBeUndefined();
+  expect(await models.has('qwen3.8b')).toBe(true);
+  expect(models.alternatives('own/qwen3.8b')).toBe(expected);
 });

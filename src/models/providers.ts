@@ -3,13 +3,19 @@ import type { Logger } from 'pino';
 import type { Usage } from '../core/records.ts';
 import { nearestName } from '../lib/nearest-name.ts';
 import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
-import type { ModelProvider } from './provider.ts';
+import type { FoundModel, ModelProvider } from './provider.ts';
 import { costOf } from './price.ts';
 import type { ModelFacts } from './provider-file.ts';
 
 /** How long the result of a model lookup is cached, in milliseconds: for a model that exists, and for one that does not. */
 const KNOWN_FOR_MS = 10 * 60_000;
 const UNKNOWN_FOR_MS = 10_000;
+
+/** The models of which something is remembered. */
+const MAX_MODELS = 1_000;
+
+/** How many of a provider's models an error or a warning names. */
+const MAX_NAMED = 10;
 
 /** A smaller context than any model has: a server that names one must not have every step compacted. */
 const MIN_CONTEXT_TOKENS = 1_024;
@@ -49,12 +55,18 @@ export class ModelProviders {
   readonly #providers: ReadonlyMap<string, RegisteredProvider>;
   readonly #defaultName: string;
   readonly #default: RegisteredProvider;
-  readonly #known = new LRUCache<string, Promise<boolean>>({ max: 1_000 });
-  /** The sizes of contexts that servers have named, by the provider and its model. */
-  readonly #contexts = new LRUCache<string, number>({ max: 1_000 });
+  readonly #known = new LRUCache<string, Promise<FoundModel | undefined>>({ max: MAX_MODELS });
+  /** The sizes of contexts that servers have named in errors, by the provider and its model. */
+  readonly #contexts = new LRUCache<string, number>({ max: MAX_MODELS });
+  /** Those in the lists of providers. */
+  readonly #listedContexts = new LRUCache<string, number>({ max: MAX_MODELS });
+  /** The models whose providers were asked for them beside a call. */
+  readonly #asked = new LRUCache<string, true>({ max: MAX_MODELS });
+  /** What to take instead of the models that their providers do not list. */
+  readonly #alternatives = new LRUCache<string, string>({ max: MAX_MODELS });
   readonly #log: Pick<Logger, 'warn'>;
   /** The names of models of which the log has a warning. */
-  readonly #warned = new LRUCache<string, true>({ max: 1_000 });
+  readonly #warned = new LRUCache<string, true>({ max: MAX_MODELS });
 
   constructor(
     defaultName: string,
@@ -81,6 +93,7 @@ export class ModelProviders {
       this.#warned.set(name, true);
       this.#log.warn({ model: name, provider: providerName }, `a model goes to the default provider: ${problem}`);
     }
+    const key = `${providerName}/${model}`;
     const { price, contextTokens } = registered.models.get(model) ?? {};
     return {
       provider: registered.provider,
@@ -90,13 +103,25 @@ export class ModelProviders {
       audioTypes: registered.audioTypes,
       search: registered.search,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
-      contextTokens: this.#contexts.get(`${providerName}/${model}`) ?? contextTokens,
+      contextTokens: this.#contexts.get(key) ?? contextTokens ?? this.#listedContexts.get(key),
     };
   }
 
   /** What a server says of the size of a model's context holds from now on, also against the file of providers. */
   noteContext({ providerName, model }: Pick<ModelTarget, 'providerName' | 'model'>, tokens: number): void {
     this.#contexts.set(`${providerName}/${model}`, Math.max(MIN_CONTEXT_TOKENS, tokens));
+  }
+
+  /**
+   * Asks the provider of a model for the size of its context, unless that is known, for the calls after the one in
+   * progress: a process that only runs stored agents has not looked up their models. Once for each model, but after a
+   * failure again in `KNOWN_FOR_MS`.
+   */
+  async learnContext({ providerName, model, contextTokens }: ModelTarget): Promise<void> {
+    const key = `${providerName}/${model}`;
+    if (contextTokens !== undefined || this.#asked.has(key)) return;
+    this.#asked.set(key, true);
+    if (!(await this.#lookUp(key))) this.#asked.set(key, true, { ttl: KNOWN_FOR_MS });
   }
 
   /**
@@ -119,15 +144,31 @@ export class ModelProviders {
 
   /** Whether a model exists, as far as its provider can tell. */
   async has(name: string): Promise<boolean> {
-    const { registered, model } = this.#find(name);
+    const { registered, providerName, model } = this.#find(name);
     if (registered.models.has(model)) return true;
-    const known = this.#known.get(name);
+    const found = await this.#lookUp(`${providerName}/${model}`);
+    return found?.exists ?? true;
+  }
+
+  /** Which models the provider of a model lists instead of it, as far as `has` has learned; undefined if it may list it. */
+  alternatives(name: string): string | undefined {
+    const { registered, providerName, model } = this.#find(name);
+    return registered.models.has(model) ? undefined : this.#alternatives.get(`${providerName}/${model}`);
+  }
+
+  async #lookUp(key: string): Promise<FoundModel | undefined> {
+    const known = this.#known.get(key);
     if (known) return known;
-    const lookup = registered.provider.has(model);
-    this.#known.set(name, lookup, { ttl: KNOWN_FOR_MS });
-    const has = await lookup;
-    if (!has) this.#known.set(name, lookup, { ttl: UNKNOWN_FOR_MS });
-    return has;
+    const { registered, providerName, model } = this.#find(key);
+    const lookup = registered.provider.find(model);
+    this.#known.set(key, lookup, { ttl: KNOWN_FOR_MS });
+    const found = await lookup;
+    const { exists = true, contextTokens, others = [] } = found ?? {};
+    if (!exists) this.#known.set(key, lookup, { ttl: UNKNOWN_FOR_MS });
+    if (contextTokens !== undefined) this.#listedContexts.set(key, Math.max(MIN_CONTEXT_TOKENS, contextTokens));
+    if (others.length > 0) this.#alternatives.set(key, alternativesOf(model, others, providerName));
+    else this.#alternatives.delete(key);
+    return found;
   }
 
   #find(name: string): { registered: RegisteredProvider; providerName: string; model: string } {
@@ -137,6 +178,13 @@ export class ModelProviders {
       ? { registered, providerName: prefix, model }
       : { registered: this.#default, providerName: this.#defaultName, model: name };
   }
+}
+
+function alternativesOf(model: string, others: string[], providerName: string): string {
+  const near = nearestName(model, others);
+  if (near !== undefined) return `did you mean ${providerName}/${near}?`;
+  const more = others.length > MAX_NAMED ? ', …' : '';
+  return `it lists ${others.slice(0, MAX_NAMED).join(', ')}${more}`;
 }
 
 function splitAtSlash(name: string): [prefix: string | undefined, model: string] {

@@ -5,6 +5,7 @@ import { listenForApi, startApi } from './api.ts';
 import { requireKeysIfExposed, warnOfClientKey } from './require-keys.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 import { DEMO, demoAgent } from '../demo/demo-agent.ts';
+import { warnOfDemoModel } from '../demo/demo-model-check.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
 import { startDemoModel } from '../demo/demo-model.ts';
 import { NEVER } from '../lib/abort.ts';
@@ -86,8 +87,9 @@ export async function startAllInOne(
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());
   cleanup.defer(startApi(services, ports, worker.check));
-  if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
+  if (names === undefined) void warnOfDemoModel(services);
+  if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const running = cleanup.move();
   return {
     url: ports.api.url,

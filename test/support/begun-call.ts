@@ -22,7 +22,7 @@ export function begunCall(
   { bus = new InProcessBus(), servers = [] }: BegunCallOptions = {},
 ): BegunCall {
   const toolset = { tools: new Map(), servers, unavailable: [] };
-  const provider = { stream: () => chunks, has: () => Promise.resolve(true) };
+  const provider = { stream: () => chunks, find: () => Promise.resolve(undefined) };
   const target = {
     provider,
     providerName: 'openai',
