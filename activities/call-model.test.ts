@@ -35,6 +35,7 @@ async function routeBy(policy: Partial<DecisionPolicy>, newestAuthor: () => Prom
       },
       toolsets: { load: () => Promise.resolve({ tools: new Map([['pay', pay]]), servers: [], unavailable: [] }) },
       models: {
+        learnContext: () => Promise.resolve(),
         resolve: () => ({
           model: 'm',
           provider: {

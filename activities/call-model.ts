@@ -168,6 +168,7 @@ class ModelCallAttempt {
       if (this.#message?.isEmpty && this.details.failures === 0) {
         throw new ModelError('empty_answer', 'the model gave an empty answer');
       }
+      this.#noteTruncation();
       const mayBeCutOff = this.#message?.mayBeCutOff === true && { mayBeCutOff: true as const };
       return await this.#result(this.#message?.failure ?? { status: 'answered', ...mayBeCutOff });
     } catch (error) {
@@ -324,11 +325,29 @@ class ModelCallAttempt {
   #begin(message: MessageAssembler): void {
     this.#message = message;
     this.#wasCalled = true;
+    // For later calls: this one does not wait for it.
+    void this.#dependencies.models.learnContext(message.target);
     const { turnId, connectsServers } = this.#input;
     if (!connectsServers) return;
     for (const server of message.toolset.unavailable) {
       this.#dependencies.log.warn({ turnId, ...server }, 'an MCP server is not available');
     }
+  }
+
+  /** A server that drops the beginning of a conversation has shown the size of its context: later calls fit into it. */
+  #noteTruncation(): void {
+    const tokens = this.#message?.truncatedInput;
+    if (!this.#message || tokens === undefined) return;
+    const { models, metrics, losses } = this.#dependencies;
+    const { providerName: provider, model } = this.#message.target;
+    models.noteContext(this.#message.target, tokens);
+    metrics.modelInputsTruncated.inc({ provider });
+    losses.warn(
+      `truncated ${provider}/${model}`,
+      { provider, model, readTokens: tokens },
+      "a model's server drops the beginning of conversations; they are compacted to what it has read: " +
+        'raise its context length, such as OLLAMA_CONTEXT_LENGTH',
+    );
   }
 
   #conversation(): Promise<UnsequencedRecord[]> {

@@ -1,8 +1,9 @@
 import type { Compacted } from '../core/compacted.ts';
-import type { UnsequencedRecord } from '../core/records.ts';
+import type { ModelMessage, UnsequencedRecord } from '../core/records.ts';
 import type { PlacedItem, TranscriptItem } from '../core/transcript.ts';
 import { inputCharacters, itemCharacters, TOKEN_CHARACTERS } from '../models/input-breakdown.ts';
 import type { ModelRequest } from '../models/provider.ts';
+import type { EarlierReport } from '../models/truncated-input.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { isClearable } from './compacted-conversation.ts';
 
@@ -71,17 +72,30 @@ function shareOf(contextTokens: number): number {
  * Without such a report they are estimated. `compactedAt`: the index of the last compaction.
  */
 export function inputTokens(request: ModelRequest, conversation: PlacedItem[], compactedAt: number): number {
-  const index = conversation.findLastIndex(({ item }) => item.role === 'assistant');
-  const last = conversation[index];
-  if (last?.item.role === 'assistant' && last.at > compactedAt) {
-    const { usage, attempts } = last.item.message;
-    // The usage is that of all attempts: only a single one tells the size of its request.
-    if (usage && usage.inputTokens > 0 && !attempts) {
-      const added = request.transcript.slice(request.transcript.length - (conversation.length - 1 - index));
-      return usage.inputTokens + usage.outputTokens - usage.reasoningTokens + tokensOf(added);
-    }
+  const last = lastReport(request, conversation, compactedAt);
+  if (last) {
+    const { usage, added } = last;
+    return usage.inputTokens + usage.outputTokens - usage.reasoningTokens + tokensOf(added);
   }
   return Math.ceil(Object.values(inputCharacters(request)).reduce((sum, one) => sum + one, 0) / TOKEN_CHARACTERS);
+}
+
+/**
+ * The usage that was reported with the last message, and what was added since, if it tells the size of the message's
+ * request: not if the conversation was compacted since, nor if the usage is that of several attempts.
+ */
+export function lastReport(
+  request: ModelRequest,
+  conversation: PlacedItem[],
+  compactedAt: number,
+): (EarlierReport & { message: ModelMessage }) | undefined {
+  const index = conversation.findLastIndex(({ item }) => item.role === 'assistant');
+  const last = conversation[index];
+  if (last?.item.role !== 'assistant' || last.at <= compactedAt) return undefined;
+  const { message } = last.item;
+  if (!message.usage || message.usage.inputTokens === 0 || message.attempts) return undefined;
+  const added = request.transcript.slice(request.transcript.length - (conversation.length - 1 - index));
+  return { usage: message.usage, added, message };
 }
 
 function tokensOf(items: TranscriptItem[]): number {

@@ -29,6 +29,7 @@ import { mergeFields } from '../models/message-blocks.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
+import { truncatedInput } from '../models/truncated-input.ts';
 import { SectionDeltas } from '../models/section-deltas.ts';
 import { MadeMedia } from './made-media.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
@@ -44,7 +45,7 @@ interface AssemblerOptions {
   attempt: number;
   prepared: Pick<
     PreparedModelCall,
-    'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs'
+    'toolset' | 'conversation' | 'files' | 'request' | 'spec' | 'target' | 'hasFallback' | 'repairs' | 'earlier'
   >;
   bus: LiveBus;
   /** The message is this one of the client's conversation: no model is called for it. */
@@ -137,6 +138,12 @@ export class MessageAssembler {
   /** Whether it was cut off at the limit of output tokens, and is a message of the agent like any other. */
   get mayBeCutOff(): boolean {
     return this.#finishReason === 'length' && this.spec.keepsCutOffCalls === true;
+  }
+
+  /** The input in tokens that the model's server has read, if it has dropped the beginning of the conversation. */
+  get truncatedInput(): number | undefined {
+    const { request, earlier } = this.#options.prepared;
+    return this.usage && truncatedInput(request, this.usage, earlier);
   }
 
   /** Whether the model has written a complete message without content; it may have reasoning. */

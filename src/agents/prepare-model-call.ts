@@ -15,7 +15,7 @@ import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts'
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCompacted } from './compacted-conversation.ts';
 import { refreshedToolkits, withToolkits } from './client-toolkits.ts';
-import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
+import { compactionThreshold, inputTokens, lastReport, planCompaction, type CompactionPlan } from './compaction.ts';
 import { withCutResults } from './cut-results.ts';
 import { loadMedia } from './load-media.ts';
 import { promptOf } from './prompt.ts';
@@ -24,6 +24,7 @@ import { readFiles, type ReadFiles } from './read-files.ts';
 import { repairsLeft } from './structured-answer.ts';
 import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
+import type { EarlierReport } from '../models/truncated-input.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 
 /** What the parts of a model request are read from. */
@@ -53,6 +54,8 @@ export interface PreparedModelCall {
   files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
   /** How often the model may be asked for another answer if one does not fit its schema. */
   repairs: number;
+  /** What the model has reported of the conversation with its last message, if it has not changed since but grown. */
+  earlier?: EarlierReport;
   /** The conversation has to be compacted before the model is called. */
   compaction?: Compaction;
   /** The sign-ins that were requested: the model is not called before the user has answered them. */
@@ -149,6 +152,7 @@ export async function prepareModelCall(
   const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
   const provider = budgets.metered(target, { turnId, sessionId, owner, sessionLimit, idleMs, isRetry });
   const tokens = inputTokens(request, shown, compacted.last);
+  const earlier = lastReport(request, shown, compacted.last);
   const isTooLong =
     rejected !== undefined &&
     (rejected.isTooLong || (tokens > SHORT_TOKENS && wasAccepted(shown, compacted.last, target)));
@@ -167,6 +171,7 @@ export async function prepareModelCall(
     conversation,
     files: read,
     repairs: repairsLeft(spec, all, threadId),
+    ...(earlier && isBy(earlier.message, target) && { earlier }),
     ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
     signIns,
   };
@@ -179,14 +184,12 @@ const SHORT_TOKENS = 2_000;
  * Whether a model has answered the conversation while it was shorter, since the last compaction: what it rejects now may
  * be its length, although it has no word for that.
  */
-function wasAccepted(shown: PlacedItem[], compactedAt: number, { providerName, model }: ModelTarget): boolean {
-  return shown.some(
-    ({ item, at }) =>
-      item.role === 'assistant' &&
-      at > compactedAt &&
-      item.message.provider === providerName &&
-      item.message.model === model,
-  );
+function wasAccepted(shown: PlacedItem[], compactedAt: number, target: ModelTarget): boolean {
+  return shown.some(({ item, at }) => item.role === 'assistant' && at > compactedAt && isBy(item.message, target));
+}
+
+function isBy({ provider, model }: ModelMessage, target: ModelTarget): boolean {
+  return provider === target.providerName && model === target.model;
 }
 
 /** An agent with the toolkits that its client has now. */

@@ -18,7 +18,7 @@ const MAX_MODELS = 1_000;
 const MAX_NAMED = 10;
 
 /** A smaller context than any model has: a server that names one must not have every step compacted. */
-const MIN_CONTEXT_TOKENS = 1_024;
+export const MIN_CONTEXT_TOKENS = 1_024;
 
 /** A provider, what its protocol has, and the models that certainly exist, with what is known of them. */
 export interface RegisteredProvider {
@@ -56,7 +56,7 @@ export class ModelProviders {
   readonly #defaultName: string;
   readonly #default: RegisteredProvider;
   readonly #known = new LRUCache<string, Promise<FoundModel | undefined>>({ max: MAX_MODELS });
-  /** The sizes of contexts that servers have named in errors, by the provider and its model. */
+  /** The sizes of contexts that servers have named in errors, or shown by dropping what is longer, by the provider and its model. */
   readonly #contexts = new LRUCache<string, number>({ max: MAX_MODELS });
   /** Those in the lists of providers. */
   readonly #listedContexts = new LRUCache<string, number>({ max: MAX_MODELS });
@@ -107,7 +107,7 @@ export class ModelProviders {
     };
   }
 
-  /** What a server says of the size of a model's context holds from now on, also against the file of providers. */
+  /** What a server's error or its truncation says of the size of a model's context holds from now on, also against the file of providers. */
   noteContext({ providerName, model }: Pick<ModelTarget, 'providerName' | 'model'>, tokens: number): void {
     this.#contexts.set(`${providerName}/${model}`, Math.max(MIN_CONTEXT_TOKENS, tokens));
   }

@@ -78,6 +78,12 @@ export class Metrics {
     labelNames: ['provider'] as const,
     registers: [this.registry],
   });
+  readonly modelInputsTruncated = new Counter({
+    name: 'everturn_model_inputs_truncated_total',
+    help: 'Answers to conversations of which the server of the model has dropped the beginning, by provider',
+    labelNames: ['provider'] as const,
+    registers: [this.registry],
+  });
   readonly modelCallsRefused = new Counter({
     name: 'everturn_model_calls_refused_total',
     help: 'Model calls not made, because the budget of their session or subject was reached',

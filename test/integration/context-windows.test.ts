@@ -1,10 +1,12 @@
+import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { say, textOf, type Script } from '../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 let server: TestServer;
+const logged: string[] = [];
 beforeAll(async () => {
-  server = await startTestServer();
+  server = await startTestServer({ log: pino({ level: 'warn' }, { write: (line) => void logged.push(line) }) });
 });
 afterAll(() => server.stop());
 
@@ -47,4 +49,31 @@ test.each(Object.entries(REFUSALS))('no session dies of its length: %s', async (
     });
   }
   expect(rejected).toBeGreaterThan(0);
+});
+
+test('what a server drops without a word is said in the log once, and compacted for', async () => {
+  const inputs: number[] = [];
+  // As Ollama: the newest messages that fit, after the system prompt.
+  const script: Script = (call) => {
+    const [system = 0, ...rest] = call.request.messages.map((one) => textOf(one).length / 4);
+    let tokens = system;
+    for (const size of rest.toReversed()) {
+      if (tokens > system && tokens + size > WINDOW) break;
+      tokens += size;
+    }
+    inputs.push(rest.reduce((sum, size) => sum + size, system));
+    const prompt = Math.ceil(tokens);
+    call.text('Noted.').finish('stop', { prompt_tokens: prompt, completion_tokens: 5, total_tokens: prompt + 5 });
+  };
+  const chat = await server.chat({ scripts: Array.from({ length: 40 }, () => script) });
+  for (let turn = 1; turn <= 6; turn++) {
+    expect(await chat.turn(`${turn} ${'word '.repeat(1_600)}`).end()).toMatchObject({ status: 'done' });
+  }
+  const warnings = logged.map((line) => JSON.parse(line)).filter(({ msg }) => /drops the beginning/.test(msg));
+  expect(warnings).toEqual([expect.objectContaining({ provider: 'openai', model: chat.agent })]);
+  expect(inputs.some((tokens) => tokens > WINDOW)).toBe(true);
+  // Once it is noticed, nothing is sent that would be dropped: neither the requests nor those for summaries.
+  expect(inputs.slice(4).filter((tokens) => tokens > WINDOW)).toEqual([]);
+  const metrics = await (await fetch(`${server.api.url}/metrics`)).text();
+  expect(metrics).toMatch(/^everturn_model_inputs_truncated_total\{provider="openai"\} [1-9]/m);
 });

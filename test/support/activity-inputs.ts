@@ -47,7 +47,7 @@ export function modelDependencies(stream: ModelProvider['stream']) {
   return {
     conversations: { load: () => Promise.resolve([turnCreated(turnStart())]), remember: () => undefined },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
-    models: { resolve: () => ({ model: 'm', provider: { stream } }) },
+    models: { learnContext: () => Promise.resolve(), resolve: () => ({ model: 'm', provider: { stream } }) },
     speculativeCalls: {
       claim: () => Promise.resolve(undefined),
       claimElsewhere: () => Promise.resolve(undefined),
