@@ -90,6 +90,7 @@ async function callLimited(fallbacks: string[]): Promise<unknown> {
       toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
       log: { warn: () => undefined },
       models: {
+        learnContext: () => undefined,
         resolve: () => ({
           providerName: 'p',
           model: 'm',

@@ -80,7 +80,7 @@ describe('the program of a server', () => {
       [1, 2].map(async () => {
         const { inspect, logged, pool } = start(endpoint);
         await inspect();
-        const [folder = ''] = logged.map(({ msg }) => msg).filter((msg) => msg.startsWith(tmpdir()));
+        const { msg: folder = '' } = logged.find(({ msg }) => msg.startsWith(tmpdir())) ?? {};
         expect(await readdir(folder)).toEqual(['left']);
         expect(logged.filter(({ msg }) => !msg.startsWith('the MCP server'))).toHaveLength(1);
         await pool.close();
