@@ -1,7 +1,7 @@
 import { MockActivityEnvironment } from '@temporalio/testing';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
-import { MODEL_CALL } from '../test/support/activity-inputs.ts';
+import { MODEL_CALL, modelDependencies } from '../test/support/activity-inputs.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import { turnCreated } from '../src/core/projection.ts';
@@ -117,4 +117,20 @@ test('a wait that is too long is not waited for: the next model is called, witho
         'p/m answered 429: come back tomorrow (it asks for a wait of 86400 s; EVERTURN_MODEL_RETRY_SECONDS allows 60 s for all waits)',
     },
   });
+});
+
+test('a model call asks for the window of its model, and does not wait for it', async () => {
+  const learnContext = vi.fn(() => new Promise<void>(() => undefined));
+  const stream = async function* (): AsyncGenerator<ModelChunk> {
+    yield await Promise.resolve({ content: 'Hello.', finishReason: 'stop' });
+  };
+  const target = { model: 'm', provider: { stream }, cost: () => undefined };
+  const dependencies = { ...modelDependencies(stream), models: { learnContext, resolve: () => target } };
+  const callModel = createCallModel(activityDependencies(dependencies));
+  const { outcome } = await new MockActivityEnvironment().run<[CallModelInput], CallModelResult, typeof callModel>(
+    callModel,
+    MODEL_CALL,
+  );
+  expect(outcome).toEqual({ status: 'answered' });
+  expect(learnContext).toHaveBeenCalledWith(target);
 });

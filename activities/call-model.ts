@@ -20,6 +20,7 @@ import {
 } from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import { networkCause } from '../src/models/network-cause.ts';
+import { wrongAddress } from '../src/models/wrong-address.ts';
 import type { ModelChunk, ModelRequest } from '../src/models/provider.ts';
 import type { BudgetReport } from '../src/core/budget.ts';
 import { ConversationLost } from '../src/engine/conversations.ts';
@@ -71,6 +72,12 @@ const MAX_NAMED_TOOLS = 20;
 /** How long a model is retried if there is another one: short overloads pass, and readers wait no longer than this. */
 const FALLBACK_AFTER_MS = 10_000;
 
+/**
+ * How long a server is retried that has never answered this installation and cannot be reached: it is not running yet,
+ * or its address is wrong, and the user should learn which before long.
+ */
+const FIRST_CONTACT_MS = 10_000;
+
 /** Without a wait of its own, the retry would get that of the policy. */
 const FALLBACK_WAIT_MS = 1;
 
@@ -98,7 +105,8 @@ type Instead = NewRecord | ServerSignIn[] | TurnError;
  *   attempt starts the message with that one.
  * - If the conversation has become too long, the result is what it is compacted to, and the workflow calls again.
  * - If a budget that the turn shares with others was reached, the result says so, and the workflow calls again.
- * - If the provider fails permanently, or the last model for longer than configured, the result is the message so far
+ * - If the provider fails permanently, or the last model for longer than configured, or than `FIRST_CONTACT_MS` if it
+ *   cannot be reached and never could, the result is the message so far
  *   and the provider's error.
  * - If a server that the agent requires is unavailable, the result of the first call is an empty message and an error.
  * - If the model's answer does not fit the agent's schema too often, the result is that message and an error.
@@ -484,9 +492,10 @@ class ModelCallAttempt {
       const { turnId, messageId } = this.#input;
       this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
     }
-    const wait = this.#planRetry(failure);
+    const advice = await this.#adviceOn(failure);
+    const wait = this.#planRetry(failure, advice === undefined ? Infinity : FIRST_CONTACT_MS);
     if (failure === error) this.#logFailure(failure, wait);
-    const reason = failure === error ? this.#reasonOf(failure, wait) : failure.message;
+    const reason = failure === error ? this.#reasonOf(failure, wait, advice) : failure.message;
     if (wait === undefined) {
       if (error instanceof PayloadTooLarge) {
         this.#message?.finish();
@@ -516,6 +525,7 @@ class ModelCallAttempt {
   #reasonOf(
     { failure, status, message, isRetryable, retryAfterMs = 0 }: ModelError,
     waitMs: number | undefined,
+    advice: string | undefined,
   ): string {
     if (!this.#message) return message;
     const { target, toolset } = this.#message;
@@ -530,7 +540,17 @@ class ModelCallAttempt {
       waitMs === undefined && isRetryable && retryAfterMs > 0 && isTooLong
         ? ` (it asks for a wait of ${Math.ceil(retryAfterMs / 1000)} s; EVERTURN_MODEL_RETRY_SECONDS allows ${retrySeconds} s for all waits)`
         : '';
-    return `${target.providerName}/${target.model}${answered}: ${message}${tools}${asked}`;
+    const reason = `${target.providerName}/${target.model}${answered}: ${message}${tools}${asked}`;
+    return advice === undefined ? reason : `${reason}. ${advice}`;
+  }
+
+  /** What to check if the model's server cannot be reached, and never could; undefined for other failures. */
+  async #adviceOn(error: ModelError): Promise<string | undefined> {
+    const target = this.#message?.target;
+    const advice = target && wrongAddress(error, target);
+    if (!target || advice === undefined || (await this.#dependencies.serverContacts.hasAnswered(target)))
+      return undefined;
+    return advice;
   }
 
   /** For operators, without the provider's text, which may quote the conversation. */
@@ -547,8 +567,10 @@ class ModelCallAttempt {
    * Counts a failure and returns the milliseconds until the next attempt, or undefined if the error is permanent or the
    * provider has failed for too long. The time in which it sent chunks, or in which no worker called it, does not
    * count.
+   *
+   * @param maxMs for how long, if that is shorter than configured
    */
-  #planRetry(error: ModelError): number | undefined {
+  #planRetry(error: ModelError, maxMs: number): number | undefined {
     const { isRetryable, retryAfterMs = 0 } = error;
     if (!isRetryable) return undefined;
     const { details } = this;
@@ -563,7 +585,8 @@ class ModelCallAttempt {
       return FALLBACK_WAIT_MS;
     }
     // The first failure is always retried: a stalled model may be silent for longer than the limit.
-    if (details.failingMs + wait > this.#dependencies.config.model.retrySeconds * 1000) return undefined;
+    if (details.failingMs + wait > Math.min(maxMs, this.#dependencies.config.model.retrySeconds * 1000))
+      return undefined;
     this.#noteFailure(error);
     details.failures += 1;
     details.failingMs += elapsed + wait;

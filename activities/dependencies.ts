@@ -16,6 +16,7 @@ import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
 import type { OnceLog } from '../src/lib/once-log.ts';
 import type { Metrics } from '../src/telemetry/metrics.ts';
 import type { ModelProviders } from '../src/models/providers.ts';
+import type { ServerContacts } from '../src/models/server-contacts.ts';
 import type { FileTexts } from '../src/files/file-texts.ts';
 import type { Skills } from '../src/skills/skills.ts';
 import type { SignIns } from '../src/mcp/sign-ins.ts';
@@ -30,6 +31,7 @@ export interface Dependencies {
   speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'claimElsewhere' | 'forgo' | 'withdraw'>;
   stepsAhead: StepsAhead;
   models: ModelProviders;
+  serverContacts: Pick<ServerContacts, 'hasAnswered'>;
   toolsets: ToolsetLoader;
   toolKinds: ToolKinds;
   skills: Skills;

@@ -21,6 +21,7 @@ import { Marks } from './marks.ts';
 import { McpGrants } from './mcp-grants.ts';
 import { McpSignIns } from './mcp-sign-ins.ts';
 import { checkDatabase, prepareDatabase } from './migrate.ts';
+import { ModelServers } from './model-servers.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import { RunSecrets } from './run-secrets.ts';
@@ -65,6 +66,7 @@ export class Catalog {
   readonly subjectRoles: SubjectRoles;
   readonly encryptionKeys: EncryptionKeys;
   readonly marks: Marks;
+  readonly modelServers: ModelServers;
   readonly mcpSignIns: McpSignIns;
   readonly mcpGrants: McpGrants;
   readonly outbox: Outbox;
@@ -113,6 +115,7 @@ export class Catalog {
     this.subjectRoles = new SubjectRoles(db);
     this.encryptionKeys = new EncryptionKeys(db);
     this.marks = new Marks(db);
+    this.modelServers = new ModelServers(db);
     this.mcpSignIns = new McpSignIns(db, index);
     this.mcpGrants = new McpGrants(db, cipher);
     this.spending = new Spending(db);

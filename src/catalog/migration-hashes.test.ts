@@ -17,6 +17,7 @@ test.each<[Database, Record<string, string>]>([
       '0002-migration-hashes': '4a5a61db2d202031f4bb62fceb600ee7cdbb2ce7c5cf90194c2d1374e6152b5c',
       '0003-subject-roles': 'f0041f968db8850a0d425b232c25d448b2550c3dee4237aa13cb5207aadf582b',
       '0004-stored-bytes': '63a36a8dca8ba4c924417dd13c6d2c5050207b4f3858b638827192c406c8c239',
+      '0005-model-servers': '88cea2e15ae84f7404ea33797de26cf37fc3bbf3373e9a21ae85ea2648a4c6d6',
     },
   ],
   [
@@ -26,6 +27,7 @@ test.each<[Database, Record<string, string>]>([
       '0002-migration-hashes': '6de5eaaaa8d47841ae6f6d6ee758875f4a40d915f8e5bacfd1b1ecbde9faa08a',
       '0003-subject-roles': '21608b1a940c3af0533beae3cc7ab8affacd2cc55b932b0713f059bbaf4bab34',
       '0004-stored-bytes': 'db414b71e92f7082d212230abd026563a40d577b7f6ccdacbd86a64bab82062b',
+      '0005-model-servers': 'dc6f8445ef0a4a666bef00c4b7085471e8b0715436b8570fe188040c67bbb883',
     },
   ],
 ])('no migration has changed on $kind', async (database, pinned) => {

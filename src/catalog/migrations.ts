@@ -64,6 +64,17 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0005-model-servers': {
+    async up({ schema }: Kysely<unknown>): Promise<void> {
+      await schema
+        .createTable('model_servers')
+        .addColumn('provider', 'text', (c) => c.notNull())
+        .addColumn('url_hash', 'text', (c) => c.notNull())
+        .addColumn('answered_at', 'text', (c) => c.notNull())
+        .addPrimaryKeyConstraint('model_servers_key', ['provider', 'url_hash'])
+        .execute();
+    },
+  },
 };
 
 /** The columns are described in `schema.ts`. */

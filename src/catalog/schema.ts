@@ -21,6 +21,7 @@ export interface Tables {
   idempotency: IdempotencyTable;
   api_keys: ApiKeysTable;
   subject_roles: SubjectRolesTable;
+  model_servers: ModelServersTable;
   encryption_keys: EncryptionKeysTable;
   marks: MarksTable;
   mcp_sign_ins: McpSignInsTable;
@@ -234,6 +235,15 @@ interface ApiKeysTable {
   /** To the minute. */
   last_used_at: string | null;
   revoked_at: string | null;
+}
+
+/** The model servers that have ever answered. */
+interface ModelServersTable {
+  provider: string;
+  /** The SHA-256 of its base URL; of an empty text for the provider's own. */
+  url_hash: string;
+  /** When it answered first. */
+  answered_at: string;
 }
 
 /** The roles of the bearers of tokens, by the last token of each that the server has seen. */

@@ -36,7 +36,7 @@ import { ModelError } from './model-error.ts';
 import { createModelFetch } from './model-fetch.ts';
 import { findModel, type LookupRequest } from './model-lookup.ts';
 import { portableSchema } from './portable-schema.ts';
-import type { FoundModel, ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from './provider.ts';
+import type { FoundModel, ModelChunk, ModelProvider, ModelRequest, ProviderAccess, SilenceLimits } from './provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
 /** An answer in several responses, of which the provider ends all but the last one with a pause. */
@@ -93,9 +93,9 @@ export class AiSdkProvider implements ModelProvider {
   readonly #fetch: Fetch;
   readonly #silence: SilenceLimits;
 
-  constructor(dialect: Dialect, silence: SilenceLimits) {
+  constructor(dialect: Dialect, { onAnswer, ...silence }: SilenceLimits & Pick<ProviderAccess, 'onAnswer'>) {
     this.#dialect = dialect;
-    this.#fetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES });
+    this.#fetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES, onAnswer });
     this.#silence = silence;
   }
 

@@ -9,11 +9,20 @@ import { traceHeaders } from '../telemetry/trace-propagation.ts';
  */
 const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
+interface ModelFetchOptions extends Pick<AnswerBounds, 'maxValues'> {
+  /** Called with each response, also with one that is an error. */
+  onAnswer?: (() => void) | undefined;
+}
+
 /** The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. */
-export function createModelFetch(connectTimeoutMs: number, bounds: Pick<AnswerBounds, 'maxValues'> = {}): Fetch {
+export function createModelFetch(connectTimeoutMs: number, { onAnswer, ...bounds }: ModelFetchOptions = {}): Fetch {
   const agent = createAgent({ connectTimeoutMs }).compose(trackModelRequests);
   const fetch = createFetch(agent, { ...BOUNDS, ...bounds });
-  return (url, init) => fetch(url, withTrace(init));
+  return async (url, init) => {
+    const response = await fetch(url, withTrace(init));
+    onAnswer?.();
+    return response;
+  };
 }
 
 function withTrace(init: RequestInit = {}): RequestInit {

@@ -1,5 +1,6 @@
 import { ConfigError, type Config } from '../config.ts';
 import type { Logger } from 'pino';
+import type { ModelServer } from '../catalog/model-servers.ts';
 import type { Redis } from '../lib/redis.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { LocalAllowance } from './allowance.ts';
@@ -83,11 +84,15 @@ interface OpenOptions extends SilenceLimits {
   log: Logger;
   /** Connects the workers, so that a provider's limits hold for all of them together; undefined: for this process. */
   shared: { redis: Redis; prefix: string } | undefined;
+  /** Called with each answer of a provider, also with an error. */
+  onAnswer: (server: ModelServer) => void;
 }
 
 export function openProviders({ defaultName, providers }: ModelAccess, options: OpenOptions): ModelProviders {
   const opened = [...providers].map(([name, config]) => {
-    const measured = new InstrumentedModel(adapterFor(config, options), name, options.metrics);
+    const server = { providerName: name, baseUrl: config.baseUrl };
+    const adapter = adapterFor(config, { ...options, onAnswer: () => options.onAnswer(server) });
+    const measured = new InstrumentedModel(adapter, name, options.metrics);
     const provider = new OptionalTools(measured, { name, log: options.log });
     const registered = {
       provider: limited(provider, { name, limits: config.limits }, options),
@@ -95,6 +100,7 @@ export function openProviders({ defaultName, providers }: ModelAccess, options: 
       audioTypes: new Set(AUDIO_INPUT[config.kind].keys()),
       search: SEARCH_OF[config.kind],
       models: config.models,
+      baseUrl: config.baseUrl,
       acceptsSlashes: config.acceptsSlashes,
     };
     return [name, registered] as const;
@@ -114,19 +120,19 @@ function limited(
   return new LimitedModel(provider, { allowance, name, log, metrics });
 }
 
-function adapterFor(config: ProviderConfig, options: SilenceLimits): ModelProvider {
+function adapterFor(config: ProviderConfig, options: SilenceLimits & { onAnswer: () => void }): ModelProvider {
   const { firstChunkSeconds = options.firstChunkSeconds, idleSeconds = options.idleSeconds } = config;
-  const silence = { firstChunkSeconds, idleSeconds };
+  const common = { firstChunkSeconds, idleSeconds, onAnswer: options.onAnswer };
   switch (config.kind) {
     case 'openai-chat':
-      return new OpenAIProvider({ ...config, ...silence });
+      return new OpenAIProvider({ ...config, ...common });
     case 'openai-responses':
-      return new OpenAIResponsesProvider({ ...config, ...silence });
+      return new OpenAIResponsesProvider({ ...config, ...common });
     case 'anthropic':
-      return new AiSdkProvider(anthropic(config), silence);
+      return new AiSdkProvider(anthropic(config), common);
     case 'google':
-      return new AiSdkProvider(google(config), silence);
+      return new AiSdkProvider(google(config), common);
     case 'mistral':
-      return new AiSdkProvider(mistral(config), silence);
+      return new AiSdkProvider(mistral(config), common);
   }
 }

@@ -11,11 +11,11 @@ export type OpenAIOptions = ProviderAccess & SilenceLimits;
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
 /** A client of a server with OpenAI's API, and what that server says of a model. */
-export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds }: OpenAIOptions): {
+export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds, onAnswer }: OpenAIOptions): {
   client: OpenAI;
   find: ModelProvider['find'];
 } {
-  const modelFetch = createModelFetch(idleSeconds * 1000);
+  const modelFetch = createModelFetch(idleSeconds * 1000, { onAnswer });
   // The client's own retries would multiply the activity's, and hide failures from the turn's log.
   const client = new OpenAI({
     apiKey,

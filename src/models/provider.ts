@@ -109,4 +109,6 @@ export interface ProviderAccess {
   baseUrl: string | undefined;
   /** In addition to those of the protocol. */
   headers: Record<string, string>;
+  /** Called whenever it answers, also with an error. */
+  onAnswer?: () => void;
 }

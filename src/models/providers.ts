@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
+import type { ModelServer } from '../catalog/model-servers.ts';
 import type { Usage } from '../core/records.ts';
 import { nearestName } from '../lib/nearest-name.ts';
 import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
@@ -28,14 +29,15 @@ export interface RegisteredProvider {
   audioTypes: ReadonlySet<string>;
   search?: ReadonlySet<keyof WebSearch> | undefined;
   models: ReadonlyMap<string, ModelFacts>;
+  /** Undefined for the provider's own. */
+  baseUrl?: string | undefined;
   /** Whether it gets names with the prefix of no provider, if it is the default one. */
   acceptsSlashes: boolean;
 }
 
 /** A model of a provider. */
-export interface ModelTarget {
+export interface ModelTarget extends ModelServer {
   provider: ModelProvider;
-  providerName: string;
   /** The model's name at that provider. */
   model: string;
   /** The options that the provider's protocol has. */
@@ -98,6 +100,7 @@ export class ModelProviders {
     return {
       provider: registered.provider,
       providerName,
+      baseUrl: registered.baseUrl,
       model,
       options: registered.options,
       audioTypes: registered.audioTypes,

@@ -33,6 +33,7 @@ import { TurnLimits } from '../engine/turn-limits.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
+import { ServerContacts } from '../models/server-contacts.ts';
 import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
@@ -77,6 +78,7 @@ export interface Services {
   sessionIndex: SessionIndex;
   hintSession: (sessionId: string) => void;
   models: ModelProviders;
+  serverContacts: ServerContacts;
   toolKinds: ToolKinds;
   toolsets: ToolsetLoader;
   skills: Skills;
@@ -164,8 +166,15 @@ export async function openServices({
   const losses = new OnceLog(log);
   const logs = new TurnLogReader({ catalog, history, blobs, losses });
   const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
+  const serverContacts = new ServerContacts({ catalog, log });
   const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
-  const models = openProviders(model, { ...config.model, metrics, log, shared });
+  const models = openProviders(model, {
+    ...config.model,
+    metrics,
+    log,
+    shared,
+    onAnswer: (server) => serverContacts.note(server),
+  });
   checkOwnModels(config, models);
   const urls = signInUrls(publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
@@ -216,6 +225,7 @@ export async function openServices({
     sessionIndex: new SessionIndex({ catalog, logs, turnIndex }),
     hintSession,
     models,
+    serverContacts,
     toolKinds,
     toolsets,
     skills,

@@ -286,6 +286,15 @@ test('a mark only increases, whichever process sets it', async () => {
   expect([await one.marks.get('work'), await other.marks.get('work')]).toEqual([LATER, LATER]);
 });
 
+test('a model server that has answered one process is known to others, at that address and under that name', async () => {
+  const [one, other] = [await open(), await open()];
+  const server = { providerName: 'ollama', baseUrl: 'http://127.0.0.1:11434/v1' };
+  expect(await one.modelServers.hasAnswered(server)).toBe(false);
+  await Promise.all([one.modelServers.record(server, NOW), other.modelServers.record(server, LATER)]);
+  const known = [server, { ...server, baseUrl: undefined }, { ...server, providerName: 'own' }];
+  expect(await Promise.all(known.map((one) => other.modelServers.hasAnswered(one)))).toEqual([true, false, false]);
+});
+
 test('unarchived turns are listed, the oldest first, without those that are only requested', async () => {
   const catalog = await open();
   const accept = (turnId: string, sequence: number, createdAt: string) =>

@@ -85,7 +85,14 @@ function open(kind: ProviderConfig['kind'], url: string): ModelProvider {
   const access = new Map([...providers].map(([name, config]) => [name, { ...config, kind }]));
   const models = openProviders(
     { name: '', defaultName: 'openai', providers: access },
-    { firstChunkSeconds: 30, idleSeconds: 30, metrics: new Metrics(), log, shared: undefined },
+    {
+      firstChunkSeconds: 30,
+      idleSeconds: 30,
+      metrics: new Metrics(),
+      log,
+      shared: undefined,
+      onAnswer: () => undefined,
+    },
   );
   return models.resolve('m').provider;
 }

@@ -92,5 +92,6 @@ export function openModel(endpoint: Endpoint, kind: Protocol['kind'], idleSecond
     metrics: new Metrics(),
     log,
     shared: undefined,
+    onAnswer: () => undefined,
   }).resolve('m-1');
 }

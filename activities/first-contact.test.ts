@@ -1,0 +1,66 @@
+import { ApplicationFailure } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { expect, test } from 'vitest';
+import { activityDependencies } from '../test/support/activity-dependencies.ts';
+import { MODEL_CALL, modelDependencies } from '../test/support/activity-inputs.ts';
+import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
+import { ModelError } from '../src/models/model-error.ts';
+import { createCallModel } from './call-model.ts';
+
+const refused = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED', address: '::1', port: 1 });
+const UNREACHABLE = new ModelError('connection', 'the model cannot be reached', { cause: refused });
+
+/** Retries a call of a model that fails like this until its message ends, and adds up the waits, which are not waited. */
+async function retried(failure: ModelError, { hasAnswered }: { hasAnswered: boolean }) {
+  // oxlint-disable-next-line require-yield -- it fails before
+  const stream = async function* () {
+    throw await Promise.resolve(failure);
+  };
+  const target = { providerName: 'own', baseUrl: 'http://localhost:1/v1', model: 'm', provider: { stream } };
+  const callModel = createCallModel(
+    activityDependencies({
+      ...modelDependencies(stream),
+      models: { learnContext: () => Promise.resolve(), resolve: () => target },
+      config: { model: { retrySeconds: 300 }, tool: { timeoutSeconds: 60 } },
+      serverContacts: { hasAnswered: () => Promise.resolve(hasAnswered) },
+      log: { warn: () => undefined },
+    }),
+  );
+  let waitedMs = 0;
+  let heartbeatDetails: unknown;
+  for (let attempt = 1; ; attempt++) {
+    const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
+    env.on('heartbeat', (details) => (heartbeatDetails = details));
+    try {
+      const { outcome } = await env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, MODEL_CALL);
+      return { outcome, waitedMs };
+    } catch (error) {
+      if (!(error instanceof ApplicationFailure) || typeof error.nextRetryDelay !== 'number') throw error;
+      waitedMs += error.nextRetryDelay;
+    }
+  }
+}
+
+test('a server that has never answered and refuses connections ends the turn after 10 seconds, with what to check', async () => {
+  const { outcome, waitedMs } = await retried(UNREACHABLE, { hasAnswered: false });
+  expect(outcome).toMatchObject({
+    status: 'error',
+    code: 'model_failed',
+    message: expect.stringMatching(
+      /^own\/m: the model cannot be reached\. The provider own has never answered at localhost:1: check that the server is running/,
+    ),
+  });
+  expect(waitedMs).toBeGreaterThan(2_000);
+  expect(waitedMs).toBeLessThanOrEqual(10_000);
+});
+
+test.each<[string, ModelError, { hasAnswered: boolean }]>([
+  ['that has answered before', UNREACHABLE, { hasAnswered: true }],
+  ['that is slow', new ModelError('timeout', 'it took too long'), { hasAnswered: false }],
+  ['that is overloaded', new ModelError('overloaded', 'busy', { status: 503 }), { hasAnswered: false }],
+  ['with a limit', new ModelError('rate_limited', 'slow down', { status: 429 }), { hasAnswered: false }],
+])('a server %s is retried as long as configured, and there is no advice', async (_, failure, contact) => {
+  const { outcome, waitedMs } = await retried(failure, contact);
+  expect(outcome).toMatchObject({ status: 'error', message: expect.not.stringContaining('never answered') });
+  expect(waitedMs).toBeGreaterThan(200_000);
+});

@@ -1,0 +1,42 @@
+import type { Kysely } from 'kysely';
+import { sha256 } from '../lib/hash.ts';
+import type { Tables } from './schema.ts';
+
+/** A model provider at an address. */
+export interface ModelServer {
+  providerName: string;
+  /** Undefined for the provider's own. */
+  baseUrl?: string | undefined;
+}
+
+/** The model servers that have ever answered this installation. Of their URLs it has hashes: they may have passwords. */
+export class ModelServers {
+  readonly #db: Kysely<Tables>;
+
+  constructor(db: Kysely<Tables>) {
+    this.#db = db;
+  }
+
+  async record(server: ModelServer, at: string): Promise<void> {
+    await this.#db
+      .insertInto('model_servers')
+      .values({ ...keyOf(server), answered_at: at })
+      .onConflict((conflict) => conflict.columns(['provider', 'url_hash']).doNothing())
+      .execute();
+  }
+
+  async hasAnswered(server: ModelServer): Promise<boolean> {
+    const { provider, url_hash: hash } = keyOf(server);
+    const row = await this.#db
+      .selectFrom('model_servers')
+      .select('answered_at')
+      .where('provider', '=', provider)
+      .where('url_hash', '=', hash)
+      .executeTakeFirst();
+    return row !== undefined;
+  }
+}
+
+function keyOf({ providerName, baseUrl = '' }: ModelServer): { provider: string; url_hash: string } {
+  return { provider: providerName, url_hash: sha256(baseUrl) };
+}

@@ -1,0 +1,34 @@
+import type { ModelServer } from '../catalog/model-servers.ts';
+import { networkCause } from './network-cause.ts';
+
+/** What to check if a connection fails with these codes. */
+const CHECKS = new Map([
+  ['ECONNREFUSED', 'that the server is running'],
+  ['ENOTFOUND', 'the name of the host'],
+]);
+
+const CHECK_CERTIFICATE = 'the certificate of the server (NODE_EXTRA_CA_CERTS adds a private CA)';
+
+/** The codes of OpenSSL's checks, as Node.js names them. */
+const CERTIFICATE_CODE =
+  /CERT|^UNABLE_TO_(?:GET|VERIFY)_|^ERR_TLS_CERT_ALTNAME_INVALID$|^HOSTNAME_MISMATCH$|^INVALID_CA$/;
+
+/**
+ * What to check if a model cannot be reached for a reason that rarely passes by itself: its server refuses connections,
+ * has no name, or shows a wrong certificate. Undefined for other errors.
+ */
+export function wrongAddress(error: unknown, { providerName, baseUrl }: ModelServer): string | undefined {
+  const { code = '', address } = networkCause(error);
+  const check = CHECKS.get(code) ?? (CERTIFICATE_CODE.test(code) ? CHECK_CERTIFICATE : undefined);
+  if (check === undefined) return undefined;
+  const place = (baseUrl === undefined ? address : hostOf(baseUrl)) ?? 'its own address';
+  return (
+    `The provider ${providerName} has never answered at ${place}: check ${check}, and the address, which is its ` +
+    'base_url in EVERTURN_MODEL_PROVIDERS or OPENAI_BASE_URL.'
+  );
+}
+
+function hostOf(baseUrl: string): string {
+  const { protocol, hostname, port } = new URL(baseUrl);
+  return `${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`;
+}
