@@ -179,6 +179,26 @@ describe('what a model thinks goes back in the field in which it came', () => {
     expect(sent).not.toHaveProperty('reasoning');
   });
 
+  // LiteLLM before Anthropic, whose signature is one of the whole text: https://docs.litellm.ai/docs/reasoning_content
+  test('thinking blocks whose text and signature come in pieces', async () => {
+    const block = (index: number, thinking: string, signature?: string) =>
+      delta({ reasoning_content: thinking, thinking_blocks: [{ type: 'thinking', thinking, signature, index }] });
+    const redacted = { type: 'redacted_thinking', data: 'R', index: 1 };
+    endpoint.script(
+      sending(
+        ...[block(0, 'the '), block(0, 'sea'), block(0, '', 's'), delta({ thinking_blocks: [redacted] })],
+        ...[block(2, 'is '), block(2, 'blue', 't'), CALL, finish('tool_calls'), DONE],
+      ),
+    );
+    expect(await sentBack(await read(), (message) => message['thinking_blocks'] !== undefined)).toMatchObject({
+      thinking_blocks: [
+        { type: 'thinking', thinking: 'the sea', signature: 's' },
+        redacted,
+        { type: 'thinking', thinking: 'is blue', signature: 't' },
+      ],
+    });
+  });
+
   test('a server that sends no thoughts gets none', async () => {
     endpoint.script(sending(CALL, finish('tool_calls'), DONE));
     const sent = await sentBack({ ...(await read()), reasoning: 'of another model' }, () => true);

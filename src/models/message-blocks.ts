@@ -92,7 +92,22 @@ export function mergeFields(known: Record<string, unknown>, more: Record<string,
   const merged = { ...known };
   for (const [name, value] of Object.entries(more)) {
     const before = merged[name];
-    merged[name] = Array.isArray(before) && Array.isArray(value) ? [...before, ...value] : value;
+    merged[name] = Array.isArray(before) && Array.isArray(value) ? concatenated(before, value) : value;
   }
   return merged;
+}
+
+const thinkingPiece = z.looseObject({ type: z.literal('thinking'), thinking: z.string(), index: z.int() });
+
+/** The pieces of one thinking block are joined: its signature, which comes last, is rejected with another text. */
+function concatenated(before: unknown[], more: unknown[]): unknown[] {
+  const list = [...before];
+  for (const value of more) {
+    const last = thinkingPiece.safeParse(list.at(-1)).data;
+    const piece = thinkingPiece.safeParse(value).data;
+    if (last && piece && last.index === piece.index) {
+      list[list.length - 1] = { ...last, ...piece, thinking: last.thinking + piece.thinking };
+    } else list.push(value);
+  }
+  return list;
 }
