@@ -41,6 +41,7 @@ const INTEGRATION = 'test/integration/**/*.test.ts';
 const ELSEWHERE = [CORE, ONLY_ON_POSTGRES, READING_LOGS];
 const FAULTS = 'test/faults/*.test.ts';
 const IMAGE = 'test/image/*.test.ts';
+const NIGHTLY = 'test/nightly/*.test.ts';
 
 /** Whether a project runs. Only those report which files they skip. */
 function isSelected(project: string): boolean {
@@ -124,6 +125,17 @@ export default defineConfig({
           hookTimeout: 120_000,
           include: [IMAGE],
           exclude: skipped('image', IMAGE),
+        },
+      },
+      {
+        // Model servers of others, whose installation takes longer than their tests.
+        test: {
+          ...onServers,
+          name: 'nightly',
+          globalSetup: [GLOBAL_SETUP],
+          hookTimeout: 300_000,
+          include: [NIGHTLY],
+          exclude: skipped('nightly', NIGHTLY),
         },
       },
       {

@@ -4,8 +4,8 @@ import { LLMock, type Fixture, type FixtureResponse } from '@copilotkit/aimock';
 import { z } from 'zod';
 import { listen } from '../../src/demo/local-server.ts';
 
-/** Split between two deltas of ten characters, also inside of a code point. */
-export const GREETING = 'Grüße aus 世界 👋🏽👋🏽👋🏽👋🏽 naïve';
+/** Its deltas have ten UTF-16 units each, so one of them ends between a hand and the colour of its skin. */
+export const GREETING = 'Grüße aus 世界! 👋🏽👋🏽👋🏽👋🏽 naïve';
 
 /** The context of the models, in characters of all messages. */
 const CONTEXT = 16_000;
