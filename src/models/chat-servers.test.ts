@@ -186,8 +186,15 @@ describe('what a model thinks goes back in the field in which it came', () => {
     const redacted = { type: 'redacted_thinking', data: 'R', index: 1 };
     endpoint.script(
       sending(
-        ...[block(0, 'the '), block(0, 'sea'), block(0, '', 's'), delta({ thinking_blocks: [redacted] })],
-        ...[block(2, 'is '), block(2, 'blue', 't'), CALL, finish('tool_calls'), DONE],
+        block(0, 'the '),
+        block(0, 'sea'),
+        block(0, '', 's'),
+        delta({ thinking_blocks: [redacted] }),
+        block(2, 'is '),
+        block(2, 'blue', 't'),
+        CALL,
+        finish('tool_calls'),
+        DONE,
       ),
     );
     expect(await sentBack(await read(), (message) => message['thinking_blocks'] !== undefined)).toMatchObject({
