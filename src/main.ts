@@ -3,6 +3,7 @@ import { inspect } from 'node:util';
 import { Command, CommanderError } from 'commander';
 import { addApiCommand } from './cli/api.ts';
 import { addKeysCommand } from './cli/keys.ts';
+import { addMcpCommand } from './cli/mcp.ts';
 import { addStartCommand } from './cli/start.ts';
 import { addTurnCommand } from './cli/turn.ts';
 import { addWorkerCommand } from './cli/worker.ts';
@@ -22,6 +23,7 @@ async function main(argv: string[]): Promise<number> {
   addApiCommand(program);
   addWorkerCommand(program);
   addKeysCommand(program);
+  addMcpCommand(program);
   addTurnCommand(program);
   try {
     await program.parseAsync(argv, { from: 'user' });

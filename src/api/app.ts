@@ -14,6 +14,7 @@ import { eventRoutes } from './sessions/events.ts';
 import { fileRoutes } from './sessions/files.ts';
 import { healthRoutes } from './operations/health.ts';
 import { checkHost, checkOperationsHost } from './http/local-only.ts';
+import { mcpServerRoutes } from './operations/mcp-servers.ts';
 import { metricsRoutes } from './operations/metrics.ts';
 import { PublicLimiter, UnknownKeyLimiter } from './http/address-limiters.ts';
 import { withDocument, type Face } from './http/openapi.ts';
@@ -154,6 +155,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...fileRoutes(context),
     ...draftSessionRoutes(context),
     ...signInRoutes(context),
+    ...mcpServerRoutes(context),
     ...actionRoutes(context),
     ...webhookRoutes(context),
     ...agentRoutes(context),

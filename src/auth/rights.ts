@@ -19,6 +19,7 @@ const SERVER_ACTIONS = {
   createSessions: 'create sessions',
   writeAgents: 'write and delete agents, skills and environments',
   readMetrics: 'read the metrics',
+  checkMcpServers: 'check the MCP servers',
   manageWebhooks: 'manage webhooks',
   raiseBudgets: 'raise the budgets of subjects',
 } as const;
@@ -36,7 +37,7 @@ const RIGHTS: Record<
   admin: {
     own: EVERYTHING,
     others: ['read', 'cancel', 'delete'],
-    server: ['createSessions', 'writeAgents', 'readMetrics', 'manageWebhooks', 'raiseBudgets'],
+    server: ['createSessions', 'writeAgents', 'readMetrics', 'checkMcpServers', 'manageWebhooks', 'raiseBudgets'],
   },
   user: { own: EVERYTHING, others: [], server: ['createSessions'] },
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },

@@ -146,6 +146,6 @@ function shown(text: string): string {
 }
 
 /** Replaces characters that a terminal would interpret as commands, or that change the direction of text. */
-function printable(text: string): string {
+export function printable(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}]/gu, '�');
 }

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { AgentValidator } from '../agents/validate-agent.ts';
 import { answerProblem } from '../tools/elicitation-answer.ts';
 import { createEditCheck } from '../tools/edit-problem.ts';
+import { checkServers, type CheckedServer } from '../tools/check-servers.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { Keyring } from '../auth/api-keys.ts';
@@ -87,6 +88,7 @@ export interface Services {
   registry: McpRegistry;
   budgets: SharedBudgets;
   toolPool: McpPool;
+  checkServers: (subjectId: string, signal: AbortSignal) => Promise<CheckedServer[]>;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
   editCheck: EditCheck;
@@ -182,8 +184,8 @@ export async function openServices({
   const sessionWatches = new SessionWatches({ catalog, bus: live.bus, log });
   const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
   const programs = await ProgramRecords.open(config.dataDir, log);
-  const poolOptions = { ...config.mcp, allowPrivateUrls, programs, log };
-  const toolPool = new McpPool({ ...poolOptions, grants: signIns.grants, watchSession });
+  const pool = { ...config.mcp, allowPrivateUrls, grants: signIns.grants, programs, log };
+  const toolPool = new McpPool({ ...pool, watchSession });
   cleanup.defer(() => toolPool.close());
   const agentCheck = new AgentValidator({
     models,
@@ -234,6 +236,8 @@ export async function openServices({
     registry,
     budgets: new SharedBudgets({ catalog, config, log }),
     toolPool,
+    checkServers: (subjectId: string, signal: AbortSignal) =>
+      checkServers(registry.names, { registry, pool, subjectId, signal }),
     agentCheck,
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),

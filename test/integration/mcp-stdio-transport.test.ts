@@ -80,7 +80,7 @@ describe('the program of a server', () => {
       [1, 2].map(async () => {
         const { inspect, logged, pool } = start(endpoint);
         await inspect();
-        const { msg: folder = '' } = logged.find(({ msg }) => msg.startsWith(tmpdir())) ?? {};
+        const folder = logged.find(({ msg }) => msg.startsWith(tmpdir()))?.msg ?? '';
         expect(await readdir(folder)).toEqual(['left']);
         expect(logged.filter(({ msg }) => !msg.startsWith('the MCP server'))).toHaveLength(1);
         await pool.close();

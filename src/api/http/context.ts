@@ -10,6 +10,7 @@ import type { Engine } from '../../engine/engine.ts';
 import type { McpPool } from '../../mcp/pool.ts';
 import type { McpRegistry } from '../../mcp/registry.ts';
 import type { SignIns } from '../../mcp/sign-ins.ts';
+import type { CheckedServer } from '../../tools/check-servers.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Redis } from '../../lib/redis.ts';
@@ -54,6 +55,8 @@ export interface ApiContext extends Engine {
   signIns: SignIns;
   registry: Pick<McpRegistry, 'environmentServer'>;
   toolPool: Pick<McpPool, 'endGrant'>;
+  /** Connects to the registered MCP servers, with the sign-ins of a subject. */
+  checkServers: (subjectId: string, signal: AbortSignal) => Promise<CheckedServer[]>;
   sessionWatches: SessionWatches;
   actionFeed: ActionFeed;
   /** Whether URLs in requests may currently lead to private addresses. */

@@ -21,7 +21,7 @@ export const TAGS = {
   'MCP sign-in': 'the connections of users to MCP servers that require a sign-in',
   Actions: 'the tool calls of all sessions that wait for a person or a client',
   Webhooks: 'notifications of ended turns and changed actions; only for admins',
-  Operations: 'health, metrics and this description',
+  Operations: 'health, metrics, MCP servers and this description',
   'Agent sessions': 'runs of an agent: a task, and everything that follows from it',
   'Agent webhooks': 'notifications of changed sessions; only for admins',
   Schedules: 'times at which sessions are created',
