@@ -50,7 +50,7 @@ interface Situation {
 
 /**
  * The number of input tokens above which an agent's conversation is compacted; undefined: it never is. `rejectedTokens`:
- * a size that the model has just rejected, so that even the author's threshold is too high.
+ * a size that the model rejects, or of which it reads no more, so that even the author's threshold is too high.
  */
 export function compactionThreshold(
   { config }: AgentSpec,

@@ -156,7 +156,7 @@ export async function prepareModelCall(
   const isTooLong =
     rejected !== undefined &&
     (rejected.isTooLong || (tokens > SHORT_TOKENS && wasAccepted(shown, compacted.last, target)));
-  const rejectedTokens = isTooLong ? (rejected.contextTokens ?? tokens) : undefined;
+  const rejectedTokens = isTooLong ? (rejected.contextTokens ?? tokens) : target.shownTokens;
   const threshold = compactionThreshold(spec, target.contextTokens, rejectedTokens);
   const plan =
     threshold !== undefined &&

@@ -122,6 +122,24 @@ test.each([
   expect(find).toHaveBeenCalledTimes(1);
 });
 
+test('beyond the time for which a lookup is cached, only a provider that gave no answer is asked again', async () => {
+  let now = 1_000;
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const clock = vi.spyOn(performance, 'now').mockImplementation(() => now);
+  try {
+    const [answering, down] = [asked({ exists: true }), asked(undefined)];
+    for (const calls of [1, 2]) {
+      for (const { models } of [answering, down]) await models.learnContext(models.resolve('m'));
+      expect([answering.find.mock.calls.length, down.find.mock.calls.length]).toEqual([1, calls]);
+      now += 11 * 60_000;
+      vi.advanceTimersByTime(10);
+    }
+  } finally {
+    clock.mockRestore();
+    vi.useRealTimers();
+  }
+});
+
 test.each<[string, string[], string]>([
   ['a name like it', ['tiny:latest', 'qwen3:8b'], 'did you mean own/qwen3:8b?'],
   ['other names', ['a', 'b'], 'it lists a, b'],

@@ -50,6 +50,8 @@ export interface ModelTarget extends ModelServer {
   cost: (usage: Usage) => number | undefined;
   /** The size of the model's context; undefined if it is unknown. */
   contextTokens?: number | undefined;
+  /** The same if its server has shown it in an error, or by dropping what is longer: nothing above it can work. */
+  shownTokens?: number | undefined;
 }
 
 /** The model providers, by name. */
@@ -96,6 +98,7 @@ export class ModelProviders {
       this.#log.warn({ model: name, provider: providerName }, `a model goes to the default provider: ${problem}`);
     }
     const key = `${providerName}/${model}`;
+    const shownTokens = this.#contexts.get(key);
     const { price, contextTokens } = registered.models.get(model) ?? {};
     return {
       provider: registered.provider,
@@ -106,7 +109,8 @@ export class ModelProviders {
       audioTypes: registered.audioTypes,
       search: registered.search,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
-      contextTokens: this.#contexts.get(key) ?? contextTokens ?? this.#listedContexts.get(key),
+      contextTokens: shownTokens ?? contextTokens ?? this.#listedContexts.get(key),
+      shownTokens,
     };
   }
 

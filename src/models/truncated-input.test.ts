@@ -44,6 +44,11 @@ test.each([
   expect(shown(6, read(1_100), read(1_050), user(text))).toBeUndefined();
 });
 
+test('a level input with many spaces is compared with the estimate without them', () => {
+  const padded = user(`${'the sun set '.repeat(667)}${' '.repeat(8_000)}`);
+  expect(shown(2, read(4_000), read(9_000), padded)).toBeUndefined();
+});
+
 test('files are not part of the estimate', () => {
   const file = { type: 'file' as const, blob: 'f', mimeType: 'image/png', name: 'a.png', size: 1 };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a file of a message

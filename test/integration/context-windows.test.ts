@@ -51,7 +51,12 @@ test.each(Object.entries(REFUSALS))('no session dies of its length: %s', async (
   expect(rejected).toBeGreaterThan(0);
 });
 
-test('what a server drops without a word is said in the log once, and compacted for', async () => {
+const ABOVE = { config: { context_management: { compaction: { compaction_threshold_tokens: 50_000 } } } };
+
+test.each([
+  ['an agent', {}],
+  ['an agent with a threshold above the window', ABOVE],
+])('what a server drops without a word is said in the log once, and compacted for: %s', async (_, spec) => {
   const inputs: number[] = [];
   // As Ollama: the newest messages that fit, after the system prompt.
   const script: Script = (call) => {
@@ -65,12 +70,14 @@ test('what a server drops without a word is said in the log once, and compacted 
     const prompt = Math.ceil(tokens);
     call.text('Noted.').finish('stop', { prompt_tokens: prompt, completion_tokens: 5, total_tokens: prompt + 5 });
   };
-  const chat = await server.chat({ scripts: Array.from({ length: 40 }, () => script) });
+  const chat = await server.chat({ spec, scripts: Array.from({ length: 40 }, () => script) });
   for (let turn = 1; turn <= 6; turn++) {
     expect(await chat.turn(`${turn} ${'word '.repeat(1_600)}`).end()).toMatchObject({ status: 'done' });
   }
-  const warnings = logged.map((line) => JSON.parse(line)).filter(({ msg }) => /drops the beginning/.test(msg));
-  expect(warnings).toEqual([expect.objectContaining({ provider: 'openai', model: chat.agent })]);
+  const warnings = logged
+    .map((line) => JSON.parse(line))
+    .filter(({ msg, model }) => model === chat.agent && /drops the beginning/.test(msg));
+  expect(warnings).toEqual([expect.objectContaining({ provider: 'openai' })]);
   expect(inputs.some((tokens) => tokens > WINDOW)).toBe(true);
   // Once it is noticed, nothing is sent that would be dropped: neither the requests nor those for summaries.
   expect(inputs.slice(4).filter((tokens) => tokens > WINDOW)).toEqual([]);
