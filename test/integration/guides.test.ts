@@ -39,6 +39,7 @@ const SHOWN: Record<string, RegExp> = {
   'docs/agents-api-v2.md': /\[session\] completed: Plant/,
   'docs/approvals.md': /"remaining":1[^]*Noted\./,
   'docs/encryption.md': /^0$/m,
+  'docs/mcp-servers.md': /notes: stdio, [^]* tools: /,
   'docs/keys-and-roles.md': /key_\w+ of bob was revoked/,
   'examples/README.md': /\[read\] # Release notes[^]*\[approval\] allowing 1 call/,
 };

@@ -58,7 +58,7 @@ export const JSON_KINDS: Kind[] = [
   },
   {
     name: 'a file of EVERTURN_MCP_SERVERS',
-    fits: ({ servers }) => servers !== undefined,
+    fits: ({ servers, mcpServers }) => (servers ?? mcpServers) !== undefined,
     check: (value) => inFile(value, (file) => loadMcpRegistry(file, variablesOf(value))),
   },
   {
