@@ -1,8 +1,8 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { NEVER } from '../lib/abort.ts';
-import { guardedAnswer } from './guarded-answer.ts';
+import { guardedAnswer, type RequestGuard } from './guarded-answer.ts';
 import type { ModelError } from './model-error.ts';
-import type { ModelChunk } from './provider.ts';
+import { MAX_SILENCE_SECONDS, type ModelChunk } from './provider.ts';
 
 test('an answer whose audio does not end is given up', async () => {
   const data = 'A'.repeat(1024 * 1024);
@@ -60,5 +60,32 @@ describe('silence', () => {
   test('is borne for twice as long after each attempt that was silent', async () => {
     expect(await patience([], 1)).toEqual([1_200, 'the model sent nothing for 1200 seconds']);
     expect(await patience([{ content: 'I' }], 2)).toEqual([180, 'the model sent nothing for 180 seconds']);
+  });
+
+  test('is never borne for longer than the longest setting', async () => {
+    expect(await patience([], 100)).toEqual([MAX_SILENCE_SECONDS, expect.any(String)]);
+  });
+
+  test('ends with each byte, also of a comment', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    const bytes = Array.from({ length: 5 }, () => new TextEncoder().encode(': still here\n\n'));
+    const body = new ReadableStream<Uint8Array>({
+      async pull(stream) {
+        await new Promise((resolve) => setTimeout(resolve, 40_000));
+        const next = bytes.pop();
+        if (next) stream.enqueue(next);
+        else stream.close();
+      },
+    });
+    async function* slow({ controller, watch }: RequestGuard): AsyncGenerator<ModelChunk> {
+      yield { content: 'I' };
+      await watch(new Response(body)).arrayBuffer();
+      controller.signal.throwIfAborted();
+      yield { finishReason: 'stop' };
+    }
+    const options = { signal: NEVER, silence: { firstChunkSeconds: 45, idleSeconds: 45 }, failureOf: String };
+    const reading = Array.fromAsync(guardedAnswer({ ...options, stalls: 0 }, slow));
+    await vi.runAllTimersAsync();
+    expect(await reading).toEqual([{ content: 'I' }, { finishReason: 'stop' }]);
   });
 });

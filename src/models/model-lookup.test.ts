@@ -32,6 +32,7 @@ test.each<[string, string, [number, unknown], boolean]>([
   ['llama.cpp', 'x', [404, { error: { code: 404, message: 'File Not Found', type: 'not_found_error' } }], true],
   ['Express', 'gpt-6', [404, '<pre>Cannot GET /v1/models/gpt-6</pre>'], true],
   ['FastAPI', 'gpt-6', [404, { detail: 'Not Found' }], true],
+  ['a text that ends with the name', 'gpt-6', [404, { detail: 'There is no model gpt-6.' }], false],
   ['a short name in a text', 'n', [404, 'nothing is known'], true],
   ['another name', 'tiny', [200, { id: 'tiny' }], true],
   ['a server that fails', 'gpt-6', [500, 'gpt-6'], true],

@@ -32,6 +32,8 @@ test('a model that takes no tools answers without the built-in ones, and is not 
   expect([await read(request), await read(request)]).toEqual([[{ content: 'ok' }], [{ content: 'ok' }]]);
   expect(asked).toEqual([1, 0, 0]);
   expect(warn).toHaveBeenCalledTimes(1);
+  await read({ ...request, model: 'another' });
+  expect(asked.slice(3)).toEqual([1, 0]);
 });
 
 test('the tools of an agent are not left out', async () => {

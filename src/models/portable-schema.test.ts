@@ -24,6 +24,18 @@ test('booleans are objects where a schema is expected, and nothing else changes'
   expect(portableSchema(schema)).toBe(portableSchema(schema));
 });
 
+test.each([
+  ...['items', 'contains', 'not', 'if', 'then', 'else', 'propertyNames'].map((key) => [key, true, {}]),
+  ...['anyOf', 'oneOf', 'allOf', 'prefixItems'].map((key) => [key, [true], [{}]]),
+  ...['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas'].map((key) => [
+    key,
+    { a: true },
+    { a: {} },
+  ]),
+] as [string, unknown, unknown][])('the schemas of %s are rewritten', (key, given, sent) => {
+  expect(portableSchema({ [key]: given })).toEqual({ [key]: sent });
+});
+
 const schemas = fc.letrec<{ schema: unknown }>((tie) => ({
   schema: fc.oneof(
     { maxDepth: 4 },
