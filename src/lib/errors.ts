@@ -21,3 +21,21 @@ export class ProvisionError extends StartupError {
     this.prototype.name = 'ProvisionError';
   }
 }
+
+/** How deep the cause of an error may be: causes may be cyclic. */
+const MAX_CAUSES = 10;
+
+/**
+ * A thrown value and its causes, the outermost first. An AggregateError, which Node.js throws without a message if no
+ * address of a host can be reached, is replaced by the first of its errors.
+ */
+export function causesOf(error: unknown): unknown[] {
+  const causes: unknown[] = [];
+  let cause = error;
+  while (cause !== undefined && causes.length < MAX_CAUSES) {
+    if (cause instanceof AggregateError) [cause] = cause.errors;
+    causes.push(cause);
+    cause = cause instanceof Error ? cause.cause : undefined;
+  }
+  return causes;
+}

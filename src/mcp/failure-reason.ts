@@ -1,5 +1,6 @@
 import { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
 import { z } from 'zod';
+import { causesOf } from '../lib/errors.ts';
 import { redact } from '../lib/redact.ts';
 import { ConnectionLostError, McpServerError } from './errors.ts';
 
@@ -44,9 +45,8 @@ function reason(error: unknown): string {
 
 /** The first failure in the chain: the outer ones only say `fetch failed` (fetch) or `probe failed` (SDK). */
 function rootCause(error: Error): Error {
-  let root = error;
-  while (root.cause instanceof Error && !(root instanceof McpServerError)) root = root.cause;
-  return root;
+  const causes = causesOf(error).filter((cause) => cause instanceof Error);
+  return causes.find((cause) => cause instanceof McpServerError) ?? causes.at(-1) ?? error;
 }
 
 const requestTimeout = z.object({ timeout: z.number() });

@@ -1,4 +1,5 @@
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { causesOf } from '../lib/errors.ts';
 import { ModelError } from './model-error.ts';
 
 /** Reads `Retry-After` (seconds or a date), or `retry-after-ms`, which some servers send. */
@@ -16,8 +17,8 @@ export function retryAfter(headers: Headers | undefined): number | undefined {
  * request would get the same answer.
  */
 export function overflowError(error: unknown): ModelError | undefined {
-  if (error instanceof AnswerTooLargeError) return tooLongError(`was not read: ${error.message}`);
-  return error instanceof Error ? overflowError(error.cause) : undefined;
+  const overflow = causesOf(error).find((cause) => cause instanceof AnswerTooLargeError);
+  return overflow && tooLongError(`was not read: ${overflow.message}`);
 }
 
 export function tooLongError(reason: string): ModelError {
@@ -39,5 +40,5 @@ export function isAbortError(error: unknown): boolean {
 }
 
 function rootMessage(error: Error): string {
-  return error.cause instanceof Error ? rootMessage(error.cause) : error.message;
+  return causesOf(error).findLast((cause) => cause instanceof Error)?.message ?? error.message;
 }
