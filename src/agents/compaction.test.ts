@@ -13,7 +13,7 @@ import type {
 } from '../core/records.ts';
 import { placedTranscript, type TranscriptItem } from '../core/transcript.ts';
 import { withCompacted } from './compacted-conversation.ts';
-import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
+import { compactionThreshold, inputTokens, lastReport, planCompaction, type CompactionPlan } from './compaction.ts';
 
 const at = '2026-01-01T00:00:00.000Z';
 
@@ -238,9 +238,10 @@ test('the input is what the last answer reported with what was added, or an esti
       transcript,
       model: 'm',
       params: {},
+      responseFormat: undefined,
+      fileContent: () => Promise.resolve(''),
     };
-    const fileContent = () => Promise.resolve('');
-    return inputTokens({ ...request, responseFormat: undefined, fileContent }, conversation, compactedAt);
+    return inputTokens(request, lastReport(request, conversation, compactedAt));
   };
   expect(tokens({ ...message, usage })).toBe(500 + 30 - 10 + 100);
   expect(tokens(message)).toBe(221);

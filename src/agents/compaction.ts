@@ -69,12 +69,11 @@ function shareOf(contextTokens: number): number {
 
 /**
  * The input tokens of a request: those of the last message as its provider has reported them, with what was added since.
- * Without such a report they are estimated. `compactedAt`: the index of the last compaction.
+ * Without such a report they are estimated.
  */
-export function inputTokens(request: ModelRequest, conversation: PlacedItem[], compactedAt: number): number {
-  const last = lastReport(request, conversation, compactedAt);
-  if (last) {
-    const { usage, added } = last;
+export function inputTokens(request: ModelRequest, earlier: EarlierReport | undefined): number {
+  if (earlier) {
+    const { usage, added } = earlier;
     return usage.inputTokens + usage.outputTokens - usage.reasoningTokens + tokensOf(added);
   }
   return Math.ceil(Object.values(inputCharacters(request)).reduce((sum, one) => sum + one, 0) / TOKEN_CHARACTERS);
@@ -82,7 +81,8 @@ export function inputTokens(request: ModelRequest, conversation: PlacedItem[], c
 
 /**
  * The usage that was reported with the last message, and what was added since, if it tells the size of the message's
- * request: not if the conversation was compacted since, nor if the usage is that of several attempts.
+ * request: not if the conversation was compacted since, nor if the usage is that of several attempts. `compactedAt`: the
+ * index of the last compaction.
  */
 export function lastReport(
   request: ModelRequest,

@@ -151,8 +151,8 @@ export async function prepareModelCall(
   // A speculative call begins before the turn's start is known.
   const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
   const provider = budgets.metered(target, { turnId, sessionId, owner, sessionLimit, idleMs, isRetry });
-  const tokens = inputTokens(request, shown, compacted.last);
   const earlier = lastReport(request, shown, compacted.last);
+  const tokens = inputTokens(request, earlier);
   const isTooLong =
     rejected !== undefined &&
     (rejected.isTooLong || (tokens > SHORT_TOKENS && wasAccepted(shown, compacted.last, target)));

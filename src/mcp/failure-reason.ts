@@ -5,7 +5,7 @@ import { redact } from '../lib/redact.ts';
 import { ConnectionLostError, McpServerError } from './errors.ts';
 
 const MAX_LENGTH = 300;
-/** Of what a program has last written, whose end says most. */
+/** The characters of a program's standard error that are shown; its end says the most. */
 const MAX_STDERR_LENGTH = 600;
 /** A longer message is cut before it is searched for secrets. */
 const MAX_READ_LENGTH = 10_000;

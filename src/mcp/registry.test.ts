@@ -259,7 +259,7 @@ test('the timeout of a server is in seconds below 1000, and in milliseconds from
 });
 
 test.each([{ disabled: true }, { enabled: false }])(
-  'a server with %j is left out, whatever else it has, and a warning says so',
+  'a server with %j is not registered, its other fields are not read, and a warning says so',
   async (how) => {
     const servers = { off: { ...how, command: 1, env: { KEY: '${NOT_SET}' } }, on: { command: 'x', disabled: false } };
     const file = await fileOf(JSON.stringify({ mcpServers: servers }));

@@ -1,5 +1,6 @@
 import { extractWWWAuthenticateParams } from '@modelcontextprotocol/client';
 import { NEVER } from '../lib/abort.ts';
+import { causesOf } from '../lib/errors.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { sha256 } from '../lib/hash.ts';
 import { McpServerError } from './errors.ts';
@@ -39,9 +40,7 @@ export class SignInRequiredError extends McpServerError {
 
 /** The error that says that a sign-in is required, which the SDK may have wrapped. */
 export function signInRequired(error: unknown): SignInRequiredError | undefined {
-  let inner = error;
-  while (inner instanceof Error && !(inner instanceof SignInRequiredError)) inner = inner.cause;
-  return inner instanceof SignInRequiredError ? inner : undefined;
+  return causesOf(error).find((cause) => cause instanceof SignInRequiredError);
 }
 
 /** Whether users sign in to a server by themselves: neither the operator nor the client of a run has given it credentials. */

@@ -161,7 +161,7 @@ class StreamParts {
   readonly #calls = new Map<string, { index: number; hasArguments: boolean }>();
   readonly #paused: PausedAnswer | undefined;
   readonly #search: ReturnType<HostedSearch['reader']> | undefined;
-  /** Of the streams that ended with a pause. */
+  /** The usage of the streams that ended with a pause. */
   #usageBefore = NO_USAGE;
 
   constructor(dialect: Dialect, paused: PausedAnswer | undefined) {

@@ -34,9 +34,9 @@ const request = z.looseObject({ messages: z.array(z.unknown()) });
  */
 export class AnthropicPause implements PausedAnswer {
   isPaused = false;
-  /** Of all responses so far. */
+  /** The content blocks of the responses before the last pause. */
   readonly #said: Block[] = [];
-  /** Of the response that is being read, by their indexes in it, with the text of what came in pieces of JSON. */
+  /** The content blocks of the response that is being read, by their index; `json`: the input that arrives in pieces. */
   #blocks = new Map<number, { block: Block; json: string }>();
 
   add(event: unknown): void {

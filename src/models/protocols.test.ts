@@ -240,7 +240,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
       anthropic: { thinking: { type: 'enabled', budget_tokens: expect.any(Number) } },
       google: { generationConfig: { thinkingConfig: { thinkingBudget: expect.any(Number), includeThoughts: true } } },
       'openai-responses': { reasoning: { effort: 'low', summary: 'auto' }, include: ['reasoning.encrypted_content'] },
-      // Of a model that the adapter does not know.
+      // What the adapter sends for models that it does not know.
       mistral: { reasoning_effort: 'high' },
     };
     expect(endpoint.requests[0]?.body).toMatchObject(sent[kind]);

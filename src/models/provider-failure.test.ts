@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { ModelFailure } from './model-error.ts';
 import { reportedFailure } from './provider-failure.ts';
+import { LLAMA_CPP_TOO_LONG } from '../../test/support/model-servers.ts';
 
 /** The body of an error response, as it was captured; `source`: where. */
 interface Captured {
@@ -14,13 +15,7 @@ const TOO_LONG: Captured[] = [
   {
     from: 'llama.cpp (llama-server b1-0c1e570, captured)',
     status: 400,
-    error: {
-      code: 400,
-      message: 'request (10838 tokens) exceeds the available context size (4096 tokens), try increasing it',
-      type: 'exceed_context_size_error',
-      n_prompt_tokens: 10838,
-      n_ctx: 4096,
-    },
+    error: LLAMA_CPP_TOO_LONG,
     contextTokens: 4096,
   },
   {

@@ -1,4 +1,5 @@
 import { isGrpcServiceError, isRetryableError, WorkflowNotFoundError } from '@temporalio/client';
+import { causesOf } from '../lib/errors.ts';
 
 type GrpcStatus = Parameters<typeof isRetryableError>[0];
 
@@ -32,8 +33,5 @@ export function isTemporalUnavailable(error: unknown): boolean {
 
 /** Finds the gRPC error that the client has wrapped in its own errors, several levels deep. */
 function grpcError(error: unknown): GrpcStatus | undefined {
-  for (let cause = error; cause instanceof Error; cause = cause.cause) {
-    if (isGrpcServiceError(cause)) return cause;
-  }
-  return undefined;
+  return causesOf(error).find(isGrpcServiceError);
 }

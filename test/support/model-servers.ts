@@ -41,8 +41,17 @@ const TWO_CALLS = {
   ],
 };
 
-/** Of Responses, whose events have their type as name. */
+/** An event of OpenAI's Responses: its name is its type. */
 const named = (type: string, fields: object): string => `event: ${type}\n${event({ type, ...fields })}`;
+
+/** llama-server b1-0c1e570, captured. */
+export const LLAMA_CPP_TOO_LONG = {
+  code: 400,
+  message: 'request (10838 tokens) exceeds the available context size (4096 tokens), try increasing it',
+  type: 'exceed_context_size_error',
+  n_prompt_tokens: 10838,
+  n_ctx: 4096,
+};
 
 export const BEHAVIOURS: ServerBehaviour[] = [
   {
@@ -290,18 +299,7 @@ export const BEHAVIOURS: ServerBehaviour[] = [
     server: 'llama.cpp',
     does: 'rejects what is too long, and says its context',
     source: 'captured',
-    answers: failing(
-      {
-        error: {
-          code: 400,
-          message: 'request (10838 tokens) exceeds the available context size (4096 tokens), try increasing it',
-          type: 'exceed_context_size_error',
-          n_prompt_tokens: 10838,
-          n_ctx: 4096,
-        },
-      },
-      400,
-    ),
+    answers: failing({ error: LLAMA_CPP_TOO_LONG }, 400),
     fails: { isTooLong: true, contextTokens: 4096, namesContext: true },
   },
   {
