@@ -18,7 +18,7 @@ import { pythonWith } from '../support/python.ts';
 
 /**
  * Blocks that other tests run, with the test's own words for what it runs: they need several machines, a store of
- * Amazon's or an account elsewhere.
+ * Amazon's, a model server or an account elsewhere.
  */
 const ELSEWHERE = [
   { block: 'EVERTURN_BLOBS=s3://', test: 'test/integration/s3-blobs.test.ts', words: 'EVERTURN_BLOBS' },
@@ -29,6 +29,7 @@ const ELSEWHERE = [
     words: 'startTemporalOnPostgres',
   },
   { block: 'groups:', test: 'test/integration/metrics.test.ts', words: 'docs/operations.md' },
+  { block: '# litellm.yaml', test: 'test/nightly/litellm.test.ts', words: 'litellm.yaml' },
   { block: 'FROM everturn', test: 'test/image/image.test.ts', words: 'docs/mcp-servers.md' },
   { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
 ];

@@ -266,7 +266,8 @@ test('a session that could not be started is gone, unless the key of its request
   expect((await send({})).status).toBe(503);
   const search = 'search=unstarted';
   expect(await list(search)).toMatchObject({ items: [], total: 0 });
-  expect((await quota()).active).toBe(active);
+  // Sessions of the tests before may have ended meanwhile.
+  expect((await quota()).active).toBeLessThanOrEqual(active);
 
   const key = { 'idempotency-key': 'unstarted' };
   expect((await send(key)).status).toBe(503);
