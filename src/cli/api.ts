@@ -9,7 +9,7 @@ export function addApiCommand(program: Command): void {
     .action(async () => {
       await runRole('api', {
         start: async (bootstrapped) => {
-          const { startStandaloneApi } = await import('../server/standalone.ts');
+          const { startStandaloneApi } = await import('../server/standalone-api.ts');
           return startStandaloneApi(bootstrapped);
         },
         greeting: ({ url, names, model }) =>

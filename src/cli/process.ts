@@ -108,8 +108,11 @@ export async function runRole<T extends Running>(name: ProcessRole, { start, gre
     log,
     shutdownSeconds: config.shutdownSeconds,
     start: async (signal) => {
-      const { installTemporalRuntime } = await import('../telemetry/temporal-runtime.ts');
-      await installTemporalRuntime(log);
+      // An API runs no worker, and loads nothing of one: it starts in half the time.
+      if (name !== 'api') {
+        const { installTemporalRuntime } = await import('../telemetry/temporal-runtime.ts');
+        await installTemporalRuntime(log);
+      }
       if (config.tracing) {
         // Loaded on demand: it takes memory, and time to load.
         const { startTracing } = await import('../telemetry/tracing.ts');

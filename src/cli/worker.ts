@@ -9,7 +9,7 @@ export function addWorkerCommand(program: Command): void {
     .action(async () => {
       await runRole('worker', {
         start: async (bootstrapped) => {
-          const { startStandaloneWorker } = await import('../server/standalone.ts');
+          const { startStandaloneWorker } = await import('../server/standalone-worker.ts');
           return startStandaloneWorker(bootstrapped);
         },
         greeting: ({ healthUrl, model }, { temporal: { taskQueue, buildId } }) => {

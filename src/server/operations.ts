@@ -7,7 +7,7 @@ import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflow
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadinessCheck, Scrape } from '../api/http/context.ts';
 import type { Services } from './services.ts';
-import { temporalMetrics } from '../telemetry/temporal-runtime.ts';
+import { temporalMetrics } from '../telemetry/temporal-metrics.ts';
 
 interface WorkloadOptions {
   client: Client;

@@ -5,12 +5,9 @@ import { isUnreadable } from '../encryption/cipher.ts';
 import { freePort } from '../lib/processes.ts';
 import { deletedSessionIdOf, sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
 import type { LogScope } from './log-context.ts';
-
-/** Where the SDK's native part serves its metrics, for this process only. */
-let metricsUrl: string | undefined;
+import { servesTemporalMetrics } from './temporal-metrics.ts';
 
 const MAX_TRIES = 3;
-const METRICS_TIMEOUT_MS = 2_000;
 
 /**
  * Redirects the log of Temporal's SDK to `log`, one level lower because its messages are for developers rather than
@@ -29,20 +26,13 @@ export async function installTemporalRuntime(log: Logger): Promise<void> {
     try {
       // With handlers of its own the SDK stops workers only: an API that has none would ignore its first SIGTERM.
       Runtime.install({ logger, telemetryOptions: telemetryAt(address), shutdownSignals: [] });
-      metricsUrl = `http://${address}/metrics`;
+      servesTemporalMetrics(`http://${address}/metrics`);
       return;
     } catch (error) {
       // Another process may have taken the port in the meantime.
       if (tries === MAX_TRIES) throw error;
     }
   }
-}
-
-/** The metrics of the SDK in this process, in the text format of Prometheus. */
-export async function temporalMetrics(): Promise<string> {
-  if (metricsUrl === undefined) return '';
-  const response = await fetch(metricsUrl, { signal: AbortSignal.timeout(METRICS_TIMEOUT_MS) });
-  return response.text();
 }
 
 /** The SDK serves its metrics on a port of its own, and does not report which if it chooses the port itself. */

@@ -3,7 +3,8 @@ import '../../src/cli/api.ts';
 import '../../src/cli/start.ts';
 import '../../src/cli/worker.ts';
 import '../../src/server/all-in-one.ts';
-import '../../src/server/standalone.ts';
+import '../../src/server/standalone-api.ts';
+import '../../src/server/standalone-worker.ts';
 import '../../src/telemetry/temporal-runtime.ts';
 
 process.exit(0);

@@ -1,0 +1,55 @@
+import { createOperationsApp } from '../api/app.ts';
+import type { Config } from '../config.ts';
+import { listenHttp, type HttpServer } from './http-server.ts';
+import { Readiness } from './readiness.ts';
+import { createScrape } from './operations.ts';
+import { openStandalone, type StandaloneOptions } from './standalone.ts';
+import { warnIfSlow } from '../temporal/task-queue.ts';
+import { workflowBundle } from '../temporal/workflow-bundle.ts';
+import { startWorker } from './worker.ts';
+
+/** A worker whose APIs run in other processes. */
+export interface RunningStandaloneWorker {
+  /** A description of the model provider, for display. */
+  model: string;
+  /** Rejects if it fails; resolves when it has stopped. */
+  finished: Promise<void>;
+  stop: () => Promise<void>;
+  /** The URL of its health and metrics, if they are served. */
+  healthUrl: string | undefined;
+}
+
+/** Starts a worker, and serves its health and metrics if a port is configured. */
+export async function startStandaloneWorker({
+  config,
+  log,
+  tracing,
+}: StandaloneOptions): Promise<RunningStandaloneWorker> {
+  await using cleanup = new AsyncDisposableStack();
+  const health = await listenForHealth(config, cleanup);
+  const bundling = workflowBundle(config.cacheDir, {
+    encodesFailures: config.encryptionKeys.length > 0,
+    isVersioned: config.temporal.buildId !== undefined,
+  });
+  bundling.catch(() => undefined); // awaited below, unless another step fails first
+  const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
+  const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
+  cleanup.defer(() => worker.stop());
+  const readiness = new Readiness(services, worker.check);
+  const scrape = createScrape({ ...services, readiness });
+  health?.serve(createOperationsApp({ ...services, readiness, scrape }));
+  void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
+  const running = cleanup.move();
+  return { healthUrl: health?.url, model, finished: worker.finished, stop: () => running.disposeAsync() };
+}
+
+/** Takes the port of a worker's health and metrics, if one is configured. */
+async function listenForHealth(
+  { host, workerPort: port }: Config,
+  cleanup: AsyncDisposableStack,
+): Promise<HttpServer | undefined> {
+  if (port === undefined) return undefined;
+  const server = await listenHttp({ host, port, setting: 'EVERTURN_WORKER_PORT' });
+  cleanup.defer(() => server.stop());
+  return server;
+}
