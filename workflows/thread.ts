@@ -9,6 +9,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
+import { heldCalls } from '../src/core/call-order.ts';
 import type { CallModelInput, CallModelResult, NextModelCall, SessionOwner, TurnStart } from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
 import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
@@ -220,35 +221,45 @@ export class Thread {
 
   /** Runs the calls that may run and the sub-agents. Undefined if nothing is open after that. */
   async #settle(ready: ReadyCall[], pending: PendingCall[], subAgents: Thread[]): Promise<ThreadResult | undefined> {
-    const ends = await this.#runAll(ready, subAgents);
+    const { ends, held } = await this.#runAll(ready, pending, subAgents);
     const { actions } = this.#turn;
     if (this.#turn.stopped() || ends.some(({ status }) => status === 'stopped')) return { status: 'stopped' };
     if (this.#hasFailed) return { status: 'error', message: NO_RESULT, code: 'tool_failed' };
     const open = ends.filter((end) => end.status === 'waiting' || end.status === 'continue');
     // A turn that waits carries its pending calls in its actions.
     const answerable = actions.waits ? [] : [...pending, ...this.#asking.splice(0)];
-    const all = [...answerable, ...this.#unexecuted.splice(0), ...open.flatMap((end) => end.pending)];
+    const { threadId } = this.#place;
+    const later = held.map((call): PendingCall => ({ ...call, threadId, needs: 'order' }));
+    const all = [...answerable, ...this.#unexecuted.splice(0), ...later, ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
-    const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(this.#place.threadId);
+    const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(threadId);
     if (mustContinue) return this.#open('continue', all, threads);
     return all.length > 0 || open.length > 0 ? this.#open('waiting', all, threads) : undefined;
   }
 
-  async #runAll(ready: ReadyCall[], subAgents: Thread[]): Promise<ThreadResult[]> {
+  /** Runs what `#settle` runs. `held`: the ready calls that wait for others of their server. */
+  async #runAll(
+    ready: ReadyCall[],
+    pending: PendingCall[],
+    subAgents: Thread[],
+  ): Promise<{ ends: ThreadResult[]; held: ReadyCall[] }> {
     const { actions } = this.#turn;
     const waits = actions.isOpen(this.#place.threadId);
     if (subAgents.length === 0 && !waits) {
-      await (actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready));
-      return [];
+      const held = await (actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready, pending));
+      return { ends: [], held };
     }
     // A thread that waits, for people or for its sub-agents, leaves its slot to others.
     if (waits) this.#leaveSlot();
-    const run = actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready);
-    const tools = waits ? run : run.then(() => this.#leaveSlot());
+    const run = actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready, pending);
+    const tools = waits ? run : run.then((held) => {
+          this.#leaveSlot();
+          return held;
+        });
     const runs = subAgents.map((one) => one.run(this.#turn.resumed(one.#place.threadId)));
-    const [ends] = await Promise.all([Promise.all(runs), tools]);
+    const [ends, held] = await Promise.all([Promise.all(runs), tools]);
     await this.#takeSlot();
-    return ends;
+    return { ends, held };
   }
 
   /** The end of a thread that has open calls, its own or those of its sub-agents `threads`. */
@@ -369,41 +380,70 @@ export class Thread {
     };
   }
 
-  async #callTools(calls: ReadyCall[]): Promise<void> {
+  /** Runs calls of a turn that ends when it needs answers. Returns those that wait behind others, such as `pending`. */
+  async #callTools(calls: ReadyCall[], pending: PendingCall[]): Promise<ReadyCall[]> {
     const waiting = [...calls];
+    const running = new Set<ReadyCall>();
+    const isStopped = () => this.#turn.stopped() || this.#hasFailed;
+    // What runs may be what holds the others.
+    const isOver = () => isStopped() || waiting.length === 0 || (next() === undefined && running.size === 0);
+    const next = () => {
+      const held = heldCalls([...waiting, ...running, ...pending, ...this.#asking, ...this.#unexecuted]);
+      return waiting.find((call) => !held.has(call));
+    };
     const lane = async (): Promise<void> => {
       while (waiting.length > 0) {
         await this.#turn.untilMayBegin();
-        const call = this.#turn.stopped() || this.#hasFailed ? undefined : waiting.shift();
-        if (!call) return;
-        await this.#callTool(call);
+        if (isOver()) return;
+        const call = next();
+        if (call) {
+          waiting.splice(waiting.indexOf(call), 1);
+          running.add(call);
+          await this.#callTool(call);
+          running.delete(call);
+        } else {
+          await CancellationScope.nonCancellable(() => condition(() => isOver() || next() !== undefined));
+        }
       }
     };
     const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : this.#concurrentTools;
     await Promise.all(calls.slice(0, lanes).map(lane));
+    return waiting;
   }
 
   /**
    * Runs `ready` calls, and the others of the thread's last message as they are allowed, until none of them waits any
-   * more. Returns with calls waiting if the turn stops or should continue as new.
+   * more. Returns with calls waiting if the turn stops or should continue as new: those of `ready` that others hold.
    */
-  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<void> {
+  async #callToolsAsAllowed(ready: ReadyCall[]): Promise<ReadyCall[]> {
     const { actions, stopped } = this.#turn;
     const { threadId } = this.#place;
     const waiting = [...ready];
     const started = new Set<string>();
-    const next = () => waiting[0] ?? actions.allowed(threadId).find(({ toolCallId }) => !started.has(toolCallId));
+    const running = new Set<ReadyCall>();
+    const todo = () => [...waiting, ...actions.allowed(threadId).filter(({ toolCallId }) => !started.has(toolCallId))];
+    const next = () => {
+      const calls = todo();
+      // An allowed call is among the open ones, too: the first of the two counts.
+      const open = actions.open.filter((call) => call.threadId === threadId);
+      const held = heldCalls([...calls, ...running, ...open]);
+      return calls.find((call) => !held.has(call));
+    };
+    // What runs may be what holds the others.
+    const isHeld = () => running.size > 0 && todo().length > 0;
     const isOver = () =>
       stopped() ||
       this.#hasFailed ||
-      (next() === undefined && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
+      (next() === undefined && !isHeld() && (!actions.isWaiting(threadId) || workflowInfo().continueAsNewSuggested));
     const lane = async (): Promise<void> => {
       while (!isOver()) {
         const call = this.#turn.mayBegin ? next() : undefined;
         if (call) {
-          if (call === waiting[0]) waiting.shift();
+          if (waiting.includes(call)) waiting.splice(waiting.indexOf(call), 1);
           started.add(call.toolCallId);
+          running.add(call);
           await this.#callTool(call);
+          running.delete(call);
           // A call that asks the user is allowed again by the answer, one that needs a sign-in by its end.
           if (actions.isUnfinished({ ...call, threadId })) started.delete(call.toolCallId);
         } else {
@@ -414,6 +454,7 @@ export class Thread {
       }
     };
     await Promise.all(Array.from({ length: this.#concurrentTools }, lane));
+    return waiting;
   }
 
   get #concurrentTools(): number {

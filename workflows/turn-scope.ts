@@ -12,6 +12,7 @@ import { countFailureRecords, countStartRecords, resolutionOf } from '../src/cor
 import type { OpenThread, PendingCall } from '../src/core/records.ts';
 import { MAX_ASKING, type TurnActions } from '../src/core/turn-actions.ts';
 import { startable } from '../src/core/sub-agents.ts';
+import { isAnswerable } from '../src/core/tool-records.ts';
 import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from '../src/core/turn-totals.ts';
 import { Slots } from './slots.ts';
 
@@ -178,11 +179,10 @@ export class TurnScope {
     const { carry, resumes } = this.start;
     const own = resumes.filter((call) => call.threadId === threadId);
     const carried = (carry?.pending ?? []).filter((call) => call.threadId === threadId);
-    // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
-    const needsSignIn = ({ needs }: PendingCall): boolean => needs === 'sign_in';
     return {
-      ready: carry ? carried.filter(needsSignIn) : own.flatMap((call) => this.#allowed(call)),
-      pending: carried.filter((call) => !needsSignIn(call)),
+      // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
+      ready: carry ? carried.filter((call) => !isAnswerable(call)) : own.flatMap((call) => this.#allowed(call)),
+      pending: carried.filter(isAnswerable),
       threads: ((carry ?? this.start).threads ?? []).filter(({ parent }) => parent.threadId === threadId),
     };
   }

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { BlobStore } from '../blobs/blob-store.ts';
+import { heldCalls } from '../core/call-order.ts';
 import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
 import type { ToolCallText } from '../core/message.ts';
 import type { NoResult, SubAgent, ToolOutcome, ToolRoute } from '../core/records.ts';
@@ -84,9 +85,10 @@ export async function routeCalls(
       { index, started, reads, isLast: index === calls.length - 1 },
       { message, handling },
     );
-    const isOneTooMany =
-      waits(routed.route) && all.filter(({ routed: { route } }) => waits(route)).length >= handling.maxWaiting;
-    all.push({ call, routed: isOneTooMany ? tooManyWaiting(handling.maxWaiting) : routed });
+    all.push({ call, routed });
+    if (countWaiting(all) > handling.maxWaiting) {
+      all[index] = { call, routed: tooManyWaiting(handling.maxWaiting) };
+    }
     await nextTurn();
   }
   return all;
@@ -140,9 +142,10 @@ async function routeCall(
       ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
     };
   }
-  const { effect } = tool.run;
+  const { effect, order } = tool.run;
   const approval = decision === 'ask';
   const decided = {
+    ...(order && { order }),
     ...(policy && { policy }),
     ...(policy?.excludeRequester && { requesters: await handling.requesters() }),
     ...asDraft,
@@ -163,6 +166,16 @@ export function completeCalls(calls: readonly ToolCallText[]): CallWithRoute[] {
 /** Whether a call waits for a human or a client. */
 function waits(route: ToolRoute): boolean {
   return route.to === 'client' || (route.to === 'server' && route.approval);
+}
+
+/** How many of the first calls of a message wait for a human or a client, or behind those that do. */
+function countWaiting(calls: readonly CallWithRoute[]): number {
+  const open = calls.map(({ routed: { route } }, index) => ({
+    route,
+    source: { index, ...(route.to === 'server' && { run: route }) },
+  }));
+  const held = heldCalls(open, ({ route }) => !waits(route));
+  return open.filter((call) => waits(call.route) || held.has(call)).length;
 }
 
 function tooManyWaiting(max: number): RoutedCall {

@@ -57,6 +57,7 @@ function waitText({ for: what, toolCallId, tool, sessionId, since, activity }: W
     worker: 'a worker to continue it',
     approval: `an approval of the tool call${call}`,
     sign_in: `the user to sign in to an MCP server${call && `, for the tool call${call}`}`,
+    order: `earlier calls of its server, to run the tool call${call}`,
     delegate: `another agent, in session ${sessionId}, to answer the tool call${call}`,
     response: `the client's response to the tool call${call}`,
   };

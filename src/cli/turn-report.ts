@@ -30,7 +30,7 @@ export interface TurnReport {
 
 /** Something that must happen before the turn continues. */
 export interface Wait {
-  for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response' | 'sign_in' | 'delegate';
+  for: 'model' | 'tools' | 'tool' | 'activity' | 'worker' | 'approval' | 'response' | 'sign_in' | 'order' | 'delegate';
   /** The tool call. */
   toolCallId?: string;
   /** The tool. */
@@ -162,11 +162,14 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   const tools = namesOf(log);
   if (last?.kind === 'turn.done') {
     if (isFollowed || last.end.status !== 'done') return [];
-    return last.end.requiredActions.flatMap(({ kind, calls, at: since }): Wait[] =>
+    const { requiredActions, held = [] } = last.end;
+    const asked = requiredActions.flatMap(({ kind, calls, at: since }): Wait[] =>
       kind === 'mcp.auth_required' && calls.length === 0
         ? [{ for: 'sign_in', since }]
         : calls.map(({ toolCallId, needs }) => ({ for: needs, toolCallId, ...named(tools, toolCallId), since })),
     );
+    const behind = held.map(({ toolCallId, needs }): Wait => ({ for: needs, toolCallId, ...named(tools, toolCallId) }));
+    return [...asked, ...behind];
   }
   if (workflow?.status !== 'running') return [];
   const calls = await runningCalls(turnId, sources);

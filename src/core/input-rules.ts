@@ -1,4 +1,4 @@
-import { callKey, callName } from './tool-records.ts';
+import { callKey, callName, isAnswerable } from './tool-records.ts';
 import type { ApprovalPolicy, InputItem, PendingCall } from './records.ts';
 import type { Answer } from './turn-command.ts';
 
@@ -33,10 +33,10 @@ export interface Refusal {
 
 /**
  * Checks whether `input` can follow a turn with `pending` calls: messages only if none is pending, answers only to
- * pending calls, and then to all of them. Calls that wait for a sign-in allow any input. Undefined if it can.
+ * pending calls, and then to all of them. Calls that wait for something else allow any input. Undefined if it can.
  */
 export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal | undefined {
-  const answerable = pending.filter(({ needs }) => needs !== 'sign_in');
+  const answerable = pending.filter(isAnswerable);
   const waiting = new Map(answerable.map((call) => [callKey(call), call]));
   const answered = new Set<string>();
   for (const item of input) {

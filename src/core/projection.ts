@@ -4,6 +4,7 @@ import {
   callKey,
   denial,
   hasBegun,
+  isAnswerable,
   outcomeText,
   toolResponse,
   waitingAfter,
@@ -253,6 +254,7 @@ export class TurnProjection {
     entries.push(...this.#closeCalls(at));
     const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
+    const held = pending.filter(({ needs }) => needs === 'order');
     const limit = this.#actions?.limits.reached;
     const done = this.#append({
       kind: 'turn.done',
@@ -263,6 +265,7 @@ export class TurnProjection {
               status: 'done',
               output: requiredActions.length > 0 ? null : this.#output,
               requiredActions,
+              ...(held.length > 0 && { held }),
               ...(threads.length > 0 && { threads }),
             }
           : end,
@@ -379,9 +382,9 @@ export function countStartRecords(start: TurnStart): number {
 
 export type CallResolution = Approval | { status: 'response'; content: string };
 
-/** How the input of a turn resolves a pending call. One that waited for a sign-in runs with any input. */
+/** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
 export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: InputItem[]): CallResolution {
-  if (call.needs === 'sign_in') return { status: 'allow' };
+  if (!isAnswerable(call)) return { status: 'allow' };
   for (const item of input) {
     if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
     return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };

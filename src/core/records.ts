@@ -9,6 +9,7 @@
  */
 
 import type { BudgetReport } from './budget.ts';
+import type { CallOrder } from './call-order.ts';
 import type { GivenConversation } from './given-conversation.ts';
 import type { Role, Subject } from './subject.ts';
 import type { TurnTotals } from './turn-totals.ts';
@@ -82,7 +83,8 @@ export type ToolInfo =
 /**
  * Where a tool call runs; decided once, by the activity that received it from the model.
  * - `server`: the server runs it, after an approval if `approval` is set. `retry` tools may run again with the same
- *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`.
+ *   operation id, `once` tools never do. `callHash` identifies the call: see `src/engine/call-hash.ts`. `order` is set if
+ *   the calls of its MCP server run in the order of their message.
  * - `client`: the client answers it.
  * - `thread`: a sub-agent answers it; the record of its thread follows the message.
  * - `session`: another agent answers it, in a session of its own, which the server creates when it runs the call.
@@ -90,7 +92,7 @@ export type ToolInfo =
  *   directly follows the message.
  */
 export type ToolRoute =
-  | ({ to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string } & AsDraft &
+  | ({ to: 'server'; effect: 'retry' | 'once'; approval: boolean; callHash: string; order?: CallOrder } & AsDraft &
       Pick<PendingCall, 'policy' | 'requesters'>)
   | { to: 'client' }
   | { to: 'thread'; threadId: string }
@@ -457,8 +459,11 @@ export interface Waiting {
 export interface PendingCall {
   threadId: string;
   toolCallId: string;
-  /** A call that needs a sign-in is not answered by an input: the next turn runs it. */
-  needs: 'approval' | 'response' | 'sign_in';
+  /**
+   * A call that needs a sign-in is not answered by an input: the next turn runs it. So does it with one that waits for its
+   * turn behind earlier calls of its server, which nobody is asked about: see `heldCalls`.
+   */
+  needs: 'approval' | 'response' | 'sign_in' | 'order';
   source: CallSource;
   /** The sign-in that it needs. */
   signInId?: string;
@@ -513,7 +518,7 @@ export interface CallSource {
   stamp: string;
   index: number;
   /** Absent on calls that the client answers. */
-  run?: { effect: 'retry' | 'once'; callHash: string };
+  run?: { effect: 'retry' | 'once'; callHash: string; order?: CallOrder };
 }
 
 export interface ActionRequired extends Base {
@@ -626,6 +631,8 @@ export type TurnOutcome =
       status: 'done';
       output: ModelMessage | null;
       requiredActions: RequiredAction[];
+      /** The calls that wait behind those of the actions. */
+      held?: PendingCall[];
       /** The sub-agents that wait with the root agent. */
       threads?: OpenThread[];
     }

@@ -130,8 +130,8 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
         // To create the session again changes nothing.
         return [{ toolCallId, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
-        const { effect, callHash, approval, policy, requesters } = route;
-        const source = { ...place, run: { effect, callHash } };
+        const { effect, callHash, order, approval, policy, requesters } = route;
+        const source = { ...place, run: { effect, callHash, ...(order && { order }) } };
         if (!approval) return [{ toolCallId, source }];
         const decided = { ...(policy && { policy }), ...(requesters && { requesters }) };
         return [{ toolCallId, source, pending: { ...call, needs: 'approval', source, ...decided } }];
@@ -191,6 +191,11 @@ export function votesOf(
 ): ApprovalPolicy {
   const deciders = { ...(approvers && { approvers }), ...(excludeRequester && { excludeRequester }) };
   return { quorum, ...deciders, onExpiry: 'deny', mayEditArguments: false };
+}
+
+/** Whether a pending call waits for an answer of an input. */
+export function isAnswerable({ needs }: Pick<PendingCall, 'needs'>): boolean {
+  return needs === 'approval' || needs === 'response';
 }
 
 /** Whether a pending call may have taken effect. */

@@ -1,4 +1,5 @@
-import type { PendingCall, ToolDecided } from './records.ts';
+import { heldCalls } from './call-order.ts';
+import type { CallSource, PendingCall, ToolDecided } from './records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
 /** A call of a thread's last message, or of an earlier run's. */
@@ -14,6 +15,8 @@ export interface TrackedCall {
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
   /** Set for a call that waits, or has waited. */
   pending?: PendingCall;
+  /** Set for a call that runs in an order, and has not waited. */
+  source?: CallSource;
   /** The rule by which a decision on it is remembered: see `ruleFor`. */
   rule?: string;
   /** The answer to its server's question. */
@@ -41,8 +44,14 @@ export function isWaitedFor(call: TrackedCall): boolean {
   return call.state === 'delegated' || isUnanswered(call);
 }
 
-export function isActive({ state }: TrackedCall): boolean {
-  return state === 'running' || state === 'allowed';
+/** Whether one of a thread's calls runs, or is about to: it is not held by one that waits. */
+export function isAnyActive(calls: readonly TrackedCall[]): boolean {
+  const open = calls.flatMap((call) => {
+    const source = call.pending?.source ?? call.source;
+    return source && call.state !== 'settled' ? [{ call, source }] : [];
+  });
+  const held = new Set([...heldCalls(open)].map(({ call }) => call));
+  return calls.some((call) => (call.state === 'running' || call.state === 'allowed') && !held.has(call));
 }
 
 export function remainingOf({ pending, votes }: AskedCall): number {

@@ -33,6 +33,10 @@ export interface ToolItem {
 /** The result of a call that was pending on a turn, on a branch that continued without resolving it. */
 const NOT_DECIDED = 'This tool call was not approved in this conversation: it was not executed here.';
 
+/** The result of a call that waited behind another one, on such a branch. */
+const NOT_BEGUN =
+  'This tool call was not executed in this conversation: it waited for an earlier one of the same server to end.';
+
 /** The result of a call whose server had asked the user, on such a branch. */
 const NOT_ANSWERED =
   'This tool call asked the user for input that was not given in this conversation: it was not completed here.';
@@ -115,7 +119,9 @@ function assistantItems(message: ModelMessage, { calls, records }: Conversation)
     const { result, pending, mayHaveRun } = calls.get(call.id) ?? {};
     if (result) return toolItem(call, { result, pending }, records);
     if (mayHaveRun) return { ...itemOf(call), content: outcomeText('unknown_outcome'), files: [] };
-    const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : NOT_DECIDED);
+    const isHeld = !pending && call.route.to === 'server' && call.route.order !== undefined;
+    const content =
+      pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : isHeld ? NOT_BEGUN : NOT_DECIDED);
     return { ...itemOf(call), content, files: [] };
   });
   const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';

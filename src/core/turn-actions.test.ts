@@ -652,3 +652,20 @@ test('who sends a message to the turn may not decide on its calls that exclude r
   for (const of of [actions, next])
     expect(['cleo', 'dan'].map((who) => refused(who, of))).toEqual(['not_an_approver', undefined]);
 });
+
+test('a call that waits behind one that asks keeps no turn from its pause, in its next run too', () => {
+  const inOrder = (call: ToolCall, isReadOnly?: true): ToolCall => ({
+    ...call,
+    route: { ...call.route, order: { server: 's', ...(isReadOnly && { isReadOnly }) } } as ToolCall['route'],
+  });
+  const calls = [inOrder(asking('w')), inOrder(running('r'), true)];
+  const actions = new TurnActions(start);
+  actions.add(messageOf(calls), 's');
+  expect(endTask(actions, [])).toEqual(['tool.approval_required', 'turn.paused']);
+  const next = new TurnActions({ ...start, carry: carryOf(actions) });
+  expect(next.pauses).toEqual(['action']);
+  expect(next.isUnsettled(BEGIN)).toBe(false);
+  expect(endTask(next, [command('ann', vote('w'))])).toEqual(['w allow ann 0', 'turn.resumed']);
+  const other = waitingOn(inOrder(asking('w')), running('r'));
+  expect(other.pauses).toEqual([]);
+});

@@ -32,7 +32,7 @@ import {
   isAsked,
   isUnanswered,
   isWaitedFor,
-  isActive,
+  isAnyActive,
   remainingOf,
   expiresAt,
   escalatesAt,
@@ -298,7 +298,7 @@ export class TurnActions {
         const rule = call && pending && ruleFor(call, pending);
         calls.set(toolCallId, {
           state: pending ? 'new' : 'running',
-          ...(pending && { pending }),
+          ...(pending ? { pending } : source.run?.order && { source }),
           ...(rule !== undefined && { rule }),
           votes: [],
         });
@@ -339,13 +339,16 @@ export class TurnActions {
   /** The sub-agents that the turn continues, and the calls that it resumes. */
   #resume({ threads = [], resumes }: Pick<TurnStart, 'threads' | 'resumes'>): void {
     if (!this.waits) return;
-    const track = ({ threadId, toolCallId }: CallKey, state: TrackedCall['state']): void => {
+    const track = ({ threadId, toolCallId }: CallKey, call: Pick<TrackedCall, 'state' | 'source'>): void => {
       const calls = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
-      this.#threads.set(threadId, calls.set(toolCallId, { state, votes: [] }));
+      this.#threads.set(threadId, calls.set(toolCallId, { ...call, votes: [] }));
     };
-    for (const call of resumes) track(call, 'running');
+    for (const call of resumes) {
+      const { source } = call;
+      track(call, { state: 'running', ...(source.run?.order && { source }) });
+    }
     for (const { threadId, parent } of threads) {
-      track(parent, 'delegated');
+      track(parent, { state: 'delegated' });
       if (!this.#threads.has(threadId)) this.#threads.set(threadId, new Map());
     }
   }
@@ -684,7 +687,7 @@ export class TurnActions {
     const needsPeople = threads.some((thread) => isAwaited(thread) || thread.calls.some(isUnanswered));
     const isIdle =
       (needsPeople || this.delegated.length > 0) &&
-      threads.every((thread) => (isAwaited(thread) || thread.calls.some(isWaitedFor)) && !thread.calls.some(isActive));
+      threads.every((thread) => (isAwaited(thread) || thread.calls.some(isWaitedFor)) && !isAnyActive(thread.calls));
     if (!isIdle) return undefined;
     if (!needsPeople) return 'delegation';
     const needsAnswers =

@@ -290,3 +290,20 @@ test('workflow and projection agree on the records of a budget, and no call begi
     { numRuns: 500 },
   );
 });
+
+test('a call behind one that asks is no work ahead in a turn that ends then', () => {
+  const order = { server: 's' };
+  const toolCalls = messageOf(['ask', 'run']).toolCalls.map((call) => ({
+    ...call,
+    route: { ...call.route, order } as ToolCall['route'],
+  }));
+  for (const [pause, isPaused] of [
+    [undefined, false],
+    ['wait', true],
+  ] as const) {
+    const actions = new TurnActions(startOf({ tokens: 5 }, {}, pause && { pause }));
+    actions.add(messageOf([], { toolCalls }), 's');
+    endTask(actions);
+    expect(actions.pauses.includes('budget')).toBe(isPaused);
+  }
+});

@@ -10,6 +10,7 @@ import {
   type BudgetLeft,
   type BudgetReport,
 } from './budget.ts';
+import { heldCalls } from './call-order.ts';
 import type { TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
 import type { Pauses } from './pauses.ts';
@@ -215,15 +216,21 @@ export function budgetExceeded(report: BudgetReport): Refusal {
 }
 
 /**
- * What the root agent does after a message. A turn that does not wait ends with the calls that ask, once the others have
- * ended.
+ * What the root agent does after a message. A turn that does not wait ends with the calls that ask, and those that wait
+ * behind them, once the others have ended.
  */
 function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
   const { finishReason, toolCalls } = message;
   if (finishReason === 'cancelled' || finishReason === 'error') return NOTHING_AHEAD;
   if (finishReason === 'length' && !isMisfit(message)) return NOTHING_AHEAD;
   const asking = toolCalls.filter(({ route }) => route.to === 'client' || (route.to === 'server' && route.approval));
-  const running = toolCalls.filter((call) => !asking.includes(call) && call.route.to !== 'answered');
+  const placed = toolCalls.map((call, index) => ({
+    call,
+    source: { index, ...(call.route.to === 'server' && { run: call.route }) },
+  }));
+  const open = placed.filter(({ call }) => call.route.to !== 'answered');
+  const held = waits ? undefined : heldCalls(open, ({ call }) => !asking.includes(call));
+  const running = open.filter((one) => !asking.includes(one.call) && !held?.has(one)).map(({ call }) => call);
   const isAnswered = toolCalls.length > 0 && (waits || asking.length === 0);
   return { calls: running.map(({ id }) => id), isModelCalled: isMisfit(message) || isAnswered };
 }

@@ -4,7 +4,7 @@ import type { SessionRow } from '../catalog/schema.ts';
 import { isShown, mayAnswer } from '../core/deciders.ts';
 import { firstRefusal, refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
 import type { PendingCall } from '../core/records.ts';
-import { callKey, callName, type CallKey } from '../core/tool-records.ts';
+import { callKey, callName, isAnswerable, type CallKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
 import type { Caller } from '../core/subject.ts';
@@ -56,7 +56,7 @@ export async function answerEndedTurn(
 ): Promise<AcceptedAnswers | undefined> {
   const { catalog, blobs } = engine;
   const { answers, subject: by } = command;
-  const pending = turn.pending.filter(({ needs }) => needs !== 'sign_in');
+  const pending = turn.pending.filter(isAnswerable);
   if (pending.length === 0) return undefined;
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   rejectIf(refuse(answers, { pending, kept: [], command }));

@@ -40,6 +40,6 @@ const NOT_BEGUN = { previousTurnId: null, sequence: 0, pending: [] };
 
 function waitingAt(last: LogEntry | undefined): Waiting {
   if (last?.record.kind !== 'turn.done' || last.record.end.status !== 'done') return { pending: [] };
-  const { requiredActions, threads } = last.record.end;
-  return { pending: requiredActions.flatMap(({ calls }) => calls), ...(threads && { threads }) };
+  const { requiredActions, held = [], threads } = last.record.end;
+  return { pending: [...requiredActions.flatMap(({ calls }) => calls), ...held], ...(threads && { threads }) };
 }

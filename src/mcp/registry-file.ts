@@ -80,6 +80,11 @@ function isolation(byDefault: Isolation) {
   return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
 }
 
+/** Whether the calls of a message run in their order. */
+function ordered(byDefault: boolean) {
+  return z.boolean({ error: 'must be true or false' }).default(byDefault);
+}
+
 function selectors(...classes: string[]) {
   const allowed = `must be a list of tool names and of ${classes.join(', ')}`;
   const selector = z.string({ error: allowed }).min(1);
@@ -135,6 +140,7 @@ const httpServer = z.strictObject({
   timeout,
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
+  ordered: ordered(false),
   environments,
   ...policy,
 });
@@ -151,6 +157,8 @@ const stdioServer = z.strictObject({
   idempotent_tools: idempotentTools,
   // One process per session is too much for a subject with many open sessions; one for all subjects would mix their state.
   isolation: isolation('subject'),
+  // Most programs have a state, such as files or a page, which a read would find as it was before the writes.
+  ordered: ordered(true),
   environments,
   ...policy,
 });

@@ -27,6 +27,7 @@ test('servers of the file are found by name, and trusted', async () => {
     trusted: true,
     idempotentTools: ['set'],
     isolation: 'session',
+    ordered: false,
   });
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'plain' })).toMatchObject({
     headers: {},
@@ -44,6 +45,7 @@ test('a server can be a program, configured by the file', async () => {
     name: 'tools',
     idempotentTools: [],
     isolation: 'subject',
+    ordered: true,
     ...tools,
   });
   const plain = {
@@ -51,6 +53,7 @@ test('a server can be a program, configured by the file', async () => {
     name: 'plain',
     idempotentTools: [],
     isolation: 'subject',
+    ordered: true,
     command: 'server',
     args: [],
     env: {},
@@ -151,6 +154,7 @@ test.each([
     '{"servers": {"a": {"url": "http://x/", "isolation": "none"}}}',
     'servers.a.isolation: must be session, subject or shared',
   ],
+  ['{"servers": {"a": {"command": "x", "ordered": "no"}}}', 'servers.a.ordered: must be true or false'],
   [
     '{"servers": {"a": {"url": "http://x/", "drafts": ["users"]}}}',
     'servers.a.drafts.0: must be a list of roles (admin, user, approver) and of subjects ("subject:<id>")',

@@ -25,6 +25,8 @@ interface Endpoint {
   /** Tools that may run again with the same operation id: `@all` or names. */
   idempotentTools: readonly string[];
   isolation: Isolation;
+  /** Its calls run in the order of their message: see `heldCalls`. Default: they run at once. */
+  ordered?: boolean;
   /** How long a call may take, if that is less than any call may. */
   timeoutMs?: number | undefined;
 }
@@ -84,8 +86,8 @@ export class McpRegistry {
     }
     const server = this.#servers.get(name);
     if (!server) return undefined;
-    const { idempotent_tools: idempotentTools, isolation, timeout: timeoutMs } = server;
-    const endpoint = { id: name, name, idempotentTools, isolation, ...(timeoutMs !== undefined && { timeoutMs }) };
+    const { idempotent_tools: idempotentTools, isolation, ordered, timeout: timeoutMs } = server;
+    const endpoint = { id: name, name, idempotentTools, isolation, ordered, ...(timeoutMs !== undefined && { timeoutMs }) };
     if ('url' in server) {
       const { url, headers, auth } = server;
       return { ...endpoint, url, headers, auth, trusted: true };

@@ -534,3 +534,13 @@ test('the first attempt cannot have begun a model call if one of the calls is no
   expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(true);
   await begun();
 });
+
+test('no tool runs ahead behind a call of the same server that comes before it', async () => {
+  const write = { ...server, effect: 'once', order: { server: 's' } } as const;
+  const read = { ...server, order: { server: 's', isReadOnly: true } } as const;
+  steps.messageEnded(input, STAMP, [messageWith(read, write, read, server)], toolset());
+  await begun();
+  const claimed = [0, 1, 2, 3].map((index) => steps.claimTool(source(index), never) !== undefined);
+  // This toolset says of the write that it is read-only.
+  expect(claimed).toEqual([true, false, false, true]);
+});

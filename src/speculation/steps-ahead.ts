@@ -2,9 +2,10 @@ import { LRUCache } from 'lru-cache';
 import { isUsedUp } from '../core/budget.ts';
 import { addRecord, NO_TOTALS } from '../core/turn-totals.ts';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
+import { heldCalls } from '../core/call-order.ts';
 import type { CallModelInput } from '../core/history.ts';
 import { ROOT_THREAD, type CallSource, type ModelMessage, type NewRecord, type ToolCall } from '../core/records.ts';
-import { hasNoResult, operationIdOf } from '../core/tool-records.ts';
+import { hasNoResult, openCallsOf, operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
 import { withTimeout } from '../lib/timeout.ts';
@@ -136,8 +137,9 @@ export class StepsAhead {
     if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;
     const { turnId, isRun, threadId, sessionId, owner, specHash } = input;
+    const held = new Set([...heldCalls(openCallsOf(message, { turnId, stamp }))].map(({ source }) => source.index));
     for (const [index, call] of toolCalls.slice(0, inSequence ? 1 : MAX_TOOL_CALLS).entries()) {
-      if (!runsAtOnce(call) || tools.get(call.name)?.annotation !== '@read-only') continue;
+      if (!runsAtOnce(call) || held.has(index) || tools.get(call.name)?.annotation !== '@read-only') continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
       const operationId = `${operationIdOf({ turnId, isRun }, { threadId, toolCallId: call.id })}/${stamp}`;
       this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {

@@ -162,7 +162,7 @@ export class McpTools implements ToolKind {
       return unavailable(`it ${error.reason}`, error.signIn);
     }
     const { id, name, sessionId, transport, account } = offered;
-    const { idempotentTools } = endpoint;
+    const { idempotentTools, ordered } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
     const tools = selectTools(server, offered.tools, limits).map(
       ({ tool, approval, isFloor, annotation, effect, deferred }): McpTool => ({
@@ -170,7 +170,13 @@ export class McpTools implements ToolKind {
         description: tool.description ?? tool.title ?? '',
         parameters: tool.inputSchema,
         info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
-        run: { to: 'server', effect, approval, ...(isFloor && { isFloor }) },
+        run: {
+          to: 'server',
+          effect,
+          approval,
+          ...(isFloor && { isFloor }),
+          ...(ordered && { order: { server: id, ...(annotation === '@read-only' && { isReadOnly: true }) } }),
+        },
         ...(annotation && { annotation }),
       }),
     );

@@ -1,3 +1,4 @@
+import type { CallOrder } from '../core/call-order.ts';
 import { toolKey } from '../core/transcript.ts';
 import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
@@ -10,6 +11,7 @@ interface ServerRun {
   effect: 'retry' | 'once';
   approval: boolean;
   isFloor?: true;
+  order?: CallOrder;
 }
 
 /** A tool of an agent, and who runs its calls. */

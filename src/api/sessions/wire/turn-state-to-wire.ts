@@ -18,8 +18,8 @@ export function stateToWire(
   const ended = { completed_at: at, metrics: metrics(totals), ...(limit && { limit }) };
   switch (end.status) {
     case 'done': {
-      // The next turn continues the threads.
-      const { status, output, requiredActions, threads: _, ...rest } = end;
+      // The next turn continues the threads, and runs the calls.
+      const { status, output, requiredActions, held: _, threads: __, ...rest } = end;
       rest satisfies NoFields;
       return {
         status,

@@ -1,0 +1,37 @@
+import type { CallSource } from './records.ts';
+
+/** Set for a call of a server whose calls run in the order of their message. */
+export interface CallOrder {
+  /** The id of the server. */
+  server: string;
+  /** Its tool changes nothing: it may run beside the read-only calls next to it. */
+  isReadOnly?: true;
+}
+
+/** A call of a message, as far as it determines the order. */
+interface PlacedCall {
+  source: Pick<CallSource, 'index'> & { run?: { order?: CallOrder } };
+}
+
+/**
+ * Those of `open`, the calls of one message without a result, that may not begin yet: an earlier one has the same server,
+ * and one of the two is not read-only.
+ * @param ends whether a call that may begin gets its result before any other call begins; default: none does. With it,
+ *   the calls are returned that are held until one of the others has a result.
+ */
+export function heldCalls<C extends PlacedCall>(open: readonly C[], ends = (_call: C): boolean => false): Set<C> {
+  const held = new Set<C>();
+  /** What the earlier calls of each server let begin. */
+  const behind = new Map<string, 'reads' | 'nothing'>();
+  const ordered = open.flatMap((call) => {
+    const { index, run } = call.source;
+    return run?.order ? [{ call, index, ...run.order }] : [];
+  });
+  for (const { call, server, isReadOnly } of ordered.toSorted((a, b) => a.index - b.index)) {
+    const allows = behind.get(server);
+    if (allows === 'nothing' || (allows === 'reads' && !isReadOnly)) held.add(call);
+    else if (ends(call)) continue;
+    behind.set(server, isReadOnly && allows !== 'nothing' ? 'reads' : 'nothing');
+  }
+  return held;
+}
