@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
 import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
@@ -16,6 +17,8 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 
 /** A Temporal that suggests continue-as-new after 30 events; the default is 4,000. */
 
+const journal = fileURLToPath(new URL('../support/journal-server.ts', import.meta.url));
+
 let temporal: OwnTemporal;
 let server: TestServer;
 let connection: Connection;
@@ -29,6 +32,7 @@ beforeAll(async () => {
   });
   server = await startTestServer({
     env: { TEMPORAL_ADDRESS: temporal.address },
+    servers: { journal: { command: process.execPath, args: [journal] } },
     mcp: {
       tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => late(`seen ${String(n)}`) }],
     },
@@ -137,6 +141,31 @@ test('a turn that waits for a sign-in does so in its next runs', async () => {
   }
   expect((await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '')).text).toContain('You are signed in');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
+});
+
+test('a call that waits behind one that a person decides does so in the next runs of its turn', async () => {
+  const steps = Array.from({ length: 6 }, (_, n): Script => use({ name: 'test__look', args: { n }, id: `c${n}` }));
+  const calls = use(
+    { name: 'journal__write', id: 'w1', args: { id: 'w1' } },
+    { name: 'journal__read', id: 'r2', args: { id: 'r2' } },
+  );
+  const mcpServers = [{ type: 'truefoundry-mcp-registry' as const, name: 'journal' }, ...onTestServer.mcp_servers];
+  const chat = await server.chat({
+    scripts: [...steps, calls, say('So it is.')],
+    spec: { mcp_servers: mcpServers, config: { pause: 'wait' } },
+  });
+  const reader = chat.turn('go');
+  const turnId = await reader.turnId();
+  await reader.type('turn.paused');
+  const runs = await runsOf(turnWorkflowId(turnId));
+  while ((await runsOf(turnWorkflowId(turnId))) < runs + 1) {
+    for (const command of ['pause', 'resume']) await server.api.send('POST', `${chat.path}/${command}`, {});
+  }
+  const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w1', approval: { status: 'allow' } };
+  await server.api.send('POST', `${chat.path}/actions`, { input: [approval] });
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'So it is.' } });
+  const results = (await reader.done).flatMap((one) => (one.type === 'tool.response' ? [one.content] : []));
+  expect(results.slice(-2)).toEqual(['done', 'w1']);
 });
 
 test('a turn that waits for another agent does so in its next runs', async () => {
