@@ -3,7 +3,9 @@ import { expect, test } from 'vitest';
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import type { ActivityResult, HistoryEvent } from './history.ts';
+import { turnStatus } from '../engine/turn-status.ts';
+import type { ActivityResult, HistoryEvent, TurnResult } from './history.ts';
+import { refuseInput } from './input-rules.ts';
 import { countFailureRecords, countStartRecords, firstCallOf, TurnProjection } from './projection.ts';
 import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall, type ToolCall } from './records.ts';
 import { NO_TOTALS } from './turn-totals.ts';
@@ -56,6 +58,12 @@ const source = {
 const call = (toolCallId: string): PendingCall => ({ threadId: 'main', toolCallId, needs: 'approval', source });
 
 const ALLOW = { status: 'allow' as const };
+const DENIAL = {
+  type: 'user.tool_approval' as const,
+  threadId: 'main',
+  toolCallId: 'a',
+  approval: { status: 'deny' as const },
+};
 
 test('a denial is projected with the start: it is in the log, with its reason, before any activity', () => {
   const start = turnStart({
@@ -456,4 +464,25 @@ test('the log of a turn from the queue begins when it begins; one that ends in t
       { ordinal: 2, record: { kind: 'turn.done', end: { status: 'cancelled' } } },
     ]);
   }
+});
+
+test('a call that waits behind one that asks has no result in its turn, and is pending without being asked about', async () => {
+  const held: PendingCall = { ...call('b'), needs: 'order', source: { ...source, index: 1 } };
+  const result: TurnResult = { status: 'done', pending: [call('a'), held] };
+  const entries = project([
+    { type: 'started', at: AT, start: turnStart({ resumes: [held], input: [] }) },
+    { type: 'closed', at: AT, close: { how: 'completed', result } },
+  ]);
+  expect(entries.map(({ record }) => record.kind)).toEqual([
+    'turn.created',
+    'tool.approval_required',
+    'turn.done',
+  ]);
+  const row = { archived: 1, archived_through: 3, queue_number: null, sequence: 1, session_id: 'ses_1' };
+  const catalog = { turns: { get: () => row }, archive: { read: () => [entries.at(-1)] } };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what an archived turn needs
+  const sources = { catalog } as unknown as Parameters<typeof turnStatus>[1];
+  expect(await turnStatus(TURN_ID, sources)).toMatchObject({ pending: result.pending });
+  expect(refuseInput([DENIAL], result.pending)).toBeUndefined();
+  expect(refuseInput([DENIAL, { ...DENIAL, toolCallId: 'b' }], result.pending)?.code).toBe('call_not_pending');
 });
