@@ -252,7 +252,9 @@ export class Thread {
     // A thread that waits, for people or for its sub-agents, leaves its slot to others.
     if (waits) this.#leaveSlot();
     const run = actions.waits ? this.#callToolsAsAllowed(ready) : this.#callTools(ready, pending);
-    const tools = waits ? run : run.then((held) => {
+    const tools = waits
+      ? run
+      : run.then((held) => {
           this.#leaveSlot();
           return held;
         });

@@ -473,11 +473,7 @@ test('a call that waits behind one that asks has no result in its turn, and is p
     { type: 'started', at: AT, start: turnStart({ resumes: [held], input: [] }) },
     { type: 'closed', at: AT, close: { how: 'completed', result } },
   ]);
-  expect(entries.map(({ record }) => record.kind)).toEqual([
-    'turn.created',
-    'tool.approval_required',
-    'turn.done',
-  ]);
+  expect(entries.map(({ record }) => record.kind)).toEqual(['turn.created', 'tool.approval_required', 'turn.done']);
   const row = { archived: 1, archived_through: 3, queue_number: null, sequence: 1, session_id: 'ses_1' };
   const catalog = { turns: { get: () => row }, archive: { read: () => [entries.at(-1)] } };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what an archived turn needs

@@ -120,8 +120,7 @@ function assistantItems(message: ModelMessage, { calls, records }: Conversation)
     if (result) return toolItem(call, { result, pending }, records);
     if (mayHaveRun) return { ...itemOf(call), content: outcomeText('unknown_outcome'), files: [] };
     const isHeld = !pending && call.route.to === 'server' && call.route.order !== undefined;
-    const content =
-      pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : isHeld ? NOT_BEGUN : NOT_DECIDED);
+    const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : isHeld ? NOT_BEGUN : NOT_DECIDED);
     return { ...itemOf(call), content, files: [] };
   });
   const isCutOff = message.finishReason === 'cancelled' || message.finishReason === 'error';

@@ -87,7 +87,14 @@ export class McpRegistry {
     const server = this.#servers.get(name);
     if (!server) return undefined;
     const { idempotent_tools: idempotentTools, isolation, ordered, timeout: timeoutMs } = server;
-    const endpoint = { id: name, name, idempotentTools, isolation, ordered, ...(timeoutMs !== undefined && { timeoutMs }) };
+    const endpoint = {
+      id: name,
+      name,
+      idempotentTools,
+      isolation,
+      ordered,
+      ...(timeoutMs !== undefined && { timeoutMs }),
+    };
     if ('url' in server) {
       const { url, headers, auth } = server;
       return { ...endpoint, url, headers, auth, trusted: true };
