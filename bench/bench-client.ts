@@ -23,9 +23,13 @@ export class BenchClient {
   }
 
   async putAgents(): Promise<void> {
-    const servers = { mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'bench' }] };
+    const serverNamed = (name: string) => ({
+      mcp_servers: [{ type: 'truefoundry-mcp-registry', name, require_approval_for_tools: [] }],
+    });
+    const servers = serverNamed('bench');
     const config = { iteration_limit: 1_000, ask_user_questions: { enabled: false } };
     await this.#json('PUT', '/tools', { model: { name: 'instant' }, ...servers, config });
+    await this.#json('PUT', '/stdio', { model: { name: 'instant' }, ...serverNamed('program'), config });
     await this.#json('PUT', '/noting', { model: { name: 'noting' }, ...servers, config });
     await this.#json('PUT', '/plain', { model: { name: 'instant' }, config });
     await this.#json('PUT', '/talking', { model: { name: 'talk' }, config });

@@ -35,6 +35,7 @@ export async function startBench(setting: Setting, start: (setting: Setting) => 
   await baseline.run(40);
   await client.timeOfSteps(20);
   await client.timeOfSteps(20, { agent: 'noting' });
+  await client.timeOfSteps(20, { agent: 'stdio' });
   await client.timeOfSteps(20, { reader: true });
   return { setting, deployment, client, temporal, baseline };
 }

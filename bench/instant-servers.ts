@@ -2,6 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { listen } from '../src/demo/local-server.ts';
+import { mcpResult } from './instant-mcp.ts';
 import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
 
 /**
@@ -9,8 +10,6 @@ import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
  * tool `look` until it has as many results as the last user message says: "<steps>". The model `noting` calls `note`, which
  * is not read-only. The model `wait-<ms>` waits before its first byte, and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
  */
-
-const TOOL_RESULT = 'x'.repeat(2048);
 
 let talk = Promise.withResolvers<void>();
 
@@ -40,30 +39,13 @@ interface RpcRequest {
   params?: { arguments?: { wait_ms?: number } };
 }
 
-/** The minimal MCP server (2025-11-25) that a client accepts. */
 async function answerRpc(body: string, response: ServerResponse): Promise<void> {
   const { id, method, params } = JSON.parse(body || '{}') as RpcRequest;
-  const inputSchema = { type: 'object' };
-  const tools = [
-    { name: 'look', inputSchema, annotations: { readOnlyHint: true } },
-    { name: 'note', inputSchema },
-  ];
-  const results: Record<string, object> = {
-    initialize: {
-      protocolVersion: '2025-11-25',
-      capabilities: { tools: {} },
-      serverInfo: { name: 'bench', version: '1' },
-    },
-    'tools/list': { tools },
-    'tools/call': { content: [{ type: 'text', text: TOOL_RESULT }] },
-  };
-  const result = results[method ?? ''];
   const waitMs = params?.arguments?.wait_ms ?? 0;
   if (waitMs > 0) await sleep(waitMs);
   if (id === undefined) return void response.writeHead(method ? 202 : 405).end();
-  const error = { code: -32601, message: 'Method not found' };
   response.writeHead(200, { 'content-type': 'application/json' });
-  response.end(JSON.stringify({ jsonrpc: '2.0', id, ...(result ? { result } : { error }) }));
+  response.end(JSON.stringify({ jsonrpc: '2.0', id, ...mcpResult(method) }));
 }
 
 async function answer(body: string, response: ServerResponse): Promise<void> {

@@ -17,6 +17,8 @@ export interface Report {
   step_ratio_with_reader: number;
   /** The same with a tool that is not read-only, whose calls have activities of their own. */
   step_ratio_with_effect: number;
+  /** The same with a read-only tool of a program, which is called over its standard input and output. */
+  step_ratio_with_stdio: number;
   /** By the number of steps in the turn. */
   bytes_per_step: Record<string, number>;
   /** A turn of 20 steps with a 200 ms model and a 20 ms tool, beside a plain loop in one process. */

@@ -33,7 +33,8 @@ export async function prepare(say: Setting['say']): Promise<{ setting: Setting; 
   try {
     const { model, mcp } = await startBeside<{ model: string; mcp: string }>('instant-servers.ts', [], cleanup);
     const mcpFile = path.join(folder, 'mcp.json');
-    await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: mcp } } }));
+    const program = { command: process.execPath, args: [scriptOf('stdio-server.ts')] };
+    await writeFile(mcpFile, JSON.stringify({ servers: { bench: { url: mcp }, program } }));
     const env = { EVERTURN_MCP_SERVERS: mcpFile, OPENAI_API_KEY: 'none', OPENAI_BASE_URL: model };
     return { setting: { folder, env, modelUrl: model, mcpUrl: mcp, cleanup, say }, end };
   } catch (error) {
@@ -44,14 +45,17 @@ export async function prepare(say: Setting['say']): Promise<{ setting: Setting; 
 
 /** Starts a script of this folder in its own process. Returns the JSON of its first line. */
 export async function startBeside<T>(name: string, args: string[], cleanup: Setting['cleanup']): Promise<T> {
-  const script = fileURLToPath(new URL(name, import.meta.url));
-  const child = killAtEnd(spawn(process.execPath, [script, ...args], { stdio: ['ignore', 'pipe', 'inherit'] }));
+  const child = killAtEnd(spawn(process.execPath, [scriptOf(name), ...args], { stdio: ['ignore', 'pipe', 'inherit'] }));
   cleanup.push(async () => {
     child.kill();
     await once(child, 'exit');
   });
   const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
   return JSON.parse(line) as T;
+}
+
+function scriptOf(name: string): string {
+  return fileURLToPath(new URL(name, import.meta.url));
 }
 
 /** An agent without Everturn: see `plain-loop.ts`. */

@@ -29,7 +29,11 @@ server.registerTool(
 );
 server.registerTool(
   'forget_notes',
-  { description: 'Deletes the notes that contain a word, for which it asks the user.', inputSchema: z.object({}) },
+  {
+    description: 'Deletes the notes that contain a word, for which it asks the user.',
+    inputSchema: z.object({}),
+    annotations: { destructiveHint: true },
+  },
   (_args, { mcpReq }) => {
     if (!mcpReq.inputResponses) return inputRequired({ inputRequests: { word: inputRequired.elicit(QUESTION) } });
     const { word } = acceptedContent<{ word?: string }>(mcpReq.inputResponses, 'word') ?? {};

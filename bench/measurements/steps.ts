@@ -6,7 +6,13 @@ import { alternate, round, timed } from '../statistics.ts';
 
 type Steps = Pick<
   Report,
-  'step_ms' | 'baseline_step_ms' | 'plain_step_ms' | 'step_ratio' | 'step_ratio_with_reader' | 'step_ratio_with_effect'
+  | 'step_ms'
+  | 'baseline_step_ms'
+  | 'plain_step_ms'
+  | 'step_ratio'
+  | 'step_ratio_with_reader'
+  | 'step_ratio_with_effect'
+  | 'step_ratio_with_stdio'
 >;
 
 /**
@@ -24,6 +30,7 @@ export async function measureSteps(
     baseline: async () => (await timed(() => baseline.run(2 * steps))) / steps,
     alone: async () => (await client.timeOfSteps(steps)) / steps,
     noting: async () => (await client.timeOfSteps(steps, { agent: 'noting' })) / steps,
+    stdio: async () => (await client.timeOfSteps(steps, { agent: 'stdio' })) / steps,
     watched: async () => (await client.timeOfSteps(steps, { reader: true })) / steps,
   });
   return {
@@ -33,6 +40,7 @@ export async function measureSteps(
     step_ratio: round(medians.alone / medians.baseline, 3),
     step_ratio_with_reader: round(medians.watched / medians.baseline, 3),
     step_ratio_with_effect: round(medians.noting / medians.baseline, 3),
+    step_ratio_with_stdio: round(medians.stdio / medians.baseline, 3),
   };
 }
 

@@ -5,7 +5,10 @@ import { aboutServer, agentWarnings } from './agent-warnings.ts';
 type Known = Parameters<typeof agentWarnings>[1];
 
 const warningsOf = (spec: Partial<AgentSpec>, known: Partial<Known> = {}): string[] =>
-  agentWarnings({ model: { name: 'm' }, ...spec }, { mistakes: [], subjects: undefined, agents: [], ...known });
+  agentWarnings(
+    { model: { name: 'm' }, ...spec },
+    { mistakes: [], subjects: undefined, agents: [], unasked: [], ...known },
+  );
 
 test('a name in a text that has no value is a warning with its place and the nearest name', () => {
   const variables = { company: 'ACME', toString: 'text' };
@@ -29,6 +32,10 @@ test('a sub-agent that is not registered is a warning', () => {
   expect(warningsOf({ agents: ['clerk', 'ghost'] }, { agents: ['clerk'] })).toEqual([
     'agents.1: no agent is registered under the name ghost, and turns are rejected until there is one',
   ]);
+});
+
+test('tools of inline servers that run unasked are a warning', () => {
+  expect(warningsOf({}, { unasked: ['mcp_servers.0: a, b'] })).toEqual(['mcp_servers.0: a, b']);
 });
 
 test('what would not be accepted now is a warning', () => {

@@ -15,15 +15,18 @@ interface Known {
   subjects: KnownSubjects | undefined;
   /** The registered ones of the agents that it may start. */
   agents: readonly string[];
+  /** The warnings for inline servers whose tools run unasked. */
+  unasked: readonly string[];
 }
 
 /** What the author of an agent that can run should know of it, each with its place: for answers and the log. */
-export function agentWarnings(spec: AgentSpec, { mistakes, subjects, agents }: Known): string[] {
+export function agentWarnings(spec: AgentSpec, { mistakes, subjects, agents, unasked }: Known): string[] {
   const all = [
     ...formatWarnings(spec),
     ...mistakes.map(({ param, message }) => `${param}: ${message}`),
     ...variableWarnings(spec),
     ...subAgentWarnings(spec, agents),
+    ...unasked,
     ...(subjects ? policyWarnings(spec, subjects) : []),
   ];
   const others = all.length - MAX_WARNINGS;

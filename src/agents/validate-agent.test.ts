@@ -13,7 +13,12 @@ function validator(
   {
     knownSubjects = () => Promise.resolve<KnownSubjects>({ roles: new Map(), hasBearers: false }),
     find = () => Promise.resolve(undefined),
-  }: { knownSubjects?: () => Promise<KnownSubjects>; find?: ModelProvider['find'] } = {},
+    unasked = () => Promise.resolve([]),
+  }: {
+    knownSubjects?: () => Promise<KnownSubjects>;
+    find?: ModelProvider['find'];
+    unasked?: (spec: AgentSpec) => Promise<string[]>;
+  } = {},
 ): AgentValidator {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no model is called
   const provider = { find } as unknown as ModelProvider;
@@ -26,6 +31,7 @@ function validator(
     policyServer: () => ({ issuer: undefined, isKeyless: false }),
     knownSubjects,
     registered: (names) => Promise.resolve(names.filter((name) => name === 'clerk')),
+    unasked,
     log: { warn: (fields: unknown) => void logged.push(fields) },
   });
 }
@@ -53,6 +59,17 @@ test('an agent is told which of its sub-agents are registered', async () => {
   expect(await validator().warnings({ model: { name: 'm' }, agents: ['clerk', 'ghost'] })).toEqual([
     expect.stringMatching(/^agents\.1: .*ghost/),
   ]);
+});
+
+test('an agent is told of its tools that run unasked, for which its servers are asked once', async () => {
+  const asked: AgentSpec[] = [];
+  const agents = validator([], { unasked: (spec) => (asked.push(spec), Promise.resolve(['mcp_servers.0: debug'])) });
+  const spec = { model: { name: 'm' } };
+  expect([await agents.warnings(spec), await agents.warnings(spec)]).toEqual(
+    [1, 2].map(() => ['mcp_servers.0: debug']),
+  );
+  await agents.logWarnings({ name: 'desk', version: 1, spec: { model: { name: 'm' } } });
+  expect(asked).toEqual([spec]);
 });
 
 test('the log has the warnings of each version of an agent once, without those that providers log', async () => {

@@ -63,6 +63,8 @@ interface AgentValidatorOptions {
   knownSubjects: () => Promise<KnownSubjects>;
   /** Those of some names under which agents are registered. */
   registered: (names: string[]) => Promise<string[]>;
+  /** Asks inline servers for their tools: see `unaskedTools`. */
+  unasked: (spec: AgentSpec) => Promise<string[]>;
   log: Pick<Logger, 'warn'>;
 }
 
@@ -94,16 +96,20 @@ export class AgentValidator {
   readonly #recent = new LRUCache<AgentSpec, string[]>({
     max: MAX_RECENT,
     ttl: RECENT_MS,
-    fetchMethod: (spec) => this.warnings(spec),
+    fetchMethod: (spec) => this.#warnings(spec, this.#mistakes(spec)),
   });
 
-  constructor({ models, registry, skills, policyServer, knownSubjects, registered, log }: AgentValidatorOptions) {
+  readonly #unasked: LRUCache<AgentSpec, string[]>;
+
+  constructor(options: AgentValidatorOptions) {
+    const { models, registry, skills, policyServer, knownSubjects, registered, unasked, log } = options;
     this.#models = models;
     this.#registry = registry;
     this.#skills = skills;
     this.#policyServer = policyServer;
     this.#knownSubjects = knownSubjects;
     this.#registered = registered;
+    this.#unasked = new LRUCache({ max: MAX_RECENT, ttl: RECENT_MS, fetchMethod: unasked });
     this.#log = log;
   }
 
@@ -183,8 +189,8 @@ export class AgentValidator {
   }
 
   /** What the author of an agent that can run should know of it. */
-  warnings(spec: AgentSpec): Promise<string[]> {
-    return this.#warnings(spec, this.#mistakes(spec));
+  async warnings(spec: AgentSpec): Promise<string[]> {
+    return this.#warnings(spec, this.#mistakes(spec), await this.#unasked.fetch(spec));
   }
 
   /** Logs the warnings of a version of a registered agent, unless this process has done so. */
@@ -212,13 +218,13 @@ export class AgentValidator {
     }
   }
 
-  async #warnings(spec: AgentSpec, mistakes: AgentProblem[]): Promise<string[]> {
+  async #warnings(spec: AgentSpec, mistakes: AgentProblem[], unasked: string[] = []): Promise<string[]> {
     const [subjects, agents] = await Promise.all([
       spec.config?.decision_policies ? this.#knownSubjects() : undefined,
       spec.agents ? this.#registered(spec.agents) : [],
     ]);
     const unlisted = this.#unlistedModels(spec);
-    return agentWarnings(spec, { mistakes: [...mistakes, ...unlisted], subjects, agents });
+    return agentWarnings(spec, { mistakes: [...mistakes, ...unlisted], subjects, agents, unasked });
   }
 
   /** The media that all models of an agent take. */

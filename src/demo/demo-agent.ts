@@ -9,6 +9,7 @@ export function demoAgent(model: string): AgentSpec {
     model: { name: model },
     instructions:
       'You keep short notes for the user. Use your tools to find and write them; answer in a sentence or two.',
-    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: DEMO }],
+    // Its destructive tool asks the user itself.
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: DEMO, require_approval_for_tools: ['@write'] }],
   };
 }

@@ -51,7 +51,11 @@ function serve(notes: string[]): McpServer {
   );
   server.registerTool(
     'forget_notes',
-    { description: 'Deletes the notes that contain a word, for which it asks the user.', inputSchema: z.object({}) },
+    {
+      description: 'Deletes the notes that contain a word, for which it asks the user.',
+      inputSchema: z.object({}),
+      annotations: { destructiveHint: true },
+    },
     (_args, { mcpReq }) => {
       if (!mcpReq.inputResponses) return inputRequired({ inputRequests: { word: inputRequired.elicit(WHICH_NOTES) } });
       const { word } = acceptedContent<{ word?: string }>(mcpReq.inputResponses, 'word') ?? {};

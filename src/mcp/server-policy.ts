@@ -21,7 +21,8 @@ export interface ServerPolicy {
 /** For inline servers, which belong to the agent. */
 export const NO_POLICY: ServerPolicy = { drafts: ROLES, tools: ['@all'], approval: [] };
 
-const ALL_BUT_READ_ONLY = ['@write', '@destructive', '@unannotated'];
+/** Selects the calls that may change something, as far as annotations tell. */
+export const ALL_BUT_READ_ONLY = ['@write', '@destructive', '@unannotated'];
 
 /** Whether the agent of a session may use the server. */
 export function mayUse({ drafts }: ServerPolicy, owner: SessionOwner): boolean {

@@ -6,6 +6,7 @@ import { createEditCheck } from '../tools/edit-problem.ts';
 import { checkServers, type CheckedServer } from '../tools/check-servers.ts';
 import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
+import { unaskedTools } from '../tools/unasked-tools.ts';
 import { Keyring } from '../auth/api-keys.ts';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
@@ -194,6 +195,7 @@ export async function openServices({
     policyServer: () => ({ issuer: config.oidc?.issuer, isKeyless: keyring.isKeyless }),
     knownSubjects: async () => ({ roles: await keyring.rolesById(), hasBearers: config.oidc !== undefined }),
     registered: (names) => catalog.agents.registered(names),
+    unasked: (spec) => unaskedTools(spec, { registry, pool: { ...config.mcp, allowPrivateUrls } }),
     log,
   });
   const toolKinds = createToolKinds({

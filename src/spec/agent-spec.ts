@@ -27,7 +27,8 @@ const mcpServerFields = {
   disable_tools: selector.describe('"@all", "@read-only" or tool names'),
   preload_tools: selector.describe('"@all", "@read-only" or tool names: offered at once although preload is false'),
   require_approval_for_tools: selector.describe(
-    '"@all", "@write", "@destructive" or tool names; default ["@write", "@destructive"]',
+    '"@all", "@write", "@destructive", "@unannotated" or tool names; default ["@write", "@destructive"], and for a ' +
+      'registered server "@unannotated", too',
   ),
   preload: z
     .boolean()
@@ -121,7 +122,7 @@ const decisionPolicy = z
       .strictObject({
         server: name.nullish().describe('the name of the MCP server'),
         tool: name.nullish().describe('the name of the tool on its server; * is any text, ? any character'),
-        annotations: z.enum(['@write', '@destructive', '@read-only']).nullish(),
+        annotations: z.enum(['@write', '@destructive', '@read-only', '@unannotated']).nullish(),
         arguments: bounded(
           z.record(z.string().regex(/^(\/[^/]*)*$/, 'must be a JSON pointer'), z.record(z.string(), z.unknown())),
           20,

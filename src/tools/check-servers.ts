@@ -22,7 +22,7 @@ export interface CheckedServer {
 export interface CheckedTool {
   name: string;
   /** How its annotations are read; see `selectTools`. */
-  annotation: Annotation | '@unannotated';
+  annotation: Annotation;
   /**
    * What happens to a call of an agent that sets no approvals: it asks a person, it runs, or it is `closed`, because the
    * operator allows the tool to no agent.
@@ -86,7 +86,7 @@ async function checkServer(
     const floor = approvalFloor(policy, owner);
     const tools = selectTools(server, offered.tools, { floor }).map(({ tool, approval, annotation }): CheckedTool => ({
       name: tool.name,
-      annotation: annotation ?? '@unannotated',
+      annotation,
       use: useOf(tool, policy.tools, approval),
     }));
     return end({ error: null, transport, protocol, tools });

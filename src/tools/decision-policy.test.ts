@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
-import { decideCall, fitsWildcards, policyWarnings } from './decision-policy.ts';
+import { decideCall, fitsWildcards, policyWarnings, unaskedWarnings } from './decision-policy.ts';
 import type { AgentTool } from './toolset.ts';
 
 const tool = (overrides: Partial<Extract<AgentTool['run'], { to: 'server' }>> = {}): AgentTool => ({
@@ -24,6 +24,7 @@ test.each<[DecisionPolicy['match'], boolean]>([
   [{ server: 'shop' }, false],
   [{ tool: 'bank_pay' }, false],
   [{ annotations: '@write' }, false],
+  [{ annotations: '@unannotated' }, false],
   [{ arguments: { '/amount': { type: 'number', maximum: 100 } } }, true],
   [{ arguments: { '/amount': { type: 'number', maximum: 10 } } }, false],
   [{ arguments: { '/to/1/a~1b': { const: 'x' } } }, true],
@@ -115,6 +116,51 @@ test('the first call of a process is decided like the next one: compiling condit
   const spec: AgentSpec = { model: { name: 'm' }, config: { decision_policies: [...deny, allow] } };
   const calls = [1, 2].map(() => decideCall(spec, tool({ approval: true }), args).decision);
   expect(calls).toEqual(['allow', 'allow']);
+});
+
+test('a policy may be for tools that are not annotated', () => {
+  const spec = specOf({ match: { annotations: '@unannotated' }, decision: 'deny' });
+  expect(decideCall(spec, { ...tool(), annotation: '@unannotated' }, {}).decision).toBe('deny');
+});
+
+const INLINE = { type: 'inline', name: 'bank', url: 'https://mcp.example.com/' } as const;
+const unannotated = (name: string, approval = false): AgentTool => ({
+  ...tool({ approval }),
+  info: { type: 'mcp', serverId: 's', serverName: 'bank', name },
+  annotation: '@unannotated',
+});
+
+test('tools of an inline server that run unasked are a warning, unless the agent says so or their calls ask', () => {
+  const tools = [unannotated('pay'), unannotated('refund'), unannotated('close', true), tool({ approval: false })];
+  const warning = (names: string) => [
+    `tools without annotations run without an approval: ${names}; add "@unannotated" to require_approval_for_tools, or ` +
+      'set it to [] if none should ask',
+  ];
+  const none = specOf();
+  expect(unaskedWarnings(none, INLINE, tools)).toEqual(warning('pay, refund'));
+  expect(unaskedWarnings(none, { ...INLINE, require_approval_for_tools: [] }, tools)).toEqual([]);
+  expect(unaskedWarnings(none, { type: 'truefoundry-mcp-registry', name: 'bank' }, tools)).toEqual([]);
+  const policies: DecisionPolicy[] = [
+    { match: { arguments: { '': {} } }, decision: 'ask' },
+    { match: { tool: 'refund' }, decision: 'ask' },
+    { match: { tool: 'close' }, decision: 'allow' },
+  ];
+  expect(unaskedWarnings(specOf(...policies), INLINE, tools)).toEqual(warning('pay, close'));
+});
+
+test('such a warning names ten tools, in 64 characters each', () => {
+  const names = Array.from({ length: 12 }, (_, i) => `${i}${'x'.repeat(100)}`);
+  const [warning] = unaskedWarnings(
+    specOf(),
+    INLINE,
+    names.map((name) => unannotated(name)),
+  );
+  expect(warning).toContain(
+    `: ${names
+      .slice(0, 10)
+      .map((name) => name.slice(0, 64))
+      .join(', ')}, 2 more; `,
+  );
 });
 
 test('wildcards are compared in linear time', () => {

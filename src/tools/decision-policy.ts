@@ -1,7 +1,7 @@
 import type { ApprovalPolicy, Approvers } from '../core/records.ts';
 import { hashOf } from '../lib/hash.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
-import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
+import type { AgentSpec, DecisionPolicy, McpServer } from '../spec/agent-spec.ts';
 import { callValidators, fitsSchema } from './arguments.ts';
 import type { AgentTool } from './toolset.ts';
 
@@ -106,6 +106,34 @@ export function policyWarnings({ config }: AgentSpec, server: string, tools: rea
     const fits = tools.some(({ name }) => fitsWildcards(pattern, name));
     return fits ? [] : [`config.decision_policies.${i}.match.tool: ${pattern} fits no tool of the server`];
   });
+}
+
+/** The most tools that a warning names, and the most characters of a name. */
+const MAX_NAMED = 10;
+const MAX_NAME_LENGTH = 64;
+
+/**
+ * The tools of an inline server that run unasked although no annotation says what they do, for the agent's author. A list
+ * that is empty says that this is intended.
+ */
+export function unaskedWarnings(spec: AgentSpec, server: McpServer, tools: readonly AgentTool[]): string[] {
+  if (server.type !== 'inline' || server.require_approval_for_tools?.length === 0) return [];
+  const names = tools
+    .filter((tool) => tool.annotation === '@unannotated' && runsUnasked(spec, tool))
+    .map(({ info }) => info.name.slice(0, MAX_NAME_LENGTH));
+  if (names.length === 0) return [];
+  const others = names.length - MAX_NAMED;
+  const named = [...names.slice(0, MAX_NAMED), ...(others > 0 ? [`${others} more`] : [])].join(', ');
+  return [
+    `tools without annotations run without an approval: ${named}; ` +
+      'add "@unannotated" to require_approval_for_tools, or set it to [] if none should ask',
+  ];
+}
+
+/** Policies with conditions on the arguments may ask for some calls only, and are not counted. */
+function runsUnasked({ config }: AgentSpec, tool: AgentTool): boolean {
+  const policy = config?.decision_policies?.find((one) => matches(one, { tool, args: {}, evaluate: () => false }));
+  return policy ? policy.decision === 'allow' : tool.run.to === 'server' && !tool.run.approval;
 }
 
 /** Whether a pattern fits a text: `*` is any text, `?` any character. Linear in each, so patterns may be hostile. */

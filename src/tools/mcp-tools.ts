@@ -16,8 +16,8 @@ import { approvalFloor, mayUse, type ServerPolicy } from '../mcp/server-policy.t
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
-import { policyWarnings } from './decision-policy.ts';
-import { isListed, selectorWarnings, selectTools } from './selectors.ts';
+import { policyWarnings, unaskedWarnings } from './decision-policy.ts';
+import { isListed, selectorWarnings, selectTools, type OperatorLimits } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import { toolNames } from './tool-names.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
@@ -44,6 +44,30 @@ export interface McpToolsOptions {
 }
 
 const MAX_WARNED = 1_000;
+
+/** The tools of a server that an agent may use, under their own names. */
+export function agentTools(
+  server: McpServer,
+  { id, name, tools }: Pick<McpServerTools, 'id' | 'name' | 'tools'>,
+  { limits, ordered }: { limits?: OperatorLimits; ordered?: boolean | undefined } = {},
+): McpTool[] {
+  return selectTools(server, tools, limits).map(
+    ({ tool, approval, isFloor, annotation, effect, deferred }): McpTool => ({
+      name: tool.name,
+      description: tool.description ?? tool.title ?? '',
+      parameters: tool.inputSchema,
+      info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
+      run: {
+        to: 'server',
+        effect,
+        approval,
+        ...(isFloor && { isFloor }),
+        ...(ordered && { order: { server: id, ...(annotation === '@read-only' && { isReadOnly: true }) } }),
+      },
+      annotation,
+    }),
+  );
+}
 
 /** The tools of an agent's MCP servers. */
 export class McpTools implements ToolKind {
@@ -164,23 +188,12 @@ export class McpTools implements ToolKind {
     const { id, name, sessionId, transport, account } = offered;
     const { idempotentTools, ordered } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
-    const tools = selectTools(server, offered.tools, limits).map(
-      ({ tool, approval, isFloor, annotation, effect, deferred }): McpTool => ({
-        name: tool.name,
-        description: tool.description ?? tool.title ?? '',
-        parameters: tool.inputSchema,
-        info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
-        run: {
-          to: 'server',
-          effect,
-          approval,
-          ...(isFloor && { isFloor }),
-          ...(ordered && { order: { server: id, ...(annotation === '@read-only' && { isReadOnly: true }) } }),
-        },
-        ...(annotation && { annotation }),
-      }),
-    );
-    const mistakes = [...selectorWarnings(server, offered.tools), ...policyWarnings(spec, server.name, offered.tools)];
+    const tools = agentTools(server, offered, { limits, ordered });
+    const mistakes = [
+      ...selectorWarnings(server, offered.tools),
+      ...policyWarnings(spec, server.name, offered.tools),
+      ...unaskedWarnings(spec, server, tools),
+    ];
     this.#warn(name, mistakes);
     const warnings = [...mistakes, ...(await ofAgent)];
     const connected = {

@@ -25,8 +25,11 @@ type Selectors = Pick<
   'enable_tools' | 'disable_tools' | 'require_approval_for_tools' | 'preload' | 'preload_tools'
 >;
 
-function select(spec: Selectors, limits?: OperatorLimits): SelectedTool[] {
-  return selectTools({ type: 'truefoundry-mcp-registry', name: 's', ...spec }, tools, limits);
+const REGISTERED = { type: 'truefoundry-mcp-registry', name: 's' } as const;
+const INLINE = { type: 'inline', name: 's', url: 'https://mcp.example.com/' } as const;
+
+function select(spec: Selectors, limits?: OperatorLimits, server: McpServer = REGISTERED): SelectedTool[] {
+  return selectTools({ ...server, ...spec }, tools, limits);
 }
 
 function names(spec: Selectors): string[] {
@@ -34,6 +37,8 @@ function names(spec: Selectors): string[] {
 }
 
 const ALL = Object.keys(HINTS);
+const WRITES = ['writes', 'puts', 'opens', 'destroys'];
+const ALL_BUT_READS = ['bare', 'titled', ...WRITES];
 
 describe('enabling', () => {
   test.each<[Selectors, string[]]>([
@@ -54,12 +59,13 @@ describe('enabling', () => {
 
 describe('approval', () => {
   test.each<[string[] | null | undefined, string[]]>([
-    [undefined, ['writes', 'puts', 'opens', 'destroys']],
-    [null, ['writes', 'puts', 'opens', 'destroys']],
+    [undefined, ALL_BUT_READS],
+    [null, ALL_BUT_READS],
     [[], []],
     [['@all'], ALL],
     [['@write'], ['writes', 'puts', 'opens']],
     [['@destructive'], ['destroys']],
+    [['@unannotated'], ['bare', 'titled']],
     [
       ['bare', 'reads', '@destructive'],
       ['bare', 'reads', 'destroys'],
@@ -67,14 +73,25 @@ describe('approval', () => {
     [['@read-only'], []],
     [['bare', 'bear'], ['bare']],
     // Names of which the server has none are a mistake, which keeps the default protection.
-    [['bear'], ['writes', 'puts', 'opens', 'destroys']],
-    [
-      ['bear', '@read-only'],
-      ['writes', 'puts', 'opens', 'destroys'],
-    ],
+    [['bear'], ALL_BUT_READS],
+    [['bear', '@read-only'], ALL_BUT_READS],
   ])('%j', (require_approval_for_tools, expected) => {
     const approved = select({ require_approval_for_tools }).filter(({ approval }) => approval);
     expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+
+  test.each<[string[] | null | undefined, string[]]>([
+    [undefined, WRITES],
+    [null, WRITES],
+    [['bear'], WRITES],
+    [['@unannotated'], ['bare', 'titled']],
+  ])('of an inline server: %j', (require_approval_for_tools, expected) => {
+    const approved = select({ require_approval_for_tools }, {}, INLINE).filter(({ approval }) => approval);
+    expect(approved.map(({ tool }) => tool.name)).toEqual(expected);
+  });
+
+  test('the default is no floor of the operator', () => {
+    expect(select({}).filter(({ isFloor }) => isFloor)).toEqual([]);
   });
 });
 
@@ -134,11 +151,9 @@ describe("the operator's limits", () => {
   test.each<[string[], string[], string[]]>([
     [[], [], []],
     [[], ['@unannotated'], ['bare', 'titled']],
-    [[], ['@write', '@destructive', '@unannotated'], ALL.filter((name) => !name.startsWith('reads'))],
+    [[], ['@write', '@destructive', '@unannotated'], ALL_BUT_READS],
     [['@destructive'], ['reads'], ['reads', 'destroys']],
     [['@all'], [], ALL],
-    // Not one of the selectors of agents.
-    [['@unannotated'], [], []],
   ])(
     'an agent that requires approval for %j, with an operator that requires it for %j',
     (require_approval_for_tools, floor, expected) => {

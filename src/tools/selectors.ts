@@ -1,8 +1,9 @@
 import type { Tool } from '@modelcontextprotocol/client';
+import { ALL_BUT_READ_ONLY } from '../mcp/server-policy.ts';
 import type { McpServer } from '../spec/agent-spec.ts';
 
 /** What a tool does according to its annotations. */
-export type Annotation = '@read-only' | '@destructive' | '@write';
+export type Annotation = '@read-only' | '@destructive' | '@write' | '@unannotated';
 
 /** A tool that an agent may use, and how. */
 export interface SelectedTool {
@@ -11,7 +12,7 @@ export interface SelectedTool {
   approval: boolean;
   /** Whether the operator requires that. */
   isFloor: boolean;
-  annotation: Annotation | undefined;
+  annotation: Annotation;
   /** Whether a call may be repeated with the same operation id: `retry` tools yes, `once` tools never. */
   effect: 'retry' | 'once';
   /** Whether the model must search for the tool before it is offered. */
@@ -34,13 +35,13 @@ export interface OperatorLimits {
  * - annotated: at least one of the four hints is present. A title alone does not describe what the tool does.
  *
  * In lists to enable and disable, `@read-only` selects the read-only tools. In lists for approval, `@destructive`
- * selects the destructive ones, and `@write` those that are annotated and neither read-only nor destructive: both are
- * the default. A tool that is not annotated is selected only by `@all` or its name. `effect` is `retry` for tools that are read-only, have
+ * selects the destructive ones, `@write` those that are annotated and neither read-only nor destructive, and
+ * `@unannotated` those that are not annotated. Without a list, all three ask on a registered server, and the first two on
+ * an inline server, as the Sessions API defines it. `effect` is `retry` for tools that are read-only, have
  * `idempotentHint`, or are listed as idempotent by the operator. If the agent sets `preload` to false, all tools are
  * deferred except those that `preload_tools` selects, with the selectors of the lists to enable.
  *
- * The operator's limits apply in addition: only the tools in `allowed`, and approval also for those in `floor`, where
- * `@unannotated` selects the tools that are not annotated.
+ * The operator's limits apply in addition: only the tools in `allowed`, and approval also for those in `floor`.
  */
 export function selectTools(
   spec: McpServer,
@@ -55,25 +56,26 @@ export function selectTools(
     .map((tool) => {
       const retry = isReadOnly(tool) || tool.annotations?.idempotentHint === true || isNamed(tool, idempotentTools);
       const deferred = spec.preload === false && !isListed(tool, spec.preload_tools ?? []);
-      const isFloor = isBelow(tool, floor);
+      const isFloor = needsApproval(tool, floor);
       const approval = needsApproval(tool, approved) || isFloor;
       return { tool, approval, isFloor, annotation: annotationOf(tool), effect: retry ? 'retry' : 'once', deferred };
     });
 }
 
-const DEFAULT_APPROVAL = ['@write', '@destructive'];
+const INLINE_DEFAULT = ['@write', '@destructive'];
 
 /**
  * An agent's list replaces the default. If it names tools and the server has none of them, it is a mistake, which must
  * not drop the default protection.
  */
 function approvalSelectors(
-  { require_approval_for_tools: listed }: McpServer,
+  { type, require_approval_for_tools: listed }: McpServer,
   tools: readonly Tool[],
 ): readonly string[] {
   const names = toolNamesIn(listed);
   const isMistaken = names.length > 0 && names.every((name) => !hasTool(tools, name));
-  return listed && !isMistaken ? listed : [...(listed ?? []), ...DEFAULT_APPROVAL];
+  if (listed && !isMistaken) return listed;
+  return [...(listed ?? []), ...(type === 'inline' ? INLINE_DEFAULT : ALL_BUT_READ_ONLY)];
 }
 
 const LISTS = ['enable_tools', 'disable_tools', 'preload_tools', 'require_approval_for_tools'] as const;
@@ -112,17 +114,13 @@ export function isListed(tool: Tool, selectors: readonly string[]): boolean {
 function needsApproval(tool: Tool, selectors: readonly string[]): boolean {
   if (isNamed(tool, selectors)) return true;
   const annotation = annotationOf(tool);
-  return annotation !== undefined && annotation !== '@read-only' && selectors.includes(annotation);
+  return annotation !== '@read-only' && selectors.includes(annotation);
 }
 
-function annotationOf(tool: Tool): Annotation | undefined {
+function annotationOf(tool: Tool): Annotation {
   if (isReadOnly(tool)) return '@read-only';
-  if (!isAnnotated(tool)) return undefined;
+  if (!isAnnotated(tool)) return '@unannotated';
   return tool.annotations?.destructiveHint === true ? '@destructive' : '@write';
-}
-
-function isBelow(tool: Tool, floor: readonly string[]): boolean {
-  return needsApproval(tool, floor) || (floor.includes('@unannotated') && !isAnnotated(tool));
 }
 
 function isNamed({ name }: Tool, selectors: readonly string[]): boolean {

@@ -127,7 +127,8 @@ test('an inline server is open to its agent, regardless of the author', async ()
     }),
   );
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
-  const { tools } = await toolsets.load(spec, BY_USER, unaborted);
+  const { tools, servers } = await toolsets.load(spec, BY_USER, unaborted);
+  expect(servers[0]?.warnings).toContainEqual(expect.stringMatching(/run without an approval: debug;/));
   expect([...tools.keys()]).toEqual(expect.arrayContaining(['find', 'wipe', 'debug']));
 });
 

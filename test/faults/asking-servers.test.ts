@@ -11,7 +11,7 @@ let world: World;
 beforeAll(async () => {
   world = await World.start({ workers: 2, isNotified: true });
   for (const [agent, server] of Object.entries({ newer: 'test', older: 'desk' })) {
-    const mcp_servers = [{ type: 'truefoundry-mcp-registry', name: server }];
+    const mcp_servers = [{ type: 'truefoundry-mcp-registry', name: server, require_approval_for_tools: [] }];
     for (const pause of ['end', 'wait']) {
       await world.putAgent(`${agent}-${pause}`, { model: { name: 'planned' }, mcp_servers, config: { pause } });
     }

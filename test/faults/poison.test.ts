@@ -156,7 +156,8 @@ test.each([
   const model = `poison ${name}`;
   world.model.script(model, use({ name: 'pay', args, id: name.replaceAll(/\W/g, '_') }));
   const agent = 'poisoned';
-  const spec = { model: { name: model }, mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test' }] };
+  const onTest = { type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: [] };
+  const spec = { model: { name: model }, mcp_servers: [onTest] };
   await world.putAgent(agent, spec);
   const turn = await world.recorder.turn(await world.session({ agent }), user('pay'));
   expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Done.' } });

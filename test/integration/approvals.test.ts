@@ -100,15 +100,16 @@ test('a turn that needs approval ends with the request; an allowed call runs, a 
 });
 
 test('the agent decides which tools need approval', async () => {
-  const server1 = { ...onTestServer.mcp_servers[0]!, type: 'truefoundry-mcp-registry' as const };
+  const server1 = { type: 'truefoundry-mcp-registry' as const, name: 'test' };
   const cases = [
     [['@all'], ['look', 'write', 'erase', 'plain']],
     [
       ['@destructive', 'plain'],
       ['erase', 'plain'],
     ],
+    [['@unannotated'], ['plain']],
     [[], []],
-    [undefined, ['write', 'erase']],
+    [undefined, ['write', 'erase', 'plain']],
   ] as const;
   for (const [selectors, expected] of cases) {
     const chat = await server.chat({

@@ -57,15 +57,14 @@ interface Chat {
   resume: (turnId: string, after: number | undefined) => EventReader;
 }
 
-const onNotes = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'notes' }] };
+const onNotes = {
+  mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'notes', require_approval_for_tools: [] }],
+};
 
 let agents = 0;
 
 /** A conversation of a subject with its own agent. */
-async function chat(
-  subject: 'ann' | 'bob',
-  server_: object = { type: 'truefoundry-mcp-registry', name: 'notes' },
-): Promise<Chat> {
+async function chat(subject: 'ann' | 'bob', server_: object = onNotes.mcp_servers[0]!): Promise<Chat> {
   agents += 1;
   const agent = `notes-${agents}`;
   await root.putAgent(agent, { model: { name: agent }, mcp_servers: [server_] });

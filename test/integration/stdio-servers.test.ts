@@ -13,7 +13,9 @@ const { command, args } = stdioEndpoint('2025-11-25');
 const { args: stubborn } = stdioEndpoint('2025-11-25', 'stubborn');
 const SERVERS = { local: { command, args }, stubborn: { command, args: stubborn } };
 
-const onLocal = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'local' }] };
+const onLocal = {
+  mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'local', require_approval_for_tools: [] }],
+};
 
 /** The process that executed a call of the tool `inspect`. */
 async function pidOf(reader: EventReader): Promise<number> {

@@ -32,7 +32,11 @@ afterEach(async () => {
   notes.mcp.calls.length = 0;
 });
 
-const serverNamed = (name: string) => ({ type: 'truefoundry-mcp-registry' as const, name });
+const serverNamed = (name: string) => ({
+  type: 'truefoundry-mcp-registry' as const,
+  name,
+  require_approval_for_tools: [],
+});
 const spec = { mcp_servers: [serverNamed('notes')], config: { pause: 'wait' as const } };
 const local = { subject_slug: 'local' };
 

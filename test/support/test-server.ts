@@ -65,8 +65,16 @@ interface TestServerOptions {
   postgresUrl?: string;
 }
 
-/** For agents that use the MCP server of the test. */
-export const onTestServer = { mcp_servers: [{ type: 'truefoundry-mcp-registry' as const, name: 'test' }] };
+/** For agents that use the MCP server of the test. Its tools without annotations run without an approval. */
+export const onTestServer = {
+  mcp_servers: [
+    {
+      type: 'truefoundry-mcp-registry' as const,
+      name: 'test',
+      require_approval_for_tools: ['@write', '@destructive'],
+    },
+  ],
+};
 
 let runtimeInstalled: Promise<void> | undefined;
 

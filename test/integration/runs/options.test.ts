@@ -75,7 +75,7 @@ test('25: a toolkit that cannot be opened ends the run before its first model ca
 
 test('23: the tools of the agent, of the request and of its toolkits are offered in this order on every call', async () => {
   const one = agent([use({ name: 'test__note', id: 'c1', args: { text: 'x' } }), say('Noted.')]);
-  const own = { type: 'truefoundry-mcp-registry', name: 'test' };
+  const own = { type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: [] };
   const client_tools = [{ name: 'own', description: 'owns', input_schema: { type: 'object' } }];
   await server.api.putAgent(one.name, { model: { name: one.name }, mcp_servers: [own], client_tools });
   const kit = { type: 'client', name: 'kit', tools: [{ ...lookup, name: 'last' }] };

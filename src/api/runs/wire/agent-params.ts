@@ -61,7 +61,9 @@ const mcpToolkit = z
       .describe('of all requests to a server with a url; {{context.a.b}} is replaced by this part of the context'),
     enable_tools: selector,
     disable_tools: selector,
-    require_approval_for_tools: selector.describe('"@all", "@write", "@destructive" or tool names; default none'),
+    require_approval_for_tools: selector.describe(
+      '"@all", "@write", "@destructive", "@unannotated" or tool names; default none',
+    ),
     required: z.boolean().nullish(),
     context_keys: bounded(z.array(name), 100)
       .nullish()

@@ -310,7 +310,7 @@ export const mcpInitialize = z
           .array(z.string())
           .optional()
           .describe(
-            "what the agent's lists and policies name that is no tool of the server, and the agent's warnings that concern it",
+            "what the agent's lists and policies name that is no tool of the server, the tools without annotations of an inline server that run unasked, and the agent's warnings that concern the server",
           ),
         connection: z
           .object({

@@ -1,0 +1,37 @@
+import { McpPool, type McpPoolOptions } from '../mcp/pool.ts';
+import type { McpRegistry } from '../mcp/registry.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import { unaskedWarnings } from './decision-policy.ts';
+import { agentTools } from './mcp-tools.ts';
+
+/** How long the inline servers of an agent are asked for their tools, in milliseconds. */
+const MAX_ASKING_MS = 2_000;
+
+/**
+ * Connects to the inline servers of an agent, without anyone's sign-in and over connections that are closed at the end.
+ * @returns the warnings for those that have answered within 2 s, each with its place in the spec
+ */
+export async function unaskedTools(
+  spec: AgentSpec,
+  { registry, pool: options }: { registry: Pick<McpRegistry, 'resolve'>; pool: McpPoolOptions },
+): Promise<string[]> {
+  const servers = (spec.mcp_servers ?? []).map((server, i) => ({ server, place: `mcp_servers.${i}` }));
+  const inline = servers.filter(({ server }) => server.type === 'inline');
+  if (inline.length === 0) return [];
+  const pool = new McpPool(options);
+  // No session has an id of this form.
+  const scope = { sessionId: 'tools without approvals', owner: { subjectId: '', draftRoles: null } };
+  const signal = AbortSignal.timeout(MAX_ASKING_MS);
+  try {
+    const warnings = inline.map(async ({ server, place }) => {
+      const endpoint = registry.resolve(server);
+      if (!endpoint) return [];
+      const tools = agentTools(server, await pool.tools(endpoint, scope, signal));
+      return unaskedWarnings(spec, server, tools).map((warning) => `${place}: ${warning}`);
+    });
+    const settled = await Promise.allSettled(warnings);
+    return settled.flatMap((one) => (one.status === 'fulfilled' ? one.value : []));
+  } finally {
+    await pool.close();
+  }
+}
