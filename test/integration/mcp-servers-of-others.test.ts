@@ -62,13 +62,22 @@ test('their tools are listed, and which of them ask by default', async () => {
   const asking = data.map(({ name, error, protocol, tools }) => [
     name,
     error ?? protocol,
-    tools.length,
-    tools
-      .filter(({ use: what }) => what === 'ask')
-      .map((tool) => tool.name)
-      .join(' '),
+    tools.flatMap((tool) => (tool.use === 'ask' ? [tool.name] : [])).join(' '),
   ]);
-  expect(asking).toEqual([]);
+  expect(asking).toEqual([
+    ['everything', '2025-11-25', expect.stringMatching(/^gzip-file-as-resource .* trigger-url-elicitation/)],
+    ['filesystem', '2025-11-25', 'write_file edit_file create_directory move_file'],
+    [
+      'memory',
+      '2025-11-25',
+      'create_entities create_relations add_observations delete_entities delete_observations delete_relations',
+    ],
+    ['sequential-thinking', '2025-11-25', ''],
+    ['time', '2026-07-28', ''],
+    ['git', '2026-07-28', 'git_commit git_add git_reset git_create_branch git_checkout'],
+    ['fast', '2026-07-28', 'add'],
+    ['demo', '2026-07-28', 'add_note forget_notes'],
+  ]);
 }, 60_000);
 
 test.each<[string, string, () => object, RegExp]>([
