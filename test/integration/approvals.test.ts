@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
+import { eventually } from '../support/eventually.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -120,6 +121,19 @@ test('the agent decides which tools need approval', async () => {
     if (end.status !== 'done') throw new Error(end.status);
     expect(end.required_actions.flatMap(({ tool_calls: calls }) => calls.map(({ id }) => id))).toEqual(expected);
   }
+});
+
+test('tools of an inline server that run unasked are named in the warnings of the agent, and of the server', async () => {
+  const inline = { type: 'inline' as const, name: 'own', url: server.mcp.url };
+  const chat = await server.chat({ scripts: [say('Hi.')], spec: { mcp_servers: [inline] } });
+  const named = expect.stringMatching(/tools without annotations run without an approval: plain; /);
+  // A busy machine may take longer than an answer waits for the server.
+  await eventually(async () => {
+    const spec = { model: { name: chat.agent }, mcp_servers: [inline] };
+    const { body } = await server.api.send('PUT', `/v1/agents/${chat.agent}`, spec);
+    expect(body).toMatchObject({ data: { spec, warnings: [named] } });
+  });
+  expect(await chat.turn('hi').type('mcp.initialize')).toMatchObject({ mcp_servers: [{ warnings: [named] }] });
 });
 
 test('questions and client tools are answered by the client', async () => {
