@@ -323,6 +323,7 @@ class ToolCallAttempt {
     outcome,
     text,
     files = [],
+    structured,
     foundTools,
     noResult,
   }: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
@@ -330,7 +331,7 @@ class ToolCallAttempt {
     const { sessionId, threadId, toolCallId } = this.#input;
     const result = {
       ...(this.#executed !== undefined && { arguments: this.#executed }),
-      ...(await storeToolResult({ text, files }, { blobs, sessionId })),
+      ...(await storeToolResult({ text, files, structured }, { blobs, sessionId })),
       ...(foundTools && { foundTools }),
       ...(noResult && { noResult }),
     };

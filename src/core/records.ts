@@ -321,6 +321,8 @@ export interface ToolResponse extends Base {
   files?: StoredFile[];
   /** The whole text, if `content` was cut. */
   fullText?: FullText;
+  /** What an MCP server has returned as structured content, as JSON, if the text does not have all of it. */
+  structuredContent?: StoredFile;
   /** For a search for tools: the tools that are offered to the model from now on. */
   foundTools?: FoundTool[];
   /** Who has given the result, in a turn that waited for it. */

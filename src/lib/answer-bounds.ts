@@ -64,30 +64,51 @@ export class AnswerGauge {
   }
 
   /**
-   * Measures the beginning of `chunk` and returns how many bytes may be passed on in this turn of the event loop.
+   * Measures the beginning of `chunk` and returns how many bytes may be passed on in this turn of the event loop. Lines
+   * before one that exceeds the limits are passed on first, so the error is always about the line in which `chunk` begins.
    * @throws AnswerTooLargeError, or an Error if the process holds too many bytes of incomplete responses
    */
   take(chunk: Uint8Array): number {
     const end = Math.min(chunk.length, MAX_PART_BYTES);
     let at = 0;
-    for (let ends = 0; at < end && ends < MAX_PART_ENDS; at++) {
-      const byte = chunk[at] ?? 0;
-      if (byte === LF || byte === CR) {
-        // JSON strings contain no line breaks, so a quote outside of JSON cannot hide what follows.
-        this.#isInString = false;
-        if (this.#endsText(byte)) this.#begin();
-        ends += 1;
-        this.#lineBytes = 0;
-      } else {
-        this.#lineBytes += 1;
-        this.#read(byte);
+    /** Where the text in progress begins. */
+    let begun = 0;
+    try {
+      for (let ends = 0; at < end && ends < MAX_PART_ENDS; at++) {
+        const byte = chunk[at] ?? 0;
+        if (byte === LF || byte === CR) {
+          // JSON strings contain no line breaks, so a quote outside of JSON cannot hide what follows.
+          this.#isInString = false;
+          if (this.#endsText(byte)) {
+            this.#begin();
+            begun = at + 1;
+          }
+          ends += 1;
+          this.#lineBytes = 0;
+        } else {
+          this.#lineBytes += 1;
+          this.#read(byte);
+        }
+        this.#last = byte;
+        this.#bytes += 1;
       }
-      this.#last = byte;
-      this.#bytes += 1;
+      this.#streamBytes += at;
+      this.#check();
+      return at;
+    } catch (error) {
+      if (begun === 0 || this.#framing !== 'lines') throw error;
+      this.restart();
+      return begun;
     }
-    this.#streamBytes += at;
-    this.#check();
-    return at;
+  }
+
+  /** Forgets the text in progress: the next byte begins another. */
+  restart(): void {
+    this.release();
+    this.#bytes = 0;
+    this.#values = 0;
+    this.#depth = 0;
+    this.#isInString = false;
   }
 
   /** Stops counting the response towards the total of the process. */
@@ -105,9 +126,7 @@ export class AnswerGauge {
   #begin(): void {
     // The text that ends here is complete, so it is checked before the counters are reset.
     this.#check();
-    this.#bytes = 0;
-    this.#values = 0;
-    this.#depth = 0;
+    this.restart();
   }
 
   #read(byte: number): void {
@@ -138,16 +157,6 @@ export class AnswerGauge {
     heldBytes += this.#bytes - this.#held;
     this.#held = this.#bytes;
     if (heldBytes > MAX_HELD_BYTES) throw new Error('too many large answers are being received at once');
-  }
-}
-
-/** Passes `chunk` to `use` in parts, one part per turn of the event loop. */
-export async function inParts(chunk: Uint8Array, gauge: AnswerGauge, use: (part: Uint8Array) => void): Promise<void> {
-  for (let rest = chunk; rest.length > 0;) {
-    const length = gauge.take(rest);
-    use(rest.subarray(0, length));
-    rest = rest.subarray(length);
-    await nextTurn();
   }
 }
 

@@ -32,6 +32,14 @@ export class LineReader {
     if (line) this.#onLine(line, isWhole);
   }
 
+  /** The bytes after the last newline, which are not reported. */
+  drop(): Buffer {
+    const dropped = Buffer.concat(this.#parts);
+    this.#parts = [];
+    this.#bytes = 0;
+    return dropped;
+  }
+
   #add(part: Uint8Array): void {
     const room = this.#maxBytes - this.#bytes;
     if (room > 0) this.#parts.push(part.subarray(0, room));

@@ -17,7 +17,6 @@ import { readInputRequest, readQuestion, readRequiredPages } from './elicitation
 import { connectStrategies, openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
-import { failureReason } from './failure-reason.ts';
 import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
@@ -265,7 +264,8 @@ export class McpConnection {
     } catch (thrown) {
       exchange.end();
       const error = this.#cause(thrown);
-      if (isTooLarge(error)) return this.#tooLarge(error);
+      const bound = exceededBound(error);
+      if (bound) return this.#tooLarge(bound);
       if (signInRequired(error)) throw error;
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
@@ -317,12 +317,12 @@ export class McpConnection {
     }
   }
 
-  /** An HTTP response belongs to this call; a message on a shared stream may belong to another call. */
-  #tooLarge(error: Error): CallAnswer {
-    const reason = failureReason(error);
-    if (this.transport !== 'streamable-http') return { status: 'unknown', message: reason, isFinal: true };
-    const text = `The tool was executed, but its result was not read: ${reason}. Request less data per call.`;
-    return { status: 'result', isError: true, content: [{ type: 'text', text }] };
+  /** An answer or an HTTP response belongs to this call; the end of a shared stream may be due to another call. */
+  #tooLarge({ reason, isAnswer }: ExceededBound): CallAnswer {
+    if (!isAnswer && this.transport !== 'streamable-http') {
+      return { status: 'unknown', message: `failed: ${reason}`, isFinal: true };
+    }
+    return unread(`The tool was executed, but its result was not read: ${reason}. Request less data per call.`);
   }
 
   /** Whether a call was rejected for headers that were unknown, rather than by a tool that uses the same code. */
@@ -400,9 +400,21 @@ async function askFor(call: OpenRequest, question: Elicitation): Promise<Elicita
   }
 }
 
-function isTooLarge(error: unknown): error is Error {
-  if (error instanceof ProtocolError) return isTooLargeError(error);
-  return error instanceof AnswerTooLargeError || (error instanceof Error && isTooLarge(error.cause));
+/** Which bound an answer exceeds; `isAnswer`: it is known to be that of the call. */
+interface ExceededBound {
+  reason: string;
+  isAnswer: boolean;
+}
+
+function exceededBound(error: unknown): ExceededBound | undefined {
+  if (!(error instanceof Error)) return undefined;
+  if (error instanceof ProtocolError && isTooLargeError(error)) return { reason: error.message, isAnswer: true };
+  return error instanceof AnswerTooLargeError ? { reason: error.message, isAnswer: false } : exceededBound(error.cause);
+}
+
+/** An answer that says of a call that it ran, and nothing else. */
+function unread(text: string): CallAnswer {
+  return { status: 'result', isError: true, content: [{ type: 'text', text }] };
 }
 
 function toAnswer(result: CallToolResult | InputRequiredResult): CallAnswer {

@@ -17,7 +17,7 @@ const MAX_ERROR_LENGTH = 10_000;
 /** Marks the errors that replace an answer that was too large; no server can send this object. */
 const TOO_LARGE = { tooLarge: true };
 
-export function tooLargeError(id: string | number, { message }: AnswerTooLargeError): JSONRPCMessage {
+export function tooLargeError(id: string | number, { message }: Error): JSONRPCMessage {
   return { jsonrpc: '2.0', id, error: { code: 0, message, data: TOO_LARGE } };
 }
 

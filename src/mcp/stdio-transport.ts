@@ -14,10 +14,12 @@ import {
   type Transport,
 } from '@modelcontextprotocol/client';
 import type { Logger } from 'pino';
-import { AnswerGauge, inParts } from '../lib/answer-bounds.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
+import { tooLargeError } from './message-bounds.ts';
+import { MessageLines, type CutLine } from './message-lines.ts';
+import { OpenRequests } from './open-requests.ts';
 import { endGroup } from '../lib/processes.ts';
 import { programEnv } from './program-env.ts';
 import type { ProgramRecords } from './program-records.ts';
@@ -29,7 +31,7 @@ import { errorMessage } from '../lib/errors.ts';
 export interface StdioOptions {
   log: Logger;
   now: () => number;
-  /** A program that sends a longer message is ended. */
+  /** Of a longer message only the ends are read; the request that it answers fails. */
   maxMessageBytes: number;
   /** A program that sends more is ended. */
   budget: StreamBudget;
@@ -59,6 +61,7 @@ export class StdioTransport implements ServerTransport {
   readonly #options: StdioOptions;
   readonly #log: Logger;
   readonly #stderr: StderrLog;
+  readonly #requests = new OpenRequests((id, error) => this.onmessage?.(tooLargeError(id, error)));
   #child: ChildProcessWithoutNullStreams | undefined;
   /** The program's working folder, if it was made for it. */
   #folder: string | undefined;
@@ -139,6 +142,7 @@ export class StdioTransport implements ServerTransport {
     const child = this.#child;
     if (!child || this.#ending) throw this.failure ?? new McpServerError('is not running');
     if (exchange) exchange.sent = true;
+    this.#requests.sent(message);
     const isWritten = await new Promise<boolean>((resolve) => {
       child.stdin.write(serializeMessage(message), (error) => resolve(!error));
     });
@@ -200,15 +204,15 @@ export class StdioTransport implements ServerTransport {
 
   async #read(stdout: Readable): Promise<void> {
     const { maxMessageBytes, budget } = this.#options;
-    const gauge = new AnswerGauge({ maxBytes: maxMessageBytes }, 'lines');
-    const lines = new LineReader(Infinity, (line) => this.#line(line));
+    const lines = new MessageLines({
+      maxBytes: maxMessageBytes,
+      onBytes: (bytes) => budget.spend({ bytes }),
+      onLine: (line) => this.#line(line),
+      onCut: (line) => this.#cut(line),
+    });
     try {
       for await (const chunk of stdout) {
-        const push = (part: Uint8Array): void => {
-          budget.spend({ bytes: part.length });
-          lines.push(part);
-        };
-        await inParts(chunk, gauge, push).catch((error: unknown) => {
+        await lines.push(chunk).catch((error: unknown) => {
           // Before the loop ends, which closes the pipe: the program's reaction to that would hide the cause.
           this.#end(error instanceof Error ? error : new Error(String(error)));
           throw error;
@@ -217,7 +221,7 @@ export class StdioTransport implements ServerTransport {
     } catch {
       // Otherwise a pipe breaks because its process ends.
     } finally {
-      gauge.release();
+      lines.release();
     }
   }
 
@@ -232,7 +236,14 @@ export class StdioTransport implements ServerTransport {
       this.onerror?.(error instanceof Error ? error : new Error(String(error)));
       return;
     }
+    this.#requests.received(message);
     this.onmessage?.(message);
+  }
+
+  #cut(line: CutLine): void {
+    this.#options.budget.spend({ messages: 1 });
+    this.#log.warn(`a message of the MCP server was dropped: ${line.error.message}`);
+    this.#requests.cut(line);
   }
 }
 

@@ -1,12 +1,13 @@
+import { inlineFile } from '../blobs/store-files.ts';
 import type { ModelMessage, NewRecord } from '../core/records.ts';
 import type { CallOutcome, ToolResult } from '../mcp/call-outcome.ts';
 import type { AskingCall } from '../mcp/call-rounds.ts';
-import { returned, type UnstoredResult } from '../tools/results.ts';
+import { returned, structuredFile, type UnstoredResult } from '../tools/results.ts';
 
 /** The result of a call that the record of its message brings along, by the place of the call in the message. */
 export interface EarlyResult {
   index: number;
-  result: Pick<UnstoredResult, 'outcome' | 'text'>;
+  result: Pick<UnstoredResult, 'outcome' | 'text' | 'structured'>;
 }
 
 /** The characters of all early results of a message: its record stays small enough for the history. */
@@ -19,7 +20,7 @@ export function shortResults(
   const results = ended.flatMap(({ index, outcome }) =>
     isShort(outcome) ? [{ index, result: returned(outcome) }] : [],
   );
-  const length = results.reduce((sum, { result }) => sum + result.text.length, 0);
+  const length = results.reduce((sum, { result }) => sum + result.text.length + (result.structured?.length ?? 0), 0);
   return results.length === ended.length && length <= MAX_LENGTH ? results : undefined;
 }
 
@@ -41,9 +42,12 @@ export function withEarlyResults(records: NewRecord[], message: ModelMessage, re
   const answered = toolCalls.map((call, index): typeof call =>
     ran.has(index) ? { ...call, route: { to: 'answered', ran: true } } : call,
   );
-  const early = results.flatMap(({ index, result: { outcome, text } }): NewRecord[] => {
+  const early = results.flatMap(({ index, result: { outcome, text, structured } }): NewRecord[] => {
     const call = toolCalls[index];
-    return call ? [{ kind: 'tool.response', at, threadId, toolCallId: call.id, outcome, content: text }] : [];
+    if (!call) return [];
+    const structuredContent =
+      structured === undefined ? {} : { structuredContent: inlineFile(structuredFile(structured)) };
+    return [{ kind: 'tool.response', at, threadId, toolCallId: call.id, outcome, content: text, ...structuredContent }];
   });
   const begin = records.indexOf(message);
   const place = (record: NewRecord): number =>

@@ -11,11 +11,11 @@ import { readResult, storeToolResult } from './results.ts';
 const sessionId = 'ses_1';
 
 /** Stores a result as it enters the history. */
-async function stored({ text, files }: { text: string; files: FileContent[] }) {
+async function stored(result: { text: string; files: FileContent[]; structured?: string }) {
   const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
   const blobs = new FolderBlobStore(root);
-  const kept = await storeToolResult({ text, files }, { blobs, sessionId });
+  const kept = await storeToolResult(result, { blobs, sessionId });
   return { kept, bytes: Buffer.byteLength(JSON.stringify(await offloadResult([kept], { blobs, sessionId }))) };
 }
 
@@ -29,16 +29,49 @@ test('texts are joined by newlines', () => {
 });
 
 describe('structured content', () => {
-  test.each([
-    [[], { a: 1 }, '{"a":1}'],
-    [[text('one')], { a: 1 }, 'one\n{"a":1}'],
-    [[text('{ "b": [1], "a": 1 }')], { a: 1, b: [1] }, '{ "b": [1], "a": 1 }'],
-    [[text('{"a":2}')], { a: 1 }, '{"a":2}\n{"a":1}'],
-    [[text('7')], 7, '7'],
-    [[], null, 'null'],
-    [[text('null')], undefined, 'null'],
-  ])('appears once: %j with %j', (content, structuredContent, expected) => {
-    expect(readResult({ content, structuredContent }).text).toBe(expected);
+  const png = { type: 'image' as const, mimeType: 'image/png', data: base64(3) };
+  const resource = { type: 'resource' as const, resource: { uri: 'a:b', text: 'c' } };
+  const link = { type: 'resource_link' as const, name: 'n', uri: 'a:b' };
+  test.each<[ContentBlock[], unknown, string, boolean]>([
+    [[], { a: 1 }, '{"a":1}', false],
+    [[text('')], { a: 1 }, '\n{"a":1}', false],
+    [[link], { a: 1 }, '[n: a:b]\n{"a":1}', false],
+    [[text('6')], { result: 6 }, '6', true],
+    [[text('one')], { a: 1 }, 'one', true],
+    [[png], { a: 1 }, '[image-1.png, image/png, 3 B]', true],
+    [[resource], { a: 1 }, 'c', true],
+    [[], null, 'null', false],
+    [[text('null')], undefined, 'null', false],
+  ])('is shown only beside no text, image or resource, and kept otherwise: %j with %j', (...example) => {
+    const [content, structuredContent, expected, isKept] = example;
+    const { text: said, structured } = readResult({ content, structuredContent });
+    expect(said).toBe(expected);
+    expect(structured).toBe(isKept ? JSON.stringify(structuredContent) : undefined);
+  });
+
+  test('shows no base64, and is then kept whole', () => {
+    const structuredContent = {
+      a: base64(3 * KIB),
+      b: [`data:image/png;base64,${base64(6 * KIB)}`],
+      c: 'x y '.repeat(900),
+    };
+    const { text: said, structured } = readResult({ content: [], structuredContent });
+    expect(JSON.parse(said)).toEqual({ a: '[base64, 3 KB]', b: ['[base64, 6 KB]'], c: structuredContent.c });
+    expect(structured).toBe(JSON.stringify(structuredContent));
+  });
+
+  test('that the text does not have is kept by the log: beside small results in the record, else as a blob', async () => {
+    const kept = async (json: string) =>
+      (await stored({ text: 'a', files: [], structured: json })).kept.structuredContent;
+    expect(await kept('{"a":1}')).toEqual({
+      type: 'file',
+      name: 'structured.json',
+      mimeType: 'application/json',
+      bytes: 7,
+      base64: Buffer.from('{"a":1}').toString('base64'),
+    });
+    const long = JSON.stringify({ a: 'x'.repeat(100 * KIB) });
+    expect(await kept(long)).toMatchObject({ bytes: long.length, blob: expect.stringMatching(/^[0-9a-f]{64}$/) });
   });
 
   test('that is nested too deep is replaced by a note', () => {
@@ -87,6 +120,20 @@ test('a resource becomes its text, a link its name and URI', () => {
     { type: 'resource_link', name: 'the whole', uri: 'https://example.com/b' },
   ];
   expect(readResult({ content })).toEqual({ text: '# A\n[the whole: https://example.com/b]', files: [] });
+});
+
+test('a binary resource of a type of text becomes its text, unless it is none', () => {
+  const blob = (bytes: string | Buffer, mimeType: string): ContentBlock => ({
+    type: 'resource',
+    resource: { uri: 'demo://1', mimeType, blob: Buffer.from(bytes).toString('base64') },
+  });
+  const content = [
+    blob('héllo', 'text/plain; charset=utf-8'),
+    blob('{}', 'application/json'),
+    blob('<a/>', 'image/svg+xml'),
+    blob(Buffer.from([0xff]), 'text/plain'),
+  ];
+  expect(readResult({ content }).text).toBe('héllo\n{}\n[1, image/svg+xml, 4 B]\n[1, text/plain, 1 B]');
 });
 
 test('types and names with unsafe characters are replaced', () => {

@@ -1,4 +1,4 @@
-import { isDeepStrictEqual } from 'node:util';
+import { isUtf8 } from 'node:buffer';
 import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
@@ -15,14 +15,19 @@ const MAX_FILE_NAME_LENGTH = 100;
 
 const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
-/** Above this length the structured content is not compared: the result is cut for the model in any case. */
-const MAX_COMPARED_LENGTH = 256 * 1024;
+/** The types of binary resources whose content is text. */
+const TEXT_TYPE = /^text\/|^application\/(?:json|xml|yaml|javascript|[\w.-]+\+(?:json|xml))$/;
+
+/** A longer text of these characters alone is encoded binary content, of which a model reads nothing. */
+const BASE64 = /^(?:data:[\w.+/;=-]{0,200},)?[\w+/-]{512,}={0,2}$/;
 
 /** How a tool call ended, before its text and files are stored: the record of its response is made from it. */
 export interface UnstoredResult {
   outcome: ToolOutcome;
   text: string;
   files?: FileContent[];
+  /** Structured content as JSON, if the text does not have all of it. */
+  structured?: string;
   foundTools?: FoundTool[];
   noResult?: NoResult;
 }
@@ -32,10 +37,18 @@ export function returned({ isError, foundTools, ...result }: ToolResult): Unstor
   return { outcome: isError ? 'failed' : 'succeeded', ...readResult(result), ...(foundTools && { foundTools }) };
 }
 
-/** An MCP result as a model reads it: a text, which names the files of the result, and these files. */
-export function readResult({ content, structuredContent }: Pick<CallToolResult, 'content' | 'structuredContent'>): {
+/**
+ * An MCP result as a model reads it: a text, which names the files of the result, and these files. Structured content is
+ * part of the text only if there is no text, image or resource: servers repeat in it what these say (MCP, "Structured
+ * Content"). `structured` is that content as JSON, if the text does not have all of it.
+ */
+export function readResult({
+  content,
+  structuredContent,
+}: Pick<CallToolResult, 'content'> & { structuredContent?: unknown }): {
   text: string;
   files: FileContent[];
+  structured?: string;
 } {
   const files: FileContent[] = [];
   const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
@@ -55,44 +68,45 @@ export function readResult({ content, structuredContent }: Pick<CallToolResult, 
       case 'resource': {
         const { resource } = block;
         if ('text' in resource) return resource.text;
-        return addFile(fileName(resource.uri, files.length + 1), resource.mimeType, resource.blob);
+        return textIn(resource) ?? addFile(fileName(resource.uri, files.length + 1), resource.mimeType, resource.blob);
       }
       case 'resource_link':
         return `[${cut(block.name, MAX_LINK_LENGTH)}: ${cut(block.uri, MAX_LINK_LENGTH)}]`;
     }
   });
-  if (structuredContent !== undefined && !comparable(content).some((block) => repeats(block, structuredContent))) {
-    lines.push(stringify(structuredContent));
-  }
-  return { text: lines.join('\n').toWellFormed(), files };
+  const textOf = () => lines.join('\n').toWellFormed();
+  if (structuredContent === undefined) return { text: textOf(), files };
+  const structured = stringify(structuredContent);
+  if (content.some(saysSomething)) return { text: textOf(), files, structured };
+  const shown = stringify(structuredContent, withoutBase64);
+  lines.push(shown);
+  return { text: textOf(), files, ...(shown !== structured && { structured }) };
 }
 
-/** The first blocks, up to the limit: parsing all of them would take a time that the server determines. */
-function comparable(content: readonly ContentBlock[]): readonly ContentBlock[] {
-  let length = 0;
-  const end = content.findIndex((block) => {
-    length += block.type === 'text' ? block.text.length : 0;
-    return length > MAX_COMPARED_LENGTH;
-  });
-  return end < 0 ? content : content.slice(0, end);
-}
-
-/** Whether a text block repeats the structured content, as servers do for older clients (MCP, "Structured Content"). */
-function repeats(block: ContentBlock, structuredContent: unknown): boolean {
-  try {
-    return block.type === 'text' && isDeepStrictEqual(JSON.parse(block.text), structuredContent);
-  } catch {
-    return false;
-  }
+/** Whether a block is one of those that structured content repeats. */
+function saysSomething(block: ContentBlock): boolean {
+  return block.type === 'image' || block.type === 'resource' || (block.type === 'text' && block.text !== '');
 }
 
 /** A value that JSON.parse accepted may still be nested too deep for JSON.stringify. */
-function stringify(value: unknown): string {
+function stringify(value: unknown, replacer?: (key: string, value: unknown) => unknown): string {
   try {
-    return JSON.stringify(value);
+    return JSON.stringify(value, replacer);
   } catch {
     return '[structured content that is nested too deep to show]';
   }
+}
+
+function withoutBase64(_: string, value: unknown): unknown {
+  if (typeof value !== 'string' || !BASE64.test(value)) return value;
+  return `[base64, ${sizeText(Buffer.byteLength(value, 'base64'))}]`;
+}
+
+/** The text of a resource that is binary only by its encoding. */
+function textIn({ mimeType, blob }: { mimeType?: string | undefined; blob: string }): string | undefined {
+  if (!TEXT_TYPE.test(mediaType(mimeType?.split(';')[0]))) return undefined;
+  const bytes = Buffer.from(blob, 'base64');
+  return isUtf8(bytes) ? bytes.toString() : undefined;
 }
 
 /** The type is later written into data URIs, headers and records, so only a plain type within the limits of inputs is kept. */
@@ -138,20 +152,28 @@ const MAX_INLINE_BYTES = 8 * 1024;
 
 /** Converts a tool's result to the form in which the log keeps it: large content goes to the blob store. */
 export async function storeToolResult(
-  { text, files }: { text: string; files: FileContent[] },
+  { text, files, structured }: { text: string; files: FileContent[]; structured?: string | undefined },
   { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
-): Promise<Pick<ToolResponse, 'content' | 'files' | 'fullText'>> {
+): Promise<Pick<ToolResponse, 'content' | 'files' | 'fullText' | 'structuredContent'>> {
   const first = firstOf(files);
   const omittedFiles = files.length - first.length;
   const whole = omittedFiles > 0 ? `${text}\n[${omittedFiles} more files of this result were left out]` : text;
-  const stored = await storeFiles(first, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  const all = [...first, ...(structured === undefined ? [] : [structuredFile(structured)])];
+  const stored = await storeFiles(all, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
+  const [structuredContent] = stored.splice(first.length);
   const note = (omitted: number) => `[${omitted} characters left out; ${FULL_TEXT_NAME} has the whole result]`;
   const content = truncateMiddle(whole, MAX_RESULT_BYTES, note);
   return {
     content,
     ...(stored.length > 0 && { files: stored }),
     ...(content !== whole && { fullText: await storeFullText(whole, { blobs, sessionId }) }),
+    ...(structuredContent && { structuredContent }),
   };
+}
+
+/** Structured content (JSON) as a file. */
+export function structuredFile(json: string): FileContent {
+  return { name: 'structured.json', mimeType: 'application/json', base64: Buffer.from(json).toString('base64') };
 }
 
 async function storeFullText(

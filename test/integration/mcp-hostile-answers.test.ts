@@ -251,23 +251,25 @@ test.each<[string, Hostile, Partial<HostileAnswers>, string]>([
 
 describe('a program that responds with', () => {
   test.each([
-    ['a line of 60 MB', "'x'.repeat(60_000_000)"],
-    [
-      'a message of 60 MB',
-      `'{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[{"type":"text","text":"' + 'x'.repeat(60_000_000) + '"}]}}\\n'`,
-    ],
-    [
-      'a message of 1,000,000 values',
-      `'{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[],"structuredContent":{"a":[' + '{},'.repeat(1_000_000) + '1]}}}\\n'`,
-    ],
-    ['a message that nests a million deep', "'['.repeat(1_000_000) + '\\n'"],
-  ])('%s is ended, and not asked again', async (_, answer) => {
-    const { outcome, stretch } = await run(answer);
-    expect(outcome).toMatchObject({ status: 'unknown', isFinal: true, message: expect.stringMatching(tooLarge) });
-    expect(stretch).toBeLessThan(MAX_STRETCH_MS);
+    ['60 MB', `'"content":[{"type":"text","text":"' + 'x'.repeat(60_000_000) + '"}]'`],
+    ['1,000,000 values', `'"content":[],"structuredContent":{"a":[' + '{},'.repeat(1_000_000) + '1]}'`],
+    ['a million levels', `'"structuredContent":{"a":' + '['.repeat(1_000_000) + ']'.repeat(1_000_000) + '}'`],
+  ])('a message of %s is cut off, and goes on running', async (_, fields) => {
+    for (const answer of [
+      `'{"jsonrpc":"2.0","id":' + id + ',"result":{' + ${fields} + '}}\\n'`,
+      `'{"result":{' + ${fields} + '},"jsonrpc":"2.0","id":' + id + '}\\n'`,
+    ]) {
+      const { outcome, stretch, again } = await run(answer);
+      expect(outcome).toMatchObject({ status: 'result', isError: true });
+      expect(JSON.stringify(outcome)).toMatch(tooLarge);
+      expect(again).toMatchObject({ status: 'result', isError: false });
+      expect(stretch).toBeLessThan(MAX_STRETCH_MS);
+    }
   });
 
   test.each([
+    ['a line of 60 MB', "'x'.repeat(60_000_000) + '\\n'"],
+    ['a line that nests a million deep', "'['.repeat(1_000_000) + '\\n'"],
     ['a million empty lines', "'\\n'.repeat(1_000_000)"],
     ['20,000 lines of no use', "'{}\\n'.repeat(20_000)"],
   ])('%s does not block the main thread', async (_, answer) => {
@@ -277,12 +279,14 @@ describe('a program that responds with', () => {
     expect(stretch).toBeLessThan(MAX_STRETCH_MS);
   });
 
-  async function run(answer: string): Promise<{ outcome: CallAnswer | undefined; stretch: number }> {
+  /** Calls the tool, and then another one, which has a plain result. */
+  async function run(answer: string) {
     const program = `
       const result = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x', version: '1' } };
       require('node:readline').createInterface(process.stdin).on('line', (line) => {
-        const { id, method } = JSON.parse(line);
-        if (method === 'tools/call') process.stdout.write(${answer});
+        const { id, method, params } = JSON.parse(line);
+        if (method === 'tools/call' && params.name === 'act') process.stdout.write(${answer});
+        else if (method === 'tools/call') console.log(JSON.stringify({ jsonrpc: '2.0', id, result: { content: [] } }));
         else if (method === 'initialize') console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
         else if (id !== undefined) console.log(JSON.stringify({ jsonrpc: '2.0', id, error: { code: -32601, message: '' } }));
       });`;
@@ -301,6 +305,6 @@ describe('a program that responds with', () => {
     const stretch = await longestStretch(async () => {
       outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling);
     });
-    return { outcome, stretch };
+    return { outcome, stretch, again: await pool.call(endpoint, SCOPE, 'other', {}, calling) };
   }
 });

@@ -95,7 +95,8 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, noResult: _____, ...own } = record;
   const { isGiven: ______, isReused: _______, error: ________, answerHash: _________, ...shown } = own;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = shown;
+  const { structuredContent: __________, ...visible } = shown;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = visible;
   rest satisfies NoFields;
   return {
     type,

@@ -1,0 +1,78 @@
+import type { JSONRPCMessage } from '@modelcontextprotocol/client';
+import type { CutLine } from './message-lines.ts';
+
+type RequestId = string | number;
+
+const ID = String.raw`(-?\d+|"(?:[^"\\]|\\.)*")`;
+const VERSION = String.raw`"jsonrpc"\s*:\s*"2\.0"`;
+/** The SDK for Python writes the id of an answer first, the one for TypeScript last. */
+const ID_FIRST = new RegExp(String.raw`^\s*\{\s*(?:${VERSION}\s*,\s*)?"id"\s*:\s*${ID}\s*,`);
+const ID_LAST = new RegExp(String.raw`,\s*"id"\s*:\s*${ID}\s*(?:,\s*${VERSION}\s*)?\}\s*$`);
+/** A request or a notification of the server. */
+const METHOD = new RegExp(String.raw`^\s*\{\s*(?:(?:${VERSION}|"id"\s*:\s*${ID})\s*,\s*)*"(?:method|params)"`);
+
+/** An answer that does not say which request it answers. */
+interface Unassigned {
+  candidates: Set<RequestId>;
+  error: Error;
+}
+
+/**
+ * The requests on a connection that have no answer, for answers of which only the ends were read: the id in them says
+ * which request was answered, or else there is only one left that can be meant.
+ */
+export class OpenRequests {
+  readonly #open = new Set<RequestId>();
+  readonly #onUnread: (id: RequestId, error: Error) => void;
+  #unassigned: Unassigned[] = [];
+
+  /** `onUnread` is called with each request whose answer was not read. */
+  constructor(onUnread: (id: RequestId, error: Error) => void) {
+    this.#onUnread = onUnread;
+  }
+
+  sent(message: JSONRPCMessage): void {
+    if (!('method' in message)) return;
+    if ('id' in message) this.#open.add(message.id);
+    // A server does not answer a request that was cancelled (MCP, "Cancellation").
+    const cancelled = message.method === 'notifications/cancelled' ? message.params?.['requestId'] : undefined;
+    if (typeof cancelled === 'string' || typeof cancelled === 'number') this.#close(cancelled);
+  }
+
+  received(message: JSONRPCMessage): void {
+    if (!('method' in message) && message.id !== undefined) this.#close(message.id);
+  }
+
+  /** A message that exceeded the bounds. Those that answer nothing are dropped. */
+  cut({ head, tail, error }: CutLine): void {
+    if (!head.trimStart().startsWith('{') || METHOD.test(head)) return;
+    const [, written] = ID_FIRST.exec(head) ?? ID_LAST.exec(tail) ?? [];
+    if (written === undefined) {
+      this.#unassigned.push({ candidates: new Set(this.#open), error });
+      this.#assign();
+      return;
+    }
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a number or a string by its pattern
+    const id = JSON.parse(written) as RequestId;
+    if (!this.#open.has(id)) return;
+    this.#close(id);
+    this.#onUnread(id, error);
+  }
+
+  #close(id: RequestId): void {
+    this.#open.delete(id);
+    for (const { candidates } of this.#unassigned) candidates.delete(id);
+    this.#assign();
+  }
+
+  /** Assigns answers as soon as there is no doubt: when as many are unassigned as requests they can belong to. */
+  #assign(): void {
+    this.#unassigned = this.#unassigned.filter(({ candidates }) => candidates.size > 0);
+    const meant = new Set(this.#unassigned.flatMap(({ candidates }) => [...candidates]));
+    const [first] = this.#unassigned;
+    if (!first || meant.size > this.#unassigned.length) return;
+    this.#unassigned = [];
+    for (const id of meant) this.#open.delete(id);
+    for (const id of meant) this.#onUnread(id, first.error);
+  }
+}
