@@ -6,7 +6,7 @@ import type { ToolCallText } from '../core/message.ts';
 import type { NoResult, SubAgent, ToolOutcome, ToolRoute } from '../core/records.ts';
 import { outcomeText } from '../core/tool-records.ts';
 import { callHash } from '../engine/call-hash.ts';
-import { parseArguments, parseJson } from '../tools/arguments.ts';
+import { parseJson, parseModelArguments } from '../tools/arguments.ts';
 import { decideCall } from '../tools/decision-policy.ts';
 import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
 import type { Toolset } from '../tools/toolset.ts';
@@ -119,7 +119,7 @@ async function routeCall(
     const problem = `There is no tool named ${name}. The tools are: ${known}.`;
     return { route: { to: 'answered' }, problem, noResult: 'unknown_tool' };
   }
-  const parsed = parseArguments(tool.parameters, args);
+  const parsed = parseModelArguments(tool, args);
   if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
   const { decision, policy } = decideCall(spec, tool, parsed.value);
   if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };

@@ -3,7 +3,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { SchemaBudget } from '../engine/schema-budget.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { callValidators } from '../tools/arguments.ts';
+import { conditionValidators } from '../tools/arguments.ts';
 import { specSchemaProblem } from './spec-schema-problem.ts';
 
 type Schema = Record<string, unknown>;
@@ -82,9 +82,9 @@ test('schemas that were accepted are not compiled again, and those that were rej
   const used = cpuStopwatch();
   expect(await check(structuredClone(good), { budget: unhurried() })).toBeUndefined();
   expect(used()).toBeLessThan(10);
-  const measured = callValidators.compile(deep('bad 0'));
+  const measured = conditionValidators.compile(deep('bad 0'));
   for (let i = 0; i < 2; i++) expect((await check(structuredClone(bad)))?.message).toMatch(/is too expensive/);
-  expect(callValidators.compile(deep('bad 0'))).not.toBe(measured);
+  expect(conditionValidators.compile(deep('bad 0'))).not.toBe(measured);
   // What it took once counts although nothing is compiled: otherwise a repeated request could be accepted.
   const known = await check(good, { budget: new SchemaBudget({ maxMs: 1 }) });
   expect(known?.message).toMatch(/is too expensive/);
@@ -113,7 +113,7 @@ test('the schemas of an agent that is stored are not checked again', async () =>
 });
 
 test('a schema during whose compilation the machine paused is not rejected for that', async () => {
-  const compile = vi.spyOn(callValidators, 'compile');
+  const compile = vi.spyOn(conditionValidators, 'compile');
   onTestFinished(() => compile.mockRestore());
   compile.mockReturnValueOnce({ validator: () => [], ms: 5_000 });
   expect(await check(agentOf([{ minimum: 5 }]))).toBeUndefined();

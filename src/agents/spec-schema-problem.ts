@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AgentProblem, CheckScope } from '../engine/agent-check.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { callValidators } from '../tools/arguments.ts';
+import { conditionValidators } from '../tools/arguments.ts';
 import type { SchemaValidators } from '../tools/schema-validators.ts';
 import { answerSchema, answerValidators } from './structured-answer.ts';
 
@@ -62,7 +62,7 @@ function schemasOf({ config, response_format: format }: AgentSpec): UsedSchema[]
       schema,
       name: `the condition for ${pointer || 'the arguments'}`,
       param: `config.decision_policies.${i}.match.arguments`,
-      validators: callValidators,
+      validators: conditionValidators,
     })),
   );
   const answer = answerSchema(format);

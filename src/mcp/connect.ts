@@ -5,7 +5,7 @@ import { errorMessage } from '../lib/errors.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { McpServerError } from './errors.ts';
 import { HttpTransport } from './http-transport.ts';
-import { boundMessages } from './message-bounds.ts';
+import { boundMessages, type Listing } from './message-bounds.ts';
 import type { McpEndpoint } from './registry.ts';
 import { SseTransport } from './sse-transport.ts';
 import { StdioTransport, type StdioOptions } from './stdio-transport.ts';
@@ -56,6 +56,7 @@ function isNoPost(error: unknown): boolean {
 export interface OpenedClient {
   client: Client;
   transport: ServerTransport;
+  listing: Listing;
 }
 
 /** Tries the strategies in order, for as long as each failure allows the next one. */
@@ -68,7 +69,7 @@ export async function openAny(
   let failure: unknown;
   for (const { transport: create, connect, shouldFallBack } of strategies) {
     const transport = create();
-    boundMessages(transport, budget);
+    const listing = boundMessages(transport, budget);
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
       {
@@ -79,7 +80,7 @@ export async function openAny(
     );
     try {
       await waitOrAbort(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
-      return { client, transport };
+      return { client, transport, listing };
     } catch (error) {
       await transport.close();
       if (signal.aborted) throw withStderr(signal.reason, transport);

@@ -20,7 +20,7 @@ import { Exchange } from './exchange.ts';
 import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
-import { isTooLargeError } from './message-bounds.ts';
+import { isTooLargeError, readResultOf } from './message-bounds.ts';
 import type { ServerTransport } from './transport.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { signInRequired } from './sign-in-required.ts';
@@ -131,12 +131,12 @@ export class McpConnection {
   readonly #isShared: boolean;
   readonly #credentials: ConnectionOptions['credentials'];
 
-  private constructor({ client, transport }: OpenedClient, endpoint: McpEndpoint, options: ConnectionOptions) {
+  private constructor({ client, transport, listing }: OpenedClient, endpoint: McpEndpoint, options: ConnectionOptions) {
     this.#isShared = endpoint.isolation === 'shared';
     this.#credentials = options.credentials;
     this.#client = client;
     this.#transport = transport;
-    this.#tools = new ToolList(client, options);
+    this.#tools = new ToolList(client, listing, options);
     this.#idle = setTimeout(() => this.#closeIfUnused(), options.idleMs).unref();
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- the SDK's clients are no event targets
     client.onclose = () => void this.close();
@@ -181,6 +181,11 @@ export class McpConnection {
   /** Whether the server keeps state for this connection that a later call can observe. */
   get keepsState(): boolean {
     return this.#transport.kind !== 'streamable-http' || this.#transport.sessionId !== undefined;
+  }
+
+  /** What was left out or repaired of the last list of tools, for the operator. */
+  get toolWarnings(): readonly string[] {
+    return this.#tools.warnings;
   }
 
   get takesCalls(): boolean {
@@ -266,6 +271,7 @@ export class McpConnection {
       const error = this.#cause(thrown);
       const bound = exceededBound(error);
       if (bound) return this.#tooLarge(bound);
+      if (isUnreadable(error)) return unread(UNREADABLE);
       if (signInRequired(error)) throw error;
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
@@ -412,6 +418,15 @@ function exceededBound(error: unknown): ExceededBound | undefined {
   return error instanceof AnswerTooLargeError ? { reason: error.message, isAnswer: false } : exceededBound(error.cause);
 }
 
+const UNREADABLE =
+  'The server has answered this call, but not with a result that can be read. The tool may have taken effect.';
+
+/** Whether the server has answered a call with something that is no result. */
+function isUnreadable(error: unknown): boolean {
+  if (!(error instanceof SdkError)) return false;
+  return error.code === SdkErrorCode.InvalidResult || error.code === SdkErrorCode.UnsupportedResultType;
+}
+
 /** An answer that says of a call that it ran, and nothing else. */
 function unread(text: string): CallAnswer {
   return { status: 'result', isError: true, content: [{ type: 'text', text }] };
@@ -423,11 +438,5 @@ function toAnswer(result: CallToolResult | InputRequiredResult): CallAnswer {
     if (request) return { status: 'input_required', request };
     return { status: 'rejected', message: 'asked for input that this client does not offer, or that is too large' };
   }
-  const { isError, content, structuredContent } = result;
-  return {
-    status: 'result',
-    isError: isError === true,
-    content,
-    ...(structuredContent !== undefined && { structuredContent }),
-  };
+  return { status: 'result', isError: result.isError === true, ...readResultOf(result) };
 }

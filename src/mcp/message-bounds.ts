@@ -1,16 +1,18 @@
-import type { JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
+import type { ContentBlock, JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
+import { readContent, resourceBlocks } from './read-content.ts';
+import { readTool } from './read-tools.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
-/**
- * The SDK's validation of a message takes up to 50 µs for each invalid part, because it collects all errors: 5 s for
- * 100,000 empty content blocks. So it gets at most this many parts, and only fields that this client reads.
- */
-const MAX_BLOCKS = 1_000;
+/** What is beyond these bounds is left out. */
 const MAX_TOOLS = 1_000;
 /** The tools of all pages as JSON, which are sent to the model with every call. */
 const MAX_LIST_LENGTH = 4 * 1024 * 1024;
-/** Everything else that the SDK validates: capabilities, metadata, the parameters of notifications. */
+const MAX_WARNINGS = 20;
+/**
+ * Everything that the SDK validates: capabilities, metadata, the parameters of notifications. An invalid part takes up to
+ * 50 µs, because the SDK collects all errors.
+ */
 const MAX_OTHER_VALUES = 1_000;
 const MAX_ERROR_LENGTH = 10_000;
 
@@ -27,21 +29,28 @@ export function isTooLargeError(error: ProtocolError): boolean {
 
 type Fields = Record<string, unknown>;
 
-/** The tools listed so far, over all pages of one listing. */
-interface Listed {
+/** The listing of tools in progress, or the last one, over all of its pages. */
+export interface Listing {
   tools: number;
   length: number;
+  /** What was left out or repaired of it, for the operator. */
+  warnings: string[];
 }
 
-/** Filters the messages of a transport so that the SDK's validation takes bounded time, and counts requests for `budget`. */
-export function boundMessages(transport: Transport, budget: StreamBudget): void {
+const newListing = (): Listing => ({ tools: 0, length: 0, warnings: [] });
+
+/**
+ * Filters the messages of a transport: what the server has sent is read part by part, so that an odd part spoils nothing
+ * else and the SDK's validation takes bounded time. Counts requests for `budget`. Returns what says how tools were read.
+ */
+export function boundMessages(transport: Transport, budget: StreamBudget): Listing {
   const send = transport.send.bind(transport);
-  let listed: Listed = { tools: 0, length: 0 };
+  const listing = newListing();
   transport.send = (message, options) => {
     if ('method' in message && 'id' in message) budget.request();
     const isFirstPage =
       'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
-    if (isFirstPage) listed = { tools: 0, length: 0 };
+    if (isFirstPage) Object.assign(listing, newListing());
     return send(message, options);
   };
   let receive: Transport['onmessage'];
@@ -51,18 +60,19 @@ export function boundMessages(transport: Transport, budget: StreamBudget): void 
       receive =
         next &&
         ((message, extra) => {
-          const accepted = bounded(message, listed);
+          const accepted = bounded(message, listing);
           if (accepted) next(accepted, extra);
         });
     },
   });
+  return listing;
 }
 
 /** Undefined for a message to drop, which answers no request. */
-function bounded(message: JSONRPCMessage, listed: Listed): JSONRPCMessage | undefined {
+function bounded(message: JSONRPCMessage, listing: Listing): JSONRPCMessage | undefined {
   if ('result' in message) {
     try {
-      return { ...message, result: boundedResult(message.result, listed) };
+      return { ...message, result: boundedResult(message.result, listing) };
     } catch (error) {
       if (error instanceof AnswerTooLargeError) return tooLargeError(message.id, error);
       throw error;
@@ -76,65 +86,70 @@ function bounded(message: JSONRPCMessage, listed: Listed): JSONRPCMessage | unde
   return hasMoreThan(MAX_OTHER_VALUES, message.params) ? undefined : message;
 }
 
-/** The fields that this client reads; all others are dropped before validation. */
-const BLOCK_FIELDS = ['type', 'text', 'data', 'mimeType', 'resource', 'name', 'uri'];
-const RESOURCE_FIELDS = ['uri', 'mimeType', 'text', 'blob'];
-const TOOL_FIELDS = ['name', 'title', 'description', 'inputSchema', 'annotations'];
-const ANNOTATION_FIELDS = ['title', 'readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'];
+/** Where the SDK, which would reject all of a result for one part, passes on what was read of it. */
+const READ = 'io.everturn/read';
+
+/** The result of a call, as it was read. */
+export interface ReadResult {
+  content: ContentBlock[];
+  structuredContent?: unknown;
+}
+
+/** What a result that the SDK has accepted contains. */
+export function readResultOf(result: Fields): ReadResult {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `boundedResult`, which drops a server's own
+  return (result[READ] as ReadResult | undefined) ?? { content: [] };
+}
 
 /** @throws AnswerTooLargeError */
-function boundedResult(result: Fields, listed: Listed): Fields {
+function boundedResult(result: Fields, listing: Listing): Fields {
   // Counted before the result is destructured.
   if (Object.keys(result).length > MAX_OTHER_VALUES) throw tooMany(MAX_OTHER_VALUES, 'fields');
-  const { content, tools, structuredContent, ...others } = result;
-  if (hasMoreThan(MAX_OTHER_VALUES, others)) throw tooMany(MAX_OTHER_VALUES, 'values beside its content');
+  const { content, contents, structuredContent, tools, [READ]: _, ...others } = result;
+  if (Array.isArray(tools)) return pageOf(tools, others, listing);
+  const isStructured = structuredContent !== undefined;
+  const isOfCall = content !== undefined || Array.isArray(contents) || isStructured;
+  const { _meta: __, isError, ...rest } = others;
+  const passed = isOfCall ? rest : others;
+  if (hasMoreThan(MAX_OTHER_VALUES, passed)) throw tooMany(MAX_OTHER_VALUES, 'values beside its content');
+  if (!isOfCall) return passed;
+  const parts = Array.isArray(contents) ? resourceBlocks(contents) : (content ?? []);
   return {
-    ...others,
-    ...(structuredContent !== undefined && { structuredContent }),
-    ...(content !== undefined && { content: blocksOf(content) }),
-    ...(tools !== undefined && { tools: toolsOf(tools, listed) }),
+    ...passed,
+    ...(isError !== undefined && { isError: Boolean(isError) }),
+    ...(contents === undefined ? { content: [] } : { contents: [] }),
+    [READ]: {
+      content: readContent(Array.isArray(parts) ? parts : [parts]),
+      ...(isStructured && { structuredContent }),
+    },
   };
 }
 
-function blocksOf(content: unknown): unknown {
-  if (!Array.isArray(content)) return undefined;
-  if (content.length > MAX_BLOCKS) throw tooMany(MAX_BLOCKS, 'parts');
-  return content.map((block) => pick(block, BLOCK_FIELDS, { resource: RESOURCE_FIELDS }));
-}
-
-function toolsOf(tools: unknown, listed: Listed): unknown {
-  if (!Array.isArray(tools)) return undefined;
-  listed.tools += tools.length;
-  if (listed.tools > MAX_TOOLS) throw tooMany(MAX_TOOLS, 'tools');
-  const read = tools.map((tool) => pick(tool, TOOL_FIELDS, { annotations: ANNOTATION_FIELDS })).map(withShortRequired);
-  listed.length += JSON.stringify(read).length;
-  if (listed.length > MAX_LIST_LENGTH)
-    throw new AnswerTooLargeError(`its list of tools is larger than ${sizeText(MAX_LIST_LENGTH)}`);
-  return read;
-}
-
-/** Keeps only the first invalid name in `required`, which is enough for the SDK to reject the tool. */
-function withShortRequired(tool: unknown): unknown {
-  if (!isObject(tool) || !isObject(tool['inputSchema'])) return tool;
-  const { required } = tool['inputSchema'];
-  const invalid = Array.isArray(required) ? required.findIndex((name) => typeof name !== 'string') : -1;
-  if (!Array.isArray(required) || invalid < 0) return tool;
-  return { ...tool, inputSchema: { ...tool['inputSchema'], required: required.slice(invalid, invalid + 1) } };
+/** A page of a list of tools. Behind the last tool that fits there is no other page. */
+function pageOf(tools: unknown[], { nextCursor, ...others }: Fields, listing: Listing): Fields {
+  if (hasMoreThan(MAX_OTHER_VALUES, others)) throw tooMany(MAX_OTHER_VALUES, 'values beside its tools');
+  const accepted: Fields[] = [];
+  let isFull = false;
+  for (const listed of tools) {
+    const read = readTool(listed);
+    if (read.warning !== undefined && listing.warnings.length < MAX_WARNINGS) listing.warnings.push(read.warning);
+    if (!('tool' in read)) continue;
+    const { length } = JSON.stringify(read.tool);
+    isFull = listing.tools === MAX_TOOLS || listing.length + length > MAX_LIST_LENGTH;
+    if (isFull) break;
+    listing.length += length;
+    listing.tools += 1;
+    accepted.push(read.tool);
+  }
+  if (isFull) {
+    const limits = `a server may have ${MAX_TOOLS} tools and ${sizeText(MAX_LIST_LENGTH)} of descriptions and schemas`;
+    listing.warnings.unshift(`only the first ${listing.tools} tools are offered: ${limits}`);
+  }
+  return { ...others, tools: accepted, ...(nextCursor !== undefined && !isFull && { nextCursor }) };
 }
 
 function tooMany(limit: number, parts: string): AnswerTooLargeError {
   return new AnswerTooLargeError(`its answer has more than ${limit} ${parts}`);
-}
-
-function pick(value: unknown, names: string[], inner: Record<string, string[]> = {}): unknown {
-  if (!isObject(value)) return value;
-  const entries = names
-    .filter((name) => Object.hasOwn(value, name))
-    .map((name) => {
-      const names = inner[name];
-      return [name, names ? pick(value[name], names) : value[name]];
-    });
-  return Object.fromEntries(entries);
 }
 
 /** Nesting is bounded before messages are parsed, so the recursion is too. */

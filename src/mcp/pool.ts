@@ -67,6 +67,8 @@ export interface McpServerTools {
   /** Absent without a sign-in. */
   account?: ConnectedAccount;
   tools: Tool[];
+  /** What was left out or repaired of the list of tools, for the operator. */
+  toolWarnings: readonly string[];
 }
 
 /** The tools of a server are currently unavailable. The message says why, to a model or an operator. */
@@ -144,8 +146,8 @@ export class McpPool {
         const tools = await connection.tools(signal);
         const account = grantId === undefined ? undefined : await this.#options.grants?.account(grantId);
         const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
-        const { transport, protocol } = connection;
-        return { id, name, sessionId, transport, protocol, ...(account && { account }), tools };
+        const { transport, protocol, toolWarnings } = connection;
+        return { id, name, sessionId, transport, protocol, ...(account && { account }), tools, toolWarnings };
       });
     } catch (error) {
       signal.throwIfAborted();

@@ -1,6 +1,7 @@
 import type { Client, Tool } from '@modelcontextprotocol/client';
 import { waitOrAbort } from '../lib/abort.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
+import type { Listing } from './message-bounds.ts';
 
 export interface ToolListOptions {
   /** Time-out for each page of the list. */
@@ -13,7 +14,10 @@ export interface ToolListOptions {
 
 /** The tools of a server, cached until the server reports a change and at most for `listMaxAgeMs`. */
 export class ToolList {
+  /** What was left out or repaired of the last list, for the operator. */
+  warnings: readonly string[] = [];
   readonly #client: Client;
+  readonly #listed: Listing;
   readonly #options: ToolListOptions;
   readonly #listing: SingleFlight<Tool[]>;
   #tools: Tool[] = [];
@@ -23,8 +27,10 @@ export class ToolList {
   #changes = 0;
   #subscribed = false;
 
-  constructor(client: Client, options: ToolListOptions) {
+  /** `listed`: how the tools of the client's transport were read. */
+  constructor(client: Client, listed: Listing, options: ToolListOptions) {
     this.#client = client;
+    this.#listed = listed;
     this.#options = options;
     this.#listing = new SingleFlight(options.now);
     client.setNotificationHandler('notifications/tools/list_changed', () => this.invalidate());
@@ -58,6 +64,7 @@ export class ToolList {
     const [changes, freshUntil] = [this.#changes, now() + listMaxAgeMs];
     const { tools } = await this.#client.listTools(undefined, { timeout: answerTimeoutMs, cacheMode: 'bypass' });
     this.#tools = tools;
+    this.warnings = this.#listed.warnings;
     this.#byName = new Map(tools.map((tool) => [tool.name, tool]));
     if (changes === this.#changes) this.#freshUntil = freshUntil;
     return tools;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { longestStretch } from '../../test/support/main-thread.ts';
-import { parseArguments } from './arguments.ts';
+import { parseArguments, parseModelArguments } from './arguments.ts';
 
 const schema = {
   type: 'object',
@@ -46,6 +46,31 @@ test.each([
   ['{"city":"x","size":"big"}', /schema: \/size must be number\n\/size must match a schema in anyOf$/],
 ])('%s is rejected with the reason', (text, expected) => {
   expect(message(text)).toMatch(expected);
+});
+
+test('a missing property that has a default is no error, also inside', () => {
+  const level = { enum: ['info', 'error'], default: 'info' };
+  const inner = { type: 'object', properties: { level, name: {} }, required: ['level', 'name'] };
+  const lax = { properties: { level, all: { items: inner } }, required: ['level', 'all'] };
+  expect(message('{"all":[{"name":1}]}', lax)).toBe('ok');
+  expect(message('{"all":[{}]}', lax)).toMatch("/all/0 must have required property 'name'");
+  expect(message('{"level":"x","all":[]}', lax)).toMatch('/level must be equal to one of');
+  expect(message('{}', lax)).toMatch("must have required property 'all'");
+});
+
+test('the server of an MCP tool decides on the arguments that a model writes; those of other tools are validated', () => {
+  const parse = (info: Parameters<typeof parseModelArguments>[0]['info'], text: string): boolean =>
+    parseModelArguments({ info, parameters: schema }, text).ok;
+  const mcp = { type: 'mcp', serverId: 's', serverName: 's', name: 't' } as const;
+  const system = { type: 'system', name: 't' } as const;
+  expect(['{"city":1}', '{}', '', '[]', '{"city":'].map((text) => parse(mcp, text))).toEqual([
+    true,
+    true,
+    true,
+    false,
+    false,
+  ]);
+  expect(['{"city":1}', '{}', '{"city":"x"}'].map((text) => parse(system, text))).toEqual([false, false, true]);
 });
 
 test('the message stays short, and valid Unicode', () => {

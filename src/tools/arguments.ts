@@ -2,6 +2,7 @@ import type { ErrorObject } from 'ajv';
 import { jsonShape } from '../lib/json-shape.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { describe, SchemaValidators } from './schema-validators.ts';
+import type { AgentTool } from './toolset.ts';
 
 export type ParsedArguments =
   | { ok: true; value: Record<string, unknown> }
@@ -16,10 +17,23 @@ const MAX_MESSAGE_LENGTH = 500;
 const MAX_VALUES = 20_000;
 const VALIDATE_MS = 20;
 
-/** Those of the arguments of calls, and of conditions on them. */
-export const callValidators = new SchemaValidators({ validateMs: VALIDATE_MS, allErrors: false });
+const LIMITS = { validateMs: VALIDATE_MS, allErrors: false };
+const argumentValidators = new SchemaValidators({ ...LIMITS, defaultsAreOptional: true });
+/** Those of the conditions on arguments, and of answers to the questions of servers. */
+export const conditionValidators = new SchemaValidators(LIMITS);
 
-/** Parses the arguments of a tool call as a model wrote them, and validates them against the tool's schema. Empty text is `{}`. */
+/**
+ * Parses the arguments of a call as a model wrote them. Those of a tool of an MCP server, registered or inline, are not
+ * validated against its schema: where that and the server disagree, the server decides. Those of all other tools are.
+ */
+export function parseModelArguments({ info, parameters }: Pick<AgentTool, 'info' | 'parameters'>, text: string) {
+  return parseArguments(info.type === 'mcp' ? {} : parameters, text);
+}
+
+/**
+ * Parses the arguments of a tool call, and validates them against the tool's schema, of which a missing property with a
+ * default is no violation. Empty text is `{}`.
+ */
 export function parseArguments(schema: object, text: string): ParsedArguments {
   if (text.trim() === '') return check(schema, {});
   const parsed = parseJson(text);
@@ -45,7 +59,7 @@ export function parseJson(text: string): { value: unknown; values: number } | { 
 /** Whether a value fits a schema; undefined if that cannot be evaluated, or not in time. */
 export function fitsSchema(schema: object, value: unknown): boolean | undefined {
   try {
-    const validate = callValidators.of(schema);
+    const validate = conditionValidators.of(schema);
     return validate ? validate(value, jsonShape(JSON.stringify(value)).values).length === 0 : undefined;
   } catch {
     return undefined;
@@ -53,7 +67,7 @@ export function fitsSchema(schema: object, value: unknown): boolean | undefined 
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
-  const errors = misfits(schema, value, values);
+  const errors = misfits(argumentValidators, schema, value, values);
   const [first] = errors;
   return first ? problem(`do not fit the tool's schema: ${describeAll(errors)}`, placeOf(first)) : { ok: true, value };
 }
@@ -63,13 +77,18 @@ function check(schema: object, value: Record<string, unknown>, values = 1): Pars
  * cannot be checked within the limits: the server validates in any case. `values`: how many values are in the value.
  */
 export function schemaProblem(schema: object, value: object, values = 1): string | undefined {
-  const errors = misfits(schema, value, values);
+  const errors = misfits(conditionValidators, schema, value, values);
   return errors.length > 0 ? describeAll(errors) : undefined;
 }
 
-function misfits(schema: object, value: object, values: number): ErrorObject[] {
+/** Whether arguments violate the schema of their tool, as far as that can be checked within the limits. */
+export function violatesSchema(schema: object, args: Record<string, unknown>): boolean {
+  return misfits(argumentValidators, schema, args, jsonShape(JSON.stringify(args)).values).length > 0;
+}
+
+function misfits(validators: SchemaValidators, schema: object, value: object, values: number): ErrorObject[] {
   try {
-    return callValidators.of(schema)?.(value, values) ?? [];
+    return validators.of(schema)?.(value, values) ?? [];
   } catch {
     return [];
   }

@@ -35,6 +35,40 @@ test.each<[DecisionPolicy['match'], boolean]>([
   expect(decideCall(specOf({ match, decision: 'deny' }), tool(), args).decision).toBe(fits ? 'deny' : 'ask');
 });
 
+const parameters = {
+  type: 'object',
+  properties: {
+    amount: { type: 'number', default: 500 },
+    to: { type: 'string' },
+    options: { type: 'object', properties: { fast: { type: 'boolean' } }, default: { fast: true } },
+  },
+  required: ['amount', 'to'],
+};
+
+test.each<[object, string, unknown, DecisionPolicy['decision']]>([
+  // A server may read them as 500, and fill in its defaults.
+  [{ amount: '500', to: 'ann' }, '/amount', { type: 'number', minimum: 100 }, 'deny'],
+  [{ amount: ['500'], to: 'ann' }, '/amount', { type: 'number', minimum: 100 }, 'deny'],
+  [{ to: 'ann' }, '/amount', { type: 'number', minimum: 100 }, 'deny'],
+  [{ amount: 1, to: 'ann' }, '/options/fast', { const: true }, 'deny'],
+  [{ amount: 1, to: 1 }, '/to', { const: '1' }, 'deny'],
+  [{ amount: 1, to: 'ann' }, '/amount', { type: 'number', minimum: 100 }, 'ask'],
+  [{ amount: 1, to: 'ann', options: {} }, '/options/fast', { const: true }, 'deny'],
+])('no policy is passed by arguments that the server may read as others: %j', (args, pointer, condition, expected) => {
+  const policy = { match: { arguments: { [pointer]: condition } }, decision: 'deny' } as DecisionPolicy;
+  const asked = { ...tool(), parameters };
+  expect(decideCall(specOf(policy), asked, { ...args }).decision).toBe(expected);
+});
+
+test.each<[object, 'allow' | 'ask']>([
+  [{ amount: 50, to: 'ann' }, 'allow'],
+  [{ amount: '500', to: 'ann' }, 'ask'],
+  [{ to: 'ann' }, 'ask'],
+])('a policy that allows fits only arguments that are what they seem: %j', (args, expected) => {
+  const policy: DecisionPolicy = { match: { arguments: { '/amount': { maximum: 1_000 } } }, decision: 'allow' };
+  expect(decideCall(specOf(policy), { ...tool(), parameters }, { ...args }).decision).toBe(expected);
+});
+
 test('a policy holds for every kind of tool: one without a server fits where none is asked for', () => {
   const kinds: AgentTool[] = [
     { ...tool(), info: { type: 'system', name: 'pay_bill' } },

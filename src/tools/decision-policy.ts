@@ -2,7 +2,7 @@ import type { ApprovalPolicy, Approvers } from '../core/records.ts';
 import { hashOf } from '../lib/hash.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec, DecisionPolicy, McpServer } from '../spec/agent-spec.ts';
-import { callValidators, fitsSchema } from './arguments.ts';
+import { conditionValidators, fitsSchema, violatesSchema } from './arguments.ts';
 import type { AgentTool } from './toolset.ts';
 
 /** What happens to a call: it runs, it waits for an approval (by the policy, if there is one), or it does not run. */
@@ -29,14 +29,16 @@ export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: R
     if (used >= MAX_CONDITIONS_MS) return undefined;
     // The first call of a process compiles, which must not decide it differently: the request that has brought the
     // schema was bounded in that.
-    callValidators.of(schema);
+    conditionValidators.of(schema);
     const ms = cpuStopwatch();
     const fits = fitsSchema(schema, value);
     used += ms();
     return fits;
   };
+  let odd: boolean | undefined;
+  const isOdd = (): boolean => (odd ??= violatesSchema(tool.parameters, args));
   for (const policy of spec.config?.decision_policies ?? []) {
-    const fits = matches(policy, { tool, args, evaluate });
+    const fits = matches(policy, { tool, args, evaluate, isOdd });
     if (fits === false) continue;
     // A condition that cannot be evaluated must not let a call run.
     const mustAsk = policy.decision === 'ask' || isFloor === true || fits === undefined;
@@ -47,15 +49,21 @@ export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: R
 }
 
 interface MatchedCall {
-  tool: Pick<AgentTool, 'info' | 'annotation'>;
+  tool: Pick<AgentTool, 'info' | 'annotation' | 'parameters'>;
   args: object;
   evaluate: typeof fitsSchema;
+  /** Whether the arguments violate the schema of the tool, so that its server may read them as others. */
+  isOdd: () => boolean;
 }
 
-/** Whether a policy fits a call; undefined if that cannot be evaluated. */
+/**
+ * Whether a policy fits a call; undefined if that cannot be evaluated. A server may fill in the default of a missing
+ * argument, and read one of a wrong type as another value. A policy with conditions that asks or denies fits such a call,
+ * and one that allows does not.
+ */
 function matches(
-  { match }: DecisionPolicy,
-  { tool: { info, annotation }, args, evaluate }: MatchedCall,
+  { match, decision }: DecisionPolicy,
+  { tool: { info, annotation, parameters }, args, evaluate, isOdd }: MatchedCall,
 ): boolean | undefined {
   const { server, tool, annotations, arguments: conditions } = match;
   const serverName = info.type === 'mcp' ? info.serverName : undefined;
@@ -65,7 +73,14 @@ function matches(
   let fits: boolean | undefined = true;
   for (const [pointer, schema] of Object.entries(conditions ?? {})) {
     const value = valueAt(args, pointer);
-    const isFulfilled = value === undefined ? false : evaluate(schema, value);
+    let isFulfilled = value === undefined ? false : evaluate(schema, value);
+    if (decision === 'allow') {
+      if (isFulfilled !== false && isOdd()) return false;
+    } else if (isFulfilled === false) {
+      const filledIn = value === undefined ? defaultAt(parameters, pointer) : undefined;
+      const mayBeFulfilled = isOdd() || (filledIn !== undefined && evaluate(schema, filledIn) !== false);
+      if (mayBeFulfilled) isFulfilled = undefined;
+    }
     if (isFulfilled === false) return false;
     fits &&= isFulfilled;
   }
@@ -132,7 +147,9 @@ export function unaskedWarnings(spec: AgentSpec, server: McpServer, tools: reado
 
 /** Policies with conditions on the arguments may ask for some calls only, and are not counted. */
 function runsUnasked({ config }: AgentSpec, tool: AgentTool): boolean {
-  const policy = config?.decision_policies?.find((one) => matches(one, { tool, args: {}, evaluate: () => false }));
+  const policy = config?.decision_policies?.find((one) =>
+    matches(one, { tool, args: {}, evaluate: () => false, isOdd: () => false }),
+  );
   return policy ? policy.decision === 'allow' : tool.run.to === 'server' && !tool.run.approval;
 }
 
@@ -153,6 +170,18 @@ export function fitsWildcards(pattern: string, text: string): boolean {
     } else return false;
   }
   return pattern.slice(p).replaceAll('*', '') === '';
+}
+
+/** The default of the argument at a JSON pointer, or of one that contains it. */
+function defaultAt(schema: unknown, pointer: string): unknown {
+  const names = pointer.split('/').slice(1);
+  let [place, found] = [schema, undefined as unknown];
+  for (const [i, name] of names.entries()) {
+    place = valueAt(place, `/properties/${name}`);
+    const rest = names.slice(i + 1).map((one) => `/${one}`);
+    found = valueAt(valueAt(place, '/default'), rest.join('')) ?? found;
+  }
+  return found;
 }
 
 /** The value at a JSON pointer (RFC 6901); undefined if there is none. */

@@ -7,8 +7,12 @@ import type { AgentTool, Toolset } from './toolset.ts';
 
 const parameters = {
   type: 'object',
-  properties: { amount: { type: 'number' }, to: { type: 'object', required: ['a/b'] } },
-  required: ['amount'],
+  properties: {
+    amount: { type: 'number' },
+    note: { type: 'string', default: '' },
+    to: { type: 'object', required: ['a/b'] },
+  },
+  required: ['amount', 'note'],
   additionalProperties: false,
 };
 const info = { type: 'mcp', serverId: 's', serverName: 'bank', name: 'pay' } as const;

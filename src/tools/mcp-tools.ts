@@ -190,6 +190,7 @@ export class McpTools implements ToolKind {
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
     const tools = agentTools(server, offered, { limits, ordered });
     const mistakes = [
+      ...offered.toolWarnings,
       ...selectorWarnings(server, offered.tools),
       ...policyWarnings(spec, server.name, offered.tools),
       ...unaskedWarnings(spec, server, tools),

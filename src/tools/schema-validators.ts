@@ -2,6 +2,7 @@ import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { jsonShape } from '../lib/json-shape.ts';
+import { isSchemaObject, withParts } from '../lib/schema-parts.ts';
 import { cpuStopwatch, withCpuLimit } from '../lib/timeout.ts';
 
 /**
@@ -38,6 +39,7 @@ const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, 
 /** Compiles and keeps the validators of foreign JSON Schemas, which it bounds in size and time. */
 export class SchemaValidators {
   readonly #validateMs: number;
+  readonly #defaultsAreOptional: boolean;
   readonly #options: Options;
   readonly #byIdentity = new WeakMap<object, Compiled>();
   readonly #byContent = new Map<string, Compiled>();
@@ -45,9 +47,20 @@ export class SchemaValidators {
   /**
    * @param validateMs the limit for one value, in milliseconds of processor time
    * @param allErrors whether validators find all errors, and not only the first
+   * @param defaultsAreOptional whether a required property that has a default may be missing: generators of schemas list
+   *   such properties as required, and their servers accept calls without them
    */
-  constructor({ validateMs, allErrors }: { validateMs: number; allErrors: boolean }) {
+  constructor({
+    validateMs,
+    allErrors,
+    defaultsAreOptional = false,
+  }: {
+    validateMs: number;
+    allErrors: boolean;
+    defaultsAreOptional?: boolean;
+  }) {
     this.#validateMs = validateMs;
+    this.#defaultsAreOptional = defaultsAreOptional;
     this.#options = { ...OPTIONS, allErrors };
     // The first compilation takes several times as long as later ones, so it is done before the first call.
     this.of({});
@@ -91,7 +104,8 @@ export class SchemaValidators {
       const dialect = '$schema' in schema ? String(schema.$schema) : '';
       const ajv = dialect.includes('draft-07') ? new Ajv(this.#options) : new Ajv2020(this.#options);
       addFormats.default(ajv);
-      const compile = (): ReturnType<typeof ajv.compile> => ajv.compile(schema);
+      const used = this.#defaultsAreOptional ? withOptionalDefaults(schema) : schema;
+      const compile = (): ReturnType<typeof ajv.compile> => ajv.compile(used);
       const validate = isCostly || parts > MAX_CHEAP_PARTS ? withCpuLimit(COMPILE_MS, compile) : compile();
       if ('$async' in validate) throw new TypeError('asynchronous schemas are not supported');
       const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
@@ -103,6 +117,20 @@ export class SchemaValidators {
       return null;
     }
   }
+}
+
+/** A schema that requires no property with a default. */
+function withOptionalDefaults<T>(schema: T): T | Record<string, unknown> {
+  if (!isSchemaObject(schema)) return schema;
+  const { required, properties } = schema;
+  const hasDefault = (name: unknown): boolean => {
+    const property =
+      typeof name === 'string' && isSchemaObject(properties) && Object.hasOwn(properties, name) && properties[name];
+    return isSchemaObject(property) && Object.hasOwn(property, 'default');
+  };
+  const isLax = Array.isArray(required) && required.some(hasDefault);
+  const own = isLax ? { ...schema, required: required.filter((name) => !hasDefault(name)) } : schema;
+  return withParts(own, withOptionalDefaults);
 }
 
 /** An error with its place in the value, as a JSON pointer. */

@@ -6,7 +6,7 @@ import { storeToolResult, readResult } from '../../src/tools/results.ts';
 import type { BlobStore } from '../../src/blobs/blob-store.ts';
 import { sha256 } from '../../src/lib/hash.ts';
 import type { CallAnswer } from '../../src/mcp/call-outcome.ts';
-import { McpPool } from '../../src/mcp/pool.ts';
+import { McpPool, type McpServerTools } from '../../src/mcp/pool.ts';
 
 const MB = 1_000_000;
 const signal = new AbortController().signal;
@@ -94,9 +94,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
     ['of lines that make no event', { unit: 'data: 1\n', bytes: 300 * MB }, EVENTS, 1],
     ['of 100,000 content blocks', list('{"type":"text","text":""}', 100_000 * 26), {}, 1],
     ['of 100,000 wrong content blocks', list('{}', 300_000), {}, 1],
-    ['of 16,000 wrong content blocks', list('{}', 48_000), {}, 1],
     ['of 40,000 fields', whole(`"content":[],${keys(40_000)}`), {}, 1],
-    ['of 40,000 fields of metadata', whole(`"content":[],"_meta":{${keys(40_000)}}`), {}, 1],
     [
       'that nests a million deep',
       result('"content":[],"structuredContent":{"a":', '[', MB, `1${']'.repeat(MB)}}`),
@@ -135,6 +133,8 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
       },
       {},
     ],
+    ['of 16,000 wrong content blocks', list('{}', 48_000), {}],
+    ['of 40,000 fields of metadata', whole(`"content":[],"_meta":{${keys(40_000)}}`), {}],
     ['of 1,000 wrong content blocks', list('{}', 2_990), {}],
     ['of 1,000 content blocks of the wrong type', list('{"type":"resource"}', 19_900), {}],
     ['of a content block with 40,000 fields', whole(`"content":[{"type":"text","text":"",${keys(40_000)}}]`), {}],
@@ -166,17 +166,25 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a ser
   const tool = '{"name":"a","inputSchema":{"type":"object"}}';
   async function measure(hostile: Hostile, more: Partial<HostileAnswers> = {}) {
     const { tools: listed } = await start({ methods: { 'tools/list': hostile }, protocol, ...more });
+    let result: McpServerTools | undefined;
     let failure: unknown;
     const stretch = await longestStretch(async () => {
-      failure = await listed().catch((error: unknown) => error);
+      result = await listed().catch((error: unknown) => void (failure = error));
     });
-    return { failure, stretch };
+    return { failure, listed: result, stretch };
   }
 
   test.each([
     ['of 200,000 tools', tools(tool, 200_000 * (tool.length + 1)), {}],
-    ['of 2,000 tools', tools(tool, 2_000 * (tool.length + 1)), {}],
     ['of 300 MB behind gzip', result('"tools":[],"x":"', 'x', 300 * MB, '"'), { gzip: true }],
+  ])('%s is rejected', async (_, hostile, more) => {
+    const { failure, stretch } = await measure(hostile, more);
+    expect(String(failure)).toMatch(tooLarge);
+    expect(stretch).toBeLessThan(MAX_STRETCH_MS);
+  });
+
+  test.each<[string, Hostile, number]>([
+    ['of 2,000 tools', tools(tool, 2_000 * (tool.length + 1)), 1_000],
     [
       'of pages of 3 MB',
       result(
@@ -185,7 +193,7 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a ser
         3 * MB,
         '"}]',
       ),
-      {},
+      1,
     ],
     [
       'of pages of 300 tools',
@@ -196,11 +204,13 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a ser
         ']',
         ',',
       ),
-      {},
+      1_000,
     ],
-  ])('%s is rejected', async (_, hostile, more) => {
-    const { failure, stretch } = await measure(hostile, more);
-    expect(String(failure)).toMatch(tooLarge);
+  ])('%s is read up to its bound', async (_, hostile, count) => {
+    const { failure, listed, stretch } = await measure(hostile);
+    expect(failure).toBeUndefined();
+    expect(listed?.tools).toHaveLength(count);
+    expect(listed?.toolWarnings).toEqual([expect.stringMatching(/^only the first \d+ tools are offered/)]);
     expect(stretch).toBeLessThan(MAX_STRETCH_MS);
   });
 

@@ -55,7 +55,7 @@ describe.each(Object.keys(KINDS))('a server: %s', (kind) => {
     expect(tools[3]).toEqual({
       name: 'inspect',
       description: 'does inspect',
-      inputSchema: { type: 'object' },
+      inputSchema: { type: 'object', properties: {} },
       annotations: { readOnlyHint: true },
     });
     expect(transport).toBe(kind.includes('SSE') ? 'sse' : kind.startsWith('stdio') ? 'stdio' : 'streamable-http');

@@ -60,3 +60,60 @@ describe('a result of 5 MB', () => {
     expect((await seen()).pid).toBe(pid);
   });
 });
+
+test('of a list with odd tools the others are offered, and the operator is told', async () => {
+  const { list } = start({
+    tools: [
+      { name: 'good', inputSchema: { type: 'object', properties: {} }, annotations: { readOnlyHint: true } },
+      { name: 'bare' },
+      { name: 'odd', inputSchema: { type: 'string' }, description: null, annotations: { readOnlyHint: 'yes' } },
+      { name: 'task', inputSchema: { type: 'object' }, execution: { taskSupport: 'required' } },
+      {},
+    ],
+  });
+  const { tools, toolWarnings } = await list();
+  const inputSchema = { type: 'object', properties: {} };
+  expect(tools).toEqual([
+    { name: 'good', inputSchema, annotations: { readOnlyHint: true } },
+    { name: 'bare', inputSchema },
+    { name: 'odd', inputSchema },
+  ]);
+  expect(toolWarnings).toEqual([
+    expect.stringContaining('the schema of the tool "odd" was repaired'),
+    expect.stringContaining('the tool "task" was left out'),
+    'a tool without a name was left out',
+  ]);
+});
+
+test('of more than 1,000 tools the first ones are offered', async () => {
+  const { list } = start({ tools: Array.from({ length: 1_001 }, (_, i) => ({ name: `t${i}` })) });
+  const { tools, toolWarnings } = await list();
+  expect(tools).toHaveLength(1_000);
+  expect(toolWarnings).toEqual([expect.stringMatching(/^only the first 1000 tools are offered: /)]);
+});
+
+describe('an answered call has a result', () => {
+  const text = { type: 'text', text: 'yes' };
+  const unread = (kinds: string) => ({
+    type: 'text',
+    text: `[1 of the parts of this result could not be read: ${kinds}]`,
+  });
+  test.each<[unknown, unknown]>([
+    [{ content: [text, { type: 'video', data: '' }] }, { content: [text, unread('"video"')] }],
+    [{ content: [{ type: 'text', text: null }, text] }, { content: [text, unread('"text"')] }],
+    [
+      { content: [text], structuredContent: [1] },
+      { content: [text], structuredContent: [1] },
+    ],
+    [{ structuredContent: { a: 1 } }, { content: [], structuredContent: { a: 1 } }],
+    [
+      { content: [text], _meta: 7, isError: 'no' },
+      { content: [text], isError: true },
+    ],
+    [{ content: [text], 'io.everturn/read': { content: [] } }, { content: [text] }],
+    [{ content: 'yes' }, { content: [unread('no type')] }],
+  ])('also if that is %j', async (given, expected) => {
+    const { call } = start({ results: { odd: given } });
+    expect(await call('odd')).toMatchObject({ status: 'result', isError: false, ...(expected as object) });
+  });
+});

@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import { readContent } from './read-content.ts';
+
+const said = { type: 'text', text: 'yes' };
+
+test('parts with all of their fields are read, without other fields', () => {
+  const content = [
+    { ...said, annotations: { audience: 7 } },
+    { type: 'image', data: 'not base64!' },
+    { type: 'resource', resource: { uri: 'a:b', blob: 'AAAA', text: null } },
+    { type: 'resource', resource: { text: 'c' } },
+    { type: 'resource_link', uri: 'a:b', name: 1 },
+  ];
+  expect(readContent(content)).toEqual([
+    said,
+    { type: 'image', data: 'not base64!', mimeType: '' },
+    { type: 'resource', resource: { uri: 'a:b', blob: 'AAAA' } },
+    { type: 'resource', resource: { uri: '', text: 'c' } },
+    { type: 'resource_link', uri: 'a:b', name: 'a:b' },
+  ]);
+});
+
+test('one line says what could not be read', () => {
+  const odd = [
+    { type: 'video', data: '' },
+    { type: 'text', text: null },
+    null,
+    { type: 'text' },
+    { type: 'resource' },
+    [said],
+  ];
+  expect(readContent([said, ...odd, said])).toEqual([
+    said,
+    said,
+    { type: 'text', text: '[6 of the parts of this result could not be read: "video", "text", no type, "resource"]' },
+  ]);
+  const [note] = readContent([{ type: `x\n${'y'.repeat(100)}` }]);
+  expect(note).toEqual({
+    type: 'text',
+    text: `[1 of the parts of this result could not be read: "x\\n${'y'.repeat(38)}"]`,
+  });
+});
+
+test('of more than 1,000 parts the first ones are read', () => {
+  const read = readContent(Array.from({ length: 1_500 }, () => said));
+  expect(read).toHaveLength(1_001);
+  expect(read.at(-1)).toEqual({ type: 'text', text: '[500 more parts of this result were left out]' });
+});

@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest';
+import { readTool } from './read-tools.ts';
+
+const EMPTY = { type: 'object', properties: {} };
+
+/** The schema of a tool as it is read, and whether it has lost something. */
+function schemaOf(inputSchema: unknown): { schema: unknown; isRepaired: boolean } {
+  const read = readTool({ name: 'a', inputSchema });
+  if (!('tool' in read)) throw new Error(read.warning);
+  return { schema: read.tool['inputSchema'], isRepaired: read.warning !== undefined };
+}
+
+const withA = (a: unknown) => ({ type: 'object', properties: { a } });
+
+test.each<[string, unknown, unknown]>([
+  ['missing', undefined, EMPTY],
+  ['empty', {}, EMPTY],
+  ['an object without properties', { type: 'object' }, EMPTY],
+  ['of arrays without items', withA({ type: ['array', 'null'] }), withA({ type: ['array', 'null'], items: {} })],
+  [
+    'of nested arrays without items',
+    withA({ additionalProperties: { anyOf: [{ type: 'array' }, { type: 'null' }] } }),
+    withA({ additionalProperties: { anyOf: [{ type: 'array', items: {} }, { type: 'null' }] } }),
+  ],
+  [
+    'of tuples, as in draft-07',
+    withA({ type: 'array', items: [{ type: 'string' }, true], additionalItems: false }),
+    withA({ type: 'array', prefixItems: [{ type: 'string' }, true], items: false }),
+  ],
+])('a schema that is %s is completed', (_, given, expected) => {
+  expect(schemaOf(given)).toEqual({ schema: expected, isRepaired: false });
+});
+
+test.each<[string, unknown, unknown]>([
+  ['of another type', { type: 'string' }, EMPTY],
+  ['of several types', { type: ['object', 'null'] }, EMPTY],
+  ['without properties but null', { type: 'object', properties: null, required: 'a' }, EMPTY],
+  ['with an unknown type', withA({ type: 'file', description: 'd' }), withA({ description: 'd' })],
+  ['with required as in draft-03', withA({ type: 'string', required: true }), withA({ type: 'string' })],
+  ['with exclusive bounds as in draft-04', withA({ minimum: 1, exclusiveMinimum: true }), withA({ minimum: 1 })],
+  ['with values that are none', withA({ enum: [], description: null }), withA({})],
+  ['with a property that is no schema', withA('string'), withA(true)],
+  [
+    'of alternatives',
+    { type: 'object', oneOf: [withA({ type: 'string' }), { required: ['b'] }], properties: { b: {} } },
+    { type: 'object', properties: { a: { type: 'string' }, b: {} } },
+  ],
+])('a schema %s is repaired', (_, given, expected) => {
+  expect(schemaOf(given)).toEqual({ schema: expected, isRepaired: true });
+});
+
+test('a schema that providers accept stays the same', () => {
+  const schema = {
+    $schema: 'http://json-schema.org/draft-07/schema#',
+    type: 'object',
+    properties: { a: { type: 'array', items: { $ref: '#/$defs/b' } }, __proto__x: true, c: { enum: [1, null] } },
+    required: ['a'],
+    additionalProperties: false,
+    $defs: { b: { anyOf: [{ type: 'string', 'x-mcp-header': 'B' }, { type: 'null' }] } },
+  };
+  expect(schemaOf(schema)).toEqual({ schema, isRepaired: false });
+});
+
+test.each([
+  [{ readOnlyHint: 'yes', title: 1 }, undefined],
+  [{ readOnlyHint: true, destructiveHint: null, more: true }, { readOnlyHint: true }],
+  ['read-only', undefined],
+])('annotations of the wrong type are dropped: %j', (annotations, expected) => {
+  const read = readTool({ name: 'a', title: 1, description: null, annotations, icons: [{}] });
+  expect(read).toEqual({ tool: { name: 'a', inputSchema: EMPTY, ...(expected && { annotations: expected }) } });
+});
+
+test.each([
+  [null, 'a tool without a name was left out'],
+  [{ name: 7 }, 'a tool without a name was left out'],
+  [
+    { name: 'a"b', execution: { taskSupport: 'required' } },
+    'the tool "a\\"b" was left out: it runs only as a task, which is not supported',
+  ],
+])('%j is left out', (listed, warning) => {
+  expect(readTool(listed)).toEqual({ warning });
+});
