@@ -144,6 +144,7 @@ export async function prepareModelCall(
     tools,
     hasOptionalTools: tools.every(({ info }) => info.type === 'system'),
     unavailable,
+    serverInstructions: toolset.instructions,
     ...(isForced && { toolChoice: 'none' }),
     skills: listedSkills,
     fileContent: media.contentOf,

@@ -188,6 +188,11 @@ export class McpConnection {
     return this.#tools.warnings;
   }
 
+  /** What the server says about the use of its tools. */
+  get instructions(): string | undefined {
+    return this.#client.getInstructions();
+  }
+
   get takesCalls(): boolean {
     return !this.#isClosed && !this.#isRetired;
   }

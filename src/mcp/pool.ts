@@ -69,6 +69,8 @@ export interface McpServerTools {
   tools: Tool[];
   /** What was left out or repaired of the list of tools, for the operator. */
   toolWarnings: readonly string[];
+  /** What the server says about their use. */
+  instructions: string | undefined;
 }
 
 /** The tools of a server are currently unavailable. The message says why, to a model or an operator. */
@@ -146,8 +148,18 @@ export class McpPool {
         const tools = await connection.tools(signal);
         const account = grantId === undefined ? undefined : await this.#options.grants?.account(grantId);
         const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
-        const { transport, protocol, toolWarnings } = connection;
-        return { id, name, sessionId, transport, protocol, ...(account && { account }), tools, toolWarnings };
+        const { transport, protocol, toolWarnings, instructions } = connection;
+        return {
+          id,
+          name,
+          sessionId,
+          transport,
+          protocol,
+          ...(account && { account }),
+          tools,
+          toolWarnings,
+          instructions,
+        };
       });
     } catch (error) {
       signal.throwIfAborted();

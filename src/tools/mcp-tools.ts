@@ -104,6 +104,7 @@ export class McpTools implements ToolKind {
       },
       servers: servers.flatMap(({ connected }) => connected),
       unavailable: servers.flatMap(({ unavailable }) => unavailable),
+      instructions: servers.flatMap(({ instructions = [] }) => instructions),
     };
   }
 
@@ -168,7 +169,7 @@ export class McpTools implements ToolKind {
   async #server(
     server: McpServer,
     { spec, lookUp, scope, signal }: { spec: AgentSpec; lookUp: LookUp; scope: ToolScope; signal: AbortSignal },
-  ): Promise<Pick<Toolset, 'unavailable'> & { connected: Toolset['servers']; tools: McpTool[] }> {
+  ): Promise<Pick<Toolset, 'unavailable' | 'instructions'> & { connected: Toolset['servers']; tools: McpTool[] }> {
     const { endpoint, policy, refusal } = lookUp(server);
     const unavailable = (reason: string, signIn?: SignInNeed) => ({
       connected: [],
@@ -205,7 +206,9 @@ export class McpTools implements ToolKind {
       ...(warnings.length > 0 && { warnings }),
       ...(account && { account }),
     };
-    return { connected: [connected], tools, unavailable: [] };
+    const { instructions: text = '' } = offered;
+    const instructions = text !== '' && tools.length > 0 ? [{ server: server.name, text }] : [];
+    return { connected: [connected], tools, unavailable: [], instructions };
   }
 
   /** Logs each warning once. */

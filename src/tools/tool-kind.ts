@@ -22,7 +22,7 @@ export interface ToolKind {
 }
 
 /** What one kind contributes to a toolset. */
-export interface KindTools extends Pick<Toolset, 'servers' | 'unavailable'> {
+export interface KindTools extends Pick<Toolset, 'servers' | 'unavailable' | 'instructions'> {
   /** The tools under the names by which the model calls them. `taken` holds the names of the kinds before this one. */
   named: (taken: ReadonlySet<string>) => AgentTool[];
 }

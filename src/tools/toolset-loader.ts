@@ -23,6 +23,7 @@ export class ToolsetLoader {
       tools: inOrder(tools, spec),
       servers: parts.flatMap(({ servers }) => servers),
       unavailable: parts.flatMap(({ unavailable }) => unavailable),
+      instructions: parts.flatMap(({ instructions = [] }) => instructions),
     };
   }
 }

@@ -29,6 +29,8 @@ export interface Toolset {
   servers: McpInitialized['servers'];
   /** Servers whose tools cannot be offered, and why; `signIn` if the user has to sign in to them. */
   unavailable: { server: string; reason: string; signIn?: SignInNeed }[];
+  /** What MCP servers say about the use of their tools. */
+  instructions?: { server: string; text: string }[];
 }
 
 /**

@@ -107,7 +107,7 @@ describe('an answered call has a result', () => {
     ],
     [{ structuredContent: { a: 1 } }, { content: [], structuredContent: { a: 1 } }],
     [
-      { content: [text], _meta: 7, isError: 'no' },
+      { content: [text], isError: 'no' },
       { content: [text], isError: true },
     ],
     [{ content: [text], 'io.everturn/read': { content: [] } }, { content: [text] }],
