@@ -9,6 +9,7 @@ import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/agents/request-sign-ins.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
 import { parseAnswer } from '../src/tools/elicitation-answer.ts';
+import type { RunOptions } from '../src/tools/tool-kind.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
 import { returned, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -32,6 +33,11 @@ const MAX_UNKNOWN_LENGTH = 1_000;
 interface RequiredSignIn {
   kind: AuthRequired['kind'];
   server: ServerSignIn;
+}
+
+/** The call was not executed, and is to be approved once more. */
+interface Replaced {
+  isReplaced: true;
 }
 
 /** Another agent works on the call, in this session. */
@@ -107,7 +113,7 @@ class ToolCallAttempt {
     return this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled';
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn | Delegated> {
+  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn | Replaced | Delegated> {
     const { conversations, stepsAhead } = this.#dependencies;
     const { sessionId, owner, specHash, source, edited, signIn, repeats, isRun } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
@@ -120,7 +126,9 @@ class ToolCallAttempt {
       if (call.route.to === 'session') return await this.#delegate(call.route.sessionId, call, signal);
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
-      const options = { sessionId, owner, specHash, operationId, mayRepeat: this.#isRetryable, resumed, isEdited };
+      const isReplaced = this.#isReplaced(call, signal);
+      const place = { sessionId, owner, specHash };
+      const options = { ...place, operationId, mayRepeat: this.#isRetryable, resumed, isEdited, isReplaced };
       const isNew = !resumed && !signIn && !isEdited && !repeats;
       const begun = isNew ? stepsAhead.claimTool(source, signal) : undefined;
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
@@ -129,7 +137,17 @@ class ToolCallAttempt {
       return this.#notExecuted(errorMessage(error));
     }
     if (outcome.status === 'asks') return outcome;
+    if (outcome.status === 'replaced') return { isReplaced: true };
     return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
+  }
+
+  /** Undefined for a call that nobody is asked about once more, so that it runs on any connection. */
+  #isReplaced({ info }: ToolCall, signal: AbortSignal): RunOptions['isReplaced'] {
+    if (!this.#input.onReplaced || info.type !== 'mcp') return undefined;
+    const { conversations } = this.#dependencies;
+    const { serverId } = info;
+    return (connectionId) =>
+      retryWhileUnavailable(() => conversations.isReplaced(this.#input, { serverId, connectionId }, signal), signal);
   }
 
   async #delegate(childSessionId: string, call: ToolCall, signal: AbortSignal): Promise<UnstoredResult | Delegated> {
@@ -186,18 +204,26 @@ class ToolCallAttempt {
     return { ...this.#withoutRecords(), elicitation };
   }
 
-  #resultOf(outcome: Exclude<CallOutcome, { status: 'sign_in_required' }>, signal: AbortSignal): UnstoredResult {
+  #resultOf(
+    outcome: Exclude<CallOutcome, { status: 'sign_in_required' | 'replaced' }>,
+    signal: AbortSignal,
+  ): UnstoredResult {
     switch (outcome.status) {
       case 'result':
         return returned(outcome);
       case 'rejected':
-        return { outcome: 'failed', text: `The tool call failed: ${outcome.message}`, noResult: 'protocol' };
+        return {
+          outcome: 'failed',
+          text: `The tool call failed: ${outcome.message}`,
+          noResult: 'protocol',
+          connection: outcome.connection,
+        };
       case 'not_sent':
         if (this.#isRepeated) return this.#unknown(outcome.message, signal);
         if (signal.aborted) return this.#stoppedBefore();
         return this.#notExecuted(`its server cannot be reached: ${outcome.message}`);
       case 'unknown':
-        return this.#unknown(outcome.message, signal, outcome.isFinal);
+        return { ...this.#unknown(outcome.message, signal, outcome.isFinal), connection: outcome.connection };
     }
   }
 
@@ -257,8 +283,9 @@ class ToolCallAttempt {
     return { signal: controller.signal, release };
   }
 
-  #append(end: UnstoredResult | AskingCall | RequiredSignIn | Delegated): Promise<CallToolResult> {
+  #append(end: UnstoredResult | AskingCall | RequiredSignIn | Replaced | Delegated): Promise<CallToolResult> {
     if ('childSessionId' in end) return Promise.resolve({ ...this.#withoutRecords(), isDelegated: true });
+    if ('isReplaced' in end) return Promise.resolve({ ...this.#withoutRecords(), ...end });
     if ('question' in end) return this.#storeQuestion(end);
     if ('kind' in end) return Promise.resolve(this.#waitForSignIn(end));
     const mustAsk = this.#input.onUnknown && end.outcome === 'unknown_outcome' && !this.#isCancelled;
@@ -279,7 +306,7 @@ class ToolCallAttempt {
   }
 
   #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {
-    const { threadId, toolCallId, source, edited, onUnknown } = this.#input;
+    const { threadId, toolCallId, source, edited, onUnknown, onReplaced } = this.#input;
     const call: PendingCall = {
       threadId,
       toolCallId,
@@ -287,6 +314,7 @@ class ToolCallAttempt {
       source,
       signInId: server.signInId,
       ...(edited && { edited }),
+      ...(onReplaced && { onReplaced }),
       // If its outcome is unknown after the sign-in, these have to agree that it runs again.
       ...(onUnknown?.policy && { policy: votesOf(onUnknown.policy) }),
       ...(onUnknown?.requesters && { requesters: onUnknown.requesters }),
@@ -326,6 +354,7 @@ class ToolCallAttempt {
     structured,
     foundTools,
     noResult,
+    connection,
   }: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
     const { blobs } = this.#dependencies;
     const { sessionId, threadId, toolCallId } = this.#input;
@@ -334,6 +363,7 @@ class ToolCallAttempt {
       ...(await storeToolResult({ text, files, structured }, { blobs, sessionId })),
       ...(foundTools && { foundTools }),
       ...(noResult && { noResult }),
+      ...(connection && { connection }),
     };
     const at = new Date().toISOString();
     const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
@@ -342,7 +372,7 @@ class ToolCallAttempt {
 }
 
 /** A result without its files, for one that is too large with them. */
-function textAlone({ outcome, text, files = [] }: UnstoredResult): UnstoredResult {
+function textAlone({ outcome, text, files = [], connection }: UnstoredResult): UnstoredResult {
   const note = `[the ${files.length} files of this result were left out: together they are too large to be stored]`;
-  return { outcome, text: `${text}\n${note}` };
+  return { outcome, text: `${text}\n${note}`, connection };
 }

@@ -25,10 +25,10 @@ import {
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { callKey, hasNoResult, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import { callKey, hasNoResult, onReplacedOf, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
 import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
-import { MAX_ASKING } from '../src/core/turn-actions.ts';
+import { isLimited, MAX_ASKING } from '../src/core/turn-actions.ts';
 import { errorMessage } from './errors.ts';
 import type { CommandSinks } from './turn-commands.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
@@ -480,7 +480,7 @@ export class Thread {
   #ask(pending: PendingCall): boolean {
     const { actions } = this.#turn;
     if (actions.waits) return actions.ask(pending);
-    const isAllowed = pending.unknownOutcome !== undefined || this.#asking.length < MAX_ASKING;
+    const isAllowed = !isLimited(pending) || this.#asking.length < MAX_ASKING;
     return isAllowed && this.#asking.push(pending) > 0;
   }
 
@@ -506,6 +506,7 @@ export class Thread {
     const isResumed = carry === undefined && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
     const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
+    const onReplaced = onReplacedOf(ready);
     const asksIfUnknown = source.run?.effect === 'once' && this.#turn.reserveQuestion();
     const call = {
       threadId,
@@ -516,6 +517,7 @@ export class Thread {
       ...(answered && { answered }),
       ...(repeats && { repeats }),
       ...(asksIfUnknown && { onUnknown: { ...(policy && { policy }), ...(requesters && { requesters }) } }),
+      ...(onReplaced && { onReplaced }),
     };
     let waiting: PendingCall | undefined;
     try {

@@ -21,6 +21,7 @@ import { Slots } from './slots.ts';
  * the user.
  */
 export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited' | 'policy' | 'requesters'> &
+  Partial<Pick<PendingCall, 'needs' | 'isAskedAgain' | 'onReplaced'>> &
   Pick<CallToolInput, 'answered' | 'repeats'>;
 
 /** What a thread continues with that was open at the end of the previous run or turn. */

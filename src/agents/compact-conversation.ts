@@ -6,7 +6,7 @@ import { summarize, type AskModel } from './summarize.ts';
 
 /** Compacts the conversation of a thread: the record says what stands for it from now on. */
 export async function compactConversation(
-  { through, tokensBefore, tokensAfter, summarized, threshold, foundTools }: Compaction,
+  { through, tokensBefore, tokensAfter, summarized, threshold, foundTools, connections }: Compaction,
   { threadId, subAgent }: Pick<CallModelInput, 'threadId' | 'subAgent'>,
   { spec, request, ask }: Pick<PreparedModelCall, 'spec' | 'request'> & { ask: AskModel },
 ): Promise<WithoutId<ContextCompacted>> {
@@ -22,6 +22,7 @@ export async function compactConversation(
     tokensBefore,
     tokensAfter: tokensAfter + Math.ceil((summary?.length ?? 0) / TOKEN_CHARACTERS),
     ...(foundTools.length > 0 && { foundTools }),
+    ...(connections.length > 0 && { connections }),
     ...(isShown && { isShown }),
   };
 }

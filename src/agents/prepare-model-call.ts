@@ -6,11 +6,17 @@ import { withoutForeignFields } from '../models/foreign-fields.ts';
 import type { ModelError } from '../models/model-error.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { compactedBy } from '../core/compacted.ts';
-import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
+import {
+  connectionsOf,
+  foundTools,
+  placedTranscript,
+  type PlacedItem,
+  type TranscriptItem,
+} from '../core/transcript.ts';
 import type { CallModelInput, ToolScope } from '../core/history.ts';
 import type { FileTexts } from '../files/file-texts.ts';
 import type { Skills } from '../skills/skills.ts';
-import type { FoundTool, ModelMessage, ServerSignIn, UnsequencedRecord } from '../core/records.ts';
+import type { FoundTool, ModelMessage, ServerSignIn, StatefulConnection, UnsequencedRecord } from '../core/records.ts';
 import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
 import { withCompacted } from './compacted-conversation.ts';
@@ -65,6 +71,7 @@ export interface PreparedModelCall {
 export interface Compaction extends CompactionPlan {
   threshold: number;
   foundTools: FoundTool[];
+  connections: StatefulConnection[];
 }
 
 /**
@@ -173,7 +180,9 @@ export async function prepareModelCall(
     files: read,
     repairs: repairsLeft(spec, all, threadId),
     ...(earlier && isBy(earlier.message, target) && { earlier }),
-    ...(plan && { compaction: { ...plan, threshold, foundTools: found } }),
+    ...(plan && {
+      compaction: { ...plan, threshold, foundTools: found, connections: connectionsOf(all, threadId).last },
+    }),
     signIns,
   };
 }

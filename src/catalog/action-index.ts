@@ -17,6 +17,8 @@ export interface ActionDetail {
   /** The call, if its arguments are not in the index. */
   source?: Pick<CallSource, 'turnId' | 'messageId' | 'index'>;
   policy?: ApprovalPolicy;
+  /** That of the pending call. */
+  isAskedAgain?: true;
   /** The link with which a sign-in begins. */
   authUrl?: string;
   /** A budget, as it was when it was reached. */

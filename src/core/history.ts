@@ -60,7 +60,7 @@ export type ScheduledActivity = {
 export type ActivityResult =
   | ({ how: 'completed'; records: NewRecord[]; stamp?: string } & Pick<
       CallToolResult,
-      'elicitation' | 'unknownOutcome' | 'isDelegated'
+      'elicitation' | 'unknownOutcome' | 'isReplaced' | 'isDelegated'
     > &
       Pick<CallModelResult, 'budget'>)
   | { how: 'failed'; message: string }
@@ -264,6 +264,11 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   repeats?: true;
   /** Set if a person is asked if the outcome of the call is unknown: with the policy that it was approved by. */
   onUnknown?: Pick<PendingCall, 'policy' | 'requesters'>;
+  /**
+   * Set if the approval of the call is asked for once more, with this policy, where the state at its server is lost that
+   * earlier calls have left there.
+   */
+  onReplaced?: PendingCall['onReplaced'];
 }
 
 export interface ConnectToolsInput extends ThreadPlace, RunGuard {
@@ -283,8 +288,8 @@ interface StepResult extends Appended {
 }
 
 /**
- * Without records if the call waits for an answer of the user, for a person to say how it ended, or for another agent: it
- * stays open.
+ * Without records if the call waits for an answer of the user, for a person to say how it ended or to approve it once
+ * more, or for another agent: it stays open.
  */
 export interface CallToolResult extends StepResult {
   /** Another agent works on the call, in a session of its own. */
@@ -292,6 +297,8 @@ export interface CallToolResult extends StepResult {
   elicitation?: PendingElicitation;
   /** What is known of the outcome. */
   unknownOutcome?: string;
+  /** The call was not executed: its connection has replaced the one on which earlier calls ran. */
+  isReplaced?: true;
 }
 
 export interface CallModelResult extends StepResult {

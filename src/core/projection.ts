@@ -204,6 +204,7 @@ export class TurnProjection {
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (waiting) this.#actions?.ask(waiting);
+    if (waiting?.isAskedAgain) this.#openCalls.set(callKey(waiting), { ...waiting, scheduled: false });
     if (activity.name === 'callTool' && end.how === 'completed' && end.isDelegated) {
       this.#actions?.delegate(activity.input);
     }

@@ -339,6 +339,15 @@ export interface ToolResponse extends Base {
   error?: string;
   /** The hash of the client's answer, by which a repetition of it is known. */
   answerHash?: string;
+  /** Where it ran, if its server keeps state for a connection. Absent in logs of earlier versions. */
+  connection?: StatefulConnection;
+}
+
+/** A connection for which its server keeps state: what a call leaves there, only calls on the same one find. */
+export interface StatefulConnection {
+  serverId: string;
+  /** Unique for each connection that was ever opened. */
+  id: string;
 }
 
 /**
@@ -477,6 +486,10 @@ export interface PendingCall {
   requesters?: string[];
   /** The call was approved with these arguments. */
   edited?: EditedArguments;
+  /** The approval is asked for once more: see `ASKED_AGAIN` in `tool-records.ts`. */
+  isAskedAgain?: true;
+  /** That of the call's input, for a call that waits for a sign-in after its approval. */
+  onReplaced?: Pick<PendingCall, 'policy' | 'requesters'>;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;
   /**
@@ -620,6 +633,8 @@ export interface ContextCompacted extends Base {
   tokensAfter: number;
   /** The tools that the thread has found so far. */
   foundTools?: FoundTool[];
+  /** The connections on which the thread's last call of each server ran. */
+  connections?: StatefulConnection[];
   /** Of the model calls that wrote the summary. */
   usage?: Usage;
   /** Every client gets the event: those of an agent whose turns wait know it. */

@@ -153,14 +153,33 @@ function askingCall(
   return { threadId, toolCallId, needs: 'response', source, ...(edited && { edited }), elicitation };
 }
 
+/** Why the approval of a call is asked for once more, for the people who decide. */
+export const ASKED_AGAIN =
+  'This call was approved before and has not run: the connection to its server was replaced since earlier calls of the ' +
+  'conversation, and what the server held for them, such as open pages, processes or a login, is lost. Decide again ' +
+  'whether it is to run; edited arguments have to be sent again.';
+
+/**
+ * How a call that a person has approved is asked about once more if its connection was replaced. Undefined if nobody has
+ * approved it, or if it was asked about again before: it then runs, since its deciders know that the state is lost.
+ */
+export function onReplacedOf(
+  call: Partial<Pick<PendingCall, 'needs' | 'policy' | 'requesters' | 'isAskedAgain' | 'onReplaced'>>,
+): CallToolInput['onReplaced'] {
+  const { needs, policy, requesters, isAskedAgain, onReplaced } = call;
+  if (needs !== 'approval' || isAskedAgain) return onReplaced;
+  return { ...(policy && { policy }), ...(requesters && { requesters }) };
+}
+
 /** What a call waits for after its activity has ended without a result; undefined if it has one. */
 export function waitingAfter(
-  call: Pick<CallToolInput, 'threadId' | 'toolCallId' | 'source' | 'edited' | 'onUnknown'>,
-  end: Pick<CallToolResult, 'elicitation' | 'unknownOutcome'> | 'lost',
+  call: Pick<CallToolInput, 'threadId' | 'toolCallId' | 'source' | 'edited' | 'onUnknown' | 'onReplaced'>,
+  end: Pick<CallToolResult, 'elicitation' | 'unknownOutcome' | 'isReplaced'> | 'lost',
 ): PendingCall | undefined {
-  const { onUnknown } = call;
+  const { onUnknown, onReplaced, threadId, toolCallId, source } = call;
   if (end === 'lost') return onUnknown && unknownCall(call, onUnknown, outcomeText('unknown_outcome'));
-  const { elicitation, unknownOutcome } = end;
+  const { elicitation, unknownOutcome, isReplaced } = end;
+  if (isReplaced) return { threadId, toolCallId, needs: 'approval', source, ...onReplaced, isAskedAgain: true };
   if (elicitation) return askingCall(call, elicitation);
   return onUnknown && unknownOutcome !== undefined ? unknownCall(call, onUnknown, unknownOutcome) : undefined;
 }

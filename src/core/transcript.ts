@@ -10,6 +10,7 @@ import {
   type UserContentPart,
   type UserSteered,
   type FoundTool,
+  type StatefulConnection,
 } from './records.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
 import { outcomeText, responseText, type CallKey } from './tool-records.ts';
@@ -40,6 +41,10 @@ const NOT_BEGUN =
 /** The result of a call whose server had asked the user, on such a branch. */
 const NOT_ANSWERED =
   'This tool call asked the user for input that was not given in this conversation: it was not completed here.';
+
+/** What stands before the first result of a connection that has replaced another one. */
+export const CONNECTION_REPLACED =
+  '[The connection to this MCP server was replaced since your last call of it: what the server held for you, such as open pages, processes or a login, was lost before this call ran.]';
 
 /** A record or an input item that holds a tool's result. */
 type ToolResult =
@@ -77,8 +82,9 @@ export interface PlacedItem {
 
 export function placedTranscript(records: UnsequencedRecord[], threadId: string): PlacedItem[] {
   const calls = knownCalls(records, threadId);
+  const { replaced } = connectionsOf(records, threadId);
   return records.flatMap((record, at) =>
-    itemsOf(record, threadId, { calls, records }).map((item): PlacedItem => ({ item, at })),
+    itemsOf(record, threadId, { calls, records, replaced }).map((item): PlacedItem => ({ item, at })),
   );
 }
 
@@ -109,15 +115,17 @@ interface Conversation {
   /** Those of the message's thread, by their ids. */
   calls: ReadonlyMap<string, KnownCall>;
   records: UnsequencedRecord[];
+  /** See `connectionsOf`. */
+  replaced: ReadonlySet<UnsequencedRecord>;
 }
 
-function assistantItems(message: ModelMessage, { calls, records }: Conversation): TranscriptItem[] {
+function assistantItems(message: ModelMessage, { calls, ...conversation }: Conversation): TranscriptItem[] {
   // A model call that was cancelled or failed before its first text leaves an empty message, which providers reject.
   const { content, refusal, audio, images, toolCalls } = message;
   if (!content && !refusal && !audio && !images && toolCalls.length === 0) return misfit(message);
   const toolItems = message.toolCalls.map((call) => {
     const { result, pending, mayHaveRun } = calls.get(call.id) ?? {};
-    if (result) return toolItem(call, { result, pending }, records);
+    if (result) return toolItem(call, { result, pending }, conversation);
     if (mayHaveRun) return { ...itemOf(call), content: outcomeText('unknown_outcome'), files: [] };
     const isHeld = !pending && call.route.to === 'server' && call.route.order !== undefined;
     const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : isHeld ? NOT_BEGUN : NOT_DECIDED);
@@ -151,7 +159,7 @@ function misfit({ structured }: ModelMessage): TranscriptItem[] {
 function toolItem(
   call: ToolCall,
   { result, pending }: { result: ToolResult; pending: PendingCall | undefined },
-  records: UnsequencedRecord[],
+  { records, replaced }: Omit<Conversation, 'calls'>,
 ): ToolItem {
   const known = TOOL_ITEMS.get(result);
   if (known) return known;
@@ -159,7 +167,7 @@ function toolItem(
     'kind' in result
       ? {
           ...itemOf(call),
-          content: textOf(result, records),
+          content: (replaced.has(result) ? `${CONNECTION_REPLACED}\n` : '') + textOf(result, records),
           files: result.files ?? [],
           ...(result.fullText && { fullText: result.fullText }),
         }
@@ -212,6 +220,34 @@ function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string,
     }
   }
   return calls;
+}
+
+/**
+ * The connections with state on which the last call of each server ran, of the thread or, if it has made none, of the
+ * conversation; and the thread's results that are the first of a connection which has replaced that one. Results without
+ * a connection say nothing: their servers keep no state, or an earlier version has recorded them.
+ */
+export function connectionsOf(
+  records: UnsequencedRecord[],
+  threadId: string,
+): { last: StatefulConnection[]; replaced: Set<UnsequencedRecord> } {
+  const ofAll = new Map<string, string>();
+  const own = new Map<string, string>();
+  const replaced = new Set<UnsequencedRecord>();
+  for (const record of records) {
+    if (record.kind === 'context.compacted' && record.threadId === threadId) {
+      for (const { serverId, id } of record.connections ?? []) own.set(serverId, id);
+    }
+    if (record.kind !== 'tool.response' || !record.connection) continue;
+    const { serverId, id } = record.connection;
+    if (record.threadId === threadId) {
+      if ((own.get(serverId) ?? ofAll.get(serverId) ?? id) !== id) replaced.add(record);
+      own.set(serverId, id);
+    }
+    ofAll.set(serverId, id);
+  }
+  const last = [...new Map([...ofAll, ...own])].map(([serverId, id]) => ({ serverId, id }));
+  return { last, replaced };
 }
 
 /** Providers accept about 128 tools at most, and each costs tokens. */

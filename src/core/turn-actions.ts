@@ -74,6 +74,11 @@ export interface TurnActionsState {
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
 export const MAX_ASKING = 32;
 
+/** Whether the limit holds for a call: how many outcomes are unknown is bounded elsewhere, and approvals are not. */
+export function isLimited({ needs, unknownOutcome }: PendingCall): boolean {
+  return needs === 'response' && unknownOutcome === undefined;
+}
+
 /** What the model reads of a call that waited when an answer was forced. */
 const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
 
@@ -278,9 +283,11 @@ export class TurnActions {
    * without an answer. How many outcomes may be unknown is decided before the calls run.
    */
   ask(pending: PendingCall): boolean {
-    if (!this.waits || (pending.unknownOutcome === undefined && this.open.length >= MAX_ASKING)) return false;
+    if (!this.waits || (isLimited(pending) && this.open.length >= MAX_ASKING)) return false;
     const calls = this.#threads.get(pending.threadId) ?? new Map<string, TrackedCall>();
-    this.#threads.set(pending.threadId, calls.set(pending.toolCallId, { state: 'new', pending, votes: [] }));
+    const rule = pending.isAskedAgain && calls.get(pending.toolCallId)?.rule;
+    const call: TrackedCall = { state: 'new', pending, ...(rule !== undefined && { rule }), votes: [] };
+    this.#threads.set(pending.threadId, calls.set(pending.toolCallId, call));
     return true;
   }
 
@@ -600,7 +607,8 @@ export class TurnActions {
   /** Decides the task's calls for which an earlier decision holds. */
   #decideAsBefore(at: string): UnsequencedRecord[] {
     return this.#all('new').flatMap((call) => {
-      const decision = this.#remembered.find(call.rule);
+      // What was decided for all calls of a tool was decided before the state at its server was lost.
+      const decision = call.pending.isAskedAgain ? undefined : this.#remembered.find(call.rule);
       if (!decision) return [];
       const vote = { at, by: decision.by, isRemembered: true as const };
       if (decision.status === 'deny') return this.#deny(call, decision, vote);

@@ -220,7 +220,7 @@ async function actionOf(
   };
 }
 
-async function detailOf({ source, policy }: PendingCall, sources: ActionSources): Promise<ActionDetail> {
+async function detailOf({ source, policy, isAskedAgain }: PendingCall, sources: ActionSources): Promise<ActionDetail> {
   const { turnId, messageId, index } = source;
   const call = (await messageOf(source, sources))?.toolCalls[index];
   // Undefined: an operator has deleted the turn of the message.
@@ -230,6 +230,7 @@ async function detailOf({ source, policy }: PendingCall, sources: ActionSources)
     tool: { server: info?.type === 'mcp' ? info.serverName : null, name: info?.name ?? '' },
     ...(parsed === undefined ? { source: { turnId, messageId, index } } : { arguments: parsed }),
     ...(policy && { policy }),
+    ...(isAskedAgain && { isAskedAgain }),
   };
 }
 

@@ -61,10 +61,12 @@ export async function answerCalls(
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
     if (answered) return answered;
   }
-  if (answers.length > 0 && (await isStartedWith(engine, last.id, sent)))
-    return { accepted, waiting: [], repeated: accepted, turnId: last.id };
   const run = await logs.currentRun(last.id);
   const { actions, done, start, threads } = run;
+  // A turn that was started with an approval may ask for it once more.
+  const isAwaited = answers.some((answer) => actions?.waiting.some(({ call }) => callKey(call) === callKey(answer)));
+  if (answers.length > 0 && !isAwaited && (await isStartedWith(engine, last.id, sent)))
+    return { accepted, waiting: [], repeated: accepted, turnId: last.id };
   if (!actions || !start) throw nothingPending();
   const store = { blobs, sessionId: session.id, maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES };
   const hashed = answers.map(withHash);

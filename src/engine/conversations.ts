@@ -186,6 +186,29 @@ export class Conversations {
     return { ...call, arguments: text };
   }
 
+  /**
+   * Whether a call to a server relies on the state of another connection than `connectionId`: that of the last call before
+   * the call's message, which its model knew, or of one since. Never true of the first call to a server.
+   */
+  async isReplaced(
+    { turnId, sessionId, source }: Pick<CallToolInput, 'turnId' | 'sessionId' | 'source'>,
+    { serverId, connectionId }: { serverId: string; connectionId: string },
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    let isBeforeMessage = false;
+    for await (const { entries } of this.#logs.chain(turnId, signal)) {
+      const records = recordsOf(entries);
+      assertOfSession(records, sessionId);
+      for (const record of records.toReversed()) {
+        if (record.kind === 'model.message' && record.id === source.messageId) isBeforeMessage = true;
+        if (record.kind !== 'tool.response' || record.connection?.serverId !== serverId) continue;
+        if (record.connection.id !== connectionId) return true;
+        if (isBeforeMessage) return false;
+      }
+    }
+    return false;
+  }
+
   async #withPrevious(own: UnsequencedRecord[], thread: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     if (hasSummary(own, thread.threadId)) return own;
     const [created, ...rest] = own;

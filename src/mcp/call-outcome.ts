@@ -1,5 +1,5 @@
 import { InsufficientScopeError, ProtocolError, SdkHttpError, type ContentBlock } from '@modelcontextprotocol/client';
-import type { FoundTool } from '../core/records.ts';
+import type { FoundTool, StatefulConnection } from '../core/records.ts';
 import { NoTokenError } from './client-credentials.ts';
 import type { InputRequest } from './elicitation.ts';
 import { failureReason } from './failure-reason.ts';
@@ -14,6 +14,9 @@ import type { SignInNeed } from './sign-in-required.ts';
  * - `not_sent`: the call cannot have reached the tool.
  * - `unknown`: the request was sent at least in part, and the reply does not say whether the call was executed.
  *   `isFinal`: a repetition would end the same way.
+ * - `replaced`: the call was not sent, because the state that it was approved for is lost: see `CallOptions.isReplaced`.
+ *
+ * `connection`: the one that the call was sent on, if the server keeps state for it.
  */
 export type CallOutcome =
   | {
@@ -22,9 +25,12 @@ export type CallOutcome =
       content: ContentBlock[];
       structuredContent?: unknown;
       foundTools?: FoundTool[];
+      connection?: StatefulConnection;
     }
   | { status: 'sign_in_required'; message: string; signIn: SignInNeed }
-  | { status: 'rejected' | 'not_sent' | 'unknown'; message: string; isFinal?: boolean };
+  | { status: 'replaced' }
+  | { status: 'not_sent'; message: string }
+  | { status: 'rejected' | 'unknown'; message: string; isFinal?: boolean; connection?: StatefulConnection };
 
 /** What a tool has returned. */
 export type ToolResult = Extract<CallOutcome, { status: 'result' }>;

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import {
   type Client,
@@ -37,6 +38,11 @@ export interface CallOptions {
   onQuestion?: (question: Elicitation) => Promise<ElicitationAnswer>;
   /** The parts of the context of a run that the server is to have. */
   context?: Record<string, unknown> | undefined;
+  /**
+   * Whether the connection with this id has replaced one on whose state the call relies; the call is then not sent. Asked
+   * only of connections for which the server keeps state.
+   */
+  isReplaced?: ((connectionId: string) => Promise<boolean>) | undefined;
   /** The answers that the server has asked for in its last response, and its state. */
   input?: { answers: Record<string, ElicitationAnswer>; requestState?: string };
 }
@@ -116,6 +122,8 @@ class PausableTimer {
 
 /** An initialized connection to an MCP server. */
 export class McpConnection {
+  /** Of this connection alone, in all processes and at all times. */
+  readonly id = randomUUID();
   readonly #client: Client;
   readonly #transport: ServerTransport;
   readonly #tools: ToolList;

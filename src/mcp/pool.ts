@@ -178,8 +178,17 @@ export class McpPool {
   ): Promise<CallAnswer> {
     const { name } = endpoint;
     try {
-      const outcome = await this.#asSubject(endpoint, scope, options.signal, (connection) =>
-        connection.call(tool, args, options),
+      const outcome = await this.#asSubject(
+        endpoint,
+        scope,
+        options.signal,
+        async (connection): Promise<CallAnswer> => {
+          if (endpoint.stateful === false || !connection.keepsState) return connection.call(tool, args, options);
+          if (await options.isReplaced?.(connection.id)) return { status: 'replaced' };
+          const answer = await connection.call(tool, args, options);
+          const isSent = answer.status === 'result' || answer.status === 'rejected' || answer.status === 'unknown';
+          return isSent ? { ...answer, connection: { serverId: endpoint.id, id: connection.id } } : answer;
+        },
       );
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {

@@ -85,6 +85,9 @@ function ordered(byDefault: boolean) {
   return z.boolean({ error: 'must be true or false' }).default(byDefault);
 }
 
+/** Whether a connection that replaces another one is of account: the model is told, and approvals are asked for again. */
+const stateful = z.boolean({ error: 'must be true or false' }).default(true);
+
 function selectors(...classes: string[]) {
   const allowed = `must be a list of tool names and of ${classes.join(', ')}`;
   const selector = z.string({ error: allowed }).min(1);
@@ -141,6 +144,7 @@ const httpServer = z.strictObject({
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
   ordered: ordered(false),
+  stateful,
   environments,
   ...policy,
 });
@@ -159,6 +163,7 @@ const stdioServer = z.strictObject({
   isolation: isolation('subject'),
   // Most programs have a state, such as files or a page, which a read would find as it was before the writes.
   ordered: ordered(true),
+  stateful,
   environments,
   ...policy,
 });

@@ -27,6 +27,8 @@ interface Endpoint {
   isolation: Isolation;
   /** Its calls run in the order of their message: see `heldCalls`. Default: they run at once. */
   ordered?: boolean;
+  /** False: what the server keeps for a connection is of no account to its calls. */
+  stateful?: boolean;
   /** How long a call may take, if that is less than any call may. */
   timeoutMs?: number | undefined;
 }
@@ -86,13 +88,14 @@ export class McpRegistry {
     }
     const server = this.#servers.get(name);
     if (!server) return undefined;
-    const { idempotent_tools: idempotentTools, isolation, ordered, timeout: timeoutMs } = server;
+    const { idempotent_tools: idempotentTools, isolation, ordered, stateful, timeout: timeoutMs } = server;
     const endpoint = {
       id: name,
       name,
       idempotentTools,
       isolation,
       ordered,
+      stateful,
       ...(timeoutMs !== undefined && { timeoutMs }),
     };
     if ('url' in server) {

@@ -7,7 +7,7 @@ import { returned, structuredFile, type UnstoredResult } from '../tools/results.
 /** The result of a call that the record of its message brings along, by the place of the call in the message. */
 export interface EarlyResult {
   index: number;
-  result: Pick<UnstoredResult, 'outcome' | 'text' | 'structured'>;
+  result: Pick<UnstoredResult, 'outcome' | 'text' | 'structured' | 'connection'>;
 }
 
 /** The characters of all early results of a message: its record stays small enough for the history. */
@@ -42,12 +42,16 @@ export function withEarlyResults(records: NewRecord[], message: ModelMessage, re
   const answered = toolCalls.map((call, index): typeof call =>
     ran.has(index) ? { ...call, route: { to: 'answered', ran: true } } : call,
   );
-  const early = results.flatMap(({ index, result: { outcome, text, structured } }): NewRecord[] => {
+  const early = results.flatMap(({ index, result: { outcome, text, structured, connection } }): NewRecord[] => {
     const call = toolCalls[index];
     if (!call) return [];
-    const structuredContent =
-      structured === undefined ? {} : { structuredContent: inlineFile(structuredFile(structured)) };
-    return [{ kind: 'tool.response', at, threadId, toolCallId: call.id, outcome, content: text, ...structuredContent }];
+    const result = {
+      outcome,
+      content: text,
+      ...(structured !== undefined && { structuredContent: inlineFile(structuredFile(structured)) }),
+      ...(connection && { connection }),
+    };
+    return [{ kind: 'tool.response', at, threadId, toolCallId: call.id, ...result }];
   });
   const begin = records.indexOf(message);
   const place = (record: NewRecord): number =>

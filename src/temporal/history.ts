@@ -333,10 +333,11 @@ class EventDecoder {
         completed.result?.payloads,
         this.#ofActivity,
       );
-      const { records = [], stamp = '', elicitation, unknownOutcome, isDelegated, budget } = result ?? {};
+      const { records = [], stamp = '', elicitation, unknownOutcome, isReplaced, isDelegated, budget } = result ?? {};
       const waits = {
         ...(elicitation && { elicitation }),
         ...(unknownOutcome !== undefined && { unknownOutcome }),
+        ...(isReplaced && { isReplaced }),
         ...(isDelegated && { isDelegated }),
       };
       const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...(budget && { budget }) };

@@ -109,7 +109,7 @@ export class McpTools implements ToolKind {
   }
 
   async run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall> {
-    const { spec, scope, operationId, signal, mayRepeat, resumed } = options;
+    const { spec, scope, operationId, signal, mayRepeat, resumed, isReplaced } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
     let server: GivenServer;
@@ -127,7 +127,7 @@ export class McpTools implements ToolKind {
     const rounds: Omit<RoundsOptions, 'resumed'> = {
       openCalls: this.#openCalls,
       send: (more) =>
-        this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, context, ...more }),
+        this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, context, isReplaced, ...more }),
       measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),
       signal,
       mayRepeat,

@@ -4,7 +4,7 @@ import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sizeText } from '../core/files.ts';
 import type { ToolResult } from '../mcp/call-outcome.ts';
-import type { FoundTool, FullText, NoResult, ToolOutcome, ToolResponse } from '../core/records.ts';
+import type { FoundTool, FullText, NoResult, StatefulConnection, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
 
@@ -30,11 +30,13 @@ export interface UnstoredResult {
   structured?: string;
   foundTools?: FoundTool[];
   noResult?: NoResult;
+  connection?: StatefulConnection | undefined;
 }
 
 /** What a tool has returned. */
-export function returned({ isError, foundTools, ...result }: ToolResult): UnstoredResult {
-  return { outcome: isError ? 'failed' : 'succeeded', ...readResult(result), ...(foundTools && { foundTools }) };
+export function returned({ isError, foundTools, connection, ...result }: ToolResult): UnstoredResult {
+  const outcome = isError ? 'failed' : 'succeeded';
+  return { outcome, ...readResult(result), ...(foundTools && { foundTools }), ...(connection && { connection }) };
 }
 
 /**

@@ -2,6 +2,7 @@ import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AskingCall, ResumedCall } from '../mcp/call-rounds.ts';
+import type { CallOptions } from '../mcp/connection.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
 
@@ -27,7 +28,7 @@ export interface KindTools extends Pick<Toolset, 'servers' | 'unavailable' | 'in
   named: (taken: ReadonlySet<string>) => AgentTool[];
 }
 
-export interface RunOptions {
+export interface RunOptions extends Pick<CallOptions, 'isReplaced'> {
   spec: AgentSpec;
   scope: ToolScope;
   /** Identical for every attempt at a call, so that the tool can recognize a repetition. */

@@ -13,7 +13,7 @@ import {
   type Usage,
   type UserContentPart,
 } from '../../core/records.ts';
-import { callKey, responseText, type CallKey } from '../../core/tool-records.ts';
+import { ASKED_AGAIN, callKey, responseText, type CallKey } from '../../core/tool-records.ts';
 import { resourcePath } from './resource-paths.ts';
 import type { EventType, Metrics, ModelCost, SessionEvent, ToolCallRequest } from './wire/events.ts';
 
@@ -40,6 +40,8 @@ export interface UnansweredCalls {
  */
 export interface UndecidedCall extends ToolCallRequest {
   needs: 'approval' | 'answer' | 'outcome';
+  /** Why an approval is asked for once more. */
+  reason?: string;
 }
 
 export const NO_CALLS: UnansweredCalls = { ofClient: new Map(), ofServers: new Map() };
@@ -304,9 +306,9 @@ export class TurnEvents {
   #ask(call: AnswerableCall): void {
     const request = this.#calls.get(callKey(call));
     if (!request) return;
-    const { unknownOutcome, elicitation } = call;
+    const { unknownOutcome, elicitation, isAskedAgain } = call;
     const needs = unknownOutcome !== undefined ? 'outcome' : elicitation !== undefined ? 'answer' : 'approval';
-    this.#forPeople.set(callKey(call), { ...request, needs });
+    this.#forPeople.set(callKey(call), { ...request, needs, ...(isAskedAgain && { reason: ASKED_AGAIN }) });
   }
 
   #activeState(at: string): SessionEvent {

@@ -10,7 +10,7 @@ import type {
   ToolkitRefreshed,
   TurnCreated,
 } from '../../core/records.ts';
-import { callKey, operationIdOf, type CallKey } from '../../core/tool-records.ts';
+import { ASKED_AGAIN, callKey, operationIdOf, type CallKey } from '../../core/tool-records.ts';
 import { argumentsOf } from './output-parts.ts';
 import type { RequiredAction } from './wire/run.ts';
 
@@ -177,7 +177,7 @@ function pendingCall({ id, name, arguments: text }: ToolCall, { threadId }: Call
 }
 
 function approval({ call, pending, at, remaining }: WaitingCall): RequiredAction['approvals'][number] {
-  const { policy } = pending;
+  const { policy, isAskedAgain } = pending;
   const { info } = call;
   return {
     ...pendingCall(call, pending),
@@ -188,6 +188,7 @@ function approval({ call, pending, at, remaining }: WaitingCall): RequiredAction
       ...(policy?.expiresInSeconds !== undefined && { expires_at: after(at, policy.expiresInSeconds) }),
       remaining,
       may_edit_arguments: policy?.mayEditArguments ?? true,
+      ...(isAskedAgain && { reason: ASKED_AGAIN }),
     },
   };
 }

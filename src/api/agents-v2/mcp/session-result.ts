@@ -12,6 +12,8 @@ const needs = z
   .enum(['approval', 'answer', 'outcome'])
   .describe('answer: to a question of its server; outcome: whether it has happened, since contact was lost');
 
+const reason = z.string().optional().describe('set if a call that was approved is asked about once more: why');
+
 /** A session as the tools return it. */
 export const sessionResult = z.object({
   session_id: z.string(),
@@ -25,7 +27,7 @@ export const sessionResult = z.object({
     .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
     .describe('calls of tools that the client of the session runs, which wait for their results'),
   pending_decisions: z
-    .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string(), needs }))
+    .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string(), needs, reason }))
     .describe('calls of tools that wait for a person, who decides in the inbox of the server'),
   session_path: z.string().describe('the path of the session in the Agents API v2 of this server'),
   next: z.string().describe('what can be done next'),

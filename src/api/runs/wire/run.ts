@@ -190,6 +190,7 @@ const requiredAction = z.object({
         expires_at: timestamp.optional(),
         remaining: z.int().describe('how many subjects must still allow the call'),
         may_edit_arguments: z.boolean(),
+        reason: z.string().optional().describe('set if a call that was approved is asked about once more: why'),
       }),
     }),
   ),

@@ -3,8 +3,9 @@ import type { Reader } from '../../../auth/rights.ts';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
 import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
 import type { ActionEvent } from '../../../catalog/actions.ts';
+import { ASKED_AGAIN } from '../../../core/tool-records.ts';
 import { budgetReport } from './budget.ts';
-import { approvalPolicy, timestamp } from './events.ts';
+import { approvalPolicy, askedAgain, timestamp } from './events.ts';
 import { subject } from './subject.ts';
 import { policyToWire } from './required-actions-to-wire.ts';
 import { subjectToWire } from './subject-to-wire.ts';
@@ -49,6 +50,7 @@ export const actionResource = z
     requested_at: timestamp,
     expires_at: timestamp.optional(),
     policy: approvalPolicy.optional(),
+    reason: askedAgain,
     decisions: z.array(decisionResource),
     status: z
       .enum(ACTION_STATUSES)
@@ -96,6 +98,7 @@ export function actionToResource(action: Action, { isOwner }: Reader): ActionRes
     requested_at,
     ...(action.expires_at !== null && { expires_at: action.expires_at }),
     ...(detail?.policy && { policy: policyToWire(detail.policy, requested_at) }),
+    ...(detail?.isAskedAgain && { reason: ASKED_AGAIN }),
     decisions: action.decisions.map(decisionToWire),
     status,
   };

@@ -95,7 +95,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, noResult: _____, ...own } = record;
   const { isGiven: ______, isReused: _______, error: ________, answerHash: _________, ...shown } = own;
-  const { structuredContent: __________, ...visible } = shown;
+  const { structuredContent: __________, connection: ___________, ...visible } = shown;
   const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = visible;
   rest satisfies NoFields;
   return {
@@ -265,7 +265,7 @@ function pauseToWire(record: TurnPaused): SessionEvent {
 
 function compactedToWire(record: ContextCompacted): SessionEvent {
   // The metrics of the turn have the usage, and the found tools are for the model.
-  const { foundTools: _, usage: __, isShown: ___, ...shown } = record;
+  const { foundTools: _, usage: __, isShown: ___, connections: ____, ...shown } = record;
   const { kind: type, id, at, threadId, through, summary, tokensBefore, tokensAfter, ...rest } = shown;
   rest satisfies NoFields;
   return {

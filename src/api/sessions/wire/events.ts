@@ -167,6 +167,11 @@ export const approvalPolicy = z
   })
   .describe("the agent's policy for the call, if it has one");
 
+export const askedAgain = z
+  .string()
+  .optional()
+  .describe('set if a call that was approved is asked about once more: why, as a text for those who decide');
+
 const toolCallRef = z.object({
   id: z.string(),
   source_event_id: z.string(),
@@ -182,6 +187,7 @@ const toolCallRef = z.object({
       'set if the call has begun and its outcome is unknown: a response says what happened, an approval has the call ' +
         'run again, a denial leaves it unknown',
     ),
+  reason: askedAgain,
 });
 
 const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };

@@ -9,6 +9,7 @@ import type {
   RequiredAction,
   ServerSignIn,
 } from '../../../core/records.ts';
+import { ASKED_AGAIN } from '../../../core/tool-records.ts';
 import type { WireElicitation, WireRequiredAction } from './events.ts';
 import type { NoFields } from './no-fields.ts';
 
@@ -63,6 +64,8 @@ function callRef(call: PendingCall, at: string) {
     signInId: ___,
     edited: ____,
     requesters: _____,
+    onReplaced: ______,
+    isAskedAgain,
     unknownOutcome,
     ...rest
   } = call;
@@ -74,6 +77,7 @@ function callRef(call: PendingCall, at: string) {
     ...(policy && { policy: policyToWire(policy, at) }),
     ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
     ...(unknownOutcome !== undefined && { unknown_outcome: unknownOutcome }),
+    ...(isAskedAgain && { reason: ASKED_AGAIN }),
   };
 }
 
