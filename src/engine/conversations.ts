@@ -196,8 +196,7 @@ export class Conversations {
     signal: AbortSignal,
   ): Promise<boolean> {
     let isBeforeMessage = false;
-    for await (const { entries } of this.#logs.chain(turnId, signal)) {
-      const records = recordsOf(entries);
+    for await (const records of this.#turnsBackwards(turnId, signal)) {
       assertOfSession(records, sessionId);
       for (const record of records.toReversed()) {
         if (record.kind === 'model.message' && record.id === source.messageId) isBeforeMessage = true;
@@ -207,6 +206,15 @@ export class Conversations {
       }
     }
     return false;
+  }
+
+  /** The records of a turn in progress, as far as its log has come, and those of the turns before it. */
+  async *#turnsBackwards(turnId: string, signal: AbortSignal): AsyncGenerator<UnsequencedRecord[]> {
+    const own = recordsOf(await this.#logs.all(turnId));
+    yield own;
+    const previousTurnId = createdIn(own)?.previousTurnId ?? null;
+    if (previousTurnId === null) return;
+    for await (const { entries } of this.#logs.chain(previousTurnId, signal)) yield recordsOf(entries);
   }
 
   async #withPrevious(own: UnsequencedRecord[], thread: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
