@@ -1,11 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import { messageWith } from '../../test/support/model-message.ts';
+import { messageWith, modelMessage } from '../../test/support/model-message.ts';
 import { LOST_RECORD, lostRecord } from './lost-record.ts';
 import { emptyText } from './message.ts';
 import { turnCreated, TurnProjection } from './projection.ts';
-import { transcript, foundTools } from './transcript.ts';
+import { connectionsOf, CONNECTION_REPLACED, transcript, foundTools } from './transcript.ts';
 import type { PendingCall, UnsequencedRecord } from './records.ts';
 
 /** Checks what a strict provider rejects: see the rules of the chat completions protocol on `tool_calls`. */
@@ -150,4 +150,56 @@ test('a call without a result, which may be in a record that is lost, is not sai
     expect.stringContaining('was not executed here'),
     expect.stringContaining('was not executed here'),
   ]);
+});
+
+/** A call of a server with state, and its result. */
+function ranOn(connectionId: string | undefined, toolCallId: string, threadId = 'main'): UnsequencedRecord[] {
+  const connection = connectionId === undefined ? {} : { connection: { serverId: 's', id: connectionId } };
+  const result = { outcome: 'succeeded' as const, content: 'seen', ...connection };
+  const info = { type: 'mcp', serverId: 's', serverName: 's', name: 'look' } as const;
+  const route = { to: 'server', effect: 'retry', approval: false, callHash: 'h' } as const;
+  return [
+    modelMessage({ threadId, toolCalls: [{ id: toolCallId, name: 'look', arguments: '{}', info, route }] }),
+    { kind: 'tool.response', at: '', threadId, toolCallId, ...result },
+  ];
+}
+
+/** The calls of a thread whose results say that the state at their server is lost. */
+function toldLost(records: UnsequencedRecord[], threadId = 'main'): string[] {
+  const items = transcript(records, threadId);
+  return items.flatMap((item) =>
+    item.role === 'tool' && item.content === `${CONNECTION_REPLACED}\nseen` ? [item.toolCallId] : [],
+  );
+}
+
+test('the first result of a connection that has replaced another one says so', () => {
+  const [a, b] = [() => ranOn('A', 'c1'), () => ranOn('B', 'c2')];
+  expect(toldLost([...a(), ...ranOn('A', 'c2')])).toEqual([]);
+  expect(toldLost([...a(), ...b(), ...ranOn('B', 'c3'), ...ranOn('C', 'c4')])).toEqual(['c2', 'c4']);
+  // What is not known is not said.
+  expect(toldLost([...ranOn(undefined, 'c1'), ...b()])).toEqual([]);
+  expect(toldLost([...a(), ...ranOn(undefined, 'c2'), ...ranOn('A', 'c3')])).toEqual([]);
+});
+
+test('each thread is told of its own state, and one that has none of that of the conversation', () => {
+  const records = [...ranOn('A', 'c1'), ...ranOn('B', 'c2', 'sub'), ...ranOn('B', 'c3', 'sub'), ...ranOn('B', 'c4')];
+  expect(toldLost(records, 'sub')).toEqual(['c2']);
+  expect(toldLost(records)).toEqual(['c4']);
+});
+
+test('a compaction keeps the connections of what it replaces', () => {
+  const { last } = connectionsOf([...ranOn('A', 'c1', 'sub'), ...ranOn('B', 'c2')], 'main');
+  expect(last).toEqual([{ serverId: 's', id: 'B' }]);
+  const compacted: UnsequencedRecord = {
+    kind: 'context.compacted',
+    at: '',
+    threadId: 'main',
+    through: 1,
+    summary: 'It looked.',
+    tokensBefore: 2,
+    tokensAfter: 1,
+    connections: last,
+  };
+  expect(toldLost([compacted, ...ranOn('C', 'c3')])).toEqual(['c3']);
+  expect(toldLost([compacted, ...ranOn('B', 'c3')])).toEqual([]);
 });

@@ -4,7 +4,7 @@ import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import { waitingAfter } from './tool-records.ts';
+import { onReplacedOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { Answer, AnswerCommand, PauseCommand, TurnCommand, TurnEvent } from './turn-command.ts';
@@ -668,4 +668,61 @@ test('a call that waits behind one that asks keeps no turn from its pause, in it
   expect(endTask(next, [command('ann', vote('w'))])).toEqual(['w allow ann 0', 'turn.resumed']);
   const other = waitingOn(inOrder(asking('w')), running('r'));
   expect(other.pauses).toEqual([]);
+});
+
+test('a call whose connection was replaced is asked about once more: its votes begin anew, and decisions on its tool do not hold', () => {
+  const actions = new TurnActions(start);
+  actions.add(messageOf([asking('pay', policyOf({ quorum: 2 })), asking('look')]), 's');
+  actions.endTask([], BEGIN);
+  actions.endTask([command('ann', vote('pay'), remember(vote('look'))), command('bob', vote('pay'))], BEGIN);
+  const allowed = actions.allowed('main');
+  expect(allowed.map(({ toolCallId }) => toolCallId)).toEqual(['pay', 'look']);
+  const asked = allowed.map((call) => ({ ...call, again: onReplacedOf(call) }));
+  for (const { again, ...call } of asked) {
+    const waiting = waitingAfter({ ...call, ...(again && { onReplaced: again }) }, { isReplaced: true });
+    expect(waiting && actions.ask(waiting)).toBe(true);
+  }
+  expect(actions.endTask([], BEGIN).records).toMatchObject([
+    {
+      kind: 'tool.approval_required',
+      calls: [
+        { toolCallId: 'pay', policy: { quorum: 2 }, isAskedAgain: true },
+        { toolCallId: 'look', isAskedAgain: true },
+      ],
+    },
+    { kind: 'turn.paused' },
+  ]);
+  const once = command('ann', vote('pay'), remember(vote('look')));
+  const { records, verdicts, repeated } = actions.endTask([once], BEGIN);
+  expect([verdicts.get(once.id), repeated.get(once.id)]).toEqual([undefined, []]);
+  expect(records).toMatchObject([
+    { kind: 'tool.decided', toolCallId: 'pay', remaining: 1 },
+    { kind: 'tool.decided', toolCallId: 'look', remaining: 0 },
+    { kind: 'turn.resumed' },
+  ]);
+  // It is not asked about a third time.
+  expect(actions.allowed('main').map((call) => onReplacedOf(call))).toEqual([undefined]);
+});
+
+test('a call that is asked about once more is not executed if the turn ends meanwhile', () => {
+  const message = messageOf([asking('pay')]);
+  const source = { turnId: TURN_ID, messageId: message.id, stamp: 's', index: 0 };
+  const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1' };
+  const edited = { arguments: '{"to":"x"}', hash: 'x' };
+  const at = isoTime(BEGIN);
+  const projection = new TurnProjection();
+  const modelCall = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
+  const run = { ...place, toolCallId: 'pay', source, edited, onReplaced: {} };
+  const events: HistoryEvent[] = [
+    { type: 'started', at, start },
+    { type: 'scheduled', eventId: 1, at, activity: { name: 'callModel', input: modelCall } },
+    { type: 'ended', scheduledEventId: 1, at, end: { how: 'completed', records: [message], stamp: 's' } },
+    { type: 'scheduled', eventId: 2, at, activity: { name: 'callTool', input: run } },
+    { type: 'ended', scheduledEventId: 2, at, end: { how: 'completed', records: [], stamp: 't', isReplaced: true } },
+    { type: 'closed', at, close: { how: 'completed', result: { status: 'cancelled', reason: 'client-cancelled' } } },
+  ];
+  const records = events.flatMap((event) => projection.feed(event)).map(({ record }) => record);
+  const response = records.find(({ kind }) => kind === 'tool.response');
+  expect(response).toMatchObject({ toolCallId: 'pay', outcome: 'cancelled' });
+  expect(response).not.toHaveProperty('arguments');
 });

@@ -434,3 +434,30 @@ test('the calls of a message that another worker has produced are found with one
   expect(await run(list, 0).catch(() => 'rejected')).toBe('rejected');
   expect(reads).toEqual({ forwards: 0, backwards: 1 });
 });
+
+test('a call relies on the connection of the last call before its message, and on those since', async () => {
+  const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 0 };
+  const created = { ...turnCreated(turnStart()), previousTurnId: 'turn_0' };
+  const message = { kind: 'model.message', id: 'msg_1' };
+  const ranOn = (id: string, serverId = 's') => ({ kind: 'tool.response', connection: { serverId, id } });
+  const isReplacedBy = (connectionId: string, { before, since }: { before: object[]; since: object[] }) => {
+    const entries = (records: object[]) => records.map((record) => ({ record }));
+    const logs = {
+      all: () => Promise.resolve(entries([created, message, ...since])),
+      chain: async function* () {
+        yield { entries: await Promise.resolve(entries(before)) };
+      },
+    };
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the log is all that is read
+    const options = { logs, losses } as unknown as ConstructorParameters<typeof Conversations>[0];
+    const place = { turnId: TURN_ID, sessionId: created.sessionId, source };
+    return new Conversations(options).isReplaced(place, { serverId: 's', connectionId }, never);
+  };
+  expect(await isReplacedBy('B', { before: [], since: [] })).toBe(false);
+  expect(await isReplacedBy('B', { before: [ranOn('A', 'other')], since: [] })).toBe(false);
+  expect(await isReplacedBy('B', { before: [ranOn('A')], since: [] })).toBe(true);
+  expect(await isReplacedBy('B', { before: [ranOn('A'), ranOn('B')], since: [] })).toBe(false);
+  // Another call of the message has met the new connection first: the deciders of this one were not told.
+  expect(await isReplacedBy('B', { before: [ranOn('A')], since: [ranOn('B')] })).toBe(true);
+  expect(await isReplacedBy('B', { before: [], since: [ranOn('A')] })).toBe(true);
+});

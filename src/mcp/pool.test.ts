@@ -358,3 +358,23 @@ describe('when the maximum number of connections is open', () => {
     expect(await running).toMatchObject({ status: 'result' });
   });
 });
+
+test('calls name the connection for which the server keeps state, and are not sent on one that has replaced theirs', async () => {
+  const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+  const connectionOf = async (one = endpoint) => {
+    const answer = await pool.call(one, SCOPE, 'act', {}, calling);
+    return 'connection' in answer ? answer.connection : undefined;
+  };
+  const first = await connectionOf();
+  expect(first).toEqual({ serverId: endpoint.id, id: expect.stringMatching(/^[0-9a-f-]{36}$/) });
+  expect(await connectionOf()).toEqual(first);
+  const asked: string[] = [];
+  const isReplaced = (id: string) => Promise.resolve(asked.push(id) > 0);
+  expect(await pool.call(endpoint, SCOPE, 'act', {}, { ...calling, isReplaced })).toEqual({ status: 'replaced' });
+  expect([asked, server.calls.length]).toEqual([[first?.id], 2]);
+  const careless = { ...endpoint, stateful: false };
+  expect(await connectionOf(careless)).toBeUndefined();
+  expect(await pool.call(careless, SCOPE, 'act', {}, { ...calling, isReplaced })).toMatchObject({ status: 'result' });
+  const { pool: other, endpoint: modern } = await start();
+  expect(await other.call(modern, SCOPE, 'act', {}, { ...calling, isReplaced })).not.toHaveProperty('connection');
+});

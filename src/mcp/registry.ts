@@ -95,7 +95,7 @@ export class McpRegistry {
       idempotentTools,
       isolation,
       ordered,
-      stateful,
+      ...(!stateful && { stateful }),
       ...(timeoutMs !== undefined && { timeoutMs }),
     };
     if ('url' in server) {
