@@ -91,7 +91,7 @@ test('a turn that waits asks once more, in the inbox, too', async () => {
   // It is no repetition of the first approval, although it is equal.
   expect(await answer(chat)).toMatchObject({ status: 200, body: { data: { accepted: ['b1'] } } });
   expect((await countOf(reader)).count).toBe(1);
-  expect((await reader.done).filter(({ type }) => /^tool/.test(type))).toMatchObject([
+  expect((await reader.done).filter(({ type }) => type.startsWith('tool'))).toMatchObject([
     question,
     { type: 'tool.decided', decision: 'allow', remaining: 0 },
     again,

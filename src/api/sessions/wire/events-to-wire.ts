@@ -94,9 +94,16 @@ export function turnCreatedToWire(record: TurnCreated, position?: number): Sessi
 function toolResponseToWire(record: ToolResponse): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, noResult: _____, ...own } = record;
-  const { isGiven: ______, isReused: _______, error: ________, answerHash: _________, ...shown } = own;
-  const { structuredContent: __________, connection: ___________, ...visible } = shown;
-  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = visible;
+  const {
+    isGiven: ______,
+    isReused: _______,
+    error: ________,
+    answerHash: _________,
+    connection: __________,
+    structuredContent: ___________,
+    ...shown
+  } = own;
+  const { kind: type, id, at, threadId, toolCallId, outcome, fromThread, by, arguments: executed, ...rest } = shown;
   rest satisfies NoFields;
   return {
     type,
