@@ -252,7 +252,7 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
 }
 
 /** Node's timers have a limit of 2^31 ms, and some are set to a minute more than the configured time. */
-const MAX_SECONDS = 24 * 86_400;
+export const MAX_SECONDS = 24 * 86_400;
 
 const seconds = (defaultSeconds: number, max = MAX_SECONDS) =>
   z.coerce

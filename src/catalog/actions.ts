@@ -62,6 +62,16 @@ export class Actions {
     return (await found.limit(1).executeTakeFirst()) !== undefined;
   }
 
+  /** Whether one of the sessions waits for a person. */
+  async isAnyPending(sessionIds: string[]): Promise<boolean> {
+    const found = this.#db
+      .selectFrom('actions')
+      .select('id')
+      .where('session_id', 'in', sessionIds)
+      .where('status', '=', 'pending');
+    return (await found.limit(1).executeTakeFirst()) !== undefined;
+  }
+
   /** An action that the reader may decide, or could, before it was decided. */
   async find(id: string, reader: ActionReader): Promise<Action | undefined> {
     const found = this.#decidableBy(reader).selectAll('actions').where('actions.id', '=', id);

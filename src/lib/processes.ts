@@ -115,6 +115,45 @@ function userId(): number | undefined {
   return process.geteuid?.();
 }
 
+/**
+ * The memory of process groups in bytes, by the ids of their leaders: that of all their processes, with the part of the pages
+ * that they share. 0 for a group without processes.
+ */
+export async function memoryOf(groups: ReadonlySet<number>): Promise<Map<number, number>> {
+  const found = new Map([...groups].map((group) => [group, 0]));
+  const add = (group: number, bytes: number): void => {
+    const known = found.get(group);
+    if (known !== undefined) found.set(group, known + bytes);
+  };
+  if (process.platform !== 'linux') {
+    const { stdout } = await run('ps', ['-ax', '-o', 'pgid=,rss='], { maxBuffer: 64 * 1024 * 1024 });
+    for (const line of stdout.split('\n')) {
+      const [group, kilobytes] = line.trim().split(/\s+/).map(Number);
+      if (group !== undefined && kilobytes !== undefined) add(group, kilobytes * 1024);
+    }
+    return found;
+  }
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+  await Promise.all(
+    pids.map(async (pid) => {
+      const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+      // proc_pid_stat(5): field 5.
+      const group = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[5 - 3]);
+      if (groups.has(group)) add(group, await memoryOfProcess(pid));
+    }),
+  );
+  return found;
+}
+
+/** Browsers share most of the memory of their processes, which the resident size counts in each of them. */
+async function memoryOfProcess(pid: string): Promise<number> {
+  const read = (file: string) => readFile(`/proc/${pid}/${file}`, 'utf8').catch(() => '');
+  // Not readable for a process that cannot be traced.
+  const [, shared] = /^Pss:\s+(\d+) kB/m.exec(await read('smaps_rollup')) ?? [];
+  const [, resident] = shared === undefined ? (/^VmRSS:\s+(\d+) kB/m.exec(await read('status')) ?? []) : [];
+  return Number(shared ?? resident ?? 0) * 1024;
+}
+
 const POLL_MS = 20;
 
 /** Sends SIGTERM to a process group, and SIGKILL to the processes that are left after `graceMs`. */

@@ -20,6 +20,10 @@ export class SingleFlight<T> {
     return !this.#running && !this.#remembered;
   }
 
+  get isRunning(): boolean {
+    return this.#running !== undefined;
+  }
+
   /** Returns the outcome of the running attempt, else the remembered failure, else the outcome of a new attempt. */
   run(attempt: () => Promise<T>): Promise<T> {
     if (this.#running) return this.#running;

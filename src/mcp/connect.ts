@@ -1,5 +1,12 @@
 import packageJson from '../../package.json' with { type: 'json' };
-import { Client, SdkError, SdkErrorCode, SdkHttpError, type ConnectOptions } from '@modelcontextprotocol/client';
+import {
+  Client,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  type ClientOptions,
+  type ConnectOptions,
+} from '@modelcontextprotocol/client';
 import { waitOrAbort } from '../lib/abort.ts';
 import { errorMessage } from '../lib/errors.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
@@ -8,17 +15,25 @@ import { HttpTransport } from './http-transport.ts';
 import { boundMessages, type Listing } from './message-bounds.ts';
 import type { McpEndpoint } from './registry.ts';
 import { SseTransport } from './sse-transport.ts';
+import { MODERN_PROTOCOL } from './protocols.ts';
 import { StdioTransport, type StdioOptions } from './stdio-transport.ts';
 import type { ServerTransport } from './transport.ts';
 
 export interface TransportOptions extends StdioOptions {
   fetch: Fetch;
+  /** For the handshake of a server over HTTP. */
   answerTimeoutMs: number;
+  /** For a program to write anything, while it starts or is being installed. */
+  startTimeoutMs: number;
+  /** For the handshake of a program, from its first output on. */
+  handshakeTimeoutMs: number;
 }
 
 /** One way to connect to a server. */
 export interface ConnectStrategy {
   transport: () => ServerTransport;
+  /** How the version of the protocol is found. */
+  client: Pick<ClientOptions, 'versionNegotiation' | 'supportedProtocolVersions'>;
   connect: Pick<ConnectOptions, 'prior'>;
   /** Whether the failure of this strategy suggests that the next one may succeed. */
   shouldFallBack: (error: unknown, transport: ServerTransport) => boolean;
@@ -27,25 +42,55 @@ export interface ConnectStrategy {
 /** For servers that must receive `initialize` first: any other first request may end them. */
 const LEGACY_ONLY = { prior: { kind: 'legacy' as const } };
 
+const never = (): boolean => false;
+
 /** The strategies for a server, in the order in which they are tried. */
 export function connectStrategies(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy[] {
+  const { answerTimeoutMs } = options;
+  const auto = { client: { versionNegotiation: probing('auto', answerTimeoutMs) }, connect: {} };
+  const legacy = { client: {}, connect: LEGACY_ONLY };
+  const { protocol } = endpoint;
+  const isModern = protocol === MODERN_PROTOCOL;
+  // A pinned version is not looked for: a program that answers late is not taken for one that cannot answer.
+  const pinned = isModern
+    ? { client: { versionNegotiation: probing({ pin: protocol }, handshakeMs(endpoint, options)) }, connect: {} }
+    : protocol !== undefined && { ...legacy, client: { supportedProtocolVersions: [protocol] } };
   if ('command' in endpoint) {
     const transport = (): ServerTransport => new StdioTransport(endpoint, options);
+    if (pinned) return [{ transport, ...pinned, shouldFallBack: never }];
     return [
-      { transport, connect: {}, shouldFallBack: endedWhenProbed },
-      { transport, connect: LEGACY_ONLY, shouldFallBack: () => false },
+      { transport, ...auto, shouldFallBack: endedByFirstMessage },
+      { transport, ...legacy, shouldFallBack: never },
     ];
   }
   const { url, headers } = endpoint;
+  const http = (): ServerTransport => new HttpTransport(url, headers, options);
+  if (pinned && isModern) return [{ transport: http, ...pinned, shouldFallBack: never }];
+  const sse = (): ServerTransport => new SseTransport(url, headers, options);
   return [
-    { transport: () => new HttpTransport(url, headers, options), connect: {}, shouldFallBack: isNoPost },
-    { transport: () => new SseTransport(url, headers, options), connect: LEGACY_ONLY, shouldFallBack: () => false },
+    { transport: http, ...(pinned || auto), shouldFallBack: isNoPost },
+    { transport: sse, ...(pinned || legacy), shouldFallBack: never },
   ];
 }
 
-/** Programs built on some SDKs end when the first message is not `initialize`. */
-function endedWhenProbed(error: unknown, { failure }: ServerTransport): boolean {
-  return error instanceof SdkError && error.code === SdkErrorCode.EraNegotiationFailed && failure !== undefined;
+type VersionNegotiation = NonNullable<ClientOptions['versionNegotiation']>;
+
+function probing(mode: NonNullable<VersionNegotiation['mode']>, timeoutMs: number): VersionNegotiation {
+  return { mode, probe: { timeoutMs } };
+}
+
+/** The longest time that the handshake with a server may take. */
+function handshakeMs(endpoint: McpEndpoint, { answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs }: TransportOptions) {
+  return 'command' in endpoint ? startTimeoutMs + handshakeTimeoutMs : answerTimeoutMs;
+}
+
+/**
+ * Programs built on some SDKs end when the first message is not `initialize`. One that reads it only after it was installed
+ * has been sent `initialize` as well by then, so the error is that of a closed connection.
+ */
+function endedByFirstMessage(error: unknown, { failure }: ServerTransport): boolean {
+  if (!(error instanceof SdkError) || failure === undefined) return false;
+  return error.code === SdkErrorCode.EraNegotiationFailed || error.code === SdkErrorCode.ConnectionClosed;
 }
 
 /** The statuses by which MCP detects a server that supports only "HTTP with SSE" ("Backwards Compatibility"). */
@@ -59,31 +104,37 @@ export interface OpenedClient {
   listing: Listing;
 }
 
-/** Tries the strategies in order, for as long as each failure allows the next one. */
+/**
+ * Tries the strategies for a server in order, for as long as each failure allows the next one.
+ * @throws the reason of the signal, an error of the SDK or the network, or one that says what took too long
+ */
 export async function openAny(
-  strategies: ConnectStrategy[],
-  { answerTimeoutMs, budget }: Pick<TransportOptions, 'answerTimeoutMs' | 'budget'>,
-  timeoutMs: number,
+  endpoint: McpEndpoint,
+  options: TransportOptions,
   signal: AbortSignal,
 ): Promise<OpenedClient> {
+  const { budget } = options;
+  const timeout = handshakeMs(endpoint, options);
+  using limit = new HandshakeLimit(options);
+  const stop = AbortSignal.any([signal, limit.signal]);
   let failure: unknown;
-  for (const { transport: create, connect, shouldFallBack } of strategies) {
+  for (const { transport: create, client: negotiation, connect, shouldFallBack } of connectStrategies(
+    endpoint,
+    options,
+  )) {
     const transport = create();
+    limit.begin(transport);
     const listing = boundMessages(transport, budget);
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
-      {
-        capabilities: { elicitation: { form: {}, url: {} } },
-        versionNegotiation: { mode: 'auto', probe: { timeoutMs: answerTimeoutMs } },
-        inputRequired: { autoFulfill: false },
-      },
+      { capabilities: { elicitation: { form: {}, url: {} } }, inputRequired: { autoFulfill: false }, ...negotiation },
     );
     try {
-      await waitOrAbort(client.connect(transport, { timeout: timeoutMs, ...connect }), signal);
+      await waitOrAbort(client.connect(transport, { timeout, ...connect }), stop);
       return { client, transport, listing };
     } catch (error) {
       await transport.close();
-      if (signal.aborted) throw withStderr(signal.reason, transport);
+      if (stop.aborted) throw withStderr(stop.reason, transport);
       // If the older transport fails too, the first failure is the more informative one.
       if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
       if (!shouldFallBack(error, transport)) break;
@@ -92,7 +143,63 @@ export async function openAny(
   throw budget.failure ?? failure;
 }
 
+/**
+ * Bounds the time of a handshake. The SDK limits each of its requests, but neither the whole nor its notification. A
+ * program has its own, longer time to write its first byte: it may be installed by the command that starts it, and ending
+ * that in the middle can leave an installation that never works.
+ */
+class HandshakeLimit implements Disposable {
+  readonly #options: TransportOptions;
+  readonly #controller = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #current: ServerTransport | undefined;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Begins the time of a transport. Those of a server over HTTP share one. */
+  begin(transport: ServerTransport): void {
+    const { answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs } = this.#options;
+    this.#current = transport;
+    if (!transport.firstOutput) {
+      if (!this.#timer) this.#set(answerTimeoutMs, handshakeFailure(answerTimeoutMs));
+      return;
+    }
+    const seconds = startTimeoutMs / 1000;
+    this.#set(
+      startTimeoutMs,
+      new McpServerError(
+        `wrote nothing to its standard output within ${seconds} s: if it needs longer, for example to be installed, raise its start_timeout_seconds`,
+      ),
+    );
+    void transport.firstOutput.then(() => {
+      if (this.#current === transport) this.#set(handshakeTimeoutMs, handshakeFailure(handshakeTimeoutMs));
+    });
+  }
+
+  [Symbol.dispose](): void {
+    this.#current = undefined;
+    clearTimeout(this.#timer);
+  }
+
+  #set(ms: number, reason: Error): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#controller.abort(reason), ms);
+  }
+}
+
+function handshakeFailure(ms: number): McpServerError {
+  return new McpServerError(`failed: no MCP handshake within ${ms / 1000} s`);
+}
+
 /** A program that does not answer may have said why. */
 function withStderr(cause: unknown, { stderrEnd }: ServerTransport): unknown {
-  return stderrEnd ? new McpServerError(`failed: ${errorMessage(cause)}`, { cause, stderr: stderrEnd }) : cause;
+  if (!stderrEnd) return cause;
+  const message = cause instanceof McpServerError ? cause.message : `failed: ${errorMessage(cause)}`;
+  return new McpServerError(message, { cause, stderr: stderrEnd });
 }

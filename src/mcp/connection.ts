@@ -15,7 +15,7 @@ import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
 import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
 import { classifyFailure, type CallAnswer } from './call-outcome.ts';
 import { readInputRequest, readQuestion, readRequiredPages } from './elicitation.ts';
-import { connectStrategies, openAny, type OpenedClient, type TransportOptions } from './connect.ts';
+import { openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './hidden-credentials.ts';
@@ -31,10 +31,13 @@ export interface CallOptions {
   /** Identical for every attempt at a call, so that the tool can recognize a repetition. */
   operationId: string;
   signal: AbortSignal;
+  /** How long the server may send neither an answer nor progress. */
   timeoutMs: number;
-  /** Called for each progress notification; progress does not extend the time-out. */
+  /** How long the call may take if the server reports progress. Default: `timeoutMs`. */
+  totalTimeoutMs?: number;
+  /** Called for each progress notification. */
   onProgress?: () => void;
-  /** Called for each question to the user on the open connection; the time-out does not count the wait. */
+  /** Called for each question to the user on the open connection; the time-outs do not count the wait. */
   onQuestion?: (question: Elicitation) => Promise<ElicitationAnswer>;
   /** The parts of the context of a run that the server is to have. */
   context?: Record<string, unknown> | undefined;
@@ -48,10 +51,10 @@ export interface CallOptions {
 }
 
 export interface ConnectionOptions extends ToolListOptions, TransportOptions {
-  /** For a program to start and complete the handshake; other servers have `answerTimeoutMs`. */
-  startTimeoutMs: number;
-  /** A connection that is idle for this long is closed. */
+  /** A connection that is idle for this long is closed, unless a call of its sessions waits for a person. */
   idleMs: number;
+  /** Whether a call of a session that uses the connection waits for a person. Never rejects. */
+  isAwaited: (connection: McpConnection) => Promise<boolean>;
   credentials: Pick<HiddenCredentials, 'hide'>;
 }
 
@@ -69,24 +72,28 @@ const HEADER_MISMATCH = -32020;
 const MAX_UNASSIGNED = 500;
 
 interface OpenRequest {
-  timer: PausableTimer;
+  timer: CallTimer;
   /** Its questions without an answer. */
   open: number;
   onQuestion: CallOptions['onQuestion'];
 }
 
-/** The time-out of a call, which aborts its signal with the SDK's own error for a time-out. */
-class PausableTimer {
+/** The time-outs of a call, which abort its signal with the SDK's own error for a time-out. */
+class CallTimer {
   readonly #controller = new AbortController();
-  readonly #timeoutMs: number;
-  #leftMs: number;
+  readonly #silenceMs: number;
+  readonly #totalMs: number;
+  /** How long the call has run before the current start of the timer, without waits for the user. */
+  #ranMs = 0;
   #startedAt = 0;
+  /** When the last progress was reported, in the time that the call has run. */
+  #progressAt = 0;
   #pauses = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(timeoutMs: number) {
-    this.#timeoutMs = timeoutMs;
-    this.#leftMs = timeoutMs;
+  constructor({ timeoutMs, totalTimeoutMs = timeoutMs }: Pick<CallOptions, 'timeoutMs' | 'totalTimeoutMs'>) {
+    this.#totalMs = Math.min(totalTimeoutMs, MAX_TIMER_MS);
+    this.#silenceMs = Math.min(timeoutMs, this.#totalMs);
     this.#start();
   }
 
@@ -94,10 +101,19 @@ class PausableTimer {
     return this.#controller.signal;
   }
 
+  /** Whether progress gives the call more time. */
+  get extends(): boolean {
+    return this.#silenceMs < this.#totalMs;
+  }
+
+  progressed(): void {
+    this.#progressAt = this.#elapsedMs;
+  }
+
   pause(): void {
     if (this.#pauses++ > 0) return;
     clearTimeout(this.#timer);
-    this.#leftMs -= performance.now() - this.#startedAt;
+    this.#ranMs += performance.now() - this.#startedAt;
   }
 
   resume(): void {
@@ -109,13 +125,27 @@ class PausableTimer {
     clearTimeout(this.#timer);
   }
 
-  #start(): void {
-    this.#startedAt = performance.now();
-    this.#timer = setTimeout(() => this.#expire(), Math.max(0, this.#leftMs));
+  get #elapsedMs(): number {
+    return this.#ranMs + (this.#pauses > 0 ? 0 : performance.now() - this.#startedAt);
   }
 
-  #expire(): void {
-    const data = { timeout: this.#timeoutMs };
+  #start(): void {
+    this.#startedAt = performance.now();
+    this.#arm();
+  }
+
+  #arm(): void {
+    const endsAt = Math.min(this.#totalMs, this.#progressAt + this.#silenceMs);
+    // Progress does not restart the timer: a server may send any amount of it.
+    const onEnd = (): void => {
+      if (Math.min(this.#totalMs, this.#progressAt + this.#silenceMs) > endsAt) this.#arm();
+      else this.#expire(endsAt < this.#totalMs ? this.#silenceMs : this.#totalMs);
+    };
+    this.#timer = setTimeout(onEnd, Math.max(0, Math.ceil(endsAt - this.#elapsedMs)));
+  }
+
+  #expire(timeout: number): void {
+    const data = { timeout, ...(this.#progressAt > 0 && timeout < this.#totalMs && { hasProgressed: true }) };
     this.#controller.abort(new SdkError(SdkErrorCode.RequestTimeout, 'Request timed out', data));
   }
 }
@@ -128,7 +158,10 @@ export class McpConnection {
   readonly #transport: ServerTransport;
   readonly #tools: ToolList;
   readonly #idle: NodeJS.Timeout;
+  readonly #isAwaited: ConnectionOptions['isAwaited'];
   #inUse = 0;
+  /** How often it was used. */
+  #uses = 0;
   #isRetired = false;
   #isClosed = false;
   readonly #closed = Promise.withResolvers<void>();
@@ -145,31 +178,19 @@ export class McpConnection {
     this.#client = client;
     this.#transport = transport;
     this.#tools = new ToolList(client, listing, options);
-    this.#idle = setTimeout(() => this.#closeIfUnused(), options.idleMs).unref();
+    this.#isAwaited = options.isAwaited;
+    this.#idle = setTimeout(() => void this.#closeIfUnused(), options.idleMs).unref();
     // oxlint-disable-next-line unicorn/prefer-add-event-listener -- the SDK's clients are no event targets
     client.onclose = () => void this.close();
     client.setRequestHandler('elicitation/create', ({ params }) => this.#ask(params));
   }
 
-  /** @throws the reason of the signal, an error of the SDK or the network, or an Error if the handshake took too long */
+  /** @throws see `openAny` */
   static async open(endpoint: McpEndpoint, options: ConnectionOptions, signal: AbortSignal): Promise<McpConnection> {
     if ('url' in endpoint && hasCredentials(endpoint.url)) {
       throw new Error('URLs with a user name or password cannot be used');
     }
-    const timeoutMs = 'command' in endpoint ? options.startTimeoutMs : options.answerTimeoutMs;
-    // The SDK limits each request of the handshake, but neither the handshake as a whole nor its notification.
-    const limit = new AbortController();
-    const timer = setTimeout(() => {
-      // The SDK's own error for an aborted handshake does not name the cause.
-      limit.abort(new Error(`no MCP handshake within ${timeoutMs / 1000} s`));
-    }, timeoutMs);
-    const stop = AbortSignal.any([limit.signal, signal]);
-    try {
-      const opened = await openAny(connectStrategies(endpoint, options), options, timeoutMs, stop);
-      return new McpConnection(opened, endpoint, options);
-    } finally {
-      clearTimeout(timer);
-    }
+    return new McpConnection(await openAny(endpoint, options, signal), endpoint, options);
   }
 
   get transport(): ServerTransport['kind'] {
@@ -203,6 +224,11 @@ export class McpConnection {
 
   get takesCalls(): boolean {
     return !this.#isClosed && !this.#isRetired;
+  }
+
+  /** The process of a program. */
+  get pid(): number | undefined {
+    return this.#transport.pid ?? undefined;
   }
 
   get isInUse(): boolean {
@@ -275,7 +301,7 @@ export class McpConnection {
     isLastTry = false,
   ): Promise<CallAnswer> {
     const exchange = new Exchange();
-    const timer = new PausableTimer(Math.min(options.timeoutMs, MAX_TIMER_MS));
+    const timer = new CallTimer(options);
     this.#calls.set(exchange, { timer, open: 0, onQuestion: options.onQuestion });
     try {
       return toAnswer(await exchange.run(() => this.#send(name, args, { ...options, timer })));
@@ -357,7 +383,7 @@ export class McpConnection {
   #send(
     name: string,
     args: Record<string, unknown>,
-    options: CallOptions & { timer: PausableTimer },
+    options: CallOptions & { timer: CallTimer },
   ): Promise<CallToolResult> {
     const { operationId, signal, timer, onProgress, context, input } = options;
     // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
@@ -379,7 +405,13 @@ export class McpConnection {
       allowInputRequired: true,
       headers: { ...trace, 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
       toolDefinition: { name, inputSchema },
-      ...(onProgress && { onprogress: onProgress }),
+      // Servers are asked for progress only where it changes something.
+      ...((timer.extends || onProgress) && {
+        onprogress: () => {
+          timer.progressed();
+          onProgress?.();
+        },
+      }),
     });
   }
 
@@ -392,6 +424,7 @@ export class McpConnection {
   async #using<T>(work: () => Promise<T>): Promise<T> {
     if (this.#isClosed) throw new ConnectionLostError(new Error('the connection was closed'));
     this.#inUse += 1;
+    this.#uses += 1;
     try {
       return await work();
     } finally {
@@ -401,9 +434,12 @@ export class McpConnection {
     }
   }
 
-  #closeIfUnused(): void {
-    if (this.#inUse > 0) this.#idle.refresh();
-    else void this.close();
+  async #closeIfUnused(): Promise<void> {
+    const uses = this.#uses;
+    const isNeeded = this.#inUse > 0 || (await this.#isAwaited(this));
+    if (this.#isClosed) return;
+    if (isNeeded || uses !== this.#uses) this.#idle.refresh();
+    else await this.close();
   }
 }
 

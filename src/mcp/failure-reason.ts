@@ -49,13 +49,14 @@ function rootCause(error: Error): Error {
   return causes.find((cause) => cause instanceof McpServerError) ?? causes.at(-1) ?? error;
 }
 
-const requestTimeout = z.object({ timeout: z.number() });
+const requestTimeout = z.object({ timeout: z.number(), hasProgressed: z.boolean().optional() });
 
 /** The SDK reports its own time-outs and an aborted signal with the same error code. */
 function timeoutReason({ data }: SdkError): string {
   const timedOut = requestTimeout.safeParse(data);
   if (!timedOut.success) return 'had not answered when the call was cancelled';
-  return `did not answer within ${timedOut.data.timeout / 1000} s`;
+  const { timeout, hasProgressed } = timedOut.data;
+  return `${hasProgressed ? 'reported no more progress' : 'did not answer'} within ${timeout / 1000} s`;
 }
 
 const NETWORK_REASONS: Record<string, string> = {

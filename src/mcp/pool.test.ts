@@ -241,6 +241,63 @@ test('a connection with a call under way is in use', async () => {
   await eventually(() => expect(server.received).toContain('DELETE'));
 });
 
+test('a connection is not closed for being idle while a call of its sessions waits for a person', async () => {
+  let isPending: boolean | undefined = true;
+  const asked: string[][] = [];
+  const { server, pool, endpoint } = await start(
+    { protocol: '2025-11-25' },
+    {
+      idleMs: 10,
+      watchSession: () => ({ [Symbol.dispose]: () => {} }),
+      areAwaited: (sessions) => {
+        asked.push(sessions);
+        return isPending === undefined ? Promise.reject(new Error('unavailable')) : Promise.resolve(isPending);
+      },
+    },
+  );
+  const shared = { ...endpoint, isolation: 'shared' as const };
+  for (const id of ['ses_1', 'ses_2']) await pool.tools(shared, toolScope(id), unaborted);
+  await eventually(() => expect(asked.length).toBeGreaterThan(2));
+  expect(asked.at(-1)).toEqual(['ses_1', 'ses_2']);
+  isPending = undefined;
+  const before = asked.length;
+  await eventually(() => expect(asked.length).toBeGreaterThan(before + 1));
+  expect(server.received).not.toContain('DELETE');
+  isPending = false;
+  await eventually(() => expect(server.received).toContain('DELETE'));
+});
+
+test('a server has the idle time of its registration', async () => {
+  const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+  await pool.tools({ ...endpoint, idleMs: 20 }, SCOPE, unaborted);
+  await eventually(() => expect(server.received).toContain('DELETE'));
+});
+
+describe('the version of the protocol that a registration pins', () => {
+  test.each(['streamable HTTP, 2026-07-28', 'stdio, 2026-07-28'])(
+    'is the only one, for a server over %s',
+    async (kind) => {
+      const { endpoint, stop } = await KINDS[kind]!();
+      onTestFinished(stop);
+      const pool = new McpPool({ allowPrivateUrls: () => false });
+      onTestFinished(() => pool.close());
+      const modern = await pool.tools({ ...endpoint, protocol: '2026-07-28' }, SCOPE, unaborted);
+      expect(modern.protocol).toBe('2026-07-28');
+      await expect(pool.tools({ ...endpoint, id: 'x', protocol: '2025-11-25' }, SCOPE, unaborted)).rejects.toThrow();
+    },
+  );
+
+  test('is older than what the server could speak', async () => {
+    const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
+    const older = await pool.tools({ ...endpoint, protocol: '2025-03-26' }, SCOPE, unaborted);
+    expect(older.protocol).toBe('2025-03-26');
+    // No other version is tried first.
+    expect(server.received).not.toContain('server/discover');
+    const modern = pool.tools({ ...endpoint, protocol: '2026-07-28' }, SCOPE, unaborted);
+    await expect(modern).rejects.toThrow('pinned protocol version 2026-07-28');
+  });
+});
+
 test('closing ends sessions and connections, including those that are being opened', async () => {
   const { server, pool, endpoint } = await start({ protocol: '2025-11-25' });
   await pool.tools(endpoint, SCOPE, unaborted);

@@ -1,3 +1,4 @@
+import { totalmem } from 'node:os';
 import type { Tool } from '@modelcontextprotocol/client';
 import { LRUCache } from 'lru-cache';
 import { pino, type Logger } from 'pino';
@@ -12,13 +13,14 @@ import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
 import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
 import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
+import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { isPrivateAddress } from '../lib/private-address.ts';
 import type { ToolScope } from '../core/history.ts';
 import type { CallOptions, McpConnection } from './connection.ts';
 import { OpenConnections } from './open-connections.ts';
 import type { ProgramRecords } from './program-records.ts';
 import { PooledServer } from './pooled-server.ts';
-import type { HttpEndpoint, McpEndpoint } from './registry.ts';
+import type { HttpEndpoint, McpEndpoint, StdioEndpoint } from './registry.ts';
 import { SessionUses, type WatchSession } from './session-uses.ts';
 import { DEFAULT_STREAM_LIMITS, StreamBudget, type StreamLimits } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
@@ -34,18 +36,26 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
   log?: Logger;
   /** Where running programs are written down; without it, a crash may leave them running. */
   programs?: ProgramRecords;
-  /** For connecting and the handshake, and for each page of a list of tools. */
+  /** Whether a call of one of the sessions waits for a person: their connections are not closed for being idle. */
+  areAwaited?: (sessionIds: string[]) => Promise<boolean>;
+  /** For connecting and the handshake of a server over HTTP, and for each page of a list of tools. */
   answerTimeoutMs?: number;
-  /** For a program to start and complete the handshake. */
+  /** For a program to write anything, while it starts or is being installed; a registration may set another time. */
   startTimeoutMs?: number;
+  /** For the handshake of a program, from its first output on. */
+  handshakeTimeoutMs?: number;
+  /** How long the first callers wait for a server that has not answered yet; later ones do not wait for it. */
+  firstWaitMs?: number;
   /** How long a list of tools is reused. */
   listMaxAgeMs?: number;
-  /** A connection that is idle for this long is closed. */
+  /** A connection that is idle for this long is closed; a registration may set another time. */
   idleMs?: number;
   /** Maximum number of connections over HTTP: each may hold a socket for the server's notifications. */
   maxConnections?: number;
   /** Maximum number of running programs: each is a process, of about 50 MB if it runs on Node. */
   maxPrograms?: number;
+  /** The memory that running programs may take together, in bytes. Default: half of the memory of the machine or container. */
+  maxProgramBytes?: number;
   /** A monotonic clock in milliseconds. */
   now?: () => number;
 }
@@ -54,6 +64,9 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
 const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 const MAX_GRANT_IDS = 10_000;
+
+/** More at once would slow each other down, and the turns that run. */
+const STARTS_AT_ONCE = 4;
 
 /** A connected server, as `mcp.initialize` records it, and its tools. */
 export interface McpServerTools {
@@ -101,13 +114,14 @@ export class McpUnavailableError extends Error {
  * so separate lists of tools, for each grant; one with credentials of a run has them for each run.
  */
 export class McpPool {
-  readonly #options: Required<Omit<McpPoolOptions, 'grants' | 'watchSession' | 'programs'>> &
-    Pick<McpPoolOptions, 'grants' | 'programs'>;
+  readonly #options: Required<Omit<McpPoolOptions, 'grants' | 'watchSession' | 'programs' | 'areAwaited'>> &
+    Pick<McpPoolOptions, 'grants' | 'programs' | 'areAwaited'>;
   readonly #uses: SessionUses | undefined;
   /** The grants that were last used, by subject and server. */
   readonly #grantIds = new LRUCache<string, string>({ max: MAX_GRANT_IDS });
   readonly #servers = new Map<string, PooledServer>();
   readonly #open: { http: OpenConnections; programs: OpenConnections };
+  #isClosed = false;
   readonly #agents: Agent[];
   readonly #fetches: { plain: Fetch; guarded: Fetch };
 
@@ -116,18 +130,21 @@ export class McpPool {
     this.#options = {
       log: pino({ enabled: false }),
       answerTimeoutMs: 10_000,
-      startTimeoutMs: 30_000,
+      startTimeoutMs: 300_000,
+      handshakeTimeoutMs: 30_000,
+      firstWaitMs: 30_000,
       listMaxAgeMs: 60_000,
       idleMs: 300_000,
       maxConnections: 500,
       maxPrograms: 50,
+      maxProgramBytes: availableBytes() / 2,
       ...DEFAULT_STREAM_LIMITS,
       now: () => performance.now(),
       ...options,
     };
     this.#open = {
-      http: new OpenConnections(this.#options.maxConnections),
-      programs: new OpenConnections(this.#options.maxPrograms),
+      http: new OpenConnections({ max: this.#options.maxConnections }),
+      programs: new OpenConnections({ max: this.#options.maxPrograms, maxBytes: this.#options.maxProgramBytes }),
     };
     const connectTimeoutMs = this.#options.answerTimeoutMs;
     const plain = createAgent({ connectTimeoutMs });
@@ -207,7 +224,25 @@ export class McpPool {
     }
   }
 
+  /** Starts programs before they are needed, a few at a time. A program that cannot be used is logged. Never rejects. */
+  async startPrograms(endpoints: readonly StdioEndpoint[]): Promise<void> {
+    const places = new KeyedSemaphore(STARTS_AT_ONCE);
+    await Promise.all(endpoints.map((endpoint) => places.run('', () => this.#startProgram(endpoint))));
+  }
+
+  async #startProgram(endpoint: StdioEndpoint): Promise<void> {
+    const server = this.#server(endpoint, undefined);
+    try {
+      await server.begin();
+    } catch (error) {
+      if (this.#isClosed) return;
+      const reason = failureReason(error, server.credentials.hide);
+      this.#options.log.warn({ mcpServer: endpoint.id }, named(endpoint.name, reason));
+    }
+  }
+
   async close(): Promise<void> {
+    this.#isClosed = true;
     await Promise.all([this.#open.http.close(), this.#open.programs.close()]);
     await Promise.all(this.#agents.map((agent) => agent.destroy()));
   }
@@ -284,7 +319,13 @@ export class McpPool {
     const maxMessageBytes = MAX_MESSAGE_BYTES;
     const credentials = new HiddenCredentials(endpoint);
     const fetch = this.#fetch(endpoint, { isGuarded, grantId, credentials });
-    const options = { ...this.#options, maxMessageBytes, fetch, credentials };
+    const isAwaited = (connection: McpConnection): Promise<boolean> => this.#isAwaited(connection);
+    const own = {
+      ...(endpoint.idleMs !== undefined && { idleMs: endpoint.idleMs }),
+      ...('command' in endpoint &&
+        endpoint.startTimeoutMs !== undefined && { startTimeoutMs: endpoint.startTimeoutMs }),
+    };
+    const options = { ...this.#options, ...own, isAwaited, maxMessageBytes, fetch, credentials };
     const server = new PooledServer(endpoint, {
       open: (budget) => this.#openOf(endpoint).open(endpoint, { ...options, budget }),
       createBudget: () => {
@@ -294,10 +335,22 @@ export class McpPool {
       },
       grantId,
       credentials,
-      now: this.#options.now,
+      patience: this.#options,
     });
     this.#servers.set(key, server);
     return server;
+  }
+
+  /** If it is unknown, the connection is kept: closing it could lose what a person is about to allow. */
+  async #isAwaited(connection: McpConnection): Promise<boolean> {
+    const sessions = this.#uses?.of(connection) ?? [];
+    if (!this.#options.areAwaited || sessions.length === 0) return false;
+    try {
+      return await this.#options.areAwaited(sessions);
+    } catch (error) {
+      this.#options.log.warn({ err: error }, 'cannot look for calls that wait for a person, keeps a connection');
+      return true;
+    }
   }
 
   #openOf(endpoint: McpEndpoint): OpenConnections {
@@ -338,6 +391,11 @@ function needOf(endpoint: McpEndpoint, error: unknown): SignInNeed | undefined {
   return { endpoint, challenge, ...(replaces !== undefined && { replaces }) };
 }
 
+/** The memory of the machine, or of the container, if that is limited. */
+function availableBytes(): number {
+  return Math.min(totalmem(), process.constrainedMemory() || Infinity);
+}
+
 function named(server: string, reason: string): string {
   return `MCP server ${JSON.stringify(server)} ${reason}`;
 }
@@ -348,6 +406,6 @@ function accessTo(endpoint: McpEndpoint): unknown {
     const { id, command, args, env, cwd, isolation } = endpoint;
     return { id, command, args, env, cwd, isolation };
   }
-  const { url, headers, auth, isolation, credentialsOf } = endpoint;
-  return { url, headers, auth, isolation, credentialsOf };
+  const { url, headers, auth, isolation, credentialsOf, idleMs, protocol } = endpoint;
+  return { url, headers, auth, isolation, credentialsOf, idleMs, protocol };
 }

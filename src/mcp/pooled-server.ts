@@ -2,6 +2,7 @@ import type { ToolScope } from '../core/history.ts';
 import type { McpConnection } from './connection.ts';
 import type { HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
+import type { PatienceOptions } from './patient-flight.ts';
 import { ScopedConnection } from './scoped-connection.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
@@ -10,7 +11,7 @@ interface PooledServerOptions {
   createBudget: () => StreamBudget;
   grantId: string | undefined;
   credentials: HiddenCredentials;
-  now: () => number;
+  patience: PatienceOptions;
 }
 
 /**
@@ -27,25 +28,42 @@ export class PooledServer {
   readonly #scoped = new Map<string, ScopedConnection>();
   /** Shared by all scopes, or not yet assigned to one. */
   #common: ScopedConnection;
+  /** Begun before any scope has needed it: it belongs to the first one that does. */
+  #begun: ScopedConnection | undefined;
   #keepsState: boolean;
 
-  constructor(endpoint: McpEndpoint, { open, createBudget, grantId, credentials, now }: PooledServerOptions) {
+  constructor(endpoint: McpEndpoint, { open, createBudget, grantId, credentials, patience }: PooledServerOptions) {
     this.grantId = grantId;
     this.credentials = credentials;
     this.#endpoint = endpoint;
-    this.#create = () => new ScopedConnection(open, createBudget(), now);
+    const pending = 'command' in endpoint ? 'is still starting' : 'has not answered yet';
+    this.#create = () => new ScopedConnection(open, { budget: createBudget(), pending, patience });
     this.#common = this.#create();
     this.#keepsState = 'command' in endpoint;
   }
 
   /** Whether it holds no state and can be dropped. */
   get isUnused(): boolean {
-    return [this.#common, ...this.#scoped.values()].every(({ isUnused }) => isUnused);
+    return this.#all.every(({ isUnused }) => isUnused);
   }
 
   /** Closes its connections as soon as they are unused. */
   retire(): void {
-    for (const connection of [this.#common, ...this.#scoped.values()]) connection.retire();
+    for (const connection of this.#all) connection.retire();
+  }
+
+  get #all(): ScopedConnection[] {
+    return [this.#common, ...(this.#begun ? [this.#begun] : []), ...this.#scoped.values()];
+  }
+
+  /**
+   * Opens a connection before one is needed, unless there is one.
+   * @throws the error with which it could not be opened
+   */
+  async begin(): Promise<void> {
+    if (!this.isUnused) return;
+    const begun = this.#endpoint.isolation === 'shared' ? this.#common : (this.#begun ??= this.#create());
+    await begun.begin();
   }
 
   /** @throws the reason of the signal, or the error with which the connection could not be opened */
@@ -75,7 +93,8 @@ export class PooledServer {
     const known = this.#scoped.get(key);
     if (known) return known;
     for (const [other, { isUnused }] of this.#scoped) if (isUnused) this.#scoped.delete(other);
-    const created = this.#create();
+    const created = this.#begun ?? this.#create();
+    this.#begun = undefined;
     this.#scoped.set(key, created);
     return created;
   }

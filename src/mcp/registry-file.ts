@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { ROLES } from '../core/subject.ts';
-import { ConfigError } from '../config.ts';
+import { ConfigError, MAX_SECONDS } from '../config.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
+import { PROTOCOLS } from './protocols.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: an HTTP server, or a program that Everturn starts (stdio). */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
@@ -130,6 +131,23 @@ const timeout = z
   .transform((value) => (value >= MILLISECONDS_FROM ? value : value * 1_000))
   .optional();
 
+const SECONDS_RULE = `must be a number of seconds, from 1 to ${MAX_SECONDS} (24 days)`;
+
+const seconds = z
+  .number({ error: SECONDS_RULE })
+  .min(1, { error: SECONDS_RULE })
+  .max(MAX_SECONDS, { error: SECONDS_RULE });
+
+const PROTOCOL_RULE = `must be a version of MCP: ${PROTOCOLS.join(', ')}`;
+
+const protocol = z
+  .string({ error: PROTOCOL_RULE })
+  .refine((version) => PROTOCOLS.includes(version), PROTOCOL_RULE)
+  .optional();
+
+/** How long a program may do nothing: its state is part of conversations, which people continue after a night. */
+const PROGRAM_IDLE_SECONDS = 86_400;
+
 const httpServer = z.strictObject({
   url: httpUrl(),
   headers: z
@@ -141,6 +159,8 @@ const httpServer = z.strictObject({
     .default({}),
   auth: auth.optional(),
   timeout,
+  idle_seconds: seconds.optional(),
+  protocol,
   idempotent_tools: idempotentTools,
   isolation: isolation('session'),
   ordered: ordered(false),
@@ -158,6 +178,9 @@ const stdioServer = z.strictObject({
   env: z.record(z.string().min(1), withoutNul, { error: 'must be an object of strings' }).default({}),
   cwd: withoutNul.min(1, 'must be a folder').optional(),
   timeout,
+  start_timeout_seconds: seconds.optional(),
+  idle_seconds: seconds.default(PROGRAM_IDLE_SECONDS),
+  protocol,
   idempotent_tools: idempotentTools,
   // One process per session is too much for a subject with many open sessions; one for all subjects would mix their state.
   isolation: isolation('subject'),

@@ -43,6 +43,7 @@ test('a server can be a program, configured by the file', async () => {
   expect(registry.resolve({ type: 'truefoundry-mcp-registry', name: 'tools' })).toEqual({
     id: 'tools',
     name: 'tools',
+    idleMs: 86_400_000,
     idempotentTools: [],
     isolation: 'subject',
     ordered: true,
@@ -51,6 +52,7 @@ test('a server can be a program, configured by the file', async () => {
   const plain = {
     id: 'plain',
     name: 'plain',
+    idleMs: 86_400_000,
     idempotentTools: [],
     isolation: 'subject',
     ordered: true,
@@ -126,6 +128,19 @@ test.each([
   ['{"mcpServers": {"a": {"command": "x", "arg": []}}}', 'mcpServers.a: unknown key "arg": do you mean "args"?'],
   ['{"mcpServers": {"a": {"command": "x", "disabled": "true"}}}', 'mcpServers.a.disabled: must be true or false'],
   ['{"mcpServers": {"a": {"command": "x", "timeout": "60"}}}', 'mcpServers.a.timeout: must be a positive number'],
+  [
+    '{"servers": {"a": {"command": "x", "start_timeout_seconds": 0}}}',
+    'servers.a.start_timeout_seconds: must be a number of seconds, from 1 to 2073600 (24 days)',
+  ],
+  [
+    '{"servers": {"a": {"command": "x", "idle_seconds": 9e9}}}',
+    'servers.a.idle_seconds: must be a number of seconds, from 1 to 2073600 (24 days)',
+  ],
+  ['{"servers": {"a": {"url": "https://x.example/", "start_timeout_seconds": 9}}}', 'start_timeout_seconds'],
+  [
+    '{"servers": {"a": {"command": "x", "protocol": "2025-11-26"}}}',
+    'servers.a.protocol: must be a version of MCP: 2026-07-28, 2025-11-25, 2025-06-18',
+  ],
   ['{"mcpServers": {"a": {"command": "x", "timeout": 0}}}', 'mcpServers.a.timeout: must be a positive number'],
   ['{"mcpServers": {"a": {"command": "x", "type": "pipe"}}}', 'mcpServers.a.type: must be stdio for a command'],
   ['{"mcpServers": {"a": {"command": "x", "type": "sse"}}}', 'mcpServers.a.type: is "sse", which needs a url'],
@@ -252,6 +267,23 @@ test.each(['servers', 'mcpServers'])('the block of a README is accepted as it is
     ...files,
     env: { TOKEN: 's3cret' },
   });
+});
+
+test('the times of a server are in seconds, and programs are idle for a day by default', async () => {
+  const url = 'https://x.example/';
+  const servers = {
+    program: { command: 'x', start_timeout_seconds: 600, idle_seconds: 60, protocol: '2025-11-25' },
+    plain: { command: 'x' },
+    http: { url, idle_seconds: 3_600 },
+    short: { url },
+  };
+  const registry = await loadMcpRegistry(await fileOf(JSON.stringify({ servers })));
+  const [program, ...others] = registry.names.map((name) =>
+    registry.resolve({ type: 'truefoundry-mcp-registry', name }),
+  );
+  expect(program).toMatchObject({ startTimeoutMs: 600_000, idleMs: 60_000, protocol: '2025-11-25' });
+  expect(others.map((other) => other?.idleMs)).toEqual([86_400_000, 3_600_000, undefined]);
+  expect(registry.programs.map(({ name }) => name)).toEqual(['program', 'plain']);
 });
 
 test('the timeout of a server is in seconds below 1000, and in milliseconds from there on', async () => {

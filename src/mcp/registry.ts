@@ -29,8 +29,12 @@ interface Endpoint {
   ordered?: boolean;
   /** False: what the server keeps for a connection is of no account to its calls. */
   stateful?: boolean;
-  /** How long a call may take, if that is less than any call may. */
+  /** How long a call may take without an answer or progress, if that is less than any call may. */
   timeoutMs?: number | undefined;
+  /** A connection that is idle for this long is closed. */
+  idleMs?: number | undefined;
+  /** The only version of the protocol that is spoken with it. */
+  protocol?: string | undefined;
 }
 
 export interface HttpEndpoint extends Endpoint {
@@ -54,6 +58,8 @@ export interface StdioEndpoint extends Endpoint {
   /** In addition to the few variables that every program needs. */
   env: Record<string, string>;
   cwd?: string | undefined;
+  /** How long it may start, or be installed, until it writes anything. */
+  startTimeoutMs?: number | undefined;
 }
 
 /** The MCP servers that agents may name instead of giving a URL. */
@@ -89,6 +95,7 @@ export class McpRegistry {
     const server = this.#servers.get(name);
     if (!server) return undefined;
     const { idempotent_tools: idempotentTools, isolation, ordered, stateful, timeout: timeoutMs } = server;
+    const { idle_seconds: idle, protocol } = server;
     const endpoint = {
       id: name,
       name,
@@ -97,13 +104,23 @@ export class McpRegistry {
       ordered,
       ...(!stateful && { stateful }),
       ...(timeoutMs !== undefined && { timeoutMs }),
+      ...(idle !== undefined && { idleMs: idle * 1000 }),
+      ...(protocol !== undefined && { protocol }),
     };
     if ('url' in server) {
       const { url, headers, auth } = server;
       return { ...endpoint, url, headers, auth, trusted: true };
     }
-    const { command, args, env, cwd } = server;
-    return { ...endpoint, command, args, env, cwd };
+    const { command, args, env, cwd, start_timeout_seconds: start } = server;
+    return { ...endpoint, command, args, env, cwd, ...(start !== undefined && { startTimeoutMs: start * 1000 }) };
+  }
+
+  /** The programs among the servers. */
+  get programs(): StdioEndpoint[] {
+    return this.names.flatMap((name) => {
+      const endpoint = this.resolve({ type: 'truefoundry-mcp-registry', name });
+      return endpoint && 'command' in endpoint ? [endpoint] : [];
+    });
   }
 
   /** The client with which users sign in to a registered server; undefined if the operator has configured none. */

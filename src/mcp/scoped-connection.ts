@@ -1,21 +1,23 @@
 import { withoutContext } from '../telemetry/log-context.ts';
-import { waitOrAbort } from '../lib/abort.ts';
 import type { McpConnection } from './connection.ts';
-import { SingleFlight } from '../lib/single-flight.ts';
+import { PatientFlight, type PatienceOptions } from './patient-flight.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
 /** The connection to a server that all callers of a scope share: opened on first use, and reopened after it was lost. */
 export class ScopedConnection {
   readonly #open: (budget: StreamBudget) => Promise<McpConnection>;
   readonly #budget: StreamBudget;
-  readonly #opening: SingleFlight<McpConnection>;
+  readonly #opening: PatientFlight<McpConnection>;
   #connection: McpConnection | undefined;
 
-  /** `budget`: for all of its connections, one after the other. `now`: a monotonic clock in milliseconds. */
-  constructor(open: (budget: StreamBudget) => Promise<McpConnection>, budget: StreamBudget, now: () => number) {
+  /** `budget`: for all of its connections, one after the other. `pending`: see `PatientFlight`. */
+  constructor(
+    open: (budget: StreamBudget) => Promise<McpConnection>,
+    { budget, pending, patience }: { budget: StreamBudget; pending: string; patience: PatienceOptions },
+  ) {
     this.#open = open;
     this.#budget = budget;
-    this.#opening = new SingleFlight(now);
+    this.#opening = new PatientFlight(pending, patience);
   }
 
   get isOpen(): boolean {
@@ -32,15 +34,20 @@ export class ScopedConnection {
     this.#connection?.retire();
   }
 
-  /** @throws the reason of the signal, the error with which the connection could not be opened, or that of its budget */
+  /** @throws the reason of the signal, the error with which the connection could not be opened or that it has not been yet, or that of its budget */
   async get(signal: AbortSignal): Promise<McpConnection> {
     signal.throwIfAborted();
     if (this.#connection?.takesCalls) return this.#connection;
     if (this.#budget.failure) throw this.#budget.failure;
-    // The connection outlives the turn that opens it, so its log lines must not carry that turn's context.
-    const opening = this.#opening.run(() =>
-      withoutContext(async () => (this.#connection = await this.#open(this.#budget))),
-    );
-    return waitOrAbort(opening, signal);
+    return this.#opening.run(this.#attempt, signal);
   }
+
+  /** Opens the connection before it is needed, and waits for it. */
+  begin(): Promise<McpConnection> {
+    return this.#opening.begin(this.#attempt);
+  }
+
+  // The connection outlives the turn that opens it, so its log lines must not carry that turn's context.
+  readonly #attempt = (): Promise<McpConnection> =>
+    withoutContext(async () => (this.#connection = await this.#open(this.#budget)));
 }

@@ -14,6 +14,8 @@ export class SessionUses {
   readonly #watch: WatchSession;
   readonly #uses = new WeakMap<Connection, Map<string, Disposable>>();
   readonly #shared = new WeakSet<Connection>();
+  /** The sessions that have used each connection last. */
+  readonly #recent = new WeakMap<Connection, Set<string>>();
 
   constructor(watch: WatchSession) {
     this.#watch = watch;
@@ -21,6 +23,7 @@ export class SessionUses {
 
   /** Records that a session uses the connection. */
   add(connection: Connection, sessionId: string): void {
+    this.#note(connection, sessionId);
     if (!connection.takesCalls || this.#shared.has(connection)) return;
     const uses = this.#uses.get(connection) ?? this.#begin(connection);
     if (uses.has(sessionId)) return;
@@ -35,6 +38,20 @@ export class SessionUses {
       if (uses.size === 0 && !this.#shared.has(connection)) end(connection);
     });
     uses.set(sessionId, watch);
+  }
+
+  /** The ids of up to 100 sessions that have used the connection last. */
+  of(connection: Connection): string[] {
+    return [...(this.#recent.get(connection) ?? [])];
+  }
+
+  #note(connection: Connection, sessionId: string): void {
+    const recent = this.#recent.get(connection) ?? new Set();
+    this.#recent.set(connection, recent);
+    recent.delete(sessionId);
+    recent.add(sessionId);
+    const [oldest] = recent;
+    if (recent.size > MAX_SESSIONS && oldest !== undefined) recent.delete(oldest);
   }
 
   #begin(connection: Connection): Map<string, Disposable> {

@@ -67,6 +67,7 @@ export class StdioTransport implements ServerTransport {
   #folder: string | undefined;
   /** Deletes the record of the program. */
   #recorded: Promise<() => Promise<void>> | undefined;
+  readonly #firstOutput = Promise.withResolvers<void>();
   #reading: Promise<void> | undefined;
   #ending: Promise<void> | undefined;
 
@@ -79,6 +80,10 @@ export class StdioTransport implements ServerTransport {
 
   get pid(): number | null {
     return this.#child?.pid ?? null;
+  }
+
+  get firstOutput(): Promise<void> {
+    return this.#firstOutput.promise;
   }
 
   readonly stderrEnd = (): string => this.#stderr.lastLines.join(' | ');
@@ -212,6 +217,7 @@ export class StdioTransport implements ServerTransport {
     });
     try {
       for await (const chunk of stdout) {
+        this.#firstOutput.resolve();
         await lines.push(chunk).catch((error: unknown) => {
           // Before the loop ends, which closes the pipe: the program's reaction to that would hide the cause.
           this.#end(error instanceof Error ? error : new Error(String(error)));

@@ -121,7 +121,10 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('the tools of a server of %
 
   test('are an error when listing them takes too long', async () => {
     let now = 0;
-    const { server, names, settle } = await start({ protocol }, { answerTimeoutMs: 3_600_000, now: () => now });
+    const { server, names, settle } = await start(
+      { protocol },
+      { answerTimeoutMs: 3_600_000, firstWaitMs: Infinity, now: () => now },
+    );
     const lists = await settle();
     now += 60_000;
     server.faults.set('tools/list', 'stall');

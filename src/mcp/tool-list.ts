@@ -1,15 +1,12 @@
 import type { Client, Tool } from '@modelcontextprotocol/client';
-import { waitOrAbort } from '../lib/abort.ts';
-import { SingleFlight } from '../lib/single-flight.ts';
 import type { Listing } from './message-bounds.ts';
+import { PatientFlight, type PatienceOptions } from './patient-flight.ts';
 
-export interface ToolListOptions {
+export interface ToolListOptions extends PatienceOptions {
   /** Time-out for each page of the list. */
   answerTimeoutMs: number;
   /** How long the list is reused. */
   listMaxAgeMs: number;
-  /** A monotonic clock in milliseconds. */
-  now: () => number;
 }
 
 /** The tools of a server, cached until the server reports a change and at most for `listMaxAgeMs`. */
@@ -19,7 +16,7 @@ export class ToolList {
   readonly #client: Client;
   readonly #listed: Listing;
   readonly #options: ToolListOptions;
-  readonly #listing: SingleFlight<Tool[]>;
+  readonly #listing: PatientFlight<Tool[]>;
   #tools: Tool[] = [];
   #byName = new Map<string, Tool>();
   #freshUntil = -Infinity;
@@ -32,16 +29,13 @@ export class ToolList {
     this.#client = client;
     this.#listed = listed;
     this.#options = options;
-    this.#listing = new SingleFlight(options.now);
+    this.#listing = new PatientFlight('has not listed its tools yet', options);
     client.setNotificationHandler('notifications/tools/list_changed', () => this.invalidate());
   }
 
   async all(signal: AbortSignal): Promise<Tool[]> {
     if (this.#options.now() < this.#freshUntil) return this.#tools;
-    return waitOrAbort(
-      this.#listing.run(() => this.#list()),
-      signal,
-    );
+    return this.#listing.run(() => this.#list(), signal);
   }
 
   /** A tool of the last list, which may be out of date. */

@@ -186,7 +186,8 @@ export async function openServices({
   const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
   const programs = await ProgramRecords.open(config.dataDir, log);
   const pool = { ...config.mcp, allowPrivateUrls, grants: signIns.grants, programs, log };
-  const toolPool = new McpPool({ ...pool, watchSession });
+  const areAwaited = (sessionIds: string[]) => catalog.actions.isAnyPending(sessionIds);
+  const toolPool = new McpPool({ ...pool, watchSession, areAwaited });
   cleanup.defer(() => toolPool.close());
   const agentCheck = new AgentValidator({
     models,

@@ -157,6 +157,7 @@ export async function startWorker(
     delegator,
     sessionQueue,
   });
+  void services.toolPool.startPrograms(services.registry.programs);
   const finished = worker.run().catch((error: unknown) => {
     // An activity did not end even when it was cancelled; its time-out will end it.
     if (!(error instanceof GracefulShutdownPeriodExpiredError)) throw error;

@@ -49,7 +49,8 @@ const AT_ONCE = 4;
  * @throws the reason of the signal
  */
 export async function checkServers(names: readonly string[], options: CheckOptions): Promise<CheckedServer[]> {
-  const pool = new McpPool(options.pool);
+  // A program that is being installed is to be listed, and ending it early would spoil its installation.
+  const pool = new McpPool({ ...options.pool, firstWaitMs: Infinity });
   const places = new KeyedSemaphore(AT_ONCE);
   const check = async (name: string): Promise<CheckedServer> => {
     options.signal.throwIfAborted();

@@ -123,11 +123,18 @@ export class McpTools implements ToolKind {
     if (!parsed.ok) return { status: 'result', isError: true, content: [{ type: 'text', text: parsed.message }] };
     const { name: tool } = info;
     const { endpoint, context } = server;
-    const timeoutMs = Math.min(options.timeoutMs, endpoint.timeoutMs ?? Infinity);
+    const totalTimeoutMs = options.timeoutMs;
+    const timeouts = { timeoutMs: Math.min(totalTimeoutMs, endpoint.timeoutMs ?? Infinity), totalTimeoutMs };
     const rounds: Omit<RoundsOptions, 'resumed'> = {
       openCalls: this.#openCalls,
       send: (more) =>
-        this.#pool.call(endpoint, scope, tool, parsed.value, { operationId, timeoutMs, context, isReplaced, ...more }),
+        this.#pool.call(endpoint, scope, tool, parsed.value, {
+          operationId,
+          ...timeouts,
+          context,
+          isReplaced,
+          ...more,
+        }),
       measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),
       signal,
       mayRepeat,

@@ -139,7 +139,33 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
   });
 
-  test('is of unknown outcome after its time-out, which progress does not extend', async () => {
+  test('has more time while its server reports progress, up to a total', async () => {
+    const { server, pool, endpoint } = await start({
+      ...kind,
+      tools: [
+        {
+          name: 'act',
+          handler: async ({ reports }, { progress, signal }) => {
+            let left = reports === undefined ? Infinity : Number(reports);
+            const timer = setInterval(() => void (left-- > 0 && progress(1)), 20);
+            await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }));
+            clearInterval(timer);
+            return 'never read';
+          },
+        },
+      ],
+    });
+    const times = calling({ timeoutMs: 400, totalTimeoutMs: 1_000 });
+    const [busy, silent, mute] = await Promise.all(
+      [{}, { reports: 1 }, { reports: 0 }].map((args) => pool.call(endpoint, SCOPE, 'act', args, times)),
+    );
+    expect(busy).toMatchObject({ status: 'unknown', message: 'MCP server "test" did not answer within 1 s' });
+    expect(silent).toMatchObject({ message: 'MCP server "test" reported no more progress within 0.4 s' });
+    expect(mute).toMatchObject({ message: 'MCP server "test" did not answer within 0.4 s' });
+    expect(server.calls).toHaveLength(3);
+  });
+
+  test('is of unknown outcome after its time-out, which progress does not extend without a larger total', async () => {
     const { promise: never } = Promise.withResolvers<string>();
     const { server, pool, endpoint } = await start({
       ...kind,

@@ -1,12 +1,12 @@
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
-import { SCOPE } from '../support/tool-scope.ts';
+import { SCOPE, toolScope } from '../support/tool-scope.ts';
 import { isAlive } from '../support/is-alive.ts';
-import { stdioEndpoint } from '../support/mcp-kinds.ts';
+import { gatedEndpoint, stdioEndpoint } from '../support/mcp-kinds.ts';
 import { withLogContext, logContext } from '../../src/telemetry/log-context.ts';
 import { McpPool, type McpPoolOptions } from '../../src/mcp/pool.ts';
 import { programEnv } from '../../src/mcp/program-env.ts';
@@ -128,12 +128,13 @@ describe('the program of a server', () => {
     ],
     [
       'echo "waits for the registry" >&2; sleep 1000',
-      'failed: no MCP handshake within 1 s; stderr: waits for the registry',
+      'wrote nothing to its standard output within 1 s: if it needs longer, for example to be installed, raise its start_timeout_seconds; stderr: waits for the registry',
     ],
+    ['echo Welcome; sleep 1000', 'failed: no MCP handshake within 0.5 s'],
   ])('that ends or is ended before it answers (%s) leaves its last words in the reason', async (script, reason) => {
     const env = { TOKEN: 'token-of-the-operator' };
     const endpoint = { ...stdioEndpoint('2025-11-25'), command: '/bin/sh', args: ['-c', script], env };
-    const { pool } = start(endpoint, { startTimeoutMs: 1_000 });
+    const { pool } = start(endpoint, { startTimeoutMs: 1_000, handshakeTimeoutMs: 500 });
     await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(`MCP server "test" ${reason}`);
   });
 
@@ -166,7 +167,9 @@ describe('the program of a server', () => {
       { ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'] },
       { startTimeoutMs: 300, answerTimeoutMs: 100 },
     );
-    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('no MCP handshake within 0.3 s');
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow(
+      'wrote nothing to its standard output within 0.3 s',
+    );
     expect(logged[0]).toMatchObject({ msg: 'the MCP server was started', pid: expect.any(Number) });
     expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
   });
@@ -210,6 +213,91 @@ describe('the program of a server', () => {
     await pool.close();
     expect(isAlive(logged[0]?.pid ?? 0)).toBe(false);
     await expect(listing).rejects.toThrow('shutting down');
+  });
+});
+
+describe('a program that is still being installed', () => {
+  const started = (logged: { msg: string }[]) => logged.filter(({ msg }) => msg === 'the MCP server was started');
+
+  async function gate(): Promise<{ file: string; open: () => Promise<void> }> {
+    const folder = await mkdtemp(path.join(tmpdir(), 'everturn-gate-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const file = path.join(folder, 'gate');
+    return { file, open: () => writeFile(file, '') };
+  }
+
+  test('is not ended when its first user no longer waits, and is usable once it runs', async () => {
+    const { file, open } = await gate();
+    const { pool, endpoint, call, logged } = start(gatedEndpoint(file, '2025-11-25'), { firstWaitMs: 50 });
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('MCP server "test" is still starting');
+    expect(await call('echo')).toEqual({ status: 'not_sent', message: 'MCP server "test" is still starting' });
+    expect(isAlive(logged[0]?.pid ?? 0)).toBe(true);
+    await open();
+    await eventually(async () => expect((await pool.tools(endpoint, SCOPE, unaborted)).tools).toHaveLength(8));
+    expect(started(logged)).toHaveLength(1);
+  });
+
+  test.each([
+    ['2025-11-25', []],
+    ['2025-11-25', ['strict']],
+    ['2026-07-28', ['pinned']],
+  ])('for longer than servers have to answer, of %s %j, is usable after that', async (era, quirks) => {
+    const { file, open } = await gate();
+    const isPinned = quirks.includes('pinned');
+    const endpoint = gatedEndpoint(file, era, ...quirks.filter((quirk) => quirk !== 'pinned'));
+    const { pool } = start(endpoint, { answerTimeoutMs: 100, firstWaitMs: 1_000 });
+    const one = isPinned ? { ...endpoint, protocol: era } : endpoint;
+    // The probe has timed out by then.
+    await expect(pool.tools(one, SCOPE, unaborted)).rejects.toThrow('is still starting');
+    await open();
+    await eventually(async () => expect((await pool.tools(one, SCOPE, unaborted)).protocol).toBe(era));
+  });
+
+  test('has the time to start of its registration', async () => {
+    const endpoint = { ...stdioEndpoint('2025-11-25'), command: 'sleep', args: ['1000'], startTimeoutMs: 100 };
+    const { pool } = start(endpoint);
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('wrote nothing');
+  });
+
+  test('can be started before it is needed, and belongs to the first who needs it', async () => {
+    const { pool, endpoint, call, logged } = start();
+    const broken = { ...endpoint, id: 'broken', name: 'broken', command: '/nowhere/server' };
+    await pool.startPrograms([endpoint, broken]);
+    expect(started(logged)).toHaveLength(1);
+    expect(logged).toContainEqual(
+      expect.objectContaining({ level: 40, msg: expect.stringContaining('MCP server "broken" cannot be started') }),
+    );
+    expect(await call('echo')).toMatchObject({ status: 'result' });
+    expect(started(logged)).toHaveLength(1);
+    await pool.tools(endpoint, toolScope('ses_2', 'bob'), unaborted);
+    expect(started(logged)).toHaveLength(2);
+    // It runs already.
+    await pool.startPrograms([endpoint]);
+    expect(started(logged)).toHaveLength(2);
+  });
+});
+
+describe('the memory of programs', () => {
+  test('is bounded: a program that is idle makes room', async () => {
+    const { pool, endpoint, inspect, logged } = start(undefined, { maxProgramBytes: 1_000_000 });
+    const { pid } = await inspect();
+    await pool.tools(endpoint, toolScope('ses_2', 'bob'), unaborted);
+    expect(isAlive(pid)).toBe(false);
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+  });
+
+  test('is bounded: if all programs are in use, none is started', async () => {
+    const { pool, endpoint } = start(undefined, { maxProgramBytes: 1_000_000 });
+    const begun = Promise.withResolvers<void>();
+    const cancel = new AbortController();
+    const options = { ...calling, signal: cancel.signal, onProgress: () => begun.resolve() };
+    const waiting = pool.call(endpoint, SCOPE, 'wait', {}, options);
+    await begun.promise;
+    await expect(pool.tools(endpoint, toolScope('ses_2', 'bob'), unaborted)).rejects.toThrow(
+      /cannot be started: the programs that are in use take \d+ MB, and may take 1 MB/,
+    );
+    cancel.abort();
+    await waiting;
   });
 });
 

@@ -31,6 +31,13 @@ export function stdioEndpoint(...args: string[]): StdioEndpoint {
   };
 }
 
+/** A program that begins to start at once, as one that is being installed, and runs when the file `gate` exists. */
+export function gatedEndpoint(gate: string, ...args: string[]): StdioEndpoint {
+  const { command, args: given, ...rest } = stdioEndpoint(...args);
+  const script = 'while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@"';
+  return { ...rest, command: '/bin/sh', args: ['-c', script, gate, command, ...given] };
+}
+
 export type Handler = (request: IncomingMessage, response: ServerResponse) => Promise<void> | void;
 
 /** All kinds of servers that Everturn supports, by name. */
