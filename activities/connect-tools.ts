@@ -5,11 +5,12 @@ import type { NewRecord } from '../src/core/records.ts';
 import type { Dependencies } from './dependencies.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
+import { foundServers } from '../src/tools/toolset.ts';
 import { errorMessage } from '../src/lib/errors.ts';
 
 /**
- * Connects to the agent's MCP servers before the first model call and records those that are available. The others are
- * not an error: the model's prompt lists them as unavailable.
+ * Connects to the agent's MCP servers before the first model call and records which are available. The others are
+ * not an error: the record and the model's prompt list them as unavailable.
  */
 export function createConnectTools({ catalog, toolsets, conversations, bus, log, draining }: Dependencies) {
   return function connectTools(input: ConnectToolsInput): Promise<Appended> {
@@ -18,10 +19,12 @@ export function createConnectTools({ catalog, toolsets, conversations, bus, log,
       const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);
       try {
         const spec = await retryWhileUnavailable(() => catalog.agents.spec(specHash), signal);
-        const { servers, unavailable } = await toolsets.load(spec, input, signal);
-        for (const server of unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
+        const toolset = await toolsets.load(spec, input, signal);
+        const found = foundServers(toolset);
+        for (const server of toolset.unavailable) log.warn({ turnId, ...server }, 'an MCP server is not available');
         const at = new Date().toISOString();
-        const records: NewRecord[] = servers.length > 0 ? [{ kind: 'mcp.initialize', at, threadId, servers }] : [];
+        const isKnown = found.servers.length > 0 || found.unavailable !== undefined;
+        const records: NewRecord[] = isKnown ? [{ kind: 'mcp.initialize', at, threadId, ...found }] : [];
         const stamp = randomUUID();
         conversations.remember(stamp, records);
         return { records, stamp };

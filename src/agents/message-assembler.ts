@@ -35,7 +35,7 @@ import { MadeMedia } from './made-media.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { completeCalls, routeCalls, type CallHandling } from './route-calls.ts';
 import { checkAnswer } from './structured-answer.ts';
-import type { Toolset } from '../tools/toolset.ts';
+import { foundServers, type Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
 interface AssemblerOptions {
@@ -284,7 +284,7 @@ export class MessageAssembler {
   /** The record that enters the log before the message. */
   #preceding(): Omit<McpInitialized, 'id'>[] {
     const { plan, prepared } = this.#options;
-    return plan.connectsServers ? [serversConnected(plan, prepared.toolset.servers)] : [];
+    return plan.connectsServers ? [serversConnected(plan, foundServers(prepared.toolset))] : [];
   }
 
   /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */

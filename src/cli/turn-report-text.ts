@@ -84,6 +84,10 @@ function summary(record: LogRecord): string {
     case 'tool.response':
       return `${record.toolCallId} ${record.outcome}: ${shown(responseText(record))}`;
     case 'mcp.initialize':
+      return [
+        ...record.servers.map(({ name }) => name),
+        ...(record.unavailable ?? []).map(({ name, reason }) => `${name} unavailable: ${reason}`),
+      ].join(', ');
     case 'mcp.auth_required':
       return record.servers.map(({ name }) => name).join(', ');
     case 'thread.created':

@@ -292,7 +292,7 @@ export function emptyAnswer(
     finishReason,
     ...(usage && { usage }),
   };
-  return plan.connectsServers ? [serversConnected(plan, []), message] : [message];
+  return plan.connectsServers ? [serversConnected(plan, { servers: [] }), message] : [message];
 }
 
 /** A result that is too long for its record: a blob of the session. */
@@ -378,7 +378,12 @@ export interface McpInitialized extends Base {
     /** Absent if the server requires no sign-in. */
     account?: ConnectedAccount;
   }[];
+  /** The servers whose tools are not offered, and why; absent if there are none. */
+  unavailable?: { name: string; reason: string }[];
 }
+
+/** The servers of an agent, as they were found. */
+export type FoundServers = Pick<McpInitialized, 'servers' | 'unavailable'>;
 
 /** The account at an authorization server with which a session uses an MCP server. */
 export interface ConnectedAccount {
@@ -393,9 +398,9 @@ export interface ConnectedAccount {
 /** The record before a thread's first message. It has the message's time, so that every attempt gives the same one. */
 export function serversConnected(
   { createdAt: at, threadId }: MessagePlan,
-  servers: McpInitialized['servers'],
+  found: FoundServers,
 ): WithoutId<McpInitialized> {
-  return { kind: 'mcp.initialize', at, threadId, servers };
+  return { kind: 'mcp.initialize', at, threadId, ...found };
 }
 
 /** An MCP server to which the owner of the session has to sign in. */

@@ -1,6 +1,6 @@
 import type { CallOrder } from '../core/call-order.ts';
 import { toolKey } from '../core/transcript.ts';
-import type { FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
+import type { FoundServers, FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import type { OfferedTool } from '../models/provider.ts';
 import type { Annotation } from './selectors.ts';
@@ -31,6 +31,12 @@ export interface Toolset {
   unavailable: { server: string; reason: string; signIn?: SignInNeed }[];
   /** What MCP servers say about the use of their tools. */
   instructions?: { server: string; text: string }[];
+}
+
+/** What the record of an agent's servers says. Those that require a sign-in have a record of their own. */
+export function foundServers({ servers, unavailable }: Pick<Toolset, 'servers' | 'unavailable'>): FoundServers {
+  const missing = unavailable.flatMap(({ server: name, reason, signIn }) => (signIn ? [] : [{ name, reason }]));
+  return { servers, ...(missing.length > 0 && { unavailable: missing }) };
 }
 
 /**

@@ -246,7 +246,7 @@ export function precedingOf(plan: MessagePlan, { servers: count }: Attempt): Mcp
   if (!plan.connectsServers) return [];
   const transport = 'streamable-http' as const;
   const servers = Array.from({ length: count }, (_, i) => ({ id: `s${i}`, name: `s${i}`, sessionId: null, transport }));
-  return [{ ...serversConnected(plan, servers), id: eventId(TURN_ID, plan.upTo + 1) }];
+  return [{ ...serversConnected(plan, { servers }), id: eventId(TURN_ID, plan.upTo + 1) }];
 }
 
 function deltasOf({ pieces, calls }: Attempt, message: string, attempt: number): MessageDelta[] {

@@ -120,13 +120,14 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
 }
 
 function mcpInitializeToWire(record: McpInitialized, { isOwner }: Reader): SessionEvent {
-  const { kind: type, id, at, threadId, servers, ...rest } = record;
+  const { kind: type, id, at, threadId, servers, unavailable = [], ...rest } = record;
   rest satisfies NoFields;
   return {
     type,
     id,
     created_at: at,
     thread_id: threadId,
+    unavailable,
     mcp_servers: servers.map(({ id, name, sessionId, transport, warnings, account, ...rest }) => {
       rest satisfies NoFields;
       // Clients accept two values only: stdio is shown as the one that is not the deprecated transport.

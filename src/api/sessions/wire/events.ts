@@ -331,6 +331,9 @@ export const mcpInitialize = z
           ),
       }),
     ),
+    unavailable: z
+      .array(z.object({ name: z.string(), reason: z.string() }))
+      .describe('the servers of the agent whose tools are not offered, and what the model is told of each'),
     content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),
   })
   .meta({ id: 'McpInitialize' });
