@@ -24,9 +24,9 @@ test('only the first callers wait, for a limited time, and the attempt continues
   await expect(run()).rejects.toThrow('is still starting');
   vi.useRealTimers();
   expect(attempt).toHaveBeenCalledTimes(1);
-  const begun = expect(run()).rejects.toThrow('is still starting');
   attempts[0]?.resolve('open');
-  await begun;
+  // Even now: the answer is noted after this.
+  await expect(run()).rejects.toThrow('is still starting');
   // It has answered: the next attempt is waited for again.
   const next = run();
   attempts[1]?.resolve('open again');

@@ -1,5 +1,9 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { pino } from 'pino';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import { loadConfig } from '../../src/config.ts';
+import { Cipher } from '../../src/encryption/cipher.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { eventually } from '../support/eventually.ts';
@@ -45,6 +49,19 @@ async function inbox(client: ApiClient, agent: string, status = 'pending'): Prom
   const actions = await client.list<ActionResource>(`/v1/agents/actions?status=${status}&agent_name=${agent}`);
   return actions.map((action) => [action.tool_call_id, action.status]);
 }
+
+test('a session with a pending call is found among others, and no longer once it was decided', async () => {
+  const { id } = await paused('pending', ['w1']);
+  const other = await clients.ann.createSession('pending');
+  const { database, encryptionKeys } = loadConfig({ ...process.env, DATABASE_URL: server.database.url });
+  const catalog = await Catalog.open(database, pino({ level: 'silent' }), new Cipher(encryptionKeys));
+  onTestFinished(() => catalog.close());
+  const { actions } = catalog;
+  await eventually(async () => expect(await actions.isAnyPending([other, id])).toBe(true));
+  expect(await actions.isAnyPending([other])).toBe(false);
+  await clients.ann.turn(id, [answer('allow')]).done;
+  await eventually(async () => expect(await actions.isAnyPending([other, id])).toBe(false));
+});
 
 test('the inbox shows the pending calls to those who may decide them, and moves them once they are decided', async () => {
   const { id, turnId } = await paused('inbox', ['w1', 'w2', 'w3']);

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { EventReader } from '../support/api-client.ts';
+import { eventually } from '../support/eventually.ts';
 import { isAlive } from '../support/is-alive.ts';
 import { stdioEndpoint } from '../support/mcp-kinds.ts';
 import { say, ScriptedModel, use } from '../support/scripted-model.ts';
@@ -11,6 +12,8 @@ import { startTestServer, type TestServer } from '../support/test-server.ts';
 
 const { command, args } = stdioEndpoint('2025-11-25');
 const { args: stubborn } = stdioEndpoint('2025-11-25', 'stubborn');
+/** A program that says in its working folder, which is its own, that it was started. */
+const early = (folder: string) => ({ command: '/bin/sh', args: ['-c', 'echo $$ > started; sleep 1000'], cwd: folder });
 const SERVERS = { local: { command, args }, stubborn: { command, args: stubborn } };
 
 const onLocal = {
@@ -25,10 +28,19 @@ async function pidOf(reader: EventReader): Promise<number> {
 
 describe('a registered program', () => {
   let server: TestServer;
+  let folder: string;
   beforeAll(async () => {
-    server = await startTestServer({ servers: SERVERS });
+    folder = await mkdtemp(path.join(tmpdir(), 'everturn-early-'));
+    server = await startTestServer({ servers: { ...SERVERS, early: early(folder) } });
   });
-  afterAll(() => server.stop());
+  afterAll(async () => {
+    await server.stop();
+    await rm(folder, { recursive: true });
+  });
+
+  test('is started with the server, before an agent needs it', async () => {
+    await eventually(async () => expect(await readdir(folder)).toEqual(['started']));
+  });
 
   test('is a server as any other: its tools run, and its calls have operation ids', async () => {
     const chat = await server.chat({ scripts: [use({ name: 'inspect', id: 'i1' }), say('I see.')], spec: onLocal });

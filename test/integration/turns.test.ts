@@ -370,7 +370,21 @@ test('an unavailable MCP server does not end the turn: the model is told', async
   expect(chat.requests()[0]?.messages[0]?.content).toMatch(
     /^Be brief\.\n\nThe tools of the MCP server "gone" are currently unavailable: it failed: bad port$/,
   );
-  expect(await reader.type('mcp.initialize')).toMatchObject({ mcp_servers: [] });
+  const unavailable = [{ name: 'gone', reason: 'it failed: bad port' }];
+  expect(await reader.type('mcp.initialize')).toMatchObject({ mcp_servers: [], unavailable });
+});
+
+test('a turn that answers calls says which MCP servers are unavailable, also if no other is left', async () => {
+  const ask = use({ name: 'ask_user_question', args: { question: '?' }, id: 'q1' });
+  const chat = await server.chat({
+    spec: { mcp_servers: [{ type: 'inline', name: 'gone', url: 'http://127.0.0.1:9/mcp' }] },
+    scripts: [ask],
+  });
+  expect(await chat.turn('hello').end()).toMatchObject({ status: 'done', output: null });
+  const reader = chat.turn([{ type: 'user.tool_response', thread_id: 'main', tool_call_id: 'q1', content: 'yes' }]);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
+  const unavailable = [{ name: 'gone', reason: 'it failed: bad port' }];
+  expect(await reader.type('mcp.initialize')).toMatchObject({ mcp_servers: [], unavailable });
 });
 
 test('tools that no attempt can prepare do not end a turn that answers calls, and are not retried without end', async () => {
