@@ -245,12 +245,13 @@ describe('a program that is still being installed', () => {
     const { file, open } = await gate();
     const isPinned = quirks.includes('pinned');
     const endpoint = gatedEndpoint(file, era, ...quirks.filter((quirk) => quirk !== 'pinned'));
-    const { pool } = start(endpoint, { answerTimeoutMs: 100, firstWaitMs: 1_000 });
+    const { pool, logged } = start(endpoint, { answerTimeoutMs: 100, firstWaitMs: 1_000 });
     const one = isPinned ? { ...endpoint, protocol: era } : endpoint;
     // The probe has timed out by then.
     await expect(pool.tools(one, SCOPE, unaborted)).rejects.toThrow('is still starting');
     await open();
     await eventually(async () => expect((await pool.tools(one, SCOPE, unaborted)).protocol).toBe(era));
+    expect(started(logged)).toHaveLength(quirks.includes('strict') ? 2 : 1);
   });
 
   test('has the time to start of its registration', async () => {

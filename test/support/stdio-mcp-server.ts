@@ -22,7 +22,7 @@ if (quirks.includes('stubborn')) {
 }
 if (quirks.includes('strict')) {
   const [first] = (await once(process.stdin, 'data')) as [Buffer];
-  if (!first.includes('"initialize"')) process.exit(1);
+  if (!first.subarray(0, first.indexOf('\n')).includes('"initialize"')) process.exit(1);
   process.stdin.unshift(first);
 }
 if (era === '2026-07-28') {
