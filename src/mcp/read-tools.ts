@@ -5,7 +5,7 @@ type Fields = Record<string, unknown>;
 /** A listed tool that MCP and model providers accept, and what was done for that; or why the tool is left out. */
 export type ReadTool = { tool: Fields; warning?: string } | { warning: string };
 
-const HINTS = ['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint'];
+const HINTS = new Set(['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint']);
 const MAX_SHOWN_NAME = 64;
 
 /**
@@ -24,7 +24,7 @@ export function readTool(listed: unknown): ReadTool {
   const { schema, isRepaired } = acceptedSchema(listed['inputSchema']);
   const hints = isFields(annotations)
     ? Object.entries(annotations).filter(
-        ([key, value]) => (HINTS.includes(key) && typeof value === 'boolean') || (key === 'title' && isText(value)),
+        ([key, value]) => (HINTS.has(key) && typeof value === 'boolean') || (key === 'title' && isText(value)),
       )
     : [];
   return {
@@ -42,7 +42,7 @@ export function readTool(listed: unknown): ReadTool {
 }
 
 /** At the top, providers reject these: OpenAI all of them, Anthropic the first three. */
-const NOT_AT_TOP = ['anyOf', 'oneOf', 'allOf', 'not', 'enum'];
+const NOT_AT_TOP = new Set(['anyOf', 'oneOf', 'allOf', 'not', 'enum']);
 
 /** The schema of a tool's arguments as providers accept it; `isRepaired` if it has lost something. */
 function acceptedSchema(listed: unknown): { schema: JsonSchema; isRepaired: boolean } {
@@ -54,7 +54,7 @@ function acceptedSchema(listed: unknown): { schema: JsonSchema; isRepaired: bool
   const ofBranches = branches.flatMap((branch: unknown) =>
     isSchemaObject(branch) && isSchemaObject(branch['properties']) ? Object.entries(branch['properties']) : [],
   );
-  const kept = Object.entries(rest).filter(([key]) => !NOT_AT_TOP.includes(key));
+  const kept = Object.entries(rest).filter(([key]) => !NOT_AT_TOP.has(key));
   if (kept.length < Object.keys(rest).length) repair.isRepaired = true;
   const own = isSchemaObject(properties) ? Object.entries(properties) : [];
   const schema = {
