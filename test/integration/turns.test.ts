@@ -196,7 +196,8 @@ test('calls that cannot be executed are returned to the model as errors, and the
     outcome: 'failed',
     content: expect.stringMatching(/no tool named nowhere.*look/),
   });
-  expect(results.get('call_add_1')).toMatchObject({ outcome: 'failed', content: expect.stringMatching(/number/) });
+  // Its server decides whether arguments fit, and this one adds anything.
+  expect(results.get('call_add_1')).toMatchObject({ outcome: 'succeeded', content: 'NaN' });
   expect(results.get('call_broken')).toMatchObject({ outcome: 'failed', content: expect.stringMatching(/JSON/) });
   expect(results.get('call_fail_3')).toMatchObject({ outcome: 'failed', content: 'no such order' });
   expect(results.get('call_throw_4')).toMatchObject({

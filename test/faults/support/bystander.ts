@@ -1,6 +1,6 @@
 import type { Answer, ApiClient } from '../../support/api-client.ts';
 import { approval, messageFor, type Plan, type PlannedModel } from './plan.ts';
-import type { Recorder } from './recorder.ts';
+import type { RecordedTurn, Recorder } from './recorder.ts';
 import type { Subject } from './subjects.ts';
 import type { Steps } from './world-options.ts';
 
@@ -140,12 +140,11 @@ export class Bystander {
       const end = await turn.done;
       this.#speaking = Promise.withResolvers();
       this.#speaking.promise.catch(() => undefined);
-      const waiting = end.status === 'done' ? end.required_actions.flatMap(({ tool_calls: calls }) => calls) : [];
-      if (waiting.length === 0) continue;
-      const decisions = waiting.map(({ id }) => approval(turns % 2 === 0 ? 'allow' : 'deny', id));
-      await (
-        await recorder.turn(this.#sessionId, decisions)
-      ).done;
+      // A call whose program was replaced after its approval waits for another one.
+      for (let waiting = waitingAfter(end); waiting.length > 0;) {
+        const decisions = waiting.map(({ id }) => approval(turns % 2 === 0 ? 'allow' : 'deny', id));
+        waiting = waitingAfter(await (await recorder.turn(this.#sessionId, decisions)).done);
+      }
     }
   }
 
@@ -179,4 +178,9 @@ async function quietSession({ recorder, session }: Surroundings, subject: Subjec
   const { body } = await recorder.persist((api) => api.send('GET', path), { as: subject });
   const file = String(body.data.input[0].content[1].data);
   return { sessionId, turnId: turn.turnId, file };
+}
+
+/** The calls that wait for an answer after the end of a turn. */
+function waitingAfter(end: Awaited<RecordedTurn['done']>): { id: string }[] {
+  return end.status === 'done' ? end.required_actions.flatMap(({ tool_calls: calls }) => calls) : [];
 }
