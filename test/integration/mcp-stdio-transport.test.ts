@@ -306,7 +306,7 @@ describe('a server that dies', () => {
   test('during a call leaves an unknown outcome, and is restarted for the next one', async () => {
     const { call, inspect, logged } = start();
     const { pid } = await inspect();
-    expect(await call('die')).toEqual({ status: 'unknown', message: 'MCP server "test" ended with exit code 3' });
+    expect(await call('die')).toMatchObject({ status: 'unknown', message: 'MCP server "test" ended with exit code 3' });
     expect(logged.at(-1)).toMatchObject({ level: 40, mcpServer: 'test', msg: 'the MCP server ended with exit code 3' });
     expect((await inspect()).pid).not.toBe(pid);
   });

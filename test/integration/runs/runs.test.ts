@@ -12,7 +12,6 @@ import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
 const added: unknown[] = [];
-const counted: unknown[] = [];
 beforeAll(async () => {
   server = await startTestServer({
     mcp: {
@@ -29,7 +28,7 @@ beforeAll(async () => {
           name: 'count',
           inputSchema: { type: 'object', properties: { n: { type: 'integer' } } },
           handler: ({ n }) => {
-            counted.push(n);
+            if (!Number.isInteger(n)) throw new Error('n must be an integer');
             return 'counted';
           },
         },
@@ -373,10 +372,12 @@ test('47, 48: a dangling call is repaired, and invalid arguments are told to the
   expect(invalid.status).toBe('completed');
   expect(invalid.output[0]).toMatchObject({ content: [{ args: {}, raw_args: '{broken' }] });
   expect(invalid.output[1]).toMatchObject({ status: 'failed' });
+  // The server of the tool decides whether arguments fit its schema.
   const misfit = agent([use({ name: 'count', id: 'c1', args: { n: 'three' } }), say('Sorry.')]);
   expect((await misfit.run('Go')).output[1]).toMatchObject({ status: 'failed', input: { n: 'three' } });
-  expect(misfit.requests[1]?.messages.at(-1)).toMatchObject({ content: expect.stringContaining('/n must be integer') });
-  expect(counted).toEqual([]);
+  expect(misfit.requests[1]?.messages.at(-1)).toMatchObject({
+    content: expect.stringContaining('n must be an integer'),
+  });
 });
 
 test('55: the picture of a tool is a part of its item', async () => {
