@@ -27,10 +27,10 @@ beforeAll(async () => {
         {
           name: 'count',
           inputSchema: { type: 'object', properties: { n: { type: 'integer' } } },
-          handler: ({ n }) => {
-            if (!Number.isInteger(n)) throw new Error('n must be an integer');
-            return 'counted';
-          },
+          handler: ({ n }) => ({
+            isError: !Number.isInteger(n),
+            content: [{ type: 'text', text: Number.isInteger(n) ? 'counted' : 'n must be an integer' }],
+          }),
         },
         { name: 'boom', handler: () => ({ isError: true, content: [{ type: 'text', text: 'it broke' }] }) },
         {
