@@ -21,7 +21,7 @@ import { Exchange } from './exchange.ts';
 import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
-import { isTooLargeError, readResultOf } from './message-bounds.ts';
+import { isTooLargeError, isUnreadableError, readResultOf } from './message-bounds.ts';
 import type { ServerTransport } from './transport.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { signInRequired } from './sign-in-required.ts';
@@ -472,6 +472,7 @@ const UNREADABLE =
 
 /** Whether the server has answered a call with something that is no result. */
 function isUnreadable(error: unknown): boolean {
+  if (error instanceof ProtocolError) return isUnreadableError(error);
   if (!(error instanceof SdkError)) return false;
   return error.code === SdkErrorCode.InvalidResult || error.code === SdkErrorCode.UnsupportedResultType;
 }

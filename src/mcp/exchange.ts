@@ -11,6 +11,8 @@ export class Exchange {
   /** False only if no byte of the request was written. Does not change after the exchange has ended. */
   sent = false;
   response: Response | undefined;
+  /** The body of a response in JSON. */
+  body: unknown;
   /** Whether the response is an event stream, whose end the transport reports. */
   streams = false;
   readonly #ended = new AbortController();

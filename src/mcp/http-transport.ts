@@ -3,7 +3,8 @@ import { AnswerTooLargeError, overflowOf } from '../lib/answer-bounds.ts';
 import { noAnswerError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { tooLargeError } from './message-bounds.ts';
+import { tooLargeError, unreadableError } from './message-bounds.ts';
+import { idOfAnswer } from './open-requests.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
@@ -60,7 +61,12 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
       }
       this.onmessage?.(noAnswerError(id));
     };
-    await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));
+    try {
+      await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));
+    } catch (error) {
+      if (idOfAnswer(exchange.body) !== id) throw error;
+      this.onmessage?.(unreadableError(id));
+    }
     if (!exchange.streams) onRequestStreamEnd();
   }
 }
@@ -76,7 +82,12 @@ async function trackStreaming(fetch: Fetch, url: string | URL, init?: RequestIni
   const { current } = Exchange;
   if (current) current.response = response;
   const read = response.json.bind(response);
-  Object.defineProperty(response, 'json', { value: async () => boundedBatch(await read()) });
+  const readBody = async (): Promise<unknown> => {
+    const body = boundedBatch(await read());
+    if (current) current.body = body;
+    return body;
+  };
+  Object.defineProperty(response, 'json', { value: readBody });
   if (current && init?.method === 'POST') current.streams = isStream === true && response.status !== 202;
   return response;
 }

@@ -27,6 +27,18 @@ export function isTooLargeError(error: ProtocolError): boolean {
   return error.data === TOO_LARGE;
 }
 
+/** Marks the errors that replace an answer that is no message of the protocol; no server can send this object. */
+const UNREADABLE = { unreadable: true };
+
+export function unreadableError(id: string | number): JSONRPCMessage {
+  const message = 'its answer is no valid message of the protocol';
+  return { jsonrpc: '2.0', id, error: { code: 0, message, data: UNREADABLE } };
+}
+
+export function isUnreadableError(error: ProtocolError): boolean {
+  return error.data === UNREADABLE;
+}
+
 type Fields = Record<string, unknown>;
 
 /** The listing of tools in progress, or the last one, over all of its pages. */

@@ -12,7 +12,7 @@ function start(...ids: (string | number)[]) {
   const cancel = (requestId: string | number) =>
     requests.sent({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } });
   const cut = (head: string, tail = '') => requests.cut({ head, tail, error });
-  return { unread, send, receive, cancel, cut };
+  return { unread, send, receive, cancel, cut, invalid: (line: string) => requests.invalid(line) };
 }
 
 test.each([
@@ -55,4 +55,22 @@ test('as many as there are open requests are those of all of them', () => {
   cut(NO_ID);
   cut(NO_ID);
   expect(unread).toEqual([1, 2]);
+});
+
+test.each([
+  ['{"jsonrpc":"2.0","id":2,"result":7}', 2],
+  ['{"jsonrpc":"2.0","id":"a\\"b","result":{"_meta":7}}', 'a"b'],
+  ['{"id":2}', 2],
+  ['{"jsonrpc":"2.0","id":9,"result":7}', undefined],
+  ['{"jsonrpc":"2.0","id":2,"method":7}', undefined],
+  ['{"jsonrpc":"2.0","id":[2],"result":7}', undefined],
+  ['[{"id":2}]', undefined],
+  ['null', undefined],
+  ['listening …', undefined],
+])('%s, which is not valid, answers %s', (line, id) => {
+  const { invalid, cut, unread } = start(1, 2, 'a"b');
+  expect(invalid(line)).toBe(id);
+  expect(invalid(line)).toBe(undefined);
+  for (let i = 0; i < 3; i += 1) cut(NO_ID);
+  expect(unread).toHaveLength(id === undefined ? 3 : 2);
 });

@@ -59,6 +59,14 @@ export class OpenRequests {
     this.#onUnread(id, error);
   }
 
+  /** Closes the request that a line answers without being a valid message, and returns its id. */
+  invalid(line: string): RequestId | undefined {
+    const id = idOfAnswer(parsed(line));
+    if (id === undefined || !this.#open.has(id)) return undefined;
+    this.#close(id);
+    return id;
+  }
+
   #close(id: RequestId): void {
     this.#open.delete(id);
     for (const { candidates } of this.#unassigned) candidates.delete(id);
@@ -74,5 +82,20 @@ export class OpenRequests {
     this.#unassigned = [];
     for (const id of meant) this.#open.delete(id);
     for (const id of meant) this.#onUnread(id, first.error);
+  }
+}
+
+/** Which request a value answers that may be no valid message. */
+export function idOfAnswer(message: unknown): RequestId | undefined {
+  if (typeof message !== 'object' || message === null || 'method' in message || !('id' in message)) return undefined;
+  const { id } = message;
+  return typeof id === 'string' || typeof id === 'number' ? id : undefined;
+}
+
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
   }
 }

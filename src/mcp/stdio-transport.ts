@@ -17,7 +17,7 @@ import type { Logger } from 'pino';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
-import { tooLargeError } from './message-bounds.ts';
+import { tooLargeError, unreadableError } from './message-bounds.ts';
 import { MessageLines, type CutLine } from './message-lines.ts';
 import { OpenRequests } from './open-requests.ts';
 import { endGroup } from '../lib/processes.ts';
@@ -240,6 +240,8 @@ export class StdioTransport implements ServerTransport {
     } catch (error) {
       // Some programs print other text on standard output, which is reserved for messages.
       this.onerror?.(error instanceof Error ? error : new Error(String(error)));
+      const answered = this.#requests.invalid(line);
+      if (answered !== undefined) this.onmessage?.(unreadableError(answered));
       return;
     }
     this.#requests.received(message);

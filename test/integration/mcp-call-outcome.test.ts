@@ -101,7 +101,12 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
 
   test('has a result when the server has answered with none that can be read', async () => {
     const { server, pool, endpoint } = await start(kind);
-    for (const result of [{ resultType: 'complete' }, { resultType: 'later', content: [] }, { content: 7 }]) {
+    for (const result of [
+      { resultType: 'complete' },
+      { resultType: 'later', content: [] },
+      { content: 7 },
+      { content: [], _meta: 7 },
+    ]) {
       server.faults.set('tools/call', { result });
       expect(await pool.call(endpoint, SCOPE, 'act', {}, calling())).toMatchObject({ status: 'result' });
     }

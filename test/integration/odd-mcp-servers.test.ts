@@ -40,7 +40,7 @@ describe('a result of 5 MB', () => {
       const { pid } = await seen();
       const held = call('hold');
       await eventually(async () => expect((await seen()).calls).toContainEqual(['hold', {}]));
-      expect(await call('big', { bytes: 5_000_000, ...place })).toEqual(TOO_LARGE);
+      expect(await call('big', { bytes: 5_000_000, ...place })).toMatchObject(TOO_LARGE);
       await call('release');
       expect(await held).toMatchObject({ status: 'result', content: [{ text: 'held' }] });
       expect((await seen()).pid).toBe(pid);
@@ -55,7 +55,7 @@ describe('a result of 5 MB', () => {
     const big = call('big', { bytes: 5_000_000, noId: true });
     await eventually(async () => expect((await seen()).calls).toContainEqual(['big', expect.anything()]));
     await call('release');
-    expect(await big).toEqual(TOO_LARGE);
+    expect(await big).toMatchObject(TOO_LARGE);
     expect(await held).toMatchObject({ content: [{ text: 'held' }] });
     expect((await seen()).pid).toBe(pid);
   });
@@ -117,3 +117,14 @@ describe('an answered call has a result', () => {
     expect(await call('odd')).toMatchObject({ status: 'result', isError: false, ...(expected as object) });
   });
 });
+
+test.each([7, null, { content: [], _meta: 7 }])(
+  'a call whose answer is no valid message (%j) has failed, and the program continues',
+  async (result) => {
+    const { call, seen } = start({ results: { odd: result } });
+    const { pid } = await seen();
+    const text = expect.stringMatching(/has answered this call.* may have taken effect/);
+    expect(await call('odd')).toMatchObject({ status: 'result', isError: true, content: [{ type: 'text', text }] });
+    expect((await seen()).pid).toBe(pid);
+  },
+);
