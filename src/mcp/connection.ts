@@ -8,6 +8,7 @@ import {
   SdkErrorCode,
   type CallToolResult,
   type InputRequiredResult,
+  type ReadResourceResult,
   UrlElicitationRequiredError,
   type Tool,
 } from '@modelcontextprotocol/client';
@@ -22,6 +23,7 @@ import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './h
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError, isUnreadableError, readResultOf } from './message-bounds.ts';
+import { READ_RESOURCE, resourceOf } from './read-resource.ts';
 import type { ServerTransport } from './transport.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { signInRequired } from './sign-in-required.ts';
@@ -304,7 +306,13 @@ export class McpConnection {
     const timer = new CallTimer(options);
     this.#calls.set(exchange, { timer, open: 0, onQuestion: options.onQuestion });
     try {
-      return toAnswer(await exchange.run(() => this.#send(name, args, { ...options, timer })));
+      const sending = { ...options, timer };
+      if (!(await this.#isReadResource(name, options.signal))) {
+        return toAnswer(await exchange.run(() => this.#send(name, args, sending)));
+      }
+      const resource = resourceOf(args);
+      if ('problem' in resource) return unread(resource.problem);
+      return toAnswer(await exchange.run(() => this.#read(resource.uri, sending)));
     } catch (thrown) {
       exchange.end();
       const error = this.#cause(thrown);
@@ -385,26 +393,42 @@ export class McpConnection {
     args: Record<string, unknown>,
     options: CallOptions & { timer: CallTimer },
   ): Promise<CallToolResult> {
-    const { operationId, signal, timer, onProgress, context, input } = options;
     // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
     // a result that does not fit the schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
+    const { params, request } = this.#requestOf(options);
+    return this.#client.callTool(
+      { name, arguments: args, ...params },
+      { ...request, toolDefinition: { name, inputSchema } },
+    );
+  }
+
+  #read(uri: string, options: CallOptions & { timer: CallTimer }): Promise<ReadResourceResult> {
+    const { params, request } = this.#requestOf(options);
+    return this.#client.readResource({ uri, ...params }, { ...request, cacheMode: 'bypass' });
+  }
+
+  /** A tool of that name may be the server's own, which only its list says. */
+  async #isReadResource(name: string, signal: AbortSignal): Promise<boolean> {
+    if (name !== READ_RESOURCE.name) return false;
+    return (await this.#tools.all(signal)).includes(READ_RESOURCE);
+  }
+
+  /** What the requests of all calls have. */
+  #requestOf({ operationId, signal, timer, onProgress, context, input }: CallOptions & { timer: CallTimer }) {
     // The trace context is sent twice, as OpenTelemetry specifies: in `_meta` for the call, on every transport, and in
     // the headers for the HTTP request.
     const trace = traceHeaders();
     const params = {
-      name,
-      arguments: args,
       _meta: { ...trace, [OPERATION_ID]: operationId, ...(context && { [RUN_CONTEXT]: context }) },
       ...(input && Object.keys(input.answers).length > 0 && { inputResponses: input.answers }),
       ...(input?.requestState !== undefined && { requestState: input.requestState }),
     };
-    return this.#client.callTool(params, {
+    const request = {
       signal: AbortSignal.any([signal, timer.signal]),
       timeout: MAX_TIMER_MS,
-      allowInputRequired: true,
+      allowInputRequired: true as const,
       headers: { ...trace, 'Idempotency-Key': encodeURI(operationId.toWellFormed()) },
-      toolDefinition: { name, inputSchema },
       // Servers are asked for progress only where it changes something.
       ...((timer.extends || onProgress) && {
         onprogress: () => {
@@ -412,7 +436,8 @@ export class McpConnection {
           onProgress?.();
         },
       }),
-    });
+    };
+    return { params, request };
   }
 
   /** The transport's failure if it has one: the SDK only says that the connection was closed. */
@@ -482,7 +507,7 @@ function unread(text: string): CallAnswer {
   return { status: 'result', isError: true, content: [{ type: 'text', text }] };
 }
 
-function toAnswer(result: CallToolResult | InputRequiredResult): CallAnswer {
+function toAnswer(result: CallToolResult | ReadResourceResult | InputRequiredResult): CallAnswer {
   if (isInputRequiredResult(result)) {
     const request = readInputRequest(result);
     if (request) return { status: 'input_required', request };

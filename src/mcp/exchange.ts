@@ -1,5 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { isJSONRPCRequest, type JSONRPCMessage } from '@modelcontextprotocol/client';
 import { tellingStarts } from '../lib/request-start.ts';
+
+/** The requests of calls. A connection sends others, such as for lists of tools, in the course of a call. */
+const CALL_METHODS = new Set(['tools/call', 'resources/read']);
 
 const scope = new AsyncLocalStorage<Exchange | undefined>();
 
@@ -19,6 +23,11 @@ export class Exchange {
 
   static get current(): Exchange | undefined {
     return scope.getStore();
+  }
+
+  /** The current exchange, if the message is the request of its call. */
+  static ofCall(message: JSONRPCMessage): Exchange | undefined {
+    return isJSONRPCRequest(message) && CALL_METHODS.has(message.method) ? Exchange.current : undefined;
   }
 
   /** Runs `work`, whose requests do not belong to the current exchange. */

@@ -26,7 +26,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
   failure: Error | undefined;
   readonly #answerTimeoutMs: number;
 
-  /** `answerTimeoutMs`: the time-out of all requests except tool calls. */
+  /** `answerTimeoutMs`: the time-out of all requests except those of calls. */
   constructor(
     url: string,
     headers: Record<string, string>,
@@ -46,8 +46,8 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
       await Exchange.outside(() => super.send(message, options));
       return;
     }
-    const { id, method } = message;
-    const call = method === 'tools/call' ? Exchange.current : undefined;
+    const { id } = message;
+    const call = Exchange.ofCall(message);
     const exchange = call ?? new Exchange();
     // For servers of 2025-11-25, the SDK keeps the HTTP request of a timed-out request open, and resumes it.
     const givenUp = call?.ended ?? AbortSignal.timeout(this.#answerTimeoutMs + GIVE_UP_MS);

@@ -1,6 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import {
-  isJSONRPCRequest,
   SdkErrorCode,
   SdkHttpError,
   SSEClientTransport,
@@ -59,8 +58,7 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
 
   override send(message: JSONRPCMessage, { headers = {} }: TransportSendOptions = {}): Promise<void> {
     const send = (): Promise<void> => headersOfMessage.run(headers, () => super.send(message));
-    const isCall = isJSONRPCRequest(message) && message.method === 'tools/call';
-    return isCall ? send() : Exchange.outside(send);
+    return Exchange.ofCall(message) ? send() : Exchange.outside(send);
   }
 }
 

@@ -8,7 +8,6 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   deserializeMessage,
-  isJSONRPCRequest,
   serializeMessage,
   type JSONRPCMessage,
   type Transport,
@@ -143,7 +142,7 @@ export class StdioTransport implements ServerTransport {
 
   /** @throws McpServerError if the program cannot have read the whole message, whose last byte is the newline */
   async send(message: JSONRPCMessage): Promise<void> {
-    const exchange = isJSONRPCRequest(message) && message.method === 'tools/call' ? Exchange.current : undefined;
+    const exchange = Exchange.ofCall(message);
     const child = this.#child;
     if (!child || this.#ending) throw this.failure ?? new McpServerError('is not running');
     if (exchange) exchange.sent = true;

@@ -1,5 +1,6 @@
 import type { Client, Tool } from '@modelcontextprotocol/client';
 import type { Listing } from './message-bounds.ts';
+import { READ_RESOURCE } from './read-resource.ts';
 import { PatientFlight, type PatienceOptions } from './patient-flight.ts';
 
 export interface ToolListOptions extends PatienceOptions {
@@ -49,7 +50,7 @@ export class ToolList {
   }
 
   async #list(): Promise<Tool[]> {
-    const capabilities = this.#client.getServerCapabilities()?.tools;
+    const { tools: capabilities, resources } = this.#client.getServerCapabilities() ?? {};
     if (!capabilities) return [];
     const { answerTimeoutMs, listMaxAgeMs, now } = this.#options;
     // Servers of 2025-11-25 send notifications of changes without a subscription.
@@ -57,11 +58,12 @@ export class ToolList {
     if (subscribes && !this.#subscribed) void this.#subscribe();
     const [changes, freshUntil] = [this.#changes, now() + listMaxAgeMs];
     const { tools } = await this.#client.listTools(undefined, { timeout: answerTimeoutMs, cacheMode: 'bypass' });
-    this.#tools = tools;
+    const readsResources = resources !== undefined && !tools.some(({ name }) => name === READ_RESOURCE.name);
+    this.#tools = readsResources ? [...tools, READ_RESOURCE] : tools;
     this.warnings = this.#listed.warnings;
-    this.#byName = new Map(tools.map((tool) => [tool.name, tool]));
+    this.#byName = new Map(this.#tools.map((tool) => [tool.name, tool]));
     if (changes === this.#changes) this.#freshUntil = freshUntil;
-    return tools;
+    return this.#tools;
   }
 
   /** Changes are notified only between the acknowledgement and the end of the stream. */

@@ -4,12 +4,10 @@ import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sizeText } from '../core/files.ts';
 import type { ToolResult } from '../mcp/call-outcome.ts';
+import { MAX_URI_LENGTH } from '../mcp/read-resource.ts';
 import type { FoundTool, FullText, NoResult, StatefulConnection, ToolOutcome, ToolResponse } from '../core/records.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
-
-/** A longer name or URI of a linked resource is cut in the text: a model cannot use it. */
-const MAX_LINK_LENGTH = 2_048;
 
 const MAX_FILE_NAME_LENGTH = 100;
 
@@ -73,7 +71,7 @@ export function readResult({
         return textIn(resource) ?? addFile(fileName(resource.uri, files.length + 1), resource.mimeType, resource.blob);
       }
       case 'resource_link':
-        return `[${cut(block.name, MAX_LINK_LENGTH)}: ${cut(block.uri, MAX_LINK_LENGTH)}]`;
+        return `[${cut(block.name, MAX_URI_LENGTH)}: ${cut(block.uri, MAX_URI_LENGTH)}]`;
     }
   });
   const textOf = () => lines.join('\n').toWellFormed();

@@ -112,6 +112,28 @@ describe.each(KINDS)('a call to a server of %s', (_, kind) => {
     }
   });
 
+  test('may read a resource, with the same outcomes', async () => {
+    const { promise: never } = Promise.withResolvers();
+    const resources = { 'a:quick': Promise.resolve(), 'a:slow': never };
+    const { server, pool, endpoint } = await start({ ...kind, resources });
+    const read = (uri: string, options: Partial<CallOptions> = {}) =>
+      pool.call(endpoint, SCOPE, 'read_resource', { uri }, calling(options));
+    const content = [{ type: 'resource', resource: { uri: 'a:quick', text: 'a:quick' } }];
+    expect(await read('a:quick')).toMatchObject({ status: 'result', isError: false, content });
+    expect(await read('a:none')).toMatchObject({ status: 'rejected', message: expect.stringContaining('no a:none') });
+    const cancel = new AbortController();
+    const slow = read('a:slow', { signal: cancel.signal });
+    await eventually(() => expect(server.count('resources/read')).toBe(3));
+    cancel.abort();
+    expect(await slow).toMatchObject({
+      status: 'unknown',
+      message: expect.stringContaining('when the call was cancelled'),
+    });
+    server.faults.set('resources/read', 'swallow');
+    expect(await read('a:quick')).toMatchObject({ status: 'unknown' });
+    expect([server.count('resources/read'), server.count('tools/call')]).toEqual([4, 0]);
+  });
+
   const VAGUE: [string, Fault, RegExp][] = [
     ['cuts the connection after the effect', 'swallow', /closed the connection|ended its reply/],
     ['cuts the connection before the effect', 'drop', /closed the connection/],

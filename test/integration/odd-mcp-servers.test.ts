@@ -85,6 +85,61 @@ test('of a list with odd tools the others are offered, and the operator is told'
   ]);
 });
 
+describe('resources', () => {
+  const png = { uri: 'a:image', mimeType: 'image/png', blob: 'AAAA' };
+  const resources = {
+    'a:text': [{ uri: 'a:text', text: 'hello' }, { uri: 'a:odd' }],
+    'a:image': [png],
+    'a:none': 7,
+  };
+
+  test('are read by a tool of their server', async () => {
+    const { list, call, seen } = start({ tools: [{ name: 'act' }], resources });
+    const { tools } = await list();
+    expect(tools.map(({ name, annotations }) => [name, annotations])).toEqual([
+      ['act', undefined],
+      ['read_resource', { readOnlyHint: true }],
+    ]);
+    const read = (uri: unknown) => call('read_resource', { uri });
+    const unread = { type: 'text', text: '[1 of the parts of this result could not be read: "resource"]' };
+    expect(await read('a:text')).toMatchObject({
+      status: 'result',
+      isError: false,
+      content: [{ type: 'resource', resource: { uri: 'a:text', text: 'hello' } }, unread],
+      connection: { serverId: 'odd' },
+    });
+    expect(await read('a:image')).toMatchObject({ content: [{ type: 'resource', resource: png }] });
+    expect(await read('a:none')).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringContaining('can be read') }],
+    });
+    expect(await read('a:other')).toMatchObject({
+      status: 'rejected',
+      message: expect.stringContaining('no resources/read'),
+    });
+    expect((await seen()).calls).toEqual([]);
+  });
+
+  test.each([undefined, 7, '', 'a'.repeat(2_049)])('without a usable URI (%j) are not requested', async (uri) => {
+    const { call } = start({ tools: [], resources: {} });
+    const text = 'uri must be a text of 1 to 2048 characters';
+    expect(await call('read_resource', { uri })).toMatchObject({ isError: true, content: [{ text }] });
+  });
+
+  test('are read by the own tool of the server, if it has one of that name', async () => {
+    const own = { name: 'read_resource', inputSchema: { type: 'object', properties: {} } };
+    const { list, call } = start({ tools: [own], resources, results: { read_resource: { content: 'own' } } });
+    expect(await call('read_resource', {})).toMatchObject({ status: 'result', isError: false });
+    expect((await list()).tools).toEqual([own]);
+  });
+
+  test('are not offered by a server that declares none', async () => {
+    const { list, call } = start({ tools: [{ name: 'act' }] });
+    expect((await list()).tools.map(({ name }) => name)).toEqual(['act']);
+    expect(await call('read_resource', { uri: 'a:text' })).toMatchObject({ status: 'rejected' });
+  });
+});
+
 test('of more than 1,000 tools the first ones are offered', async () => {
   const { list } = start({ tools: Array.from({ length: 1_001 }, (_, i) => ({ name: `t${i}` })) });
   const { tools, toolWarnings } = await list();

@@ -90,6 +90,8 @@ export interface TestMcpServerOptions {
   resumable?: boolean;
   /** Answers requests in place of the server, if it returns an answer. */
   guard?: (request: IncomingMessage, body: string) => Promise<HttpAnswer | undefined>;
+  /** How long each takes by its URI, whose text it is; with any, the server declares the capability. */
+  resources?: Record<string, Promise<unknown>>;
   /** Tools per page of `tools/list`. */
   pageSize?: number;
 }
@@ -193,7 +195,15 @@ export class TestMcpServer {
   }
 
   #serve(): Server {
-    const server = new Server({ name: 'test', version: '1' }, { capabilities: { tools: { listChanged: true } } });
+    const { resources } = this.#options;
+    const capabilities = { tools: { listChanged: true }, ...(resources && { resources: {} }) };
+    const server = new Server({ name: 'test', version: '1' }, { capabilities });
+    if (resources) {
+      server.setRequestHandler('resources/read', async ({ params: { uri } }) => {
+        await (resources[uri] ?? Promise.reject(new ProtocolError(ProtocolErrorCode.InvalidParams, `no ${uri}`)));
+        return { contents: [{ uri, text: uri }] };
+      });
+    }
     server.setRequestHandler('tools/list', ({ params }) => this.#list(params?.cursor));
     server.setRequestHandler('tools/call', ({ params }, context) =>
       this.#call(params.name, params.arguments ?? {}, context),
