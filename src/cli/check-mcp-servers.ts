@@ -51,7 +51,7 @@ function untilInterrupted(): AbortSignal {
   return interrupted.signal;
 }
 
-function textOf({ name, error, seconds, transport, protocol, tools }: CheckedServer): string {
+function textOf({ name, error, seconds, transport, protocol, tools, warnings }: CheckedServer): string {
   const time = `${seconds.toFixed(1)} s`;
   if (error !== null) return printable(`${name}: not available (${time}): ${error}`) + '\n';
   const count = (use: string) => tools.filter((tool) => tool.use === use).length;
@@ -62,5 +62,6 @@ function textOf({ name, error, seconds, transport, protocol, tools }: CheckedSer
   ];
   const head = `${name}: ${transport}, protocol ${protocol}, connected in ${time}, ${tools.length} tools: ${uses.join(', ')}`;
   const rows = tools.map((tool) => `  ${tool.use.padEnd(6)}  ${tool.annotation.padEnd(12)}  ${tool.name}`);
-  return [head, ...rows].map((line) => `${printable(line)}\n`).join('');
+  const notes = warnings.map((warning) => `  warning: ${warning}`);
+  return [head, ...rows, ...notes].map((line) => `${printable(line)}\n`).join('');
 }

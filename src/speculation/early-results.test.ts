@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { messageWith } from '../../test/support/model-message.ts';
 import type { NewRecord } from '../core/records.ts';
-import { withEarlyResults } from './early-results.ts';
+import { shortResults, withEarlyResults } from './early-results.ts';
 
 const AT = '2026-01-01T00:00:00.000Z';
 const server = { to: 'server', effect: 'retry', approval: false, callHash: 'h' } as const;
@@ -32,4 +32,23 @@ test('results follow their message in the order of the calls, and the calls are 
     refresh,
   ]);
   expect(message.toolCalls[0]?.route).toBe(server);
+});
+
+test('structured content that the text of a result does not have is recorded with it', () => {
+  const message = messageWith(server, server);
+  const connection = { serverId: 's', id: 'c' };
+  const said = { status: 'result', isError: false, content: [{ type: 'text', text: 'warm' }] } as const;
+  const results = shortResults([
+    { index: 0, outcome: { ...said, content: [...said.content], structuredContent: { celsius: 20 }, connection } },
+    { index: 1, outcome: { ...said, content: [], structuredContent: { celsius: 21 } } },
+  ]);
+  const [, first, second] = withEarlyResults([message], message, results ?? []);
+  const base64 = Buffer.from('{"celsius":20}').toString('base64');
+  expect(first).toMatchObject({
+    content: 'warm',
+    structuredContent: { base64, mimeType: 'application/json' },
+    connection,
+  });
+  expect(second).toMatchObject({ content: '{"celsius":21}' });
+  expect(second).not.toHaveProperty('structuredContent');
 });

@@ -42,6 +42,7 @@ test('a check lists the tools of a server, and which of them ask by default', as
         { name: 'note', annotation: '@write', use: 'ask' },
         { name: 'debug', annotation: '@unannotated', use: 'ask' },
       ],
+      warnings: [],
     },
   ]);
 });
@@ -71,7 +72,7 @@ test('a server that fails is reported with its reason, and the others are checke
     ['broken', 'ended with exit code 1; stderr: API_KEY is required'],
     ['crm', null],
   ]);
-  expect(checked[0]).toMatchObject({ transport: null, protocol: null, tools: [] });
+  expect(checked[0]).toMatchObject({ transport: null, protocol: null, tools: [], warnings: [] });
   expect(seen.map(({ name }) => name).toSorted()).toEqual(['broken', 'crm']);
 });
 

@@ -17,6 +17,8 @@ export interface CheckedServer {
   transport: McpServerTools['transport'] | null;
   protocol: string | null;
   tools: CheckedTool[];
+  /** What was left out or repaired of its list of tools: one line each. */
+  warnings: string[];
 }
 
 export interface CheckedTool {
@@ -82,7 +84,7 @@ async function checkServer(
   try {
     // No session has an id of this form.
     const offered = await pool.tools(endpoint, { sessionId: `check ${name}`, owner }, signal);
-    const { transport, protocol } = offered;
+    const { transport, protocol, toolWarnings } = offered;
     const policy = registry.policy(server);
     const floor = approvalFloor(policy, owner);
     const tools = selectTools(server, offered.tools, { floor }).map(({ tool, approval, annotation }): CheckedTool => ({
@@ -90,10 +92,10 @@ async function checkServer(
       annotation,
       use: useOf(tool, policy.tools, approval),
     }));
-    return end({ error: null, transport, protocol, tools });
+    return end({ error: null, transport, protocol, tools, warnings: [...toolWarnings] });
   } catch (error) {
     if (!(error instanceof McpUnavailableError)) throw error;
-    return end({ error: error.reason, transport: null, protocol: null, tools: [] });
+    return end({ error: error.reason, transport: null, protocol: null, tools: [], warnings: [] });
   }
 }
 

@@ -6,10 +6,21 @@ import type { CheckedServer } from '../../src/tools/check-servers.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { stdioEndpoint } from '../support/mcp-kinds.ts';
+import { oddEndpoint } from '../support/odd-mcp-server.ts';
 import { startTestServer } from '../support/test-server.ts';
 
 const { command, args } = stdioEndpoint('2025-11-25');
 const broken = { command: '/bin/sh', args: ['-c', 'echo "\u001b[31mAPI_KEY is required" >&2; exit 1'] };
+const { env: oddEnv, ...oddProgram } = oddEndpoint({
+  tools: [
+    { name: 'act', inputSchema: { type: 'string' } },
+    { name: 'later\u001b[31m', execution: { taskSupport: 'required' } },
+  ],
+  resources: {},
+});
+const odd = { command: oddProgram.command, args: oddProgram.args, env: oddEnv };
+const REPAIRED = 'the schema of the tool "act" was repaired';
+const LEFT_OUT = 'was left out: it runs only as a task';
 const off = { command: 'x', disabled: true };
 
 describe('`everturn mcp check`', () => {
@@ -18,7 +29,10 @@ describe('`everturn mcp check`', () => {
   beforeAll(async () => {
     folder = await mkdtemp(path.join(tmpdir(), 'everturn-check-'));
     const file = path.join(folder, 'mcp.json');
-    await writeFile(file, JSON.stringify({ mcpServers: { works: { type: 'stdio', command, args }, broken, off } }));
+    await writeFile(
+      file,
+      JSON.stringify({ mcpServers: { works: { type: 'stdio', command, args }, odd, broken, off } }),
+    );
     env = { EVERTURN_DATA: path.join(folder, 'data'), EVERTURN_MCP_SERVERS: file };
   });
   afterAll(() => rm(folder, { recursive: true }));
@@ -33,6 +47,17 @@ describe('`everturn mcp check`', () => {
     expect(await readdir(path.join(folder, 'data', 'programs'))).toEqual([]);
   });
 
+  test('prints which tools were left out or repaired', async () => {
+    const { code, stdout } = await everturn(['mcp', 'check', 'odd'], env);
+    expect(stdout).toMatch(/^odd: stdio, .*, 2 tools: 1 ask, 1 run\n {2}ask .* act\n {2}run .* read_resource\n/);
+    expect(stdout.split('\n').slice(3)).toEqual([
+      expect.stringMatching(`^  warning: ${REPAIRED}`),
+      expect.stringMatching(`^  warning: the tool "later\\\\u001b.31m" ${LEFT_OUT}`),
+      '',
+    ]);
+    expect(code).toBe(0);
+  });
+
   test('prints why a server cannot be used, and ends with 1', async () => {
     const { code, stdout, stderr } = await everturn(['mcp', 'check'], env);
     expect(stdout).toContain('works: stdio');
@@ -44,7 +69,7 @@ describe('`everturn mcp check`', () => {
   });
 
   test.each([
-    [{}, 'other', 'EVERTURN_MCP_SERVERS has no server "other": it has works, broken\n'],
+    [{}, 'other', 'EVERTURN_MCP_SERVERS has no server "other": it has works, odd, broken\n'],
     [{}, 'off', 'EVERTURN_MCP_SERVERS: off is disabled\n'],
     [
       { EVERTURN_MCP_SERVERS: '' },
@@ -59,7 +84,7 @@ describe('`everturn mcp check`', () => {
 
 test('GET /v1/agents/mcp/servers lists the same, for admins only', async () => {
   const server = await startTestServer({
-    servers: { works: { command, args }, broken },
+    servers: { works: { command, args }, odd, broken },
     env: { EVERTURN_API_KEYS: 'root:admin=key-of-root,ann:user=key-of-ann' },
   });
   try {
@@ -67,6 +92,11 @@ test('GET /v1/agents/mcp/servers lists the same, for admins only', async () => {
     const { data } = await as('key-of-root').get<{ data: CheckedServer[] }>('/v1/agents/mcp/servers');
     expect(data).toEqual([
       expect.objectContaining({ name: 'works', error: null, transport: 'stdio', protocol: '2025-11-25' }),
+      expect.objectContaining({
+        name: 'odd',
+        error: null,
+        warnings: [expect.stringContaining(REPAIRED), expect.stringContaining(LEFT_OUT)],
+      }),
       expect.objectContaining({ name: 'broken', error: expect.stringContaining('API_KEY is required'), tools: [] }),
       expect.objectContaining({ name: 'test', error: null, transport: 'streamable-http' }),
     ]);

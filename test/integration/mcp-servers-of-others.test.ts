@@ -106,6 +106,37 @@ test.each<[string, string, () => object, RegExp]>([
   expect([outcome, content]).toEqual(['succeeded', expect.stringMatching(expected)]);
 });
 
+test('what the results of everything link to is read, and its instructions reach the model', async () => {
+  const read = (uri: string) => use({ name: 'read_resource', args: { uri: `demo://resource/${uri}` } });
+  const chat = await server.chat({
+    scripts: [
+      use({ name: 'get-resource-links', args: { count: 2 } }),
+      read('dynamic/blob/1'),
+      read('dynamic/text/2'),
+      use({ name: 'gzip-file-as-resource', args: { name: 'a.gz', data: 'data:text/plain,hello' } }),
+      read('session/a.gz'),
+      read('dynamic/none/3'),
+      say('Done.'),
+    ],
+    spec: {
+      mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'everything', require_approval_for_tools: [] }],
+    },
+  });
+  const reader = chat.turn('go');
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Done.' } });
+  const frames = await reader.done;
+  expect(frames.flatMap((one) => (one.type === 'tool.response' ? [[one.outcome, one.content]] : []))).toEqual([
+    ['succeeded', expect.stringMatching(/\[.*: demo:\/\/resource\/dynamic\/blob\/1\]\n\[.*: demo:.*\/text\/2\]$/)],
+    ['succeeded', expect.stringMatching(/^Resource 1: This is a base64 blob/)],
+    ['succeeded', expect.stringMatching(/^Resource 2: This is a plaintext resource/)],
+    ['succeeded', '[a.gz: demo://resource/session/a.gz]'],
+    ['succeeded', expect.stringMatching(/^\[a\.gz, application\/gzip, \d+ B\]/)],
+    ['failed', expect.stringContaining('not found')],
+  ]);
+  const system = chat.requests()[0]?.messages.find(({ role }) => role === 'system')?.content;
+  expect(system).toMatch(/The MCP server "everything" says this about the use of its tools.*\n> # Everything Server/);
+});
+
 test('a tool without annotations asks by default', async () => {
   const chat = await server.chat({
     scripts: [use({ name: 'add', args: { a: 2, b: 3 } })],

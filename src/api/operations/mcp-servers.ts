@@ -22,6 +22,9 @@ const checkedServer = z
     transport: z.enum(['streamable-http', 'sse', 'stdio']).nullable(),
     protocol: z.string().nullable().meta({ description: 'the version that both sides speak' }),
     tools: z.array(checkedTool),
+    warnings: z
+      .array(z.string())
+      .meta({ description: 'which of its tools were left out, or have a schema that was repaired, and why' }),
   })
   .meta({ id: 'CheckedMcpServer' });
 
@@ -35,6 +38,7 @@ const example: z.output<typeof checkedServer> = {
     { name: 'read_text_file', annotation: '@read-only', use: 'run' },
     { name: 'write_file', annotation: '@destructive', use: 'ask' },
   ],
+  warnings: [],
 };
 
 /** `/v1/agents/mcp/servers`: what `everturn mcp check` prints, for admins. */
