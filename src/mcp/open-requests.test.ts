@@ -27,9 +27,10 @@ test.each([
   ['{"jsonrpc":"2.0","method":"notifications/message","params":{', '},"id":2}', undefined],
   ['{"method":"sampling/createMessage","params":{', '},"jsonrpc":"2.0","id":2}', undefined],
   ['{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{', '', undefined],
-  ['Reading the files …', 'id":2}', undefined],
+  ['Reading the files …', '{"result":{},"id":2}', undefined],
 ])('%s…%s is the answer to %s', (head, tail, id) => {
   const { cut, unread } = start(1, 2, 'a"b');
+  cut(head, tail);
   cut(head, tail);
   expect(unread).toEqual(id === undefined ? [] : [id]);
 });
@@ -48,6 +49,15 @@ test('without an id it is that of the only request that can be meant', () => {
   expect(unread).toEqual([3, 4]);
   cut(NO_ID);
   expect(unread).toHaveLength(2);
+});
+
+test('without an id it is dropped while no request is open', () => {
+  const { cut, unread, send } = start();
+  cut(NO_ID);
+  send(1);
+  send(2);
+  cut(NO_ID);
+  expect(unread).toEqual([]);
 });
 
 test('as many as there are open requests are those of all of them', () => {

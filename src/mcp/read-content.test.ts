@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readContent } from './read-content.ts';
+import { readContent, resourceBlocks } from './read-content.ts';
 
 const said = { type: 'text', text: 'yes' };
 
@@ -7,14 +7,14 @@ test('parts with all of their fields are read, without other fields', () => {
   const content = [
     { ...said, annotations: { audience: 7 } },
     { type: 'image', data: 'not base64!' },
-    { type: 'resource', resource: { uri: 'a:b', blob: 'AAAA', text: null } },
-    { type: 'resource', resource: { text: 'c' } },
+    { type: 'resource', resource: { uri: 'a:b', mimeType: 'image/png', blob: 'AAAA', text: null } },
+    { type: 'resource', resource: { text: 'c', mimeType: 7 } },
     { type: 'resource_link', uri: 'a:b', name: 1 },
   ];
   expect(readContent(content)).toEqual([
     said,
     { type: 'image', data: 'not base64!', mimeType: '' },
-    { type: 'resource', resource: { uri: 'a:b', blob: 'AAAA' } },
+    { type: 'resource', resource: { uri: 'a:b', mimeType: 'image/png', blob: 'AAAA' } },
     { type: 'resource', resource: { uri: '', text: 'c' } },
     { type: 'resource_link', uri: 'a:b', name: 'a:b' },
   ]);
@@ -27,18 +27,33 @@ test('one line says what could not be read', () => {
     null,
     { type: 'text' },
     { type: 'resource' },
+    { type: 'resource', resource: { blob: 7 } },
+    { type: 'image', data: 7 },
+    { type: 'resource_link', name: 'a' },
+    { type: 'sound' },
     [said],
   ];
   expect(readContent([said, ...odd, said])).toEqual([
     said,
     said,
-    { type: 'text', text: '[6 of the parts of this result could not be read: "video", "text", no type, "resource"]' },
+    {
+      type: 'text',
+      text: '[10 of the parts of this result could not be read: "video", "text", no type, "resource", "image"]',
+    },
   ]);
   const [note] = readContent([{ type: `x\n${'y'.repeat(100)}` }]);
   expect(note).toEqual({
     type: 'text',
     text: `[1 of the parts of this result could not be read: "x\\n${'y'.repeat(38)}"]`,
   });
+});
+
+test('the contents of resources are read as embedded resources', () => {
+  const contents = [{ uri: 'a:b', text: 'c' }, 7];
+  expect(readContent(resourceBlocks(contents))).toEqual([
+    { type: 'resource', resource: { uri: 'a:b', text: 'c' } },
+    { type: 'text', text: '[1 of the parts of this result could not be read: "resource"]' },
+  ]);
 });
 
 test('of more than 1,000 parts the first ones are read', () => {

@@ -39,10 +39,23 @@ test.each<[string, unknown, unknown]>([
   ['with required as in draft-03', withA({ type: 'string', required: true }), withA({ type: 'string' })],
   ['with exclusive bounds as in draft-04', withA({ minimum: 1, exclusiveMinimum: true }), withA({ minimum: 1 })],
   ['with values that are none', withA({ enum: [], description: null }), withA({})],
+  ['with a list of unknown types', withA({ type: ['string', 'file'] }), withA({})],
+  ['with items that are no schema', withA({ type: 'array', items: 'string' }), withA({ type: 'array', items: {} })],
+  ['with other properties that are no schema', { ...EMPTY, additionalProperties: 'no' }, EMPTY],
+  ['with definitions that are none', { ...EMPTY, $defs: 7, definitions: [] }, EMPTY],
+  [
+    'with keywords that providers reject at the top',
+    { ...EMPTY, enum: [{}], not: {}, anyOf: [{}], allOf: [{}] },
+    EMPTY,
+  ],
   ['with a property that is no schema', withA('string'), withA(true)],
   [
     'of alternatives',
-    { type: 'object', oneOf: [withA({ type: 'string' }), { required: ['b'] }], properties: { b: {} } },
+    {
+      type: 'object',
+      oneOf: [withA({ type: 'string' }), { properties: { b: { type: 'null' } } }],
+      properties: { b: {} },
+    },
     { type: 'object', properties: { a: { type: 'string' }, b: {} } },
   ],
 ])('a schema %s is repaired', (_, given, expected) => {
@@ -64,6 +77,7 @@ test('a schema that providers accept stays the same', () => {
 test.each([
   [{ readOnlyHint: 'yes', title: 1 }, undefined],
   [{ readOnlyHint: true, destructiveHint: null, more: true }, { readOnlyHint: true }],
+  [{ title: 'A' }, { title: 'A' }],
   ['read-only', undefined],
 ])('annotations of the wrong type are dropped: %j', (annotations, expected) => {
   const read = readTool({ name: 'a', title: 1, description: null, annotations, icons: [{}] });
@@ -73,6 +87,11 @@ test.each([
 test.each([
   [null, 'a tool without a name was left out'],
   [{ name: 7 }, 'a tool without a name was left out'],
+  [{ name: '' }, 'a tool without a name was left out'],
+  [
+    { name: 'x'.repeat(100), execution: { taskSupport: 'required' } },
+    `the tool "${'x'.repeat(64)}" was left out: it runs only as a task, which is not supported`,
+  ],
   [
     { name: 'a"b', execution: { taskSupport: 'required' } },
     'the tool "a\\"b" was left out: it runs only as a task, which is not supported',
