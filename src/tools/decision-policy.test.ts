@@ -60,6 +60,10 @@ test.each<[object, string, unknown, DecisionPolicy['decision']]>([
   expect(decideCall(specOf(policy), asked, { ...args }).decision).toBe(expected);
 });
 
+const upTo = (maximum: number) => ({ arguments: { '/amount': { type: 'number', maximum } } });
+const from = (minimum: number) => ({ arguments: { '/amount': { type: 'number', minimum } } });
+const ask = (quorum: number): DecisionPolicy => ({ match: { tool: '*' }, decision: 'ask', quorum });
+
 test.each<[object, 'allow' | 'ask']>([
   [{ amount: 50, to: 'ann' }, 'allow'],
   [{ amount: '500', to: 'ann' }, 'ask'],
@@ -67,6 +71,32 @@ test.each<[object, 'allow' | 'ask']>([
 ])('a policy that allows fits only arguments that are what they seem: %j', (args, expected) => {
   const policy: DecisionPolicy = { match: { arguments: { '/amount': { maximum: 1_000 } } }, decision: 'allow' };
   expect(decideCall(specOf(policy), { ...tool(), parameters }, { ...args }).decision).toBe(expected);
+});
+
+test.each<[string, object, DecisionPolicy[], 'ask' | 'deny', number?]>([
+  ['a later denial', { amount: '5000', to: 'ann' }, [{ match: upTo(100), decision: 'ask' }], 'deny'],
+  [
+    'a later denial by a condition that seems to fit',
+    { amount: '5000', to: 'ann' },
+    [{ match: { arguments: { '/amount': { type: 'string' } } }, decision: 'ask' }],
+    'deny',
+  ],
+  ['a later quorum', { to: 'ann' }, [{ match: from(500), decision: 'ask' }, ask(2)], 'ask', 2],
+  ['an earlier quorum', { to: 'ann' }, [{ match: from(500), decision: 'ask', quorum: 3 }, ask(2)], 'ask', 3],
+  ['the approvals of the server', { amount: '1' }, [{ match: from(9), decision: 'ask', quorum: 2 }], 'ask', 2],
+])('arguments that may be others are no way around %s', (_, args, policies, decision, quorum) => {
+  const spec = specOf(...policies, ...(decision === 'deny' ? [{ match: {}, decision }] : []));
+  const decided = decideCall(spec, { ...tool(), parameters }, { ...args });
+  expect([decided.decision, decided.policy?.quorum]).toEqual([decision, quorum]);
+});
+
+test('of two policies of the same quorum that may apply, the one with approvers does, else the first', () => {
+  const first: DecisionPolicy = { match: from(9), decision: 'ask', expires_in_seconds: 9 };
+  const decide = (later: DecisionPolicy) =>
+    decideCall(specOf(first, later), { ...tool(), parameters }, { amount: '1' }).policy;
+  expect(decide({ ...ask(1), approvers: { subjects: ['bob'] } })).toMatchObject({ approvers: { subjects: ['bob'] } });
+  expect(decide({ ...ask(1), exclude_requester: true })).toMatchObject({ excludeRequester: true });
+  expect(decide(ask(1))).toMatchObject({ expiresInSeconds: 9 });
 });
 
 test('a policy holds for every kind of tool: one without a server fits where none is asked for', () => {

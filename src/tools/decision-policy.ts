@@ -19,8 +19,9 @@ const MAX_CONDITIONS_MS = 100;
 
 /**
  * Decides on a call of any tool: by the first of the agent's policies that fits it, else by the
- * `require_approval_for_tools` of its server, if it has one. The operator's policy may require an approval that the
- * agent's does not.
+ * `require_approval_for_tools` of its server, if it has one. Policies before that one which may fit count as well, and the
+ * strictest decision holds: arguments that the server may read as others must not be a way around a later policy. The
+ * operator's policy may require an approval that the agent's does not.
  */
 export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: Record<string, unknown>): Decision {
   const { approval, isFloor } = run.to === 'server' ? run : { approval: false, isFloor: undefined };
@@ -37,15 +38,32 @@ export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: R
   };
   let odd: boolean | undefined;
   const isOdd = (): boolean => (odd ??= violatesSchema(tool.parameters, args));
+  const candidates: Candidate[] = [];
+  let isDecided = false;
   for (const policy of spec.config?.decision_policies ?? []) {
     const fits = matches(policy, { tool, args, evaluate, isOdd });
     if (fits === false) continue;
     // A condition that cannot be evaluated must not let a call run.
-    const mustAsk = policy.decision === 'ask' || isFloor === true || fits === undefined;
-    if (policy.decision === 'allow' && !mustAsk) return { decision: 'allow' };
-    return policy.decision === 'deny' ? { decision: 'deny' } : { decision: 'ask', policy: approvalPolicy(policy) };
+    const mustAsk = policy.decision === 'allow' && (isFloor === true || fits === undefined);
+    candidates.push({ decision: mustAsk ? 'ask' : policy.decision, policy });
+    isDecided = fits === true;
+    if (isDecided) break;
   }
-  return { decision: approval ? 'ask' : 'allow' };
+  if (!isDecided) candidates.push({ decision: approval ? 'ask' : 'allow' });
+  const { decision, policy } = candidates.reduce((one, next) => (strictness(next) > strictness(one) ? next : one));
+  return { decision, ...(decision === 'ask' && policy && { policy: approvalPolicy(policy) }) };
+}
+
+interface Candidate {
+  decision: Decision['decision'];
+  policy?: DecisionPolicy;
+}
+
+/** Between policies that ask, the quorum counts first, then whether approvers are named, then who is excluded. */
+function strictness({ decision, policy }: Candidate): number {
+  if (decision === 'deny') return Infinity;
+  if (decision === 'allow') return 0;
+  return (policy?.quorum ?? 1) * 4 + (policy?.approvers ? 2 : 0) + (policy?.exclude_requester === true ? 1 : 0);
 }
 
 interface MatchedCall {
@@ -57,9 +75,9 @@ interface MatchedCall {
 }
 
 /**
- * Whether a policy fits a call; undefined if that cannot be evaluated. A server may fill in the default of a missing
- * argument, and read one of a wrong type as another value. A policy with conditions that asks or denies fits such a call,
- * and one that allows does not.
+ * Whether a policy fits a call; undefined if it may, which cannot be evaluated. A server may fill in the default of a
+ * missing argument, and read one of a wrong type as another value. A policy with conditions that asks or denies may fit
+ * such a call, and one that allows does not.
  */
 function matches(
   { match, decision }: DecisionPolicy,
@@ -76,10 +94,11 @@ function matches(
     let isFulfilled = value === undefined ? false : evaluate(schema, value);
     if (decision === 'allow') {
       if (isFulfilled !== false && isOdd()) return false;
-    } else if (isFulfilled === false) {
-      const filledIn = value === undefined ? defaultAt(parameters, pointer) : undefined;
-      const mayBeFulfilled = isOdd() || (filledIn !== undefined && evaluate(schema, filledIn) !== false);
-      if (mayBeFulfilled) isFulfilled = undefined;
+    } else if (isOdd()) {
+      isFulfilled = undefined;
+    } else if (isFulfilled === false && value === undefined) {
+      const filledIn = defaultAt(parameters, pointer);
+      if (filledIn !== undefined && evaluate(schema, filledIn) !== false) isFulfilled = undefined;
     }
     if (isFulfilled === false) return false;
     fits &&= isFulfilled;
