@@ -67,7 +67,7 @@ export function fitsSchema(schema: object, value: unknown): boolean | undefined 
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
-  const errors = misfits(argumentValidators, schema, value, values);
+  const errors = misfits(argumentValidators, schema, value, values) ?? [];
   const [first] = errors;
   return first ? problem(`do not fit the tool's schema: ${describeAll(errors)}`, placeOf(first)) : { ok: true, value };
 }
@@ -77,20 +77,29 @@ function check(schema: object, value: Record<string, unknown>, values = 1): Pars
  * cannot be checked within the limits: the server validates in any case. `values`: how many values are in the value.
  */
 export function schemaProblem(schema: object, value: object, values = 1): string | undefined {
-  const errors = misfits(conditionValidators, schema, value, values);
+  const errors = misfits(conditionValidators, schema, value, values) ?? [];
   return errors.length > 0 ? describeAll(errors) : undefined;
 }
 
-/** Whether arguments violate the schema of their tool, as far as that can be checked within the limits. */
+/**
+ * Whether arguments violate the schema of their tool. Those that cannot be checked within the limits do: a server must not
+ * relax a policy by a schema that is broken or too large.
+ */
 export function violatesSchema(schema: object, args: Record<string, unknown>): boolean {
-  return misfits(argumentValidators, schema, args, jsonShape(JSON.stringify(args)).values).length > 0;
+  return misfits(argumentValidators, schema, args, jsonShape(JSON.stringify(args)).values)?.length !== 0;
 }
 
-function misfits(validators: SchemaValidators, schema: object, value: object, values: number): ErrorObject[] {
+/** Undefined if the value cannot be checked. */
+function misfits(
+  validators: SchemaValidators,
+  schema: object,
+  value: object,
+  values: number,
+): ErrorObject[] | undefined {
   try {
-    return validators.of(schema)?.(value, values) ?? [];
+    return validators.of(schema)?.(value, values);
   } catch {
-    return [];
+    return undefined;
   }
 }
 

@@ -99,6 +99,17 @@ test('of two policies of the same quorum that may apply, the one with approvers 
   expect(decide(ask(1))).toMatchObject({ expiresInSeconds: 9 });
 });
 
+test.each<[string, object]>([
+  ['a reference to nowhere', { properties: { amount: { $ref: '#/$defs/none' } } }],
+  ['an unknown type', { properties: { amount: { type: 'money' } } }],
+  ['more than 64 KiB', { properties: { amount: { type: 'string' } }, description: 'x'.repeat(64 * 1024) }],
+  ['a pattern that takes too long', { properties: { to: { pattern: '^(a+)+$' } } }],
+])('arguments that cannot be checked, by a schema with %s, fit no policy that allows', (_, unchecked) => {
+  const spec = specOf({ match: upTo(100), decision: 'allow' });
+  const args = { amount: 50, to: `${'a'.repeat(40)}b` };
+  expect(decideCall(spec, { ...tool(), parameters: { ...unchecked } }, args).decision).toBe('ask');
+});
+
 test('a policy holds for every kind of tool: one without a server fits where none is asked for', () => {
   const kinds: AgentTool[] = [
     { ...tool(), info: { type: 'system', name: 'pay_bill' } },
