@@ -62,6 +62,12 @@ test.each<[string, unknown, unknown]>([
   expect(schemaOf(given)).toEqual({ schema: expected, isRepaired: true });
 });
 
+test('keywords with the names of inherited properties are like other unknown ones', () => {
+  const a = '{ "__proto__": {}, "__defineGetter__": 1, "hasOwnProperty": 1, "constructor": 1, "valueOf": 1 }';
+  const schema = { type: 'object', properties: JSON.parse(`{ "a": ${a}, "__proto__": {} }`) as object };
+  expect(JSON.stringify(schemaOf(schema))).toBe(JSON.stringify({ schema, isRepaired: false }));
+});
+
 test('a schema that providers accept stays the same', () => {
   const schema = {
     $schema: 'http://json-schema.org/draft-07/schema#',

@@ -67,7 +67,7 @@ function acceptedSchema(listed: unknown): { schema: JsonSchema; isRepaired: bool
 
 /** A schema without keywords that have no meaning, and in which each array says what its items are. */
 function repaired(schema: JsonSchema, repair: { isRepaired: boolean }): JsonSchema {
-  const fitting = Object.entries(schema).filter(([key, value]) => FORMS[key]?.(value) ?? true);
+  const fitting = Object.entries(schema).filter(([key, value]) => FORMS.get(key)?.(value) ?? true);
   let made = schema;
   if (fitting.length < Object.keys(schema).length) {
     repair.isRepaired = true;
@@ -90,30 +90,28 @@ function repaired(schema: JsonSchema, repair: { isRepaired: boolean }): JsonSche
 
 const TYPES = new Set<unknown>(['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']);
 
+const isType = (value: unknown) => TYPES.has(value);
 const isText = (value: unknown) => typeof value === 'string';
 const isNumber = (value: unknown) => typeof value === 'number';
 const isFilledList = (value: unknown) => Array.isArray(value) && value.length > 0;
 const isSchema = (value: unknown) => typeof value === 'boolean' || isSchemaObject(value);
 
-/** The forms of the keywords whose values providers check. */
-const FORMS: Record<string, (value: unknown) => boolean> = {
-  ...Object.fromEntries(
-    ['$schema', '$id', '$ref', 'title', 'description', 'format', 'pattern'].map((key) => [key, isText]),
-  ),
-  ...Object.fromEntries(
-    ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf', 'minLength', 'maxLength']
-      .concat(['minItems', 'maxItems', 'minProperties', 'maxProperties'])
-      .map((key) => [key, isNumber]),
-  ),
-  ...Object.fromEntries(['enum', 'anyOf', 'oneOf', 'allOf', 'prefixItems'].map((key) => [key, isFilledList])),
-  ...Object.fromEntries(
-    ['properties', 'patternProperties', '$defs', 'definitions'].map((key) => [key, isSchemaObject]),
-  ),
-  type: (value) => (Array.isArray(value) ? value.length > 0 && value.every((one) => TYPES.has(one)) : TYPES.has(value)),
-  required: (value) => Array.isArray(value) && value.every(isText),
-  items: (value) => isSchema(value) || isFilledList(value),
-  additionalProperties: isSchema,
-};
+/** The forms of the keywords whose values providers check. A server may use any name, so none may be inherited. */
+const FORMS = new Map<string, (value: unknown) => boolean>([
+  ...forms(isText, ['$schema', '$id', '$ref', 'title', 'description', 'format', 'pattern']),
+  ...forms(isNumber, ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf']),
+  ...forms(isNumber, ['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties']),
+  ...forms(isFilledList, ['enum', 'anyOf', 'oneOf', 'allOf', 'prefixItems']),
+  ...forms(isSchemaObject, ['properties', 'patternProperties', '$defs', 'definitions']),
+  ['type', (value) => (Array.isArray(value) ? value.length > 0 && value.every(isType) : isType(value))],
+  ['required', (value) => Array.isArray(value) && value.every(isText)],
+  ['items', (value) => isSchema(value) || isFilledList(value)],
+  ['additionalProperties', isSchema],
+]);
+
+function forms<T>(form: T, keywords: string[]): [string, T][] {
+  return keywords.map((keyword) => [keyword, form]);
+}
 
 function isArrayType(type: unknown): boolean {
   return type === 'array' || (Array.isArray(type) && type.includes('array'));
