@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { readTool } from './read-tools.ts';
+import { cpuStopwatch } from '../lib/timeout.ts';
+import { listedSchemaOf, readTool } from './read-tools.ts';
 
 const EMPTY = { type: 'object', properties: {} };
 
@@ -58,6 +59,36 @@ test.each<[string, unknown, unknown]>([
     },
     { type: 'object', properties: { a: { type: 'string' }, b: {} } },
   ],
+  [
+    'whose alternatives define a property differently',
+    { anyOf: [withA({ type: 'string' }), withA({ type: 'number' }), withA({ type: 'string' })] },
+    withA({ anyOf: [{ type: 'string' }, { type: 'number' }] }),
+  ],
+  [
+    'whose alternatives are references, in a circle and to further ones',
+    {
+      oneOf: [{ $ref: '#/$defs/a' }, { $ref: '#/$defs/b~1c' }],
+      additionalProperties: false,
+      $defs: {
+        a: { ...withA({}), $ref: '#/$defs/b~1c' },
+        'b/c': { allOf: [{ $ref: '#/$defs/a' }, { properties: { b: true } }] },
+      },
+    },
+    {
+      type: 'object',
+      properties: { a: {}, b: true },
+      additionalProperties: false,
+      $defs: {
+        a: { ...withA({}), $ref: '#/$defs/b~1c' },
+        'b/c': { allOf: [{ $ref: '#/$defs/a' }, { properties: { b: true } }] },
+      },
+    },
+  ],
+  [
+    'whose alternatives refer to nothing, and which is left open',
+    { oneOf: [{ $ref: 'https://example.com/a' }], additionalProperties: false, unevaluatedProperties: false },
+    EMPTY,
+  ],
 ])('a schema %s is repaired', (_, given, expected) => {
   expect(schemaOf(given)).toEqual({ schema: expected, isRepaired: true });
 });
@@ -78,6 +109,24 @@ test('a schema that providers accept stays the same', () => {
     $defs: { b: { anyOf: [{ type: 'string', 'x-mcp-header': 'B' }, { type: 'null' }] } },
   };
   expect(schemaOf(schema)).toEqual({ schema, isRepaired: false });
+});
+
+test('many alternatives that refer to one large schema are read in the time of one', () => {
+  const properties = Object.fromEntries(Array.from({ length: 2_000 }, (_, i) => [`p${i}`, {}]));
+  const anyOf = Array.from({ length: 20_000 }, () => ({ $ref: '#/$defs/a' }));
+  const used = cpuStopwatch();
+  expect(schemaOf({ anyOf, $defs: { a: { properties } } }).schema).toMatchObject({ properties });
+  expect(used()).toBeLessThan(2_000);
+});
+
+test('a tool whose schema is changed for models keeps the one that its server lists, and none that it sends as such', () => {
+  const anyOf = [withA({ type: 'string' }), withA({ type: 'number' })];
+  const listedOf = (inputSchema: object) => {
+    const read = readTool({ name: 'a', inputSchema, _meta: { 'io.everturn/listed-schema': {} } });
+    return 'tool' in read ? listedSchemaOf(read.tool) : undefined;
+  };
+  expect(listedOf({ anyOf })).toEqual({ listedSchema: { anyOf } });
+  expect(listedOf(withA({}))).toEqual({});
 });
 
 test.each([

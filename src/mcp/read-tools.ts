@@ -1,3 +1,5 @@
+import { isDeepStrictEqual } from 'node:util';
+import { valueAt } from '../lib/json-pointer.ts';
 import { isSchemaObject, withParts, type JsonSchema } from '../lib/schema-parts.ts';
 
 type Fields = Record<string, unknown>;
@@ -7,6 +9,9 @@ export type ReadTool = { tool: Fields; warning?: string } | { warning: string };
 
 const HINTS = new Set(['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint']);
 const MAX_SHOWN_NAME = 64;
+
+/** Where a tool has the schema that its server lists, in `_meta`, of which the server's own is not read. */
+const LISTED = 'io.everturn/listed-schema';
 
 /**
  * Reads one tool of a server's list, so that an odd one does not spoil the others. Fields that are not of their type are
@@ -21,7 +26,8 @@ export function readTool(listed: unknown): ReadTool {
   if (isFields(execution) && execution['taskSupport'] === 'required') {
     return { warning: `the tool ${shown} was left out: it runs only as a task, which is not supported` };
   }
-  const { schema, isRepaired } = acceptedSchema(listed['inputSchema']);
+  const given = isSchemaObject(listed['inputSchema']) ? listed['inputSchema'] : {};
+  const { schema, isRepaired } = acceptedSchema(given);
   const hints = isFields(annotations)
     ? Object.entries(annotations).filter(
         ([key, value]) => (HINTS.has(key) && typeof value === 'boolean') || (key === 'title' && isText(value)),
@@ -34,6 +40,7 @@ export function readTool(listed: unknown): ReadTool {
       ...(isText(description) && { description }),
       inputSchema: schema,
       ...(hints.length > 0 && { annotations: Object.fromEntries(hints) }),
+      ...(!isDeepStrictEqual(schema, { type: 'object', properties: {}, ...given }) && { _meta: { [LISTED]: given } }),
     },
     ...(isRepaired && {
       warning: `the schema of the tool ${shown} was repaired: model providers reject it as it is, and so every call of the agent`,
@@ -41,28 +48,66 @@ export function readTool(listed: unknown): ReadTool {
   };
 }
 
-/** At the top, providers reject these: OpenAI all of them, Anthropic the first three. */
-const NOT_AT_TOP = new Set(['anyOf', 'oneOf', 'allOf', 'not', 'enum']);
+/** The schema of a tool as its server lists it, if it is not the one that models are offered. */
+export function listedSchemaOf({ _meta }: { _meta?: Fields | undefined }): { listedSchema?: object } {
+  const listed = _meta?.[LISTED];
+  return isSchemaObject(listed) ? { listedSchema: listed } : {};
+}
+
+const BRANCHES = ['anyOf', 'oneOf', 'allOf'];
+/** At the top, providers reject these: OpenAI all of them, Anthropic the branches. */
+const NOT_AT_TOP = new Set([...BRANCHES, 'not', 'enum']);
+const CLOSING = new Set(['additionalProperties', 'unevaluatedProperties']);
 
 /** The schema of a tool's arguments as providers accept it; `isRepaired` if it has lost something. */
-function acceptedSchema(listed: unknown): { schema: JsonSchema; isRepaired: boolean } {
-  const given = isSchemaObject(listed) ? listed : {};
+function acceptedSchema(given: JsonSchema): { schema: JsonSchema; isRepaired: boolean } {
   const repair = { isRepaired: false };
-  const { type, properties, ...rest } = repaired(given, repair);
+  const whole = repaired(given, repair);
+  const { type, properties, ...rest } = whole;
   if (Object.hasOwn(given, 'type') && type !== 'object') repair.isRepaired = true;
-  const branches = ['anyOf', 'oneOf', 'allOf'].flatMap((key) => (Array.isArray(rest[key]) ? rest[key] : []));
-  const ofBranches = branches.flatMap((branch: unknown) =>
-    isSchemaObject(branch) && isSchemaObject(branch['properties']) ? Object.entries(branch['properties']) : [],
-  );
+  const { ofBranches, isComplete } = branchProperties(whole);
   const kept = Object.entries(rest).filter(([key]) => !NOT_AT_TOP.has(key));
   if (kept.length < Object.keys(rest).length) repair.isRepaired = true;
   const own = isSchemaObject(properties) ? Object.entries(properties) : [];
   const schema = {
-    ...Object.fromEntries(kept),
+    ...Object.fromEntries(isComplete ? kept : kept.filter(([key, value]) => !CLOSING.has(key) || value !== false)),
     type: 'object',
     properties: ofBranches.length > 0 ? Object.fromEntries([...ofBranches, ...own]) : (properties ?? {}),
   };
   return { schema, isRepaired: repair.isRepaired };
+}
+
+/**
+ * The properties that the branches of a schema define; one that several define differently is any of these.
+ * `isComplete`: false if a reference in a branch leads nowhere.
+ */
+function branchProperties(root: JsonSchema): { ofBranches: [string, unknown][]; isComplete: boolean } {
+  const branchesOf = (schema: JsonSchema) =>
+    BRANCHES.map((key) => schema[key])
+      .filter(Array.isArray)
+      .flat();
+  const variants = new Map<string, Map<string, unknown>>();
+  let isComplete = true;
+  // It grows in the loop. Each schema is read once, so references may form cycles, and take no more time than the text.
+  const found = new Set<unknown>(branchesOf(root));
+  for (const branch of found) {
+    if (!isSchemaObject(branch)) continue;
+    const { $ref, properties } = branch;
+    for (const [name, property] of isSchemaObject(properties) ? Object.entries(properties) : []) {
+      const ofName = variants.get(name) ?? new Map<string, unknown>();
+      variants.set(name, ofName.set(JSON.stringify(property), property));
+    }
+    for (const one of branchesOf(branch)) found.add(one);
+    if (typeof $ref !== 'string') continue;
+    const target = $ref.startsWith('#/') ? valueAt(root, $ref.slice(1)) : undefined;
+    if (target === undefined) isComplete = false;
+    found.add(target);
+  }
+  const ofBranches = [...variants].map(([name, ofName]): [string, unknown] => {
+    const [first, ...others] = ofName.values();
+    return [name, others.length > 0 ? { anyOf: [first, ...others] } : first];
+  });
+  return { ofBranches, isComplete };
 }
 
 /** A schema without keywords that have no meaning, and in which each array says what its items are. */

@@ -1,9 +1,10 @@
 import type { ApprovalPolicy, Approvers } from '../core/records.ts';
 import { hashOf } from '../lib/hash.ts';
+import { valueAt } from '../lib/json-pointer.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec, DecisionPolicy, McpServer } from '../spec/agent-spec.ts';
 import { conditionValidators, fitsSchema, violatesSchema } from './arguments.ts';
-import type { AgentTool } from './toolset.ts';
+import { argumentSchema, type AgentTool } from './toolset.ts';
 
 /** What happens to a call: it runs, it waits for an approval (by the policy, if there is one), or it does not run. */
 export interface Decision {
@@ -37,7 +38,7 @@ export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: R
     return fits;
   };
   let odd: boolean | undefined;
-  const isOdd = (): boolean => (odd ??= violatesSchema(tool.parameters, args));
+  const isOdd = (): boolean => (odd ??= violatesSchema(argumentSchema(tool), args));
   const candidates: Candidate[] = [];
   let isDecided = false;
   for (const policy of spec.config?.decision_policies ?? []) {
@@ -67,7 +68,7 @@ function strictness({ decision, policy }: Candidate): number {
 }
 
 interface MatchedCall {
-  tool: Pick<AgentTool, 'info' | 'annotation' | 'parameters'>;
+  tool: Pick<AgentTool, 'info' | 'annotation' | 'parameters' | 'listedSchema'>;
   args: object;
   evaluate: typeof fitsSchema;
   /** Whether the arguments violate the schema of the tool, so that its server may read them as others. */
@@ -81,8 +82,9 @@ interface MatchedCall {
  */
 function matches(
   { match, decision }: DecisionPolicy,
-  { tool: { info, annotation, parameters }, args, evaluate, isOdd }: MatchedCall,
+  { tool: called, args, evaluate, isOdd }: MatchedCall,
 ): boolean | undefined {
+  const { info, annotation } = called;
   const { server, tool, annotations, arguments: conditions } = match;
   const serverName = info.type === 'mcp' ? info.serverName : undefined;
   if (typeof server === 'string' && server !== serverName) return false;
@@ -97,7 +99,7 @@ function matches(
     } else if (isOdd()) {
       isFulfilled = undefined;
     } else if (isFulfilled === false && value === undefined) {
-      const filledIn = defaultAt(parameters, pointer);
+      const filledIn = defaultAt(argumentSchema(called), pointer);
       if (filledIn !== undefined && evaluate(schema, filledIn) !== false) isFulfilled = undefined;
     }
     if (isFulfilled === false) return false;
@@ -201,16 +203,4 @@ function defaultAt(schema: unknown, pointer: string): unknown {
     found = valueAt(valueAt(place, '/default'), rest.join('')) ?? found;
   }
   return found;
-}
-
-/** The value at a JSON pointer (RFC 6901); undefined if there is none. */
-function valueAt(value: unknown, pointer: string): unknown {
-  if (pointer === '') return value;
-  let at = value;
-  for (const part of pointer.slice(1).split('/')) {
-    const key = part.replaceAll('~1', '/').replaceAll('~0', '~');
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined;
-    at = Reflect.get(at, key);
-  }
-  return at;
 }

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { ApprovalPolicy, ToolCall } from '../core/records.ts';
 import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
+import { decideCall } from './decision-policy.ts';
 import { createEditCheck, editProblem } from './edit-problem.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
 
@@ -52,6 +53,21 @@ test.each([
   expect(problem).toEqual(
     pointer && { code: 'invalid_arguments', message: expect.stringContaining('schema'), pointer },
   );
+});
+
+test('edited arguments are validated, and policies decide, by the schema that the server lists', () => {
+  const listedSchema = {
+    anyOf: ['string', 'number'].map((type) => ({ properties: { amount: { type } }, required: ['amount'] })),
+  };
+  const offered = { type: 'object', properties: { amount: { type: 'number', default: 5 } } };
+  const listed: AgentTool = { ...pay(), parameters: offered, listedSchema };
+  const allow = specOf({ match: { arguments: { '/amount': {} } }, decision: 'allow' });
+  const deny = specOf({ match: { arguments: { '/amount': {} } }, decision: 'deny' });
+  const problemOf = (args: object, spec = specOf()) => editProblem(spec, toolset(listed), edited(args))?.code;
+  expect([problemOf({ amount: 'five' }), problemOf({})]).toEqual([undefined, 'invalid_arguments']);
+  expect(decideCall(allow, listed, { amount: 'five' }).decision).toBe('allow');
+  const optional: AgentTool = { ...listed, listedSchema: { properties: { amount: {} } } };
+  expect(decideCall(deny, optional, {}).decision).toBe('ask');
 });
 
 const upTo = (maximum: number) => ({ arguments: { '/amount': { type: 'number', maximum } } });

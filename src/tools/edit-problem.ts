@@ -5,7 +5,7 @@ import type { AgentSpec } from '../spec/agent-spec.ts';
 import { parseArguments } from './arguments.ts';
 import { decideCall } from './decision-policy.ts';
 import type { ToolsetLoader } from './toolset-loader.ts';
-import type { AgentTool, Toolset } from './toolset.ts';
+import { argumentSchema, type AgentTool, type Toolset } from './toolset.ts';
 
 /** How long the servers of an agent may take to list their tools, so that an edit can be validated. */
 const LIST_TIMEOUT_MS = 10_000;
@@ -49,7 +49,7 @@ export function editProblem(
       message: `the edited arguments cannot be validated: ${reason}`,
     };
   }
-  const parsed = parseArguments(tool.parameters, call.arguments);
+  const parsed = parseArguments(argumentSchema(tool), call.arguments);
   if (!parsed.ok) return { code: 'invalid_arguments', message: parsed.message, pointer: parsed.pointer };
   const { decision, policy } = decideCall(spec, tool, parsed.value);
   if (decision === 'allow' || (decision === 'ask' && policy?.id === policyOf(call)?.id)) return undefined;

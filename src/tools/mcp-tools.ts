@@ -7,6 +7,7 @@ import type { CallOutcome } from '../mcp/call-outcome.ts';
 import { callInRounds, type AskingCall, type RoundsOptions } from '../mcp/call-rounds.ts';
 import { instrumentCall } from '../mcp/instrument-call.ts';
 import { OpenCalls } from '../mcp/open-calls.ts';
+import { listedSchemaOf } from '../mcp/read-tools.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { withSecrets, type GivenServer, type ServerSecrets } from '../mcp/server-secrets.ts';
@@ -56,6 +57,7 @@ export function agentTools(
       name: tool.name,
       description: tool.description ?? tool.title ?? '',
       parameters: tool.inputSchema,
+      ...listedSchemaOf(tool),
       info: { type: 'mcp', serverId: id, serverName: name, name: tool.name, ...(deferred && { deferred }) },
       run: {
         to: 'server',
@@ -213,7 +215,7 @@ export class McpTools implements ToolKind {
       ...(warnings.length > 0 && { warnings }),
       ...(account && { account }),
     };
-    const { instructions: text = '' } = offered;
+    const { instructions: text } = offered;
     const instructions = text !== '' && tools.length > 0 ? [{ server: server.name, text }] : [];
     return { connected: [connected], tools, unavailable: [], instructions };
   }

@@ -20,6 +20,13 @@ export interface AgentTool extends OfferedTool {
   run: { to: 'client' } | { to: 'thread' } | { to: 'session' } | { to: 'conversation' } | ServerRun;
   /** The class of an MCP tool by its annotations: see `selectTools`. */
   annotation?: Annotation;
+  /** The schema of the arguments as the server lists it, if models are offered another one. */
+  listedSchema?: object;
+}
+
+/** The schema by which arguments are checked: the server's own. */
+export function argumentSchema({ parameters, listedSchema }: Pick<AgentTool, 'parameters' | 'listedSchema'>): object {
+  return listedSchema ?? parameters;
 }
 
 /** The tools of an agent, as its servers currently offer them. */
