@@ -19,7 +19,7 @@ import { readInputRequest, readQuestion, readRequiredPages } from './elicitation
 import { openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
-import { askingHidden, withHidden, type Hide, type HiddenCredentials } from './hidden-credentials.ts';
+import { askingHidden, inTexts, withHidden, type Hide } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError, isUnreadableError, readResultOf } from './message-bounds.ts';
@@ -57,7 +57,6 @@ export interface ConnectionOptions extends ToolListOptions, TransportOptions {
   idleMs: number;
   /** Whether a call of a session that uses the connection waits for a person. Never rejects. */
   isAwaited: (connection: McpConnection) => Promise<boolean>;
-  credentials: Pick<HiddenCredentials, 'hide'>;
 }
 
 const OPERATION_ID = 'io.everturn/operation-id';
@@ -219,9 +218,9 @@ export class McpConnection {
     return this.#tools.warnings;
   }
 
-  /** What the server says about the use of its tools. */
-  get instructions(): string | undefined {
-    return this.#client.getInstructions();
+  /** What the server says about the use of its tools; empty if it says nothing. */
+  get instructions(): string {
+    return inTexts(this.#client.getInstructions() ?? '', this.#hide);
   }
 
   get takesCalls(): boolean {

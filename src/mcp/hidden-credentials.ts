@@ -67,13 +67,14 @@ export function askingHidden(options: CallOptions, current: () => Hide | undefin
   return {
     ...options,
     onQuestion: (question) => {
-      const hide = current();
-      return onQuestion(hide ? inTexts(question, hide) : question);
+      return onQuestion(inTexts(question, current()));
     },
   };
 }
 
-function inTexts<T>(value: T, hide: Hide): T {
+/** A value without credentials, in texts and in names of fields. */
+export function inTexts<T>(value: T, hide: Hide | undefined): T {
+  if (!hide) return value;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same, but for some texts
   return JSON.parse(JSON.stringify(value), (_, one: unknown) => {
     if (typeof one === 'string') return hide(one);

@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { KINDS, stdioEndpoint } from '../../test/support/mcp-kinds.ts';
 import { SCOPE, toolScope } from '../../test/support/tool-scope.ts';
 import { TestMcpServer, type TestMcpServerOptions, type TestTool } from '../../test/support/mcp-server.ts';
+import { listedSchemaOf } from './read-tools.ts';
 import { McpPool, McpUnavailableError, type McpPoolOptions } from './pool.ts';
 import { eventually } from '../../test/support/eventually.ts';
 
@@ -92,6 +93,28 @@ test('what a registered server says does not repeat the headers of the operator'
   });
   server.faults.set('tools/call', { status: 400, body: '{"error":{"message":"not you, key-of-operator"}}' });
   expect(await call()).toMatchObject({ message: expect.stringContaining('not you, [hidden]') as string });
+});
+
+test('what a server says of itself and of its tools has no credentials either', async () => {
+  const said = 'use key-of-operator';
+  const { pool, endpoint } = await start({
+    instructions: said,
+    tools: [
+      {
+        name: 'act',
+        description: said,
+        inputSchema: { type: 'object', properties: { a: { type: 'string', default: said } }, not: { const: said } },
+      },
+      { name: 'key-of-operator', inputSchema: { type: 'object', not: {} } },
+    ],
+  });
+  const listed = await pool.tools({ ...endpoint, headers: { 'x-api-key': 'key-of-operator' } }, SCOPE, unaborted);
+  expect(listed.instructions).toBe('use [hidden]');
+  expect(listed.toolWarnings).toHaveLength(2);
+  expect(listed.tools).toHaveLength(2);
+  expect(JSON.stringify(listed)).not.toContain('key-of-operator');
+  // The schema that the server lists is kept beside the one for models.
+  expect(listedSchemaOf(listed.tools[0]!)).toMatchObject({ listedSchema: { not: { const: 'use [hidden]' } } });
 });
 
 test('what a server says does not repeat the tokens of a user, also not one that was refreshed', async () => {

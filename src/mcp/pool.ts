@@ -83,7 +83,7 @@ export interface McpServerTools {
   /** What was left out or repaired of the list of tools, for the operator. */
   toolWarnings: readonly string[];
   /** What the server says about their use. */
-  instructions: string | undefined;
+  instructions: string;
 }
 
 /** The tools of a server are currently unavailable. The message says why, to a model or an operator. */

@@ -1,4 +1,5 @@
 import type { Client, Tool } from '@modelcontextprotocol/client';
+import { inTexts, type HiddenCredentials } from './hidden-credentials.ts';
 import type { Listing } from './message-bounds.ts';
 import { READ_RESOURCE } from './read-resource.ts';
 import { PatientFlight, type PatienceOptions } from './patient-flight.ts';
@@ -8,9 +9,10 @@ export interface ToolListOptions extends PatienceOptions {
   answerTimeoutMs: number;
   /** How long the list is reused. */
   listMaxAgeMs: number;
+  credentials: Pick<HiddenCredentials, 'hide'>;
 }
 
-/** The tools of a server, cached until the server reports a change and at most for `listMaxAgeMs`. */
+/** The tools of a server without credentials, cached until the server reports a change and at most for `listMaxAgeMs`. */
 export class ToolList {
   /** What was left out or repaired of the last list, for the operator. */
   warnings: readonly string[] = [];
@@ -52,15 +54,17 @@ export class ToolList {
   async #list(): Promise<Tool[]> {
     const { tools: capabilities, resources } = this.#client.getServerCapabilities() ?? {};
     if (!capabilities) return [];
-    const { answerTimeoutMs, listMaxAgeMs, now } = this.#options;
+    const { answerTimeoutMs, listMaxAgeMs, now, credentials } = this.#options;
     // Servers of 2025-11-25 send notifications of changes without a subscription.
     const subscribes = capabilities.listChanged === true && this.#client.getProtocolEra() === 'modern';
     if (subscribes && !this.#subscribed) void this.#subscribe();
     const [changes, freshUntil] = [this.#changes, now() + listMaxAgeMs];
-    const { tools } = await this.#client.listTools(undefined, { timeout: answerTimeoutMs, cacheMode: 'bypass' });
+    const listed = await this.#client.listTools(undefined, { timeout: answerTimeoutMs, cacheMode: 'bypass' });
+    // Once per list, so that its schemas stay the same objects, whose validators are kept.
+    const tools = inTexts(listed.tools, credentials.hide);
     const readsResources = resources !== undefined && !tools.some(({ name }) => name === READ_RESOURCE.name);
     this.#tools = readsResources ? [...tools, READ_RESOURCE] : tools;
-    this.warnings = this.#listed.warnings;
+    this.warnings = inTexts(this.#listed.warnings, credentials.hide);
     this.#byName = new Map(this.#tools.map((tool) => [tool.name, tool]));
     if (changes === this.#changes) this.#freshUntil = freshUntil;
     return this.#tools;

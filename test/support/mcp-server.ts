@@ -94,6 +94,7 @@ export interface TestMcpServerOptions {
   resources?: Record<string, Promise<unknown>>;
   /** Tools per page of `tools/list`. */
   pageSize?: number;
+  instructions?: string;
 }
 
 /** A real MCP server over streamable HTTP on the loopback interface. */
@@ -195,9 +196,14 @@ export class TestMcpServer {
   }
 
   #serve(): Server {
-    const { resources } = this.#options;
-    const capabilities = { tools: { listChanged: true }, ...(resources && { resources: {} }) };
-    const server = new Server({ name: 'test', version: '1' }, { capabilities });
+    const { resources, instructions } = this.#options;
+    const server = new Server(
+      { name: 'test', version: '1' },
+      {
+        capabilities: { tools: { listChanged: true }, ...(resources && { resources: {} }) },
+        ...(instructions !== undefined && { instructions }),
+      },
+    );
     if (resources) {
       server.setRequestHandler('resources/read', async ({ params: { uri } }) => {
         await (resources[uri] ?? Promise.reject(new ProtocolError(ProtocolErrorCode.InvalidParams, `no ${uri}`)));
