@@ -36,8 +36,8 @@ test("a short silence is waited for; after a long one the server's tools are una
   const connected = folded(turn.frames).find((event) => 'mcp_servers' in event);
   expect(connected).toMatchObject({ mcp_servers: [{ name: 'test' }, { name: 'slow-connect' }, { name: 'slow-list' }] });
   const [system] = it.requestsFor(plan)[0]?.messages ?? [];
-  expect(system?.content).toMatch(/"mute-connect" are currently unavailable: .*no MCP handshake within 10 s/);
-  expect(system?.content).toMatch(/"mute-list" are currently unavailable: .*did not answer within 10 s/);
+  expect(system?.content).toMatch(/"mute-connect" are currently unavailable.*\n> .*no MCP handshake within 10 s/);
+  expect(system?.content).toMatch(/"mute-list" are currently unavailable.*\n> .*did not answer within 10 s/);
   expect(system?.content).not.toMatch(/slow|test/);
 
   // A server is not asked again for half a minute after a failure.

@@ -369,7 +369,7 @@ test('an unavailable MCP server does not end the turn: the model is told', async
   const reader = chat.turn('hello');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'ok' } });
   expect(chat.requests()[0]?.messages[0]?.content).toMatch(
-    /^Be brief\.\n\nThe tools of the MCP server "gone" are currently unavailable: it failed: bad port$/,
+    /^Be brief\.\n\nThe tools of the MCP server "gone" are currently unavailable\. .*\n> it failed: bad port$/,
   );
   const unavailable = [{ name: 'gone', reason: 'it failed: bad port' }];
   expect(await reader.type('mcp.initialize')).toMatchObject({ mcp_servers: [], unavailable });
