@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from 'vitest';
 import { FolderBlobStore } from '../blobs/folder-blob-store.ts';
 import type { FileContent } from '../blobs/store-files.ts';
 import { offloadResult } from '../blobs/offload.ts';
+import { cpuStopwatch } from '../lib/timeout.ts';
 import { readResult, storeToolResult } from './results.ts';
 
 const sessionId = 'ses_1';
@@ -49,9 +50,38 @@ describe('structured content', () => {
     expect(structured).toBe(isKept ? JSON.stringify(structuredContent) : undefined);
   });
 
+  const mixed = Buffer.from(Array.from({ length: 3 * KIB }, (_, i) => (i * i) % 251)).toString('base64');
+  const broken = (length: number, end = '\r\n') => mixed.replaceAll(new RegExp(`.{${length}}`, 'g'), `$&${end}`);
+
+  test.each([
+    ['MIME', broken(76)],
+    ['PEM', broken(64, '\n')],
+    ['base64 in URLs', mixed.replaceAll('+', '-').replaceAll('/', '_')],
+  ])('in %s is no text', (_, encoded) => {
+    expect(JSON.parse(readResult({ content: [], structuredContent: { encoded } }).text)).toEqual({
+      encoded: '[base64, 3 KB]',
+    });
+  });
+
+  test.each([
+    ['a sequence of DNA', 'ACGT'.repeat(200)],
+    ['a hash in hexadecimal', '0123456789abcdef'.repeat(50)],
+    ['a list of names', Array.from({ length: 200 }, (_, i) => `Name${i}`).join('\n')],
+    ['a line that ends otherwise', `${mixed}!`],
+  ])('that is %s stays', (_, text) => {
+    expect(JSON.parse(readResult({ content: [], structuredContent: { text } }).text)).toEqual({ text });
+  });
+
+  test('is searched for base64 in linear time', () => {
+    const text = `${`${'aA1'.repeat(30)}\n`.repeat(100_000)}!`;
+    const used = cpuStopwatch();
+    expect(readResult({ content: [], structuredContent: { text } }).text === JSON.stringify({ text })).toBe(true);
+    expect(used()).toBeLessThan(1_000);
+  });
+
   test('shows no base64, and is then kept whole', () => {
     const structuredContent = {
-      a: base64(3 * KIB),
+      a: mixed,
       b: [`data:image/png;base64,${base64(6 * KIB)}`],
       c: 'x y '.repeat(900),
     };

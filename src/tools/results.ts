@@ -16,8 +16,13 @@ const PLAIN_MEDIA_TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 /** The types of binary resources whose content is text. */
 const TEXT_TYPE = /^text\/|^application\/(?:json|xml|yaml|javascript|[\w.-]+\+(?:json|xml))$/;
 
-/** A longer text of these characters alone is encoded binary content, of which a model reads nothing. */
-const BASE64 = /^(?:data:[\w.+/;=-]{0,200},)?[\w+/-]{512,}={0,2}$/;
+const MIN_BASE64_LENGTH = 512;
+/** MIME breaks the lines of base64 after 76 characters, PEM after 64. */
+const MIN_BASE64_LINE = 60;
+const DATA_URI = /^data:[\w.+/;=-]{0,200},/;
+const NOT_IN_BASE64 = /[^\w+/-]/;
+/** Encoded content has these. Other long words, such as sequences of DNA, are text. */
+const IN_BASE64 = [/\d/, /[a-z]/, /[A-Z]/];
 
 /** How a tool call ended, before its text and files are stored: the record of its response is made from it. */
 export interface UnstoredResult {
@@ -98,8 +103,23 @@ function stringify(value: unknown, replacer?: (key: string, value: unknown) => u
 }
 
 function withoutBase64(_: string, value: unknown): unknown {
-  if (typeof value !== 'string' || !BASE64.test(value)) return value;
+  if (typeof value !== 'string' || !isBase64(value)) return value;
   return `[base64, ${sizeText(Buffer.byteLength(value, 'base64'))}]`;
+}
+
+/** Whether a text is encoded binary content, of which a model reads nothing. */
+function isBase64(text: string): boolean {
+  if (text.length < MIN_BASE64_LENGTH) return false;
+  const [uri = ''] = DATA_URI.exec(text) ?? [];
+  const encoded = text
+    .slice(uri.length)
+    .trimEnd()
+    .replace(/={1,2}$/, '');
+  // No single pattern: those with a group per line overflow the stack of the engine.
+  const lines = encoded.split(/\r?\n/);
+  if (lines.some((line) => NOT_IN_BASE64.test(line))) return false;
+  if (lines.slice(0, -1).some(({ length }) => length < MIN_BASE64_LINE)) return false;
+  return uri !== '' || IN_BASE64.every((kind) => kind.test(encoded));
 }
 
 /** The text of a resource that is binary only by its encoding. */
