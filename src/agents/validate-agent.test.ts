@@ -61,15 +61,17 @@ test('an agent is told which of its sub-agents are registered', async () => {
   ]);
 });
 
-test('an agent is told of its tools that run unasked, for which its servers are asked once', async () => {
+test('only for an agent that is being written its servers are asked; what they said stays in its warnings', async () => {
   const asked: AgentSpec[] = [];
   const agents = validator([], { unasked: (spec) => (asked.push(spec), Promise.resolve(['mcp_servers.0: debug'])) });
-  const spec = { model: { name: 'm' } };
-  expect([await agents.warnings(spec), await agents.warnings(spec)]).toEqual(
-    [1, 2].map(() => ['mcp_servers.0: debug']),
-  );
-  await agents.logWarnings({ name: 'desk', version: 1, spec: { model: { name: 'm' } } });
-  expect(asked).toEqual([spec]);
+  const spec = () => ({ model: { name: 'm' } });
+  expect(await agents.warnings(spec())).toEqual([]);
+  await agents.logWarnings({ name: 'desk', version: 1, spec: spec() });
+  expect(asked).toEqual([]);
+  expect(await agents.newWarnings(spec())).toEqual(['mcp_servers.0: debug']);
+  // The catalog gives another object than the request.
+  expect(await agents.warnings(spec())).toEqual(['mcp_servers.0: debug']);
+  expect(asked).toEqual([spec()]);
 });
 
 test('the log has the warnings of each version of an agent once, without those that providers log', async () => {

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records.ts';
 import type { AcceptedMedia, AgentProblem, CheckScope, RegisteredVersion } from '../engine/agent-check.ts';
+import { hashOf } from '../lib/hash.ts';
 import { withTimeout } from '../lib/timeout.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
@@ -99,7 +100,9 @@ export class AgentValidator {
     fetchMethod: (spec) => this.#warnings(spec, this.#mistakes(spec)),
   });
 
-  readonly #unasked: LRUCache<AgentSpec, string[]>;
+  readonly #askUnasked: AgentValidatorOptions['unasked'];
+  /** What inline servers have answered, by the hash of the spec. */
+  readonly #unasked = new LRUCache<string, string[]>({ max: MAX_RECENT });
 
   constructor(options: AgentValidatorOptions) {
     const { models, registry, skills, policyServer, knownSubjects, registered, unasked, log } = options;
@@ -109,7 +112,7 @@ export class AgentValidator {
     this.#policyServer = policyServer;
     this.#knownSubjects = knownSubjects;
     this.#registered = registered;
-    this.#unasked = new LRUCache({ max: MAX_RECENT, ttl: RECENT_MS, fetchMethod: unasked });
+    this.#askUnasked = unasked;
     this.#log = log;
   }
 
@@ -188,9 +191,15 @@ export class AgentValidator {
     });
   }
 
-  /** What the author of an agent that can run should know of it. */
+  /** What the author of an agent that can run should know of it. Connects to none of its servers. */
   async warnings(spec: AgentSpec): Promise<string[]> {
-    return this.#warnings(spec, this.#mistakes(spec), await this.#unasked.fetch(spec));
+    return this.#warnings(spec, this.#mistakes(spec), this.#unasked.get(hashOf(spec)));
+  }
+
+  /** The same for an agent that is being written: connects to its inline servers, whose answers `warnings` then has. */
+  async newWarnings(spec: AgentSpec): Promise<string[]> {
+    this.#unasked.set(hashOf(spec), await this.#askUnasked(spec));
+    return this.warnings(spec);
   }
 
   /** Logs the warnings of a version of a registered agent, unless this process has done so. */

@@ -38,8 +38,10 @@ export interface AgentCheck {
   firstProblem(spec: AgentSpec, scope: CheckScope): Promise<AgentProblem | undefined>;
   /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
   firstMistake(spec: AgentSpec): AgentProblem | undefined;
-  /** What the author of an agent that can run should know of it. */
+  /** What the author of an agent that can run should know of it. Connects to none of its servers. */
   warnings(spec: AgentSpec): Promise<string[]>;
+  /** The same for an agent that is being written: connects to its inline servers, whose answers `warnings` then has. */
+  newWarnings(spec: AgentSpec): Promise<string[]>;
   /** Logs the warnings of a version of a registered agent, unless this process has done so. */
   logWarnings(agent: RegisteredVersion): Promise<void>;
   acceptedInput(spec: AgentSpec): AcceptedMedia;

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import { McpRegistry } from '../mcp/registry.ts';
@@ -28,6 +29,26 @@ test('inline servers are asked for tools that run unasked; one that fails has no
   );
   expect(warnings).toEqual([expect.stringMatching(/^mcp_servers\.1: tools without annotations .*: debug; /)]);
   expect([server, broken].map(({ received }) => received.at(-1))).toEqual(['DELETE', 'DELETE']);
+});
+
+test('the servers of at most four agents are asked at once', async () => {
+  const { server } = await start();
+  const released = Promise.withResolvers<void>();
+  const registry = new McpRegistry();
+  const begun: McpServer[] = [];
+  const resolve: McpRegistry['resolve'] = (one) => (begun.push(one), registry.resolve(one));
+  server.faults.set('initialize', { until: released.promise });
+  const inline = { type: 'inline', name: 'crm', url: server.url } as const;
+  const asking = Array.from({ length: 6 }, () =>
+    unaskedTools(
+      { model: { name: 'm' }, mcp_servers: [inline] },
+      { registry: { resolve }, pool: { allowPrivateUrls: () => true } },
+    ),
+  );
+  await setImmediate();
+  expect(begun).toHaveLength(4);
+  released.resolve();
+  await Promise.all(asking);
 });
 
 test('an agent without inline servers causes no request', async () => {

@@ -94,7 +94,7 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         await checkNewAgent(spec, { owner: null, agentCheck, budget: new SchemaBudget() });
         const agent = await catalog.agents.put(name, spec, new Date().toISOString());
         await agentCheck.logWarnings(agent);
-        return { data: withWarnings(toResource(agent), await agentCheck.warnings(spec)) };
+        return { data: withWarnings(toResource(agent), await agentCheck.newWarnings(spec)) };
       },
     ),
     route(
