@@ -1,5 +1,6 @@
 import type { ContentBlock, JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
+import { isFields, type Fields } from './fields.ts';
 import { readContent, resourceBlocks } from './read-content.ts';
 import { readTool } from './read-tools.ts';
 import type { StreamBudget } from './stream-budget.ts';
@@ -38,8 +39,6 @@ export function unreadableError(id: string | number): JSONRPCMessage {
 export function isUnreadableError(error: ProtocolError): boolean {
   return error.data === UNREADABLE;
 }
-
-type Fields = Record<string, unknown>;
 
 /** The listing of tools in progress, or the last one, over all of its pages. */
 export interface Listing {
@@ -169,11 +168,7 @@ function hasMoreThan(limit: number, value: unknown): boolean {
   let count = 0;
   const visit = (node: unknown): boolean => {
     count += 1;
-    return count > limit || (isObject(node) && Object.values(node).some(visit));
+    return count > limit || (isFields(node) && Object.values(node).some(visit));
   };
   return visit(value);
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null;
 }

@@ -1,6 +1,5 @@
 import type { ContentBlock } from '@modelcontextprotocol/client';
-
-type Fields = Record<string, unknown>;
+import { isFields, type Fields } from './fields.ts';
 
 const MAX_BLOCKS = 1_000;
 /** The kinds of unreadable parts that are named. */
@@ -67,8 +66,4 @@ function note(text: string): ContentBlock {
 
 function textOr(other: string, value: unknown): string {
   return typeof value === 'string' ? value : other;
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null;
 }

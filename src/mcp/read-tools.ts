@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { valueAt } from '../lib/json-pointer.ts';
 import { isSchemaObject, withParts, type JsonSchema } from '../lib/schema-parts.ts';
-
-type Fields = Record<string, unknown>;
+import { isFields, type Fields } from './fields.ts';
 
 /** A listed tool that MCP and model providers accept, and what was done for that; or why the tool is left out. */
 export type ReadTool = { tool: Fields; warning?: string } | { warning: string };
@@ -160,8 +159,4 @@ function forms<T>(form: T, keywords: string[]): [string, T][] {
 
 function isArrayType(type: unknown): boolean {
   return type === 'array' || (Array.isArray(type) && type.includes('array'));
-}
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null;
 }

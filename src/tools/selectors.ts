@@ -36,10 +36,9 @@ export interface OperatorLimits {
  *
  * In lists to enable and disable, `@read-only` selects the read-only tools. In lists for approval, `@destructive`
  * selects the destructive ones, `@write` those that are annotated and neither read-only nor destructive, and
- * `@unannotated` those that are not annotated. Without a list, all three ask on a registered server, and the first two on
- * an inline server, as the Sessions API defines it. `effect` is `retry` for tools that are read-only, have
- * `idempotentHint`, or are listed as idempotent by the operator. If the agent sets `preload` to false, all tools are
- * deferred except those that `preload_tools` selects, with the selectors of the lists to enable.
+ * `@unannotated` those that are not annotated; docs/approvals.md has the default. `effect` is `retry` for tools that are
+ * read-only, have `idempotentHint`, or are listed as idempotent by the operator. If the agent sets `preload` to false,
+ * all tools are deferred except those that `preload_tools` selects, with the selectors of the lists to enable.
  *
  * The operator's limits apply in addition: only the tools in `allowed`, and approval also for those in `floor`.
  */
