@@ -125,7 +125,8 @@ test('a tool whose schema is changed for models keeps the one that its server li
     const read = readTool({ name: 'a', inputSchema, _meta: { 'io.everturn/listed-schema': {} } });
     return 'tool' in read ? listedSchemaOf(read.tool) : undefined;
   };
-  expect(listedOf({ anyOf })).toEqual({ listedSchema: { anyOf } });
+  expect(listedOf({ anyOf })).toEqual({ listedSchema: { type: 'object', anyOf } });
+  expect(listedOf({ type: 'string' })).toEqual({});
   expect(listedOf(withA({}))).toEqual({});
 });
 

@@ -27,6 +27,8 @@ export function readTool(listed: unknown): ReadTool {
   }
   const given = isSchemaObject(listed['inputSchema']) ? listed['inputSchema'] : {};
   const { schema, isRepaired } = acceptedSchema(given);
+  // Arguments are objects, whatever a server says of them.
+  const own = { ...given, type: 'object' };
   const hints = isFields(annotations)
     ? Object.entries(annotations).filter(
         ([key, value]) => (HINTS.has(key) && typeof value === 'boolean') || (key === 'title' && isText(value)),
@@ -39,7 +41,7 @@ export function readTool(listed: unknown): ReadTool {
       ...(isText(description) && { description }),
       inputSchema: schema,
       ...(hints.length > 0 && { annotations: Object.fromEntries(hints) }),
-      ...(!isDeepStrictEqual(schema, { type: 'object', properties: {}, ...given }) && { _meta: { [LISTED]: given } }),
+      ...(!isDeepStrictEqual(schema, { properties: {}, ...own }) && { _meta: { [LISTED]: own } }),
     },
     ...(isRepaired && {
       warning: `the schema of the tool ${shown} was repaired: model providers reject it as it is, and so every call of the agent`,
