@@ -58,7 +58,7 @@ const SERVERS: Record<string, HostileAnswers> = {
 };
 
 const PROGRAMS: Record<string, string> = {
-  'a line of 60 MB': "'x'.repeat(60_000_000)",
+  'a message of 60 MB': `'{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[],"x":"' + 'x'.repeat(60_000_000) + '"}}\\n'`,
   'a message of a million values': `'{"jsonrpc":"2.0","id":' + id + ',"result":{"content":[],"x":[' + '{},'.repeat(1e6) + '1]}}\\n'`,
 };
 
