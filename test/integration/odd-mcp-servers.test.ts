@@ -76,7 +76,7 @@ test('of a list with odd tools the others are offered, and the operator is told'
   expect(tools).toEqual([
     { name: 'good', inputSchema, annotations: { readOnlyHint: true } },
     { name: 'bare', inputSchema },
-    { name: 'odd', inputSchema, _meta: { 'io.everturn/listed-schema': { type: 'string' } } },
+    { name: 'odd', inputSchema },
   ]);
   expect(toolWarnings).toEqual([
     expect.stringContaining('the schema of the tool "odd" was repaired'),
