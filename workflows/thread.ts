@@ -25,7 +25,7 @@ import {
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { callKey, hasNoResult, onReplacedOf, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import { callKey, hasNoResult, heldCall, onReplacedOf, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
 import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
 import { isLimited, MAX_ASKING } from '../src/core/turn-actions.ts';
@@ -229,7 +229,7 @@ export class Thread {
     // A turn that waits carries its pending calls in its actions.
     const answerable = actions.waits ? [] : [...pending, ...this.#asking.splice(0)];
     const { threadId } = this.#place;
-    const later = held.map((call): PendingCall => ({ ...call, threadId, needs: 'order' }));
+    const later = held.map((call): PendingCall => heldCall({ ...call, threadId }));
     const all = [...answerable, ...this.#unexecuted.splice(0), ...later, ...open.flatMap((end) => end.pending)];
     const threads = open.flatMap((end) => end.threads);
     const mustContinue = open.some(({ status }) => status === 'continue') || actions.isOpen(threadId);

@@ -493,7 +493,7 @@ export interface PendingCall {
   edited?: EditedArguments;
   /** The approval is asked for once more: see `ASKED_AGAIN` in `tool-records.ts`. */
   isAskedAgain?: true;
-  /** That of the call's input, for a call that waits for a sign-in after its approval. */
+  /** That of the call's input, for a call that waits for a sign-in, or behind others, after its approval. */
   onReplaced?: Pick<PendingCall, 'policy' | 'requesters'>;
   /** Set if the call has begun, and waits for an answer of the user to its server. */
   elicitation?: PendingElicitation;

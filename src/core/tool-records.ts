@@ -171,6 +171,17 @@ export function onReplacedOf(
   return { ...(policy && { policy }), ...(requesters && { requesters }) };
 }
 
+/**
+ * A call that waits behind others of its server until a later run or turn. An approval before that keeps its effect: the
+ * call is asked about once more if its connection is replaced while it waits.
+ */
+export function heldCall<C extends Omit<PendingCall, 'needs'> & Parameters<typeof onReplacedOf>[0]>(
+  call: C,
+): C & { needs: 'order' } {
+  const onReplaced = onReplacedOf(call);
+  return { ...call, needs: 'order', ...(onReplaced && { onReplaced }) };
+}
+
 /** What a call waits for after its activity has ended without a result; undefined if it has one. */
 export function waitingAfter(
   call: Pick<CallToolInput, 'threadId' | 'toolCallId' | 'source' | 'edited' | 'onUnknown' | 'onReplaced'>,

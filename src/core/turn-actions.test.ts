@@ -4,7 +4,7 @@ import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import { onReplacedOf, waitingAfter } from './tool-records.ts';
+import { heldCall, onReplacedOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { Answer, AnswerCommand, PauseCommand, TurnCommand, TurnEvent } from './turn-command.ts';
@@ -702,6 +702,18 @@ test('a call whose connection was replaced is asked about once more: its votes b
   ]);
   // It is not asked about a third time.
   expect(actions.allowed('main').map((call) => onReplacedOf(call))).toEqual([undefined]);
+});
+
+test('an approved call that waits behind others is still asked about once more, and only if it was approved', () => {
+  const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 1 };
+  const call = { threadId: 'main', toolCallId: 'pay', source };
+  const policy = policyOf({ quorum: 2 });
+  const held = heldCall({ ...call, needs: 'approval' as const, policy });
+  expect(held).toMatchObject({ needs: 'order' });
+  // It may be held in several runs of its turn.
+  expect([held, heldCall(held)].map(onReplacedOf)).toEqual([{ policy }, { policy }]);
+  const unasked = [call, { ...call, needs: 'approval' as const, isAskedAgain: true as const }];
+  expect(unasked.map((one) => onReplacedOf(heldCall(one)))).toEqual([undefined, undefined]);
 });
 
 test('a call that is asked about once more is not executed if the turn ends meanwhile', () => {
