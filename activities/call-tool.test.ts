@@ -2,7 +2,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { conversationsWithCall, toolCallInput } from '../test/support/activity-inputs.ts';
-import type { Appended, CallToolInput } from '../src/core/history.ts';
+import type { Appended, CallToolInput, CallToolResult } from '../src/core/history.ts';
 import { createCallTool } from './call-tool.ts';
 
 /** More files than a record can hold, for any current bound. */
@@ -67,6 +67,22 @@ test.each<[string, Partial<CallToolInput>, { attempt?: number }, 'failed' | 'unk
   const input = { ...toolCallInput('once'), ...more };
   const { records } = await env.run<[CallToolInput], Appended, typeof callTool>(callTool, input);
   expect(records).toMatchObject([{ kind: 'tool.response', toolCallId: 'call_0', outcome }]);
+});
+
+test('an attempt that finds its connection replaced is asked about again only if no earlier one may have taken effect', async () => {
+  const callTool = createCallTool(
+    activityDependencies({
+      conversations: conversationsWithCall('pay'),
+      toolKinds: { mcp: { run: () => Promise.resolve({ status: 'replaced' }) } },
+    }),
+  );
+  const input = { ...toolCallInput('retry'), onReplaced: {} };
+  const attempt = (info: { attempt: number }) =>
+    new MockActivityEnvironment(info).run<[CallToolInput], CallToolResult, typeof callTool>(callTool, input);
+  expect(await attempt({ attempt: 1 })).toMatchObject({ records: [], isReplaced: true });
+  const repeated = await attempt({ attempt: 2 });
+  expect(repeated).toMatchObject({ records: [{ kind: 'tool.response', outcome: 'unknown_outcome' }] });
+  expect(repeated).not.toHaveProperty('isReplaced');
 });
 
 test('a task that a client has given to another agent starts with the rights of a draft of the client', async () => {

@@ -29,6 +29,8 @@ const MAX_FAILURES = 5;
 /** What a person is told of a call whose outcome is unknown: its pending call is carried by its turn. */
 const MAX_UNKNOWN_LENGTH = 1_000;
 
+const REPLACED = 'the connection to its server was replaced after it had begun';
+
 /** The call waits for the user to sign in to its server. */
 interface RequiredSignIn {
   kind: AuthRequired['kind'];
@@ -137,7 +139,8 @@ class ToolCallAttempt {
       return this.#notExecuted(errorMessage(error));
     }
     if (outcome.status === 'asks') return outcome;
-    if (outcome.status === 'replaced') return { isReplaced: true };
+    // An earlier attempt may have taken effect, so it cannot be asked about as a call that has not run.
+    if (outcome.status === 'replaced') return this.#isRepeated ? this.#notExecuted(REPLACED) : { isReplaced: true };
     return outcome.status === 'sign_in_required' ? this.#requestSignIn(outcome) : this.#resultOf(outcome, signal);
   }
 
