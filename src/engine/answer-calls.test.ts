@@ -1,8 +1,9 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { ToolCall, ToolDecided, UnsequencedRecord } from '../core/records.ts';
 import { subjectNamed, type Caller } from '../core/subject.ts';
+import { onReplacedOf, waitingAfter } from '../core/tool-records.ts';
 import { TurnActions } from '../core/turn-actions.ts';
 import type { Answer } from '../core/turn-command.ts';
 import { answerCalls } from './answer-calls.ts';
@@ -28,7 +29,11 @@ function callFor(id: string, subjects: string[]): ToolCall {
 }
 
 /** The engine of a session whose turn waits for these calls, and has recorded these decisions before. */
-function engineWith(calls: ToolCall[], decided: ToolDecided[] = []): Engine {
+function engineWith(
+  calls: ToolCall[],
+  decided: ToolDecided[] = [],
+  prepare = (_actions: TurnActions): void => undefined,
+): Engine {
   const actions = new TurnActions(start);
   const message = { kind: 'model.message', id: 'msg_0', at: AT, threadId: 'main' } as const;
   const texts = { content: '', refusal: '', reasoning: '', finishReason: 'tool_calls' } as const;
@@ -37,6 +42,7 @@ function engineWith(calls: ToolCall[], decided: ToolDecided[] = []): Engine {
     actions.endTask([], Date.parse(AT));
   };
   apply({ ...message, ...texts, toolCalls: calls });
+  prepare(actions);
   const entries: { ordinal: number; record: UnsequencedRecord }[] = decided.map((record, i) => ({
     ordinal: i + 1,
     record,
@@ -66,6 +72,11 @@ function engineWith(calls: ToolCall[], decided: ToolDecided[] = []): Engine {
   return engine as unknown as Engine;
 }
 
+function allowedBy({ subject: by }: Caller, toolCallId: string): ToolDecided {
+  const kind = 'tool.decided';
+  return { kind, id: `evt_${toolCallId}`, at: AT, threadId: 'main', toolCallId, by, decision: 'allow', remaining: 0 };
+}
+
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what determines rights
 const session = { id: start.sessionId, subject_id: 'ann' } as SessionRow;
 
@@ -78,18 +89,62 @@ test.each<[string, Caller, string[]]>([
   expect(result).toEqual({ accepted: ['a'], waiting, repeated: [] });
 
   // The call of the first answer has run, and its message has been answered.
-  const { subject: by } = caller;
-  const given: ToolDecided = {
-    kind: 'tool.decided',
-    id: 'evt_0',
-    at: AT,
-    threadId: 'main',
-    toolCallId: 'a',
-    by,
-    decision: 'allow',
-    remaining: 0,
-  };
-  const later = engineWith([callFor('b', ['boss', 'lead']), callFor('c', ['chief'])], [given]);
+  const later = engineWith([callFor('b', ['boss', 'lead']), callFor('c', ['chief'])], [allowedBy(caller, 'a')]);
   const again = await answerCalls(later, { session, caller, answers: [allow('a')] });
   expect(again).toEqual({ accepted: ['a'], waiting, repeated: ['a'] });
+});
+
+describe('a call that was allowed, and is asked about once more', () => {
+  const policy = { quorum: 1, onExpiry: 'deny' as const, approvers: { subjects: ['boss'], roles: [] } };
+
+  /** The turn that has recorded the answers to `ran` and `again`, and asks about `again` once more. */
+  const waiting = () =>
+    engineWith(
+      ['ran', 'again'].map((id) => callFor(id, ['boss'])),
+      ['ran', 'again'].map((id) => allowedBy(boss, id)),
+      (actions) => {
+        const command = { ...boss, type: 'answer', id: 'req_0', mayDecide: true, mayRespond: true } as const;
+        actions.endTask([{ ...command, answers: ['ran', 'again'].map(allow) }], Date.parse(AT));
+        actions.ended({ threadId: 'main', toolCallId: 'ran' });
+        const [call] = actions.allowed('main').filter(({ toolCallId }) => toolCallId === 'again');
+        const onReplaced = call && onReplacedOf(call);
+        const asked = call && waitingAfter({ ...call, ...(onReplaced && { onReplaced }) }, { isReplaced: true });
+        if (asked) actions.ask(asked);
+        actions.endTask([], Date.parse(AT));
+      },
+    );
+
+  /** The same where the turn was started with the answers, and has ended with the question. */
+  const ended = () => {
+    const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 1 };
+    const again = { threadId: 'main', toolCallId: 'again', needs: 'approval', source, policy, isAskedAgain: true };
+    const created = { input: ['ran', 'again'].map(allow), createdBy: boss.subject };
+    const kept = { keptAnswers: { add: () => Promise.reject(new Error('it counts')) } };
+    const engine = waiting();
+    const logs = {
+      ...engine.logs,
+      close: () => Promise.resolve({ how: 'completed', result: { status: 'done', pending: [again] } }),
+      firstAndLast: () => Promise.resolve({ created }),
+    };
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the answers to an ended turn need
+    return { ...engine, catalog: { ...engine.catalog, ...kept }, logs } as unknown as Engine;
+  };
+
+  test.each([
+    ['waits', waiting],
+    ['has ended', ended],
+  ])('still waits after a repetition of the first request, in a turn that %s', async (_, engine) => {
+    const first = { session, caller: boss, answers: ['ran', 'again'].map(allow) };
+    const repeated = { accepted: ['ran', 'again'], waiting: ['again'], repeated: ['ran', 'again'] };
+    expect(await answerCalls(engine(), first)).toMatchObject(repeated);
+    const alone = { session, caller: boss, answers: [allow('again')] };
+    const withKey = await answerCalls(engine(), { ...alone, isRepetition: true });
+    expect(withKey).toMatchObject({ accepted: ['again'], waiting: ['again'], repeated: ['again'] });
+  });
+
+  test('is answered by a request of its own', async () => {
+    const alone = { session, caller: boss, answers: [allow('again')] };
+    expect(await answerCalls(waiting(), alone)).toEqual({ accepted: ['again'], waiting: [], repeated: [] });
+    await expect(answerCalls(ended(), alone)).rejects.toThrow('it counts');
+  });
 });

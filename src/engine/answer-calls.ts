@@ -6,7 +6,7 @@ import { isShown } from '../core/deciders.ts';
 import type { Approval } from '../core/records.ts';
 import type { TurnProjection } from '../core/projection.ts';
 import type { Caller } from '../core/subject.ts';
-import { callKey } from '../core/tool-records.ts';
+import { callKey, isAnswerable, type CallKey } from '../core/tool-records.ts';
 import type { TurnActions } from '../core/turn-actions.ts';
 import type { Answer, AnswerCommand, Answerer, ToolkitRefresh } from '../core/turn-command.ts';
 import { answerText } from '../core/votes.ts';
@@ -26,6 +26,8 @@ interface AnswersToCalls {
   caller: Caller;
   answers: Answer[];
   refreshes?: ToolkitRefresh[];
+  /** An equal request with the same idempotency key came before. */
+  isRepetition?: boolean;
 }
 
 /** Longer texts of toolkits are in the blob store, which has a list that is repeated once. */
@@ -34,12 +36,14 @@ const INLINE_BYTES = 1024;
 /**
  * Answers calls that wait in the running turn of a session, and returns once the turn has recorded the answers: all of
  * them, or none. Those of an ended turn are kept until the next turn starts with them. A repeated answer changes nothing.
+ * A call that is asked about once more makes an answer look like a repetition of the first one: it is one if the request
+ * is known to be, or if another call that it answers does not wait any more.
  * `refreshes` are for a turn that is running.
  * @throws EngineError, `unavailable` if it is unknown whether the turn will record them
  */
 export async function answerCalls(
   engine: Engine,
-  { session, caller, answers, refreshes }: AnswersToCalls,
+  { session, caller, answers, refreshes, isRepetition = false }: AnswersToCalls,
 ): Promise<AcceptedAnswers> {
   const { turnIndex, logs, blobs } = engine;
   const last = await turnIndex.confirmedLast(session.id);
@@ -57,16 +61,25 @@ export async function answerCalls(
     ...(refreshes && { refreshes }),
   };
   const accepted = idsOf(answers);
+  const mayBeRepeated = (waiting: CallKey[]): boolean => {
+    const keys = new Set(waiting.map(callKey));
+    return answers.length > 0 && (isRepetition || answers.some((answer) => !keys.has(callKey(answer))));
+  };
   if (!status.open) {
+    const pending = status.pending.filter(isAnswerable);
+    if (mayBeRepeated(pending) && (await isStartedWith(engine, last.id, sent))) {
+      const shown = pending.filter((call) => isShown({ pending: call }, sent));
+      return { accepted, waiting: idsOf(shown), repeated: accepted, turnId: last.id };
+    }
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
     if (answered) return answered;
   }
   const run = await logs.currentRun(last.id);
   const { actions, done, start, threads } = run;
-  // A turn that was started with an approval may ask for it once more.
-  const isAwaited = answers.some((answer) => actions?.waiting.some(({ call }) => callKey(call) === callKey(answer)));
-  if (answers.length > 0 && !isAwaited && (await isStartedWith(engine, last.id, sent)))
-    return { accepted, waiting: [], repeated: accepted, turnId: last.id };
+  const pending = actions?.waiting.map(({ call }) => call) ?? [];
+  const isMaybeRepeated = mayBeRepeated(pending);
+  if (isMaybeRepeated && (await isStartedWith(engine, last.id, sent)))
+    return { accepted, waiting: actions ? shownCalls(actions, sent) : [], repeated: accepted, turnId: last.id };
   if (!actions || !start) throw nothingPending();
   const store = { blobs, sessionId: session.id, maxBytes: MAX_PAYLOAD_BYTES - CALLER_BYTES };
   const hashed = answers.map(withHash);
@@ -76,9 +89,9 @@ export async function answerCalls(
     return { accepted, waiting: [], repeated: accepted };
   }
   const refusal = actions.refuse(command);
-  if (refusal && !(await wasAccepted(engine, run, { turnId: last.id, ...command }))) throw errorOf(refusal);
-  const pending = actions.waiting.map(({ call }) => call);
-  if (refusal) return { accepted, waiting: shownCalls(actions, command), repeated: accepted };
+  if ((refusal || isMaybeRepeated) && (await wasAccepted(engine, run, { turnId: last.id, ...command })))
+    return { accepted, waiting: shownCalls(actions, command), repeated: accepted };
+  if (refusal) throw errorOf(refusal);
   await checkAnswersTo(pending, answers, engine, session.id);
   if (hasEdits(answers) || refreshes) {
     const context = { session, owner: start.owner, specHash: start.specHash, threads, pending };

@@ -43,7 +43,7 @@ export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<
   const refresh = call.body.refresh ?? [];
   try {
     if (sent.length + refresh.length > 0) {
-      await answer(context, call, { sent, refresh, messageId, output: known.output });
+      await answer(context, call, { sent, refresh, messageId, output: known.output, isRepetition: !claim.isNew });
     }
   } catch (error) {
     if (claim.isNew && isRefusal(error)) await claim.release();
@@ -103,13 +103,14 @@ interface GivenAnswers {
   /** The message that the toolkits are for. */
   messageId: string;
   output: RunOutput;
+  isRepetition: boolean;
 }
 
 /** @throws ApiError or EngineError */
 async function answer(
   context: ApiContext,
   { run, body, caller }: ResumeCall,
-  { sent, refresh, messageId, output }: GivenAnswers,
+  { sent, refresh, messageId, output, isRepetition }: GivenAnswers,
 ): Promise<void> {
   const isRefreshed = refresh.length > 0;
   // Before anything is stored with the run.
@@ -129,7 +130,7 @@ async function answer(
     );
   }
   try {
-    await answerCalls(context, { session: run.session, caller, answers, ...refreshes });
+    await answerCalls(context, { session: run.session, caller, answers, isRepetition, ...refreshes });
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     const param = paramOf(error, sent);

@@ -16,6 +16,13 @@ import { invalidPageToken, decodePageToken, pageQuery, pagination, pageOf } from
 import { json, route, type Route } from '../http/route.ts';
 import { cancelTurns } from '../../engine/engine.ts';
 import { answerCalls } from '../../engine/answer-calls.ts';
+import type { AcceptedAnswers } from '../../engine/answer-ended-turn.ts';
+import { newId } from '../../engine/new-id.ts';
+import { claimRequest } from '../../engine/request-claims.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
+import type { Caller } from '../../core/subject.ts';
+import { hashOf } from '../../lib/hash.ts';
+import { isRefusal } from '../http/errors.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
@@ -135,6 +142,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'sent once they are recorded: by the turn, if it waits (`pause: "wait"`), else with the session, and the last ' +
           'one starts the turn that has all of them as its input. A repeated answer changes nothing, and is named as such.',
         largeBody: true,
+        headers: z.object(idempotencyKey),
         body: json(actionsBody, {
           input: [
             { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
@@ -148,6 +156,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           'request_expired',
           'invalid_agent',
           'feature_not_available',
+          'idempotency_key_reused',
           'too_many_turns',
           'nothing_pending',
           'already_decided',
@@ -159,9 +168,9 @@ export function turnRoutes(context: ApiContext): Route[] {
           'content_too_large',
         ],
       },
-      async ({ params, body, caller }) => {
+      async ({ params, headers, body, caller }) => {
         const session = await sessionWithAnswers(catalog, params.session_id, caller);
-        const answered = await answerCalls(context, { session, caller, answers: toAnswers(body.input) });
+        const answered = await answerWithKey(context, { session, caller, body, key: headers['Idempotency-Key'] });
         const { turnId, repeated, ...data } = answered;
         // To others, turns of the session are of no use.
         const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
@@ -268,4 +277,38 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
+}
+
+interface AnswersWithKey {
+  session: SessionRow;
+  caller: Caller;
+  body: z.infer<typeof actionsBody>;
+  /** `Idempotency-Key`. */
+  key: string | undefined;
+}
+
+/**
+ * Answers calls. An equal request with the same key is a repetition, also where a call that the first one has allowed is
+ * asked about once more. @throws ApiError or EngineError
+ */
+async function answerWithKey(
+  context: ApiContext,
+  { session, caller, body, key }: AnswersWithKey,
+): Promise<AcceptedAnswers> {
+  const answers = toAnswers(body.input);
+  if (key === undefined) return answerCalls(context, { session, caller, answers });
+  const claim = await claimRequest({
+    catalog: context.catalog,
+    scope: `${caller.subject.subjectId}/answers/${session.id}`,
+    key,
+    bodyHash: hashOf(body),
+    resourceId: newId('req'),
+    sessionId: session.id,
+  });
+  try {
+    return await answerCalls(context, { session, caller, answers, isRepetition: !claim.isNew });
+  } catch (error) {
+    if (claim.isNew && isRefusal(error)) await claim.release();
+    throw error;
+  }
 }
