@@ -72,7 +72,7 @@ test.each<[string, Partial<CallToolInput>, { attempt?: number }, 'failed' | 'unk
 test('an attempt that finds its connection replaced is asked about again only if no earlier one may have taken effect', async () => {
   const callTool = createCallTool(
     activityDependencies({
-      conversations: conversationsWithCall('pay'),
+      conversations: { ...conversationsWithCall('pay'), reliedOn: () => Promise.resolve(new Set(['gone'])) },
       toolKinds: { mcp: { run: () => Promise.resolve({ status: 'replaced' }) } },
     }),
   );
@@ -83,6 +83,26 @@ test('an attempt that finds its connection replaced is asked about again only if
   const repeated = await attempt({ attempt: 2 });
   expect(repeated).toMatchObject({ records: [{ kind: 'tool.response', outcome: 'unknown_outcome' }] });
   expect(repeated).not.toHaveProperty('isReplaced');
+});
+
+test('a log that cannot be read is not reported as a server that cannot be reached', async () => {
+  const run = vi.fn();
+  const callTool = createCallTool(
+    activityDependencies({
+      conversations: {
+        ...conversationsWithCall('pay'),
+        reliedOn: () => Promise.reject(new Error('turn_1 is not of session ses_1')),
+      },
+      toolKinds: { mcp: { run } },
+    }),
+  );
+  const input = { ...toolCallInput('once'), onReplaced: {} };
+  const { records } = await new MockActivityEnvironment().run<[CallToolInput], Appended, typeof callTool>(
+    callTool,
+    input,
+  );
+  expect(records).toMatchObject([{ content: 'The tool call was not executed: turn_1 is not of session ses_1' }]);
+  expect(run).not.toHaveBeenCalled();
 });
 
 test('a task that a client has given to another agent starts with the rights of a draft of the client', async () => {

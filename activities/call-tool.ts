@@ -128,9 +128,9 @@ class ToolCallAttempt {
       if (call.route.to === 'session') return await this.#delegate(call.route.sessionId, call, signal);
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
-      const isReplaced = this.#isReplaced(call, signal);
+      const reliesOn = await this.#reliesOn(call, signal);
       const place = { sessionId, owner, specHash };
-      const options = { ...place, operationId, mayRepeat: this.#isRetryable, resumed, isEdited, isReplaced };
+      const options = { ...place, operationId, mayRepeat: this.#isRetryable, resumed, isEdited, reliesOn };
       const isNew = !resumed && !signIn && !isEdited && !repeats;
       const begun = isNew ? stepsAhead.claimTool(source, signal) : undefined;
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
@@ -145,12 +145,10 @@ class ToolCallAttempt {
   }
 
   /** Undefined for a call that nobody is asked about once more, so that it runs on any connection. */
-  #isReplaced({ info }: ToolCall, signal: AbortSignal): RunOptions['isReplaced'] {
+  async #reliesOn({ info }: ToolCall, signal: AbortSignal): Promise<RunOptions['reliesOn']> {
     if (!this.#input.onReplaced || info.type !== 'mcp') return undefined;
     const { conversations } = this.#dependencies;
-    const { serverId } = info;
-    return (connectionId) =>
-      retryWhileUnavailable(() => conversations.isReplaced(this.#input, { serverId, connectionId }, signal), signal);
+    return retryWhileUnavailable(() => conversations.reliedOn(this.#input, info.serverId, signal), signal);
   }
 
   async #delegate(childSessionId: string, call: ToolCall, signal: AbortSignal): Promise<UnstoredResult | Delegated> {

@@ -5,7 +5,7 @@ import { messageWith, modelMessage } from '../../test/support/model-message.ts';
 import { LOST_RECORD, lostRecord } from './lost-record.ts';
 import { emptyText } from './message.ts';
 import { turnCreated, TurnProjection } from './projection.ts';
-import { connectionsOf, CONNECTION_REPLACED, transcript, foundTools } from './transcript.ts';
+import { connectionsOf, connectionsReliedOn, CONNECTION_REPLACED, transcript, foundTools } from './transcript.ts';
 import type { PendingCall, UnsequencedRecord } from './records.ts';
 
 /** Checks what a strict provider rejects: see the rules of the chat completions protocol on `tool_calls`. */
@@ -202,4 +202,24 @@ test('a compaction keeps the connections of what it replaces', () => {
   };
   expect(toldLost([compacted, ...ranOn('C', 'c3')])).toEqual(['c3']);
   expect(toldLost([compacted, ...ranOn('B', 'c3')])).toEqual([]);
+});
+
+test('a call relies on the connection of the last call before its message, of its own thread first, and on those since', () => {
+  const message = messageWith();
+  const ranOn = (id: string, { thread = 'main', server = 's' } = {}) =>
+    ({ kind: 'tool.response', threadId: thread, connection: { serverId: server, id } }) as UnsequencedRecord;
+  const reliedOn = (before: UnsequencedRecord[], since: UnsequencedRecord[] = []) => [
+    ...connectionsReliedOn([...before, message, ...since], { threadId: 'main', messageId: message.id, serverId: 's' }),
+  ];
+  const ofSub = { thread: 'sub' };
+  expect(reliedOn([])).toEqual([]);
+  expect(reliedOn([ranOn('A', { server: 'other' })])).toEqual([]);
+  expect(reliedOn([ranOn('A'), ranOn('B')])).toEqual(['B']);
+  // Another call of the message has met the new connection first: the deciders of this one were not told.
+  expect(reliedOn([ranOn('A')], [ranOn('B')])).toEqual(['A', 'B']);
+  expect(reliedOn([], [ranOn('A')])).toEqual(['A']);
+  // What another thread has met since says nothing of the thread's own state.
+  expect(reliedOn([ranOn('A'), ranOn('B', ofSub)], [ranOn('C', ofSub)])).toEqual(['A']);
+  expect(reliedOn([ranOn('B', ofSub)])).toEqual(['B']);
+  expect(reliedOn([], [ranOn('B', ofSub)])).toEqual(['B']);
 });

@@ -250,6 +250,25 @@ export function connectionsOf(
   return { last, replaced };
 }
 
+/**
+ * The connections with state on which a call to a server relies: that of the last call before its message, of its thread
+ * or, if it has made none, of the conversation, and those of the calls since. None for the first call to a server.
+ */
+export function connectionsReliedOn(
+  records: UnsequencedRecord[],
+  { threadId, messageId, serverId }: { threadId: string; messageId: string; serverId: string },
+): Set<string> {
+  const at = records.findLastIndex((record) => record.kind === 'model.message' && record.id === messageId);
+  const { last } = connectionsOf(records.slice(0, Math.max(at, 0)), threadId);
+  const before = last.filter((one) => one.serverId === serverId);
+  const since = records.slice(at + 1).filter((record) => record.kind === 'tool.response');
+  const own = since.filter((record) => record.threadId === threadId);
+  const ids = (some: typeof since) =>
+    some.flatMap(({ connection }) => (connection?.serverId === serverId ? [connection.id] : []));
+  const known = [...before.map(({ id }) => id), ...ids(own)];
+  return new Set(known.length > 0 ? known : ids(since));
+}
+
 /** Providers accept about 128 tools at most, and each costs tokens. */
 const MAX_FOUND = 64;
 

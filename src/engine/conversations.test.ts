@@ -435,29 +435,40 @@ test('the calls of a message that another worker has produced are found with one
   expect(reads).toEqual({ forwards: 0, backwards: 1 });
 });
 
-test('a call relies on the connection of the last call before its message, and on those since', async () => {
+test('which connection a call relies on is read from the last summary of its thread on', async () => {
   const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 0 };
-  const created = { ...turnCreated(turnStart()), previousTurnId: 'turn_0' };
-  const message = { kind: 'model.message', id: 'msg_1' };
-  const ranOn = (id: string, serverId = 's') => ({ kind: 'tool.response', connection: { serverId, id } });
-  const isReplacedBy = (connectionId: string, { before, since }: { before: object[]; since: object[] }) => {
-    const entries = (records: object[]) => records.map((record) => ({ record }));
+  const created = { ...turnCreated(turnStart()), previousTurnId: 'turn_1' };
+  const message = { kind: 'model.message', id: 'msg_1', threadId: 'main' };
+  const summary = {
+    kind: 'context.compacted',
+    threadId: 'main',
+    summary: 'short',
+    connections: [{ serverId: 's', id: 'A' }],
+  };
+  const read: string[] = [];
+  const batchOf = (...records: object[]) => ({ entries: records.map((record) => ({ record })) });
+  const reliedOn = async (...own: object[]) => {
     const logs = {
-      all: () => Promise.resolve(entries([created, message, ...since])),
+      readStored: async function* () {
+        yield await Promise.resolve(batchOf(created, ...own, message));
+      },
       chain: async function* () {
-        yield { entries: await Promise.resolve(entries(before)) };
+        for (const [turnId, previousTurnId, ...records] of [
+          ['turn_1', 'turn_0', summary],
+          ['turn_0', null],
+        ] as const) {
+          read.push(turnId);
+          yield await Promise.resolve({ turnId, previousTurnId, ...batchOf(...records) });
+        }
       },
     };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the log is all that is read
     const options = { logs, losses } as unknown as ConstructorParameters<typeof Conversations>[0];
-    const place = { turnId: TURN_ID, sessionId: created.sessionId, source };
-    return new Conversations(options).isReplaced(place, { serverId: 's', connectionId }, never);
+    const place = { turnId: TURN_ID, sessionId: created.sessionId, threadId: 'main', source };
+    return [...(await new Conversations(options).reliedOn(place, 's', never))];
   };
-  expect(await isReplacedBy('B', { before: [], since: [] })).toBe(false);
-  expect(await isReplacedBy('B', { before: [ranOn('A', 'other')], since: [] })).toBe(false);
-  expect(await isReplacedBy('B', { before: [ranOn('A')], since: [] })).toBe(true);
-  expect(await isReplacedBy('B', { before: [ranOn('A'), ranOn('B')], since: [] })).toBe(false);
-  // Another call of the message has met the new connection first: the deciders of this one were not told.
-  expect(await isReplacedBy('B', { before: [ranOn('A')], since: [ranOn('B')] })).toBe(true);
-  expect(await isReplacedBy('B', { before: [], since: [ranOn('A')] })).toBe(true);
+  expect(await reliedOn(summary)).toEqual(['A']);
+  expect(read).toEqual([]);
+  expect(await reliedOn()).toEqual(['A']);
+  expect(read).toEqual(['turn_1']);
 });

@@ -7,6 +7,7 @@ import { hasSummary } from '../core/compacted.ts';
 import { newestAuthor } from '../core/deciders.ts';
 import { eventId } from '../core/ids.ts';
 import { turnCreated } from '../core/projection.ts';
+import { connectionsReliedOn } from '../core/transcript.ts';
 import {
   ROOT_THREAD,
   type ModelMessage,
@@ -187,34 +188,22 @@ export class Conversations {
   }
 
   /**
-   * Whether a call to a server relies on the state of another connection than `connectionId`: that of the last call before
-   * the call's message, which its model knew, or of one since. Never true of the first call to a server.
+   * The connections on which a call to a server relies: see `connectionsReliedOn`. What was before the last summary of its
+   * thread is not read, which names the connections until then.
    */
-  async isReplaced(
-    { turnId, sessionId, source }: Pick<CallToolInput, 'turnId' | 'sessionId' | 'source'>,
-    { serverId, connectionId }: { serverId: string; connectionId: string },
+  async reliedOn(
+    { turnId, sessionId, threadId, source }: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'source'>,
+    serverId: string,
     signal: AbortSignal,
-  ): Promise<boolean> {
-    let isBeforeMessage = false;
-    for await (const records of this.#turnsBackwards(turnId, signal)) {
-      assertOfSession(records, sessionId);
-      for (const record of records.toReversed()) {
-        if (record.kind === 'model.message' && record.id === source.messageId) isBeforeMessage = true;
-        if (record.kind !== 'tool.response' || record.connection?.serverId !== serverId) continue;
-        if (record.connection.id !== connectionId) return true;
-        if (isBeforeMessage) return false;
-      }
-    }
-    return false;
-  }
-
-  /** The records of a turn in progress, as far as its log has come, and those of the turns before it. */
-  async *#turnsBackwards(turnId: string, signal: AbortSignal): AsyncGenerator<UnsequencedRecord[]> {
-    const own = recordsOf(await this.#logs.all(turnId));
-    yield own;
+  ): Promise<Set<string>> {
+    const own: UnsequencedRecord[] = [];
+    // The texts of the turn in progress are of no use here.
+    for await (const { entries } of this.#logs.readStored(turnId)) own.push(...recordsOf(entries));
+    assertOfSession(own, sessionId);
     const previousTurnId = createdIn(own)?.previousTurnId ?? null;
-    if (previousTurnId === null) return;
-    for await (const { entries } of this.#logs.chain(previousTurnId, signal)) yield recordsOf(entries);
+    const isWhole = hasSummary(own, threadId);
+    const before = isWhole ? [] : await this.#chain({ previousTurnId, sessionId, threadId }, signal);
+    return connectionsReliedOn([...before, ...own], { threadId, messageId: source.messageId, serverId });
   }
 
   async #withPrevious(own: UnsequencedRecord[], thread: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {

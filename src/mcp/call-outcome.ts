@@ -14,7 +14,7 @@ import type { SignInNeed } from './sign-in-required.ts';
  * - `not_sent`: the call cannot have reached the tool.
  * - `unknown`: the request was sent at least in part, and the reply does not say whether the call was executed.
  *   `isFinal`: a repetition would end the same way.
- * - `replaced`: the call was not sent, because the state that it was approved for is lost: see `CallOptions.isReplaced`.
+ * - `replaced`: the call was not sent, because the state that it was approved for is lost: see `CallOptions.reliesOn`.
  *
  * `connection`: the one that the call was sent on, if the server keeps state for it.
  */

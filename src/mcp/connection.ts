@@ -44,10 +44,10 @@ export interface CallOptions {
   /** The parts of the context of a run that the server is to have. */
   context?: Record<string, unknown> | undefined;
   /**
-   * Whether the connection with this id has replaced one on whose state the call relies; the call is then not sent. Asked
-   * only of connections for which the server keeps state.
+   * The ids of the connections on whose state the call relies: it is not sent on another one, if the server keeps state
+   * for that.
    */
-  isReplaced?: ((connectionId: string) => Promise<boolean>) | undefined;
+  reliesOn?: ReadonlySet<string> | undefined;
   /** The answers that the server has asked for in its last response, and its state. */
   input?: { answers: Record<string, ElicitationAnswer>; requestState?: string };
 }

@@ -201,7 +201,7 @@ export class McpPool {
         options.signal,
         async (connection): Promise<CallAnswer> => {
           if (endpoint.stateful === false || !connection.keepsState) return connection.call(tool, args, options);
-          if (await options.isReplaced?.(connection.id)) return { status: 'replaced' };
+          if ([...(options.reliesOn ?? [])].some((id) => id !== connection.id)) return { status: 'replaced' };
           const answer = await connection.call(tool, args, options);
           const isSent = answer.status === 'result' || answer.status === 'rejected' || answer.status === 'unknown';
           return isSent ? { ...answer, connection: { serverId: endpoint.id, id: connection.id } } : answer;

@@ -111,7 +111,7 @@ export class McpTools implements ToolKind {
   }
 
   async run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall> {
-    const { spec, scope, operationId, signal, mayRepeat, resumed, isReplaced } = options;
+    const { spec, scope, operationId, signal, mayRepeat, resumed, reliesOn } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
     let server: GivenServer;
@@ -134,7 +134,7 @@ export class McpTools implements ToolKind {
           operationId,
           ...timeouts,
           context,
-          isReplaced,
+          reliesOn,
           ...more,
         }),
       measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),

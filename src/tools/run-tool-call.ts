@@ -21,7 +21,7 @@ export interface ToolCallSources {
 }
 
 type ToolCallOptions = Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> &
-  Pick<RunOptions, 'operationId' | 'mayRepeat' | 'resumed' | 'isReplaced'> & {
+  Pick<RunOptions, 'operationId' | 'mayRepeat' | 'resumed' | 'reliesOn'> & {
     /** The arguments are not those that were validated when the model called the tool. */
     isEdited?: boolean;
   };
@@ -30,7 +30,7 @@ type ToolCallOptions = Pick<CallToolInput, 'sessionId' | 'owner' | 'specHash'> &
 export async function runToolCall(
   { catalog, toolKinds, toolsets, config }: ToolCallSources,
   call: ToolCall,
-  { operationId, mayRepeat, resumed, isReplaced, specHash, isEdited, sessionId, owner }: ToolCallOptions,
+  { operationId, mayRepeat, resumed, reliesOn, specHash, isEdited, sessionId, owner }: ToolCallOptions,
   signal: AbortSignal,
 ): Promise<CallOutcome | AskingCall> {
   const scope = { sessionId, owner: ownerOfCall(owner, call) };
@@ -51,7 +51,7 @@ export async function runToolCall(
     signal,
     mayRepeat,
     resumed,
-    isReplaced,
+    reliesOn,
     loadToolset,
   });
 }

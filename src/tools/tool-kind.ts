@@ -28,7 +28,7 @@ export interface KindTools extends Pick<Toolset, 'servers' | 'unavailable' | 'in
   named: (taken: ReadonlySet<string>) => AgentTool[];
 }
 
-export interface RunOptions extends Pick<CallOptions, 'isReplaced'> {
+export interface RunOptions extends Pick<CallOptions, 'reliesOn'> {
   spec: AgentSpec;
   scope: ToolScope;
   /** Identical for every attempt at a call, so that the tool can recognize a repetition. */
