@@ -1,5 +1,6 @@
-import type { ExpressionBuilder, Kysely } from 'kysely';
+import { sql, type ExpressionBuilder, type Kysely } from 'kysely';
 import type { Action, ActionIndex } from './action-index.ts';
+import { SHOWN_SESSIONS } from './session-types.ts';
 import type { ActionEventType, ActionRow, Tables } from './schema.ts';
 
 /** A position in a listing: after the action with this time and id. */
@@ -62,14 +63,25 @@ export class Actions {
     return (await found.limit(1).executeTakeFirst()) !== undefined;
   }
 
-  /** Whether one of the sessions waits for a person. */
+  /** Whether one of the sessions waits for a person, or may: what runs wait for is in no index, but their turn is open. */
   async isAnyPending(sessionIds: string[]): Promise<boolean> {
     const found = this.#db
       .selectFrom('actions')
       .select('id')
       .where('session_id', 'in', sessionIds)
-      .where('status', '=', 'pending');
-    return (await found.limit(1).executeTakeFirst()) !== undefined;
+      .where('status', '=', 'pending')
+      .limit(1);
+    if (await found.executeTakeFirst()) return true;
+    const openOfRun = this.#db
+      .selectFrom('turns')
+      .innerJoin('sessions', 'sessions.id', 'turns.session_id')
+      .select('turns.id')
+      .where('turns.session_id', 'in', sessionIds)
+      // A literal, so that SQLite may use the partial index.
+      .where('turns.archived', '=', sql.lit(0))
+      .where('sessions.type', 'not in', SHOWN_SESSIONS)
+      .limit(1);
+    return (await openOfRun.executeTakeFirst()) !== undefined;
   }
 
   /** An action that the reader may decide, or could, before it was decided. */

@@ -871,3 +871,20 @@ test('the time for which a turn works counts once: when it calls models, and whe
   await catalog.sessions.forget('s', { now: LATER, again: undefined });
   expect(await spent()).toEqual([0, 11]);
 });
+
+test('a session of a run may wait for a person while its turn is open, and others only where an action says so', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  await insertSession(catalog, 'run', 'run');
+  await insertSession(catalog, 'delegate', 'run/delegate');
+  for (const id of ['s', 'run', 'delegate'])
+    await catalog.turns.request({ id: `turn_${id}`, session_id: id, created_at: NOW });
+  const areAwaited = (...ids: string[]) => catalog.actions.isAnyPending(ids);
+  expect([await areAwaited('s'), await areAwaited('s', 'run'), await areAwaited('delegate')]).toEqual([
+    false,
+    true,
+    true,
+  ]);
+  await catalog.turns.withdraw('turn_run');
+  expect(await areAwaited('s', 'run')).toBe(false);
+});
