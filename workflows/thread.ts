@@ -423,7 +423,12 @@ export class Thread {
     const waiting = [...ready];
     const started = new Set<string>();
     const running = new Set<ReadyCall>();
-    const todo = () => [...waiting, ...actions.allowed(threadId).filter(({ toolCallId }) => !started.has(toolCallId))];
+    // A forced answer settles the calls that are behind those that wait.
+    const stillWaiting = () => waiting.filter(({ toolCallId }) => !actions.isSettled({ threadId, toolCallId }));
+    const todo = () => [
+      ...stillWaiting(),
+      ...actions.allowed(threadId).filter(({ toolCallId }) => !started.has(toolCallId)),
+    ];
     const next = () => {
       const calls = todo();
       // An allowed call is among the open ones, too: the first of the two counts.
@@ -456,7 +461,7 @@ export class Thread {
       }
     };
     await Promise.all(Array.from({ length: this.#concurrentTools }, lane));
-    return waiting;
+    return stillWaiting();
   }
 
   get #concurrentTools(): number {

@@ -54,6 +54,22 @@ export function isAnyActive(calls: readonly TrackedCall[]): boolean {
   return calls.some((call) => (call.state === 'running' || call.state === 'allowed') && !held.has(call));
 }
 
+/** Those of a thread's calls, with their ids, that have not begun because they are behind one that waits. */
+export function behindWaiting(calls: ReadonlyMap<string, TrackedCall>): [id: string, call: TrackedCall][] {
+  const placed = [...calls].flatMap(([id, call]) => {
+    const source = call.pending?.source ?? call.source;
+    return source ? [{ id, call, source }] : [];
+  });
+  const holding = placed.filter(({ call }) => isUnanswered(call));
+  const behind: typeof placed = [];
+  for (const one of placed.toSorted((a, b) => a.source.index - b.source.index)) {
+    const { state } = one.call;
+    if (state !== 'running' && state !== 'allowed') continue;
+    if (heldCalls([...holding, ...behind, one]).has(one)) behind.push(one);
+  }
+  return behind.map(({ id, call }) => [id, call]);
+}
+
 export function remainingOf({ pending, votes }: AskedCall): number {
   return Math.max(0, (pending.policy?.quorum ?? 1) - countVotes(votes));
 }

@@ -670,6 +670,24 @@ test('a call that waits behind one that asks keeps no turn from its pause, in it
   expect(other.pauses).toEqual([]);
 });
 
+test('a forced answer settles the calls behind those that wait, too, and no others', () => {
+  const inOrder = (call: ToolCall, server = 's'): ToolCall => ({
+    ...call,
+    route: { ...call.route, order: { server } } as ToolCall['route'],
+  });
+  const actions = new TurnActions(start);
+  const calls = [running('first'), asking('w'), running('r'), asking('allowed')].map((call) => inOrder(call));
+  actions.add(messageOf([...calls, inOrder(running('other'), 'o')]), 's');
+  endTask(actions, []);
+  endTask(actions, [command('ann', vote('allowed'))]);
+  const { records } = actions.endTask([{ type: 'force_answer', id: 'req_f', subject: command('ann').subject }], BEGIN);
+  const settled = records.filter(({ kind }) => kind === 'tool.response');
+  expect(settled).toMatchObject(['w', 'r', 'allowed'].map((toolCallId) => ({ toolCallId, outcome: 'cancelled' })));
+  const isSettled = (toolCallId: string) => actions.isSettled({ threadId: 'main', toolCallId });
+  expect(['first', 'w', 'r', 'allowed', 'other'].map(isSettled)).toEqual([false, true, true, true, false]);
+  expect(actions.allowed('main')).toEqual([]);
+});
+
 test('a call whose connection was replaced is asked about once more: its votes begin anew, and decisions on its tool do not hold', () => {
   const actions = new TurnActions(start);
   actions.add(messageOf([asking('pay', policyOf({ quorum: 2 })), asking('look')]), 's');

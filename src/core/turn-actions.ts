@@ -33,6 +33,7 @@ import {
   isUnanswered,
   isWaitedFor,
   isAnyActive,
+  behindWaiting,
   remainingOf,
   expiresAt,
   escalatesAt,
@@ -266,6 +267,11 @@ export class TurnActions {
     return found?.pending !== undefined && found.state !== 'settled';
   }
 
+  /** Whether a call was denied, has expired, was answered, or is not to run any more. */
+  isSettled(call: CallKey): boolean {
+    return this.#find(call)?.state === 'settled';
+  }
+
   /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
   allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered' | 'repeats'>)[] {
     const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
@@ -478,12 +484,20 @@ export class TurnActions {
   #force(now: number): UnsequencedRecord[] {
     this.#isForced = true;
     const waiting = this.#all('waiting');
-    for (const call of waiting) call.state = 'settled';
-    return waiting.map(({ pending }) =>
-      hasBegun(pending)
-        ? toolResponse(pending, 'unknown_outcome', isoTime(now), pending.unknownOutcome)
-        : toolResponse(pending, 'cancelled', isoTime(now), NOT_AWAITED),
+    const behind = [...this.#threads].flatMap(([threadId, calls]) =>
+      behindWaiting(calls).map(([toolCallId, call]) => ({ call, key: { ...call.pending, threadId, toolCallId } })),
     );
+    for (const call of [...waiting, ...behind.map((one) => one.call)]) call.state = 'settled';
+    const records = [
+      ...waiting.map(({ pending }) =>
+        hasBegun(pending)
+          ? toolResponse(pending, 'unknown_outcome', isoTime(now), pending.unknownOutcome)
+          : toolResponse(pending, 'cancelled', isoTime(now), NOT_AWAITED),
+      ),
+      ...behind.map(({ key }) => toolResponse(key, 'cancelled', isoTime(now), NOT_AWAITED)),
+    ];
+    for (const record of records) this.budget.add(record);
+    return records;
   }
 
   #refuse(command: TurnCommand, now: number): Verdict {
