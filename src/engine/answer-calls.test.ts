@@ -106,7 +106,7 @@ describe('a call that was allowed, and is asked about once more', () => {
         const command = { ...boss, type: 'answer', id: 'req_0', mayDecide: true, mayRespond: true } as const;
         actions.endTask([{ ...command, answers: ['ran', 'again'].map(allow) }], Date.parse(AT));
         actions.ended({ threadId: 'main', toolCallId: 'ran' });
-        const [call] = actions.allowed('main').filter(({ toolCallId }) => toolCallId === 'again');
+        const call = actions.allowed('main').find(({ toolCallId }) => toolCallId === 'again');
         const onReplaced = call && onReplacedOf(call);
         const asked = call && waitingAfter({ ...call, ...(onReplaced && { onReplaced }) }, { isReplaced: true });
         if (asked) actions.ask(asked);
@@ -121,13 +121,13 @@ describe('a call that was allowed, and is asked about once more', () => {
     const created = { input: ['ran', 'again'].map(allow), createdBy: boss.subject };
     const kept = { keptAnswers: { add: () => Promise.reject(new Error('it counts')) } };
     const engine = waiting();
-    const logs = {
-      ...engine.logs,
-      close: () => Promise.resolve({ how: 'completed', result: { status: 'done', pending: [again] } }),
-      firstAndLast: () => Promise.resolve({ created }),
-    };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the answers to an ended turn need
-    return { ...engine, catalog: { ...engine.catalog, ...kept }, logs } as unknown as Engine;
+    Object.assign(engine.catalog, kept);
+    return Object.assign(engine, {
+      logs: Object.assign(engine.logs, {
+        close: () => Promise.resolve({ how: 'completed', result: { status: 'done', pending: [again] } }),
+        firstAndLast: () => Promise.resolve({ created }),
+      }),
+    });
   };
 
   test.each([
