@@ -122,12 +122,11 @@ describe('a call that was allowed, and is asked about once more', () => {
     const kept = { keptAnswers: { add: () => Promise.reject(new Error('it counts')) } };
     const engine = waiting();
     Object.assign(engine.catalog, kept);
-    return Object.assign(engine, {
-      logs: Object.assign(engine.logs, {
-        close: () => Promise.resolve({ how: 'completed', result: { status: 'done', pending: [again] } }),
-        firstAndLast: () => Promise.resolve({ created }),
-      }),
+    Object.assign(engine.logs, {
+      close: () => Promise.resolve({ how: 'completed', result: { status: 'done', pending: [again] } }),
+      firstAndLast: () => Promise.resolve({ created }),
     });
+    return engine;
   };
 
   test.each([
