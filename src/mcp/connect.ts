@@ -124,7 +124,7 @@ export async function openAny(
   )) {
     const transport = create();
     limit.begin(transport);
-    const listing = boundMessages(transport, budget);
+    const listing = boundMessages(transport, options);
     const client = new Client(
       { name: packageJson.name, version: packageJson.version },
       { capabilities: { elicitation: { form: {}, url: {} } }, inputRequired: { autoFulfill: false }, ...negotiation },

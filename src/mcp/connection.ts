@@ -317,7 +317,7 @@ export class McpConnection {
       const error = this.#cause(thrown);
       const bound = exceededBound(error);
       if (bound) return this.#tooLarge(bound);
-      if (isUnreadable(error)) return unread(UNREADABLE);
+      if (isNoResult(error)) return executed(NO_RESULT);
       if (signInRequired(error)) throw error;
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
@@ -374,7 +374,7 @@ export class McpConnection {
     if (!isAnswer && this.transport !== 'streamable-http') {
       return { status: 'unknown', message: `failed: ${reason}`, isFinal: true };
     }
-    return unread(`The tool was executed, but its result was not read: ${reason}. Request less data per call.`);
+    return executed(`The tool was executed, but its result was not read: ${reason}. Request less data per call.`);
   }
 
   /** Whether a call was rejected for headers that were unknown, rather than by a tool that uses the same code. */
@@ -491,18 +491,18 @@ function exceededBound(error: unknown): ExceededBound | undefined {
   return error instanceof AnswerTooLargeError ? { reason: error.message, isAnswer: false } : exceededBound(error.cause);
 }
 
-const UNREADABLE =
+const NO_RESULT =
   'The server has answered this call, but not with a result that can be read. The tool may have taken effect.';
 
 /** Whether the server has answered a call with something that is no result. */
-function isUnreadable(error: unknown): boolean {
+function isNoResult(error: unknown): boolean {
   if (error instanceof ProtocolError) return isUnreadableError(error);
   if (!(error instanceof SdkError)) return false;
   return error.code === SdkErrorCode.InvalidResult || error.code === SdkErrorCode.UnsupportedResultType;
 }
 
 /** An answer that says of a call that it ran, and nothing else. */
-function unread(text: string): CallAnswer {
+function executed(text: string): CallAnswer {
   return { status: 'result', isError: true, content: [{ type: 'text', text }] };
 }
 

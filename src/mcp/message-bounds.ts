@@ -1,5 +1,7 @@
 import type { ContentBlock, JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
+import type { Logger } from 'pino';
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
+import { errorMessage } from '../lib/errors.ts';
 import { isFields, type Fields } from './fields.ts';
 import { readContent, resourceBlocks } from './read-content.ts';
 import { readTool } from './read-tools.ts';
@@ -28,11 +30,13 @@ export function isTooLargeError(error: ProtocolError): boolean {
   return error.data === TOO_LARGE;
 }
 
-/** Marks the errors that replace an answer that is no message of the protocol; no server can send this object. */
+/** Marks the errors that replace an answer that could not be read; no server can send this object. */
 const UNREADABLE = { unreadable: true };
 
-export function unreadableError(id: string | number): JSONRPCMessage {
-  const message = 'its answer is no valid message of the protocol';
+export function unreadableError(
+  id: string | number,
+  message = 'its answer is no valid message of the protocol',
+): JSONRPCMessage {
   return { jsonrpc: '2.0', id, error: { code: 0, message, data: UNREADABLE } };
 }
 
@@ -52,17 +56,38 @@ const newListing = (): Listing => ({ tools: 0, length: 0, warnings: [] });
 
 /**
  * Filters the messages of a transport: what the server has sent is read part by part, so that an odd part spoils nothing
- * else and the SDK's validation takes bounded time. Counts requests for `budget`. Returns what says how tools were read.
+ * else and the SDK's validation takes bounded time. A message on which this fails fails its request alone. Counts requests
+ * for `budget`. Returns what says how tools were read.
  */
-export function boundMessages(transport: Transport, budget: StreamBudget): Listing {
+export function boundMessages(
+  transport: Transport,
+  { budget, log }: { budget: Pick<StreamBudget, 'request'>; log: Logger },
+): Listing {
   const send = transport.send.bind(transport);
   const listing = newListing();
+  /** The last request for a page of tools: only its answer is read as one, since a call's result may have `tools`, too. */
+  let pageId: unknown;
   transport.send = (message, options) => {
-    if ('method' in message && 'id' in message) budget.request();
-    const isFirstPage =
-      'method' in message && message.method === 'tools/list' && message.params?.['cursor'] === undefined;
-    if (isFirstPage) Object.assign(listing, newListing());
+    if ('method' in message && 'id' in message) {
+      budget.request();
+      if (message.method === 'tools/list') {
+        pageId = message.id;
+        if (message.params?.['cursor'] === undefined) Object.assign(listing, newListing());
+      }
+    }
     return send(message, options);
+  };
+  const accept = (message: JSONRPCMessage): JSONRPCMessage | undefined => {
+    const id = 'method' in message ? undefined : message.id;
+    try {
+      // The SDK, too, takes an answer with the id as a string.
+      return bounded(message, id !== undefined && Number(id) === pageId ? listing : undefined);
+    } catch (error) {
+      if (error instanceof AnswerTooLargeError && id !== undefined) return tooLargeError(id, error);
+      log.warn({ err: error }, 'a message of an MCP server cannot be read');
+      if (id === undefined) return undefined;
+      return unreadableError(id, `its answer cannot be read: ${errorMessage(error)}`.slice(0, MAX_ERROR_LENGTH));
+    }
   };
   let receive: Transport['onmessage'];
   Object.defineProperty(transport, 'onmessage', {
@@ -71,7 +96,7 @@ export function boundMessages(transport: Transport, budget: StreamBudget): Listi
       receive =
         next &&
         ((message, extra) => {
-          const accepted = bounded(message, listing);
+          const accepted = accept(message);
           if (accepted) next(accepted, extra);
         });
     },
@@ -79,16 +104,9 @@ export function boundMessages(transport: Transport, budget: StreamBudget): Listi
   return listing;
 }
 
-/** Undefined for a message to drop, which answers no request. */
-function bounded(message: JSONRPCMessage, listing: Listing): JSONRPCMessage | undefined {
-  if ('result' in message) {
-    try {
-      return { ...message, result: boundedResult(message.result, listing) };
-    } catch (error) {
-      if (error instanceof AnswerTooLargeError) return tooLargeError(message.id, error);
-      throw error;
-    }
-  }
+/** Undefined for a message to drop, which answers no request. `listing`: of the list whose page it is. @throws AnswerTooLargeError */
+function bounded(message: JSONRPCMessage, listing: Listing | undefined): JSONRPCMessage | undefined {
+  if ('result' in message) return { ...message, result: boundedResult(message.result, listing) };
   if ('error' in message) {
     const { code, message: text, data } = message.error;
     const kept = hasMoreThan(MAX_OTHER_VALUES, data) ? undefined : data;
@@ -113,11 +131,11 @@ export function readResultOf(result: Fields): ReadResult {
 }
 
 /** @throws AnswerTooLargeError */
-function boundedResult(result: Fields, listing: Listing): Fields {
+function boundedResult(result: Fields, listing: Listing | undefined): Fields {
   // Counted before the result is destructured.
   if (Object.keys(result).length > MAX_OTHER_VALUES) throw tooMany(MAX_OTHER_VALUES, 'fields');
-  const { content, contents, structuredContent, tools, [READ]: _, ...others } = result;
-  if (Array.isArray(tools)) return pageOf(tools, others, listing);
+  if (listing && Array.isArray(result['tools'])) return pageOf(result['tools'], result, listing);
+  const { content, contents, structuredContent, [READ]: _, ...others } = result;
   const isStructured = structuredContent !== undefined;
   const isOfCall = content !== undefined || Array.isArray(contents) || isStructured;
   const { _meta: __, isError, ...rest } = others;
@@ -137,7 +155,7 @@ function boundedResult(result: Fields, listing: Listing): Fields {
 }
 
 /** A page of a list of tools. Behind the last tool that fits there is no other page. */
-function pageOf(tools: unknown[], { nextCursor, ...others }: Fields, listing: Listing): Fields {
+function pageOf(tools: unknown[], { tools: _, nextCursor, ...others }: Fields, listing: Listing): Fields {
   if (hasMoreThan(MAX_OTHER_VALUES, others)) throw tooMany(MAX_OTHER_VALUES, 'values beside its tools');
   const accepted: Fields[] = [];
   let isFull = false;
