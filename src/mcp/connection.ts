@@ -13,6 +13,7 @@ import {
   type Tool,
 } from '@modelcontextprotocol/client';
 import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { causesOf } from '../lib/errors.ts';
 import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
 import { classifyFailure, type CallAnswer } from './call-outcome.ts';
 import { readInputRequest, readQuestion, readRequiredPages } from './elicitation.ts';
@@ -310,14 +311,14 @@ export class McpConnection {
         return toAnswer(await exchange.run(() => this.#send(name, args, sending)));
       }
       const resource = resourceOf(args);
-      if ('problem' in resource) return unread(resource.problem);
+      if ('problem' in resource) return failed(resource.problem);
       return toAnswer(await exchange.run(() => this.#read(resource.uri, sending)));
     } catch (thrown) {
       exchange.end();
       const error = this.#cause(thrown);
       const bound = exceededBound(error);
       if (bound) return this.#tooLarge(bound);
-      if (isNoResult(error)) return executed(NO_RESULT);
+      if (isNoResult(error)) return failed(NO_RESULT);
       if (signInRequired(error)) throw error;
       if (isSessionLost(error, this.sessionId) || (this.#transport.failure && !exchange.sent)) {
         throw new ConnectionLostError(error);
@@ -374,7 +375,7 @@ export class McpConnection {
     if (!isAnswer && this.transport !== 'streamable-http') {
       return { status: 'unknown', message: `failed: ${reason}`, isFinal: true };
     }
-    return executed(`The tool was executed, but its result was not read: ${reason}. Request less data per call.`);
+    return failed(`The tool was executed, but its result was not read: ${reason}. Request less data per call.`);
   }
 
   /** Whether a call was rejected for headers that were unknown, rather than by a tool that uses the same code. */
@@ -486,9 +487,11 @@ interface ExceededBound {
 }
 
 function exceededBound(error: unknown): ExceededBound | undefined {
-  if (!(error instanceof Error)) return undefined;
-  if (error instanceof ProtocolError && isTooLargeError(error)) return { reason: error.message, isAnswer: true };
-  return error instanceof AnswerTooLargeError ? { reason: error.message, isAnswer: false } : exceededBound(error.cause);
+  for (const cause of causesOf(error)) {
+    if (cause instanceof ProtocolError && isTooLargeError(cause)) return { reason: cause.message, isAnswer: true };
+    if (cause instanceof AnswerTooLargeError) return { reason: cause.message, isAnswer: false };
+  }
+  return undefined;
 }
 
 const NO_RESULT =
@@ -501,8 +504,8 @@ function isNoResult(error: unknown): boolean {
   return error.code === SdkErrorCode.InvalidResult || error.code === SdkErrorCode.UnsupportedResultType;
 }
 
-/** An answer that says of a call that it ran, and nothing else. */
-function executed(text: string): CallAnswer {
+/** A result that says why there is no other one. */
+function failed(text: string): CallAnswer {
   return { status: 'result', isError: true, content: [{ type: 'text', text }] };
 }
 

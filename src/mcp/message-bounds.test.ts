@@ -1,7 +1,7 @@
 import type { JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
-import { boundMessages, isUnreadError, readResultOf } from './message-bounds.ts';
+import { boundMessages, isUnreadableError, readResultOf } from './message-bounds.ts';
 
 function start() {
   const transport: Transport = {
@@ -37,7 +37,7 @@ test('a message that cannot be read fails the request that it answers, and nothi
   expect(received).toEqual([
     { jsonrpc: '2.0', id: 1, error: expect.objectContaining({ message: 'its answer cannot be read: is odd' }) },
   ]);
-  expect(received.map((message) => 'error' in message && isUnreadError(message.error as ProtocolError))).toEqual([
+  expect(received.map((message) => 'error' in message && isUnreadableError(message.error as ProtocolError))).toEqual([
     true,
   ]);
 });

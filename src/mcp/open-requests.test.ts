@@ -28,6 +28,7 @@ test.each([
   ['{"method":"sampling/createMessage","params":{', '},"jsonrpc":"2.0","id":2}', undefined],
   ['{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{', '', undefined],
   ['Reading the files …', '{"result":{},"id":2}', undefined],
+  ['{"level":"info","items":[{', '}],"id":2}', undefined],
 ])('%s…%s is the answer to %s', (head, tail, id) => {
   const { cut, unread } = start(1, 2, 'a"b');
   cut(head, tail);
@@ -57,6 +58,12 @@ test('without an id it is dropped while no request is open', () => {
   send(1);
   send(2);
   cut(NO_ID);
+  expect(unread).toEqual([]);
+});
+
+test('a line of a log is no answer', () => {
+  const { cut, unread } = start(1);
+  cut('{"level":"info","items":[{');
   expect(unread).toEqual([]);
 });
 

@@ -8,6 +8,8 @@ const VERSION = String.raw`"jsonrpc"\s*:\s*"2\.0"`;
 /** The SDK for Python writes the id of an answer first, the one for TypeScript last. */
 const ID_FIRST = new RegExp(String.raw`^\s*\{\s*(?:${VERSION}\s*,\s*)?"id"\s*:\s*${ID}\s*,`);
 const ID_LAST = new RegExp(String.raw`,\s*"id"\s*:\s*${ID}\s*(?:,\s*${VERSION}\s*)?\}\s*$`);
+/** How a message begins: programs print other objects on standard output, too, such as lines of a log. */
+const MESSAGE = /^\s*\{\s*"(?:jsonrpc|id|result|error)"\s*:/;
 /** A request or a notification of the server. */
 const METHOD = new RegExp(String.raw`^\s*\{\s*(?:(?:${VERSION}|"id"\s*:\s*${ID})\s*,\s*)*"(?:method|params)"`);
 
@@ -45,7 +47,7 @@ export class OpenRequests {
 
   /** A message that exceeded the bounds. Those that answer nothing are dropped. */
   cut({ head, tail, error }: CutLine): void {
-    if (!head.trimStart().startsWith('{') || METHOD.test(head)) return;
+    if (!MESSAGE.test(head) || METHOD.test(head)) return;
     const [, written] = ID_FIRST.exec(head) ?? ID_LAST.exec(tail) ?? [];
     if (written === undefined) {
       this.#unassigned.push({ candidates: new Set(this.#open), error });
