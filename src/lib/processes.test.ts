@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { isFree, keptPort } from '../../test/support/kept-port.ts';
-import { commandLineOf, isEnding } from './processes.ts';
+import { commandLineOf, endGroup, isEnding, leaversOf, memoryOf, startOf } from './processes.ts';
 
 test.runIf(process.platform === 'linux')('a process that ends has its port until it has ended', async () => {
   const port = await keptPort();
@@ -18,4 +18,23 @@ test.runIf(process.platform === 'linux')('a process that ends has its port until
   child.kill('SIGKILL');
   while ((await commandLineOf(pid)) !== '' || (await isEnding(pid))) await sleep(1);
   expect(await isFree(port)).toBe(true);
+});
+
+test.runIf(process.platform === 'linux')('the descendants of a group that have left it belong to it', async () => {
+  const grandchild = `require('node:child_process').spawn('sleep', ['1000'], { detached: true, stdio: 'ignore' })`;
+  const child = spawn(process.execPath, ['-e', `console.log(${grandchild}.pid); setInterval(() => {}, 1000);`], {
+    detached: true,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const { pid = 0 } = child;
+  const [line] = (await once(child.stdout, 'data')) as [Buffer];
+  const left = Number(line.toString());
+  onTestFinished(() => endGroup(left, 0, []));
+  expect(await leaversOf(pid)).toEqual([{ pid: left, start: await startOf(left) }]);
+  const apart = await memoryOf(new Set([pid, left]));
+  const together = await memoryOf(new Set([pid]));
+  expect(apart.get(left)).toBeGreaterThan(0);
+  expect(together.get(pid)).toBeGreaterThan(apart.get(pid) ?? Infinity);
+  await endGroup(pid, 5_000);
+  expect(await commandLineOf(left)).toBe('');
 });

@@ -115,34 +115,67 @@ function userId(): number | undefined {
   return process.geteuid?.();
 }
 
+/** A process with its parent and its group, by their ids. */
+interface ListedProcess {
+  pid: number;
+  parent: number;
+  group: number;
+  bytes: () => Promise<number>;
+}
+
 /**
- * The memory of process groups in bytes, by the ids of their leaders: that of all their processes, with the part of the pages
- * that they share. 0 for a group without processes.
+ * The memory of process groups in bytes, by the ids of their leaders: that of all their processes and descendants, with the
+ * part of the pages that they share. 0 for a group without processes.
  */
 export async function memoryOf(groups: ReadonlySet<number>): Promise<Map<number, number>> {
   const found = new Map([...groups].map((group) => [group, 0]));
-  const add = (group: number, bytes: number): void => {
-    const known = found.get(group);
-    if (known !== undefined) found.set(group, known + bytes);
-  };
-  if (process.platform !== 'linux') {
-    const { stdout } = await run('ps', ['-ax', '-o', 'pgid=,rss='], { maxBuffer: 64 * 1024 * 1024 });
-    for (const line of stdout.split('\n')) {
-      const [group, kilobytes] = line.trim().split(/\s+/).map(Number);
-      if (group !== undefined && kilobytes !== undefined) add(group, kilobytes * 1024);
-    }
-    return found;
-  }
-  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
   await Promise.all(
-    pids.map(async (pid) => {
-      const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
-      // proc_pid_stat(5): field 5.
-      const group = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[5 - 3]);
-      if (groups.has(group)) add(group, await memoryOfProcess(pid));
+    (await processesOf(groups)).map(async ({ owner, bytes }) => {
+      const size = await bytes();
+      found.set(owner, (found.get(owner) ?? 0) + size);
     }),
   );
   return found;
+}
+
+/**
+ * The processes of groups, each with the group that it belongs to as `owner`: those in it, and their descendants, because
+ * Playwright and Puppeteer start a browser in a group of its own.
+ */
+async function processesOf(groups: ReadonlySet<number>): Promise<(ListedProcess & { owner: number })[]> {
+  const listed = new Map((await listProcesses()).map((one) => [one.pid, one]));
+  const ownerOf = (one: ListedProcess): number | undefined => {
+    // Ids are given again while the list is read, so parents may form a circle.
+    const seen = new Set<number>();
+    for (let at: ListedProcess | undefined = one; at && !seen.has(at.pid); at = listed.get(at.parent)) {
+      if (groups.has(at.group)) return at.group;
+      seen.add(at.pid);
+    }
+    return undefined;
+  };
+  return [...listed.values()].flatMap((one) => {
+    const owner = ownerOf(one);
+    return owner === undefined ? [] : [{ ...one, owner }];
+  });
+}
+
+async function listProcesses(): Promise<ListedProcess[]> {
+  if (process.platform !== 'linux') {
+    const { stdout } = await run('ps', ['-ax', '-o', 'pid=,ppid=,pgid=,rss='], { maxBuffer: 64 * 1024 * 1024 });
+    return stdout.split('\n').map((line) => {
+      const [pid = 0, parent = 0, group = 0, kilobytes = 0] = line.trim().split(/\s+/).map(Number);
+      return { pid, parent, group, bytes: () => Promise.resolve(kilobytes * 1024) };
+    });
+  }
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+  return Promise.all(
+    pids.map(async (pid) => {
+      const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '');
+      // proc_pid_stat(5): fields 4 and 5.
+      const [, parent, group] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+      return { pid: Number(pid), parent: Number(parent), group: Number(group), bytes: () => memoryOfProcess(pid) };
+    }),
+  );
 }
 
 /** Browsers share most of the memory of their processes, which the resident size counts in each of them. */
@@ -156,13 +189,43 @@ async function memoryOfProcess(pid: string): Promise<number> {
 
 const POLL_MS = 20;
 
-/** Sends SIGTERM to a process group, and SIGKILL to the processes that are left after `graceMs`. */
-export async function endGroup(group: number, graceMs: number): Promise<void> {
-  signalGroup(group, 'SIGTERM');
+/** A process, as its id and its start identify it. */
+interface StartedProcess {
+  pid: number;
+  start: string | undefined;
+}
+
+/** The descendants of a process group that have left it. Once their parents have ended, they cannot be found. */
+export async function leaversOf(group: number): Promise<StartedProcess[]> {
+  const left = (await processesOf(new Set([group]))).filter((one) => one.group !== group);
+  return Promise.all(left.map(async ({ pid }) => ({ pid, start: await startOf(pid) })));
+}
+
+/**
+ * Sends SIGTERM to a process group and to the processes that have left it, and SIGKILL to those that are left after
+ * `graceMs`.
+ */
+export async function endGroup(group: number, graceMs: number, leavers?: readonly StartedProcess[]): Promise<void> {
+  const left = leavers ?? (await leaversOf(group));
+  const signalAll = async (signal: NodeJS.Signals | 0): Promise<boolean> => {
+    const inGroup = signalGroup(group, signal);
+    return (await Promise.all(left.map((one) => signalStarted(one, signal)))).includes(true) || inGroup;
+  };
+  await signalAll('SIGTERM');
   for (const end = performance.now() + graceMs; performance.now() < end; await sleep(POLL_MS)) {
-    if (!signalGroup(group, 0)) return;
+    if (!(await signalAll(0))) return;
   }
-  signalGroup(group, 'SIGKILL');
+  await signalAll('SIGKILL');
+}
+
+/** Returns false if the process has ended, also if nothing has asked for its exit code yet. */
+async function signalStarted({ pid, start }: StartedProcess, signal: NodeJS.Signals | 0): Promise<boolean> {
+  if ((await commandLineOf(pid)) === '' || start === undefined || (await startOf(pid)) !== start) return false;
+  try {
+    return process.kill(pid, signal);
+  } catch {
+    return false;
+  }
 }
 
 /** Returns false if the group has no process. */

@@ -27,6 +27,8 @@ export interface TransportOptions extends StdioOptions {
   startTimeoutMs: number;
   /** For the handshake of a program, from its first output on. */
   handshakeTimeoutMs: number;
+  /** Called with each transport that is tried. */
+  onTry?: (transport: ServerTransport) => void;
 }
 
 /** One way to connect to a server. */
@@ -123,6 +125,7 @@ export async function openAny(
     options,
   )) {
     const transport = create();
+    options.onTry?.(transport);
     limit.begin(transport);
     const listing = boundMessages(transport, options);
     const client = new Client(

@@ -19,7 +19,7 @@ import { LineReader } from '../lib/line-reader.ts';
 import { tooLargeError, unreadableError } from './message-bounds.ts';
 import { MessageLines, type CutLine } from './message-lines.ts';
 import { OpenRequests } from './open-requests.ts';
-import { endGroup } from '../lib/processes.ts';
+import { endGroup, leaversOf } from '../lib/processes.ts';
 import { programEnv } from './program-env.ts';
 import type { ProgramRecords } from './program-records.ts';
 import type { StdioEndpoint } from './registry.ts';
@@ -189,16 +189,19 @@ export class StdioTransport implements ServerTransport {
   async #endProcesses(child: ChildProcessWithoutNullStreams): Promise<void> {
     const { pid } = child;
     const closed = Promise.all([once(child, 'close'), this.#reading]);
+    let leavers: Awaited<ReturnType<typeof leaversOf>> | undefined;
     if (!isRunning(child)) {
       // The pipe may still contain answers.
       await Promise.race([closed, sleep(DRAIN_MS, undefined, { ref: false })]);
       this.onclose?.();
     } else {
       this.onclose?.();
+      // Before it ends: a browser without its parent could not be found.
+      if (pid !== undefined) leavers = await leaversOf(pid);
       child.stdin.end();
       await Promise.race([closed, sleep(END_GRACE_MS, undefined, { ref: false })]);
     }
-    if (pid !== undefined) await endGroup(pid, END_GRACE_MS);
+    if (pid !== undefined) await endGroup(pid, END_GRACE_MS, leavers);
     if (isRunning(child)) await once(child, 'exit');
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
     await this.#removeFolder();

@@ -295,7 +295,7 @@ describe('the memory of programs', () => {
     const waiting = pool.call(endpoint, SCOPE, 'wait', {}, options);
     await begun.promise;
     await expect(pool.tools(endpoint, toolScope('ses_2', 'bob'), unaborted)).rejects.toThrow(
-      /cannot be started: the programs that are in use take \d+ MB, and may take 1 MB/,
+      /cannot be started: the programs that are in use, or are starting, take \d+ MB, and may take 1 MB/,
     );
     cancel.abort();
     await waiting;
