@@ -1,6 +1,9 @@
 import { createContext, Script } from 'node:vm';
 import { setTimeout as sleep } from 'node:timers/promises';
 
+/** Node fires a timer with a longer delay at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 const script = new Script('work()');
 const context = createContext({ work: (): unknown => undefined });
 

@@ -26,6 +26,7 @@ import { hasCredentials } from './registry-file.ts';
 import { isTooLargeError, isUnreadableError, readResultOf } from './message-bounds.ts';
 import { READ_RESOURCE, resourceOf } from './read-resource.ts';
 import type { ServerTransport } from './transport.ts';
+import { MAX_TIMER_MS } from '../lib/timeout.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import { signInRequired } from './sign-in-required.ts';
 import { ToolList, type ToolListOptions } from './tool-list.ts';
@@ -62,8 +63,6 @@ export interface ConnectionOptions extends ToolListOptions, TransportOptions {
 
 const OPERATION_ID = 'io.everturn/operation-id';
 const RUN_CONTEXT = 'io.everturn/context';
-/** Node fires a timer with a longer delay at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 const CLOSE_TIMEOUT_MS = 1_000;
 
 const INVALID_PARAMS = -32602;

@@ -73,7 +73,7 @@ export class OpenConnections {
   }
 
   /**
-   * A program may take 50 MB or, with a browser, more than a gigabyte, so their number alone bounds no memory. Nothing is
+   * A program may take 70 MB or, with a browser, more than a gigabyte, so their number alone bounds no memory. Nothing is
    * closed if that would not make enough room.
    */
   async #freeMemory(maxBytes: number): Promise<void> {

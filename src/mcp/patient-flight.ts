@@ -1,5 +1,6 @@
 import { waitOrAbort } from '../lib/abort.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
+import { MAX_TIMER_MS } from '../lib/timeout.ts';
 import { McpServerError } from './errors.ts';
 
 export interface PatienceOptions {
@@ -11,8 +12,6 @@ export interface PatienceOptions {
 
 /** A server that fails within this time delays its callers so little that each of them may wait for the next attempt. */
 const QUICK_MS = 1_000;
-/** Node fires a timer with a longer delay at once. */
-const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /**
  * Shares attempts to reach a server like `SingleFlight`, and bounds how long callers wait. The first caller waits for up
@@ -41,7 +40,7 @@ export class PatientFlight<T> {
 
   /** Makes an attempt for which no caller waits, unless one is running or has failed recently. */
   begin(attempt: () => Promise<T>): Promise<T> {
-    return this.#attempts.run(() => this.#note(attempt));
+    return this.#attempts.run(() => this.#attempt(attempt));
   }
 
   /** @throws the reason of the signal, the error of the attempt, or McpServerError if it has not ended yet */
@@ -62,7 +61,7 @@ export class PatientFlight<T> {
     }
   }
 
-  async #note(attempt: () => Promise<T>): Promise<T> {
+  async #attempt(attempt: () => Promise<T>): Promise<T> {
     const { now } = this.#options;
     try {
       const value = await attempt();

@@ -52,7 +52,7 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
   idleMs?: number;
   /** Maximum number of connections over HTTP: each may hold a socket for the server's notifications. */
   maxConnections?: number;
-  /** Maximum number of running programs: each is a process, of about 50 MB if it runs on Node. */
+  /** Maximum number of running programs: each is one process or more, of 70 to 250 MB if it runs on Node without a browser. */
   maxPrograms?: number;
   /** The memory that running programs may take together, in bytes. Default: half of the memory of the machine or container. */
   maxProgramBytes?: number;

@@ -28,8 +28,8 @@ export class PooledServer {
   readonly #scoped = new Map<string, ScopedConnection>();
   /** Shared by all scopes, or not yet assigned to one. */
   #common: ScopedConnection;
-  /** Begun before any scope has needed it: it belongs to the first one that does. */
-  #begun: ScopedConnection | undefined;
+  /** Started before any scope has needed it: it belongs to the first one that does. */
+  #startedEarly: ScopedConnection | undefined;
   #keepsState: boolean;
 
   constructor(endpoint: McpEndpoint, { open, createBudget, grantId, credentials, patience }: PooledServerOptions) {
@@ -53,7 +53,7 @@ export class PooledServer {
   }
 
   get #all(): ScopedConnection[] {
-    return [this.#common, ...(this.#begun ? [this.#begun] : []), ...this.#scoped.values()];
+    return [this.#common, ...(this.#startedEarly ? [this.#startedEarly] : []), ...this.#scoped.values()];
   }
 
   /**
@@ -62,7 +62,7 @@ export class PooledServer {
    */
   async begin(): Promise<void> {
     if (!this.isUnused) return;
-    const begun = this.#endpoint.isolation === 'shared' ? this.#common : (this.#begun ??= this.#create());
+    const begun = this.#endpoint.isolation === 'shared' ? this.#common : (this.#startedEarly ??= this.#create());
     await begun.begin();
   }
 
@@ -93,8 +93,8 @@ export class PooledServer {
     const known = this.#scoped.get(key);
     if (known) return known;
     for (const [other, { isUnused }] of this.#scoped) if (isUnused) this.#scoped.delete(other);
-    const created = this.#begun ?? this.#create();
-    this.#begun = undefined;
+    const created = this.#startedEarly ?? this.#create();
+    this.#startedEarly = undefined;
     this.#scoped.set(key, created);
     return created;
   }
