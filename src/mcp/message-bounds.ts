@@ -155,7 +155,8 @@ function boundedResult(result: Fields, listing: Listing | undefined): Fields {
 }
 
 /** A page of a list of tools. Behind the last tool that fits there is no other page. */
-function pageOf(tools: unknown[], { tools: _, nextCursor, ...others }: Fields, listing: Listing): Fields {
+function pageOf(tools: unknown[], page: Fields, listing: Listing): Fields {
+  const { tools: _, nextCursor, ...others } = page;
   if (hasMoreThan(MAX_OTHER_VALUES, others)) throw tooMany(MAX_OTHER_VALUES, 'values beside its tools');
   const accepted: Fields[] = [];
   let isFull = false;
