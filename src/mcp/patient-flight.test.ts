@@ -1,18 +1,22 @@
 import { expect, test, vi } from 'vitest';
-import { PatientFlight } from './patient-flight.ts';
+import { Patience, PatientFlight } from './patient-flight.ts';
+import { SignInRequiredError } from './sign-in-required.ts';
 
 const signal = new AbortController().signal;
 
 function start({ firstWaitMs = 20 }: { firstWaitMs?: number } = {}) {
   const clock = { now: 0 };
-  const flight = new PatientFlight<string>('is still starting', { firstWaitMs, now: () => clock.now });
+  const now = () => clock.now;
+  const patience = new Patience({ firstWaitMs, now });
+  const another = () => new PatientFlight<string>('is still starting', { patience, now });
+  const flight = another();
   const attempts: PromiseWithResolvers<string>[] = [];
   const attempt = vi.fn<() => Promise<string>>(() => {
     const made = Promise.withResolvers<string>();
     attempts.push(made);
     return made.promise;
   });
-  return { flight, clock, attempts, attempt, run: () => flight.run(attempt, signal) };
+  return { flight, another, clock, attempts, attempt, run: () => flight.run(attempt, signal) };
 }
 
 test('only the first callers wait, for a limited time, and the attempt continues', async () => {
@@ -76,4 +80,51 @@ test('a caller that is aborted does not wait', async () => {
   const waiting = flight.run(attempt, abort.signal);
   abort.abort(new Error('enough'));
   await expect(waiting).rejects.toThrow('enough');
+});
+
+test('a server that has never answered is tried once at a time, however many connections are to be opened', async () => {
+  const { another, attempts, attempt, run } = start({ firstWaitMs: 30_000 });
+  const first = run();
+  const others = [another().run(attempt, signal), another().run(attempt, signal)];
+  expect(attempts).toHaveLength(1);
+  attempts[0]?.resolve('open');
+  expect(await first).toBe('open');
+  await vi.waitFor(() => expect(attempts).toHaveLength(3));
+  attempts[1]?.resolve('second');
+  attempts[2]?.resolve('third');
+  expect(await Promise.all(others)).toEqual(['second', 'third']);
+});
+
+test('a server for which callers have waited is waited for by no other connection, until it has answered', async () => {
+  const { another, clock, attempts, attempt, run } = start({ firstWaitMs: 30_000 });
+  const first = run();
+  clock.now = 30_000;
+  await expect(another().run(attempt, signal)).rejects.toThrow('is still starting');
+  attempts[0]?.resolve('open');
+  await first;
+  const next = another().run(attempt, signal);
+  attempts[1]?.resolve('open again');
+  expect(await next).toBe('open again');
+});
+
+test('where the first attempt has failed, another connection makes the next one', async () => {
+  const { another, attempts, attempt, run } = start({ firstWaitMs: 30_000 });
+  const first = run();
+  const other = another().run(attempt, signal);
+  attempts[0]?.reject(new Error('ended with exit code 1'));
+  await expect(first).rejects.toThrow('ended with exit code 1');
+  await vi.waitFor(() => expect(attempts).toHaveLength(2));
+  attempts[1]?.resolve('open');
+  expect(await other).toBe('open');
+});
+
+test('a server that requires a sign-in has answered, however late', async () => {
+  const { another, clock, attempts, attempt, run } = start({ firstWaitMs: 30_000 });
+  const first = run();
+  clock.now = 10_000;
+  attempts[0]?.reject(new SignInRequiredError());
+  await expect(first).rejects.toThrow('requires the user to sign in');
+  const signedIn = another().run(attempt, signal);
+  attempts[1]?.resolve('open');
+  expect(await signedIn).toBe('open');
 });

@@ -2,6 +2,7 @@ import { waitOrAbort } from '../lib/abort.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
 import { MAX_TIMER_MS } from '../lib/timeout.ts';
 import { McpServerError } from './errors.ts';
+import { signInRequired } from './sign-in-required.ts';
 
 export interface PatienceOptions {
   /** How long callers wait for a server that has not answered yet, in milliseconds: the first one, and all that come in this time. */
@@ -14,6 +15,56 @@ export interface PatienceOptions {
 const QUICK_MS = 1_000;
 
 /**
+ * How long callers wait for a server. All of its connections have it in common: otherwise a server that hangs, or is being
+ * installed, would delay each new conversation.
+ */
+export class Patience {
+  readonly #options: PatienceOptions;
+  /** When the first caller began to wait; -Infinity if callers have waited long enough. */
+  #waitingSince: number | undefined;
+  #hasAnswered = false;
+  #first: Promise<unknown> | undefined;
+
+  constructor(options: PatienceOptions) {
+    this.#options = options;
+  }
+
+  /** The attempt in progress to reach a server that has never answered: a second one would start or hang beside it. */
+  get firstAttempt(): Promise<unknown> | undefined {
+    return this.#hasAnswered ? undefined : this.#first;
+  }
+
+  /** How long a caller may wait from now on, in milliseconds. */
+  begin(): number {
+    const { firstWaitMs, now } = this.#options;
+    this.#waitingSince ??= now();
+    return this.#waitingSince + firstWaitMs - now();
+  }
+
+  async attempt<T>(attempt: () => Promise<T>): Promise<T> {
+    const running = attempt();
+    this.#first ??= running;
+    try {
+      const value = await running;
+      this.#answered();
+      return value;
+    } catch (error) {
+      if (signInRequired(error)) this.#answered();
+      const since = this.#waitingSince;
+      this.#waitingSince = since === undefined || this.#options.now() - since <= QUICK_MS ? undefined : -Infinity;
+      throw error;
+    } finally {
+      if (this.#first === running) this.#first = undefined;
+    }
+  }
+
+  #answered(): void {
+    this.#hasAnswered = true;
+    this.#waitingSince = undefined;
+  }
+}
+
+/**
  * Shares attempts to reach a server like `SingleFlight`, and bounds how long callers wait. The first caller waits for up
  * to `firstWaitMs`, and the attempt continues after that. Later callers do not wait at all until an attempt has succeeded:
  * otherwise a server that hangs, or is being installed, would delay every model call.
@@ -21,16 +72,14 @@ const QUICK_MS = 1_000;
 export class PatientFlight<T> {
   readonly #attempts: SingleFlight<T>;
   readonly #pending: string;
-  readonly #options: PatienceOptions;
-  /** When the first caller began to wait; -Infinity if callers have waited long enough. */
-  #waitingSince: number | undefined;
+  readonly #patience: Patience;
   #failure: unknown;
 
   /** `pending`: what a server is that has not answered yet, as a predicate that continues after its name. */
-  constructor(pending: string, options: PatienceOptions) {
+  constructor(pending: string, { patience, now }: { patience: Patience } & Pick<PatienceOptions, 'now'>) {
     this.#pending = pending;
-    this.#options = options;
-    this.#attempts = new SingleFlight(options.now);
+    this.#patience = patience;
+    this.#attempts = new SingleFlight(now);
   }
 
   /** No attempt is running and no failure is remembered. */
@@ -45,33 +94,37 @@ export class PatientFlight<T> {
 
   /** @throws the reason of the signal, the error of the attempt, or McpServerError if it has not ended yet */
   async run(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    const { firstWaitMs, now } = this.#options;
+    for (;;) {
+      const other = this.#attempts.isRunning ? undefined : this.#patience.firstAttempt;
+      if (!other) break;
+      const ended = other.catch(() => undefined);
+      await this.#within(ended, signal);
+    }
     const attempted = this.begin(attempt);
     if (!this.#attempts.isRunning) return attempted;
     attempted.catch(() => undefined);
-    this.#waitingSince ??= now();
-    const leftMs = this.#waitingSince + firstWaitMs - now();
+    return this.#within(attempted, signal);
+  }
+
+  async #within<R>(work: Promise<R>, signal: AbortSignal): Promise<R> {
+    const leftMs = this.#patience.begin();
     if (leftMs <= 0) throw this.#failure ?? new McpServerError(this.#pending);
     const limit = new AbortController();
     const timer = setTimeout(() => limit.abort(new McpServerError(this.#pending)), Math.min(leftMs, MAX_TIMER_MS));
     try {
-      return await waitOrAbort(attempted, AbortSignal.any([signal, limit.signal]));
+      return await waitOrAbort(work, AbortSignal.any([signal, limit.signal]));
     } finally {
       clearTimeout(timer);
     }
   }
 
   async #attempt(attempt: () => Promise<T>): Promise<T> {
-    const { now } = this.#options;
     try {
-      const value = await attempt();
+      const value = await this.#patience.attempt(attempt);
       this.#failure = undefined;
-      this.#waitingSince = undefined;
       return value;
     } catch (error) {
       this.#failure = error;
-      const since = this.#waitingSince;
-      this.#waitingSince = since === undefined || now() - since <= QUICK_MS ? undefined : -Infinity;
       throw error;
     }
   }

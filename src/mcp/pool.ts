@@ -19,6 +19,7 @@ import type { ToolScope } from '../core/history.ts';
 import type { CallOptions, McpConnection } from './connection.ts';
 import { OpenConnections } from './open-connections.ts';
 import type { ProgramRecords } from './program-records.ts';
+import { Patience } from './patient-flight.ts';
 import { PooledServer } from './pooled-server.ts';
 import type { HttpEndpoint, McpEndpoint, StdioEndpoint } from './registry.ts';
 import { SessionUses, type WatchSession } from './session-uses.ts';
@@ -64,6 +65,8 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
 const MAX_MESSAGE_BYTES = 4 * 1024 * 1024;
 
 const MAX_GRANT_IDS = 10_000;
+
+const MAX_PATIENCE = 10_000;
 
 /** More at once would slow each other down, and the turns that run. */
 const STARTS_AT_ONCE = 4;
@@ -120,6 +123,8 @@ export class McpPool {
   /** The grants that were last used, by subject and server. */
   readonly #grantIds = new LRUCache<string, string>({ max: MAX_GRANT_IDS });
   readonly #servers = new Map<string, PooledServer>();
+  /** For each server, whoever reaches it: it outlives the entries of `#servers`. */
+  readonly #patience = new LRUCache<string, Patience>({ max: MAX_PATIENCE });
   readonly #open: { http: OpenConnections; programs: OpenConnections };
   #isClosed = false;
   readonly #agents: Agent[];
@@ -335,10 +340,21 @@ export class McpPool {
       },
       grantId,
       credentials,
-      patience: this.#options,
+      patience: this.#patienceFor(endpoint, key),
+      now: this.#options.now,
     });
     this.#servers.set(key, server);
     return server;
+  }
+
+  /** That of a server which a subject has given is for its own connections: it could make others wait, or not wait. */
+  #patienceFor(endpoint: McpEndpoint, key: string): Patience {
+    const isRegistered = 'command' in endpoint || endpoint.trusted;
+    const server = isRegistered ? endpoint.id : key;
+    const known = this.#patience.get(server);
+    const patience = known ?? new Patience(this.#options);
+    if (!known) this.#patience.set(server, patience);
+    return patience;
   }
 
   /** If it is unknown, the connection is kept: closing it could lose what a person is about to allow. */

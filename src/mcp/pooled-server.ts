@@ -2,7 +2,7 @@ import type { ToolScope } from '../core/history.ts';
 import type { McpConnection } from './connection.ts';
 import type { HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
-import type { PatienceOptions } from './patient-flight.ts';
+import type { Patience } from './patient-flight.ts';
 import { ScopedConnection } from './scoped-connection.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
@@ -11,7 +11,9 @@ interface PooledServerOptions {
   createBudget: () => StreamBudget;
   grantId: string | undefined;
   credentials: HiddenCredentials;
-  patience: PatienceOptions;
+  /** That of all connections to the server. */
+  patience: Patience;
+  now: () => number;
 }
 
 /**
@@ -32,12 +34,13 @@ export class PooledServer {
   #startedEarly: ScopedConnection | undefined;
   #keepsState: boolean;
 
-  constructor(endpoint: McpEndpoint, { open, createBudget, grantId, credentials, patience }: PooledServerOptions) {
+  constructor(endpoint: McpEndpoint, options: PooledServerOptions) {
+    const { open, createBudget, grantId, credentials, patience, now } = options;
     this.grantId = grantId;
     this.credentials = credentials;
     this.#endpoint = endpoint;
     const pending = 'command' in endpoint ? 'is still starting' : 'has not answered yet';
-    this.#create = () => new ScopedConnection(open, { budget: createBudget(), pending, patience });
+    this.#create = () => new ScopedConnection(open, { budget: createBudget(), pending, patience, now });
     this.#common = this.#create();
     this.#keepsState = 'command' in endpoint;
   }

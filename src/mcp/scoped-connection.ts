@@ -1,6 +1,6 @@
 import { withoutContext } from '../telemetry/log-context.ts';
 import type { McpConnection } from './connection.ts';
-import { PatientFlight, type PatienceOptions } from './patient-flight.ts';
+import { PatientFlight, type Patience } from './patient-flight.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
 /** The connection to a server that all callers of a scope share: opened on first use, and reopened after it was lost. */
@@ -13,11 +13,16 @@ export class ScopedConnection {
   /** `budget`: for all of its connections, one after the other. `pending`: see `PatientFlight`. */
   constructor(
     open: (budget: StreamBudget) => Promise<McpConnection>,
-    { budget, pending, patience }: { budget: StreamBudget; pending: string; patience: PatienceOptions },
+    {
+      budget,
+      pending,
+      patience,
+      now,
+    }: { budget: StreamBudget; pending: string; patience: Patience; now: () => number },
   ) {
     this.#open = open;
     this.#budget = budget;
-    this.#opening = new PatientFlight(pending, patience);
+    this.#opening = new PatientFlight(pending, { patience, now });
   }
 
   get isOpen(): boolean {

@@ -2,7 +2,7 @@ import type { Client, Tool } from '@modelcontextprotocol/client';
 import { inTexts, type HiddenCredentials } from './hidden-credentials.ts';
 import type { Listing } from './message-bounds.ts';
 import { READ_RESOURCE } from './read-resource.ts';
-import { PatientFlight, type PatienceOptions } from './patient-flight.ts';
+import { Patience, PatientFlight, type PatienceOptions } from './patient-flight.ts';
 
 export interface ToolListOptions extends PatienceOptions {
   /** Time-out for each page of the list. */
@@ -32,7 +32,10 @@ export class ToolList {
     this.#client = client;
     this.#listed = listed;
     this.#options = options;
-    this.#listing = new PatientFlight('has not listed its tools yet', options);
+    this.#listing = new PatientFlight('has not listed its tools yet', {
+      patience: new Patience(options),
+      now: options.now,
+    });
     client.setNotificationHandler('notifications/tools/list_changed', () => this.invalidate());
   }
 
