@@ -21,7 +21,10 @@ beforeAll(async () => {
           description: 'Gets an invoice.',
           inputSchema,
           annotations: { readOnlyHint: true },
-          handler: ({ id }) => `invoice ${String(id)}`,
+          handler: ({ id }) => ({
+            isError: id === undefined,
+            content: [{ type: 'text', text: id === undefined ? 'an invoice has an id' : `invoice ${String(id)}` }],
+          }),
         },
         {
           name: 'delete_invoice',
@@ -122,7 +125,7 @@ test('deferred tools need approval as others do', async () => {
   expect(offered(chat, 2)).toEqual([...ALWAYS, 'delete_invoice']);
 });
 
-test('a deferred tool that was not searched for can be called if its arguments fit', async () => {
+test('a deferred tool that was not searched for can be called, and its server decides on the arguments', async () => {
   const chat = await server.chat({
     scripts: [
       use({ name: 'get_invoice', args: {}, id: 'g1' }, { name: 'get_invoice', args: { id: '8' }, id: 'g2' }),
@@ -135,7 +138,7 @@ test('a deferred tool that was not searched for can be called if its arguments f
   await reader.end();
   const responses = (await reader.done).filter((frame) => frame.type === 'tool.response');
   expect(responses.map(({ tool_call_id: id, outcome, content }) => [id, outcome, content])).toEqual([
-    ['g1', 'failed', expect.stringContaining("must have required property 'id'")],
+    ['g1', 'failed', 'an invoice has an id'],
     ['g2', 'succeeded', 'invoice 8'],
     ['n1', 'failed', `There is no tool named nonsense. The tools are: ${ALWAYS.join(', ')}.`],
   ]);
