@@ -22,8 +22,8 @@ beforeAll(async () => {
           inputSchema,
           annotations: { readOnlyHint: true },
           handler: ({ id }) => ({
-            isError: id === undefined,
-            content: [{ type: 'text', text: id === undefined ? 'an invoice has an id' : `invoice ${String(id)}` }],
+            isError: typeof id !== 'string',
+            content: [{ type: 'text', text: typeof id === 'string' ? `invoice ${id}` : 'an invoice has an id' }],
           }),
         },
         {
