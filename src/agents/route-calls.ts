@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import { heldCalls } from '../core/call-order.ts';
+import { asks, heldByAsking } from '../core/call-order.ts';
 import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
 import type { ToolCallText } from '../core/message.ts';
 import type { NoResult, SubAgent, ToolOutcome, ToolRoute } from '../core/records.ts';
@@ -163,19 +163,11 @@ export function completeCalls(calls: readonly ToolCallText[]): CallWithRoute[] {
   });
 }
 
-/** Whether a call waits for a human or a client. */
-function waits(route: ToolRoute): boolean {
-  return route.to === 'client' || (route.to === 'server' && route.approval);
-}
-
 /** How many of the first calls of a message wait for a human or a client, or behind those that do. */
 function countWaiting(calls: readonly CallWithRoute[]): number {
-  const open = calls.map(({ routed: { route } }, index) => ({
-    route,
-    source: { index, ...(route.to === 'server' && { run: route }) },
-  }));
-  const held = heldCalls(open, ({ route }) => !waits(route));
-  return open.filter((call) => waits(call.route) || held.has(call)).length;
+  const all = calls.map(({ routed }) => routed);
+  const held = heldByAsking(all);
+  return all.filter((call) => asks(call.route) || held.has(call)).length;
 }
 
 function tooManyWaiting(max: number): RoutedCall {

@@ -1,4 +1,4 @@
-import type { CallSource } from './records.ts';
+import type { CallSource, ToolRoute } from './records.ts';
 
 /** Set for a call of a server whose calls run in the order of their message. */
 export interface CallOrder {
@@ -34,4 +34,18 @@ export function heldCalls<C extends PlacedCall>(open: readonly C[], ends = (_cal
     behind.set(server, isReadOnly && allows !== 'nothing' ? 'reads' : 'nothing');
   }
   return held;
+}
+
+/** Whether a call waits for a human or a client as soon as its message has ended. */
+export function asks(route: ToolRoute): boolean {
+  return route.to === 'client' || (route.to === 'server' && route.approval);
+}
+
+/** Those of the calls of a message, in their order, that are held by one that asks, and so wait as long as that. */
+export function heldByAsking<C extends { route: ToolRoute }>(calls: readonly C[]): Set<C> {
+  const placed = calls.map((call, index) => {
+    const { route } = call;
+    return { call, source: { index, ...(route.to === 'server' && { run: route }) } };
+  });
+  return new Set([...heldCalls(placed, ({ call }) => !asks(call.route))].map(({ call }) => call));
 }

@@ -46,23 +46,23 @@ export function isWaitedFor(call: TrackedCall): boolean {
 
 /** Whether one of a thread's calls runs, or is about to: it is not held by one that waits. */
 export function isAnyActive(calls: readonly TrackedCall[]): boolean {
-  const open = calls.flatMap((call) => {
-    const source = call.pending?.source ?? call.source;
-    return source && call.state !== 'settled' ? [{ call, source }] : [];
-  });
+  const open = calls.filter(({ state }) => state !== 'settled').flatMap(placed);
   const held = new Set([...heldCalls(open)].map(({ call }) => call));
   return calls.some((call) => (call.state === 'running' || call.state === 'allowed') && !held.has(call));
 }
 
+/** A call with its place; empty for one that no order concerns. */
+function placed(call: TrackedCall): { call: TrackedCall; source: CallSource }[] {
+  const source = call.pending?.source ?? call.source;
+  return source ? [{ call, source }] : [];
+}
+
 /** Those of a thread's calls, with their ids, that have not begun because they are behind one that waits. */
 export function behindWaiting(calls: ReadonlyMap<string, TrackedCall>): [id: string, call: TrackedCall][] {
-  const placed = [...calls].flatMap(([id, call]) => {
-    const source = call.pending?.source ?? call.source;
-    return source ? [{ id, call, source }] : [];
-  });
-  const holding = placed.filter(({ call }) => isUnanswered(call));
-  const behind: typeof placed = [];
-  for (const one of placed.toSorted((a, b) => a.source.index - b.source.index)) {
+  const all = [...calls].flatMap(([id, call]) => placed(call).map((one) => ({ id, ...one })));
+  const holding = all.filter(({ call }) => isUnanswered(call));
+  const behind: typeof all = [];
+  for (const one of all.toSorted((a, b) => a.source.index - b.source.index)) {
     const { state } = one.call;
     if (state !== 'running' && state !== 'allowed') continue;
     if (heldCalls([...holding, ...behind, one]).has(one)) behind.push(one);

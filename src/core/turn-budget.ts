@@ -10,7 +10,7 @@ import {
   type BudgetLeft,
   type BudgetReport,
 } from './budget.ts';
-import { heldCalls } from './call-order.ts';
+import { asks, heldByAsking } from './call-order.ts';
 import type { TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
 import type { Pauses } from './pauses.ts';
@@ -223,14 +223,8 @@ function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
   const { finishReason, toolCalls } = message;
   if (finishReason === 'cancelled' || finishReason === 'error') return NOTHING_AHEAD;
   if (finishReason === 'length' && !isMisfit(message)) return NOTHING_AHEAD;
-  const asking = toolCalls.filter(({ route }) => route.to === 'client' || (route.to === 'server' && route.approval));
-  const placed = toolCalls.map((call, index) => ({
-    call,
-    source: { index, ...(call.route.to === 'server' && { run: call.route }) },
-  }));
-  const open = placed.filter(({ call }) => call.route.to !== 'answered');
-  const held = waits ? undefined : heldCalls(open, ({ call }) => !asking.includes(call));
-  const running = open.filter((one) => !asking.includes(one.call) && !held?.has(one)).map(({ call }) => call);
-  const isAnswered = toolCalls.length > 0 && (waits || asking.length === 0);
+  const held = waits ? undefined : heldByAsking(toolCalls);
+  const running = toolCalls.filter((call) => call.route.to !== 'answered' && !asks(call.route) && !held?.has(call));
+  const isAnswered = toolCalls.length > 0 && (waits || !toolCalls.some(({ route }) => asks(route)));
   return { calls: running.map(({ id }) => id), isModelCalled: isMisfit(message) || isAnswered };
 }
