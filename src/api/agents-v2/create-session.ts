@@ -5,6 +5,7 @@ import { claimRequest } from '../../engine/request-claims.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
 import { isRefusal } from '../http/errors.ts';
+import { withClaim } from '../http/with-claim.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { storeDelegates } from './delegates.ts';
@@ -51,12 +52,7 @@ export async function createSession(context: SessionCreation, session: NewSessio
     resourceId: id,
     sessionId: id,
   });
-  try {
-    return await createWithId(context, session, claim.resourceId);
-  } catch (error) {
-    if (claim.isNew && isRefusal(error)) await claim.release();
-    throw error;
-  }
+  return withClaim(claim, () => createWithId(context, session, claim.resourceId));
 }
 
 /**

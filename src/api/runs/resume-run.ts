@@ -11,7 +11,8 @@ import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { storeToolResult } from '../../tools/results.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError, isRefusal } from '../http/errors.ts';
+import { ApiError } from '../http/errors.ts';
+import { withClaim } from '../http/with-claim.ts';
 import { placeText } from './errors.ts';
 import { followRun, type FollowedRun } from './follow-run.ts';
 import { callOf, readAnswers, requireSupportedResults, type SentAnswer, type SentResult } from './read-answers.ts';
@@ -43,10 +44,10 @@ export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<
   const refresh = call.body.refresh ?? [];
   try {
     if (sent.length + refresh.length > 0) {
-      await answer(context, call, { sent, refresh, messageId, output: known.output, isRepetition: !claim.isNew });
+      const given = { sent, refresh, messageId, output: known.output, isRepetition: !claim.isNew };
+      await withClaim(claim, () => answer(context, call, given));
     }
   } catch (error) {
-    if (claim.isNew && isRefusal(error)) await claim.release();
     // The answers of the first request were in time, or no repetition is.
     const isTooLate = !claim.isNew && error instanceof ApiError && error.code === 'run_ended';
     if (!isTooLate) throw error;

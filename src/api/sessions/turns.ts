@@ -22,7 +22,7 @@ import { claimRequest } from '../../engine/request-claims.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import type { Caller } from '../../core/subject.ts';
 import { hashOf } from '../../lib/hash.ts';
-import { isRefusal } from '../http/errors.ts';
+import { withClaim } from '../http/with-claim.ts';
 import { createTurn } from './create-turn.ts';
 import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
@@ -305,10 +305,5 @@ async function answerWithKey(
     resourceId: newId('req'),
     sessionId: session.id,
   });
-  try {
-    return await answerCalls(context, { session, caller, answers, isRepetition: !claim.isNew });
-  } catch (error) {
-    if (claim.isNew && isRefusal(error)) await claim.release();
-    throw error;
-  }
+  return withClaim(claim, () => answerCalls(context, { session, caller, answers, isRepetition: !claim.isNew }));
 }
