@@ -223,3 +223,19 @@ test('a call relies on the connection of the last call before its message, of it
   expect(reliedOn([ranOn('B', ofSub)])).toEqual(['B']);
   expect(reliedOn([], [ranOn('B', ofSub)])).toEqual(['B']);
 });
+
+test('a branch that goes on without the calls of a turn is told which one has waited behind another', () => {
+  const asking = { to: 'server', effect: 'once', approval: true, callHash: 'h', order: { server: 's' } } as const;
+  const message = messageWith(asking, { ...asking, approval: false });
+  const source = { turnId: TURN_ID, messageId: message.id, stamp: 's', index: 0 };
+  const call = { threadId: 'main', toolCallId: 'call_0', needs: 'approval' as const, source };
+  const records: UnsequencedRecord[] = [
+    message,
+    { kind: 'tool.approval_required', at: '', threadId: 'main', calls: [call] },
+  ];
+  const told = transcript(records, 'main').flatMap((item) => (item.role === 'tool' ? [item.content] : []));
+  expect(told).toEqual([
+    expect.stringContaining('was not approved'),
+    expect.stringContaining('it waited for an earlier one'),
+  ]);
+});
