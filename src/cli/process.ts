@@ -108,7 +108,7 @@ export async function runRole<T extends Running>(name: ProcessRole, { start, gre
     log,
     shutdownSeconds: config.shutdownSeconds,
     start: async (signal) => {
-      // An API runs no worker, and loads nothing of one: it starts in half the time.
+      // An API runs no worker, and loads nothing of one.
       if (name !== 'api') {
         const { installTemporalRuntime } = await import('../telemetry/temporal-runtime.ts');
         await installTemporalRuntime(log);

@@ -94,16 +94,21 @@ export class PatientFlight<T> {
 
   /** @throws the reason of the signal, the error of the attempt, or McpServerError if it has not ended yet */
   async run(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    for (;;) {
-      const other = this.#attempts.isRunning ? undefined : this.#patience.firstAttempt;
-      if (!other) break;
-      const ended = other.catch(() => undefined);
-      await this.#within(ended, signal);
+    for (let other = this.#otherFirst; other; other = this.#otherFirst) {
+      await this.#within(
+        other.catch(() => undefined),
+        signal,
+      );
     }
     const attempted = this.begin(attempt);
     if (!this.#attempts.isRunning) return attempted;
     attempted.catch(() => undefined);
     return this.#within(attempted, signal);
+  }
+
+  /** An attempt of another flight, before which this one makes none. */
+  get #otherFirst(): Promise<unknown> | undefined {
+    return this.#attempts.isRunning ? undefined : this.#patience.firstAttempt;
   }
 
   async #within<R>(work: Promise<R>, signal: AbortSignal): Promise<R> {

@@ -3,6 +3,16 @@ import type { McpConnection } from './connection.ts';
 import { PatientFlight, type Patience } from './patient-flight.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
+interface ScopedConnectionOptions {
+  /** For all of its connections, one after the other. */
+  budget: StreamBudget;
+  /** See `PatientFlight`. */
+  pending: string;
+  patience: Patience;
+  /** A monotonic clock in milliseconds. */
+  now: () => number;
+}
+
 /** The connection to a server that all callers of a scope share: opened on first use, and reopened after it was lost. */
 export class ScopedConnection {
   readonly #open: (budget: StreamBudget) => Promise<McpConnection>;
@@ -10,19 +20,13 @@ export class ScopedConnection {
   readonly #opening: PatientFlight<McpConnection>;
   #connection: McpConnection | undefined;
 
-  /** `budget`: for all of its connections, one after the other. `pending`: see `PatientFlight`. */
   constructor(
     open: (budget: StreamBudget) => Promise<McpConnection>,
-    {
-      budget,
-      pending,
-      patience,
-      now,
-    }: { budget: StreamBudget; pending: string; patience: Patience; now: () => number },
+    { budget, pending, ...patient }: ScopedConnectionOptions,
   ) {
     this.#open = open;
     this.#budget = budget;
-    this.#opening = new PatientFlight(pending, { patience, now });
+    this.#opening = new PatientFlight(pending, patient);
   }
 
   get isOpen(): boolean {
