@@ -128,7 +128,7 @@ export default defineConfig({
         },
       },
       {
-        // Model servers of others, whose installation takes longer than their tests.
+        // Programs of others, whose installation takes longer than their tests.
         test: {
           ...onServers,
           name: 'nightly',

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util';
 import { startAllInOne } from './all-in-one.ts';
-import { startBench } from './bench.ts';
+import { startBench, type Bench } from './bench.ts';
 import type { Deployment } from './deployment.ts';
 import { measureEncryption } from './measurements/encryption.ts';
 import { measureFanOuts } from './measurements/fan-out.ts';
@@ -53,10 +53,16 @@ async function measure(setting: Setting, start: (setting: Setting) => Promise<De
     ...(await measureSteps(bench, { steps: 100, rounds: 7 })),
     ...(await measureHistory(bench, [20, 100, 400])),
     loop_ratio_20: await measureLoop(bench, { steps: 20, rounds: 3 }),
-    ...(await measureTurnEvents(bench, 5)),
+    ...(await measureEvents(bench)),
     ...(await measureThroughputs(bench)),
     ...(await measureFanOuts(bench)),
   };
+}
+
+async function measureEvents({ setting, client, temporal }: Bench): ReturnType<typeof measureTurnEvents> {
+  setting.say('workflow tasks per turn');
+  const sessionId = await client.warmSession('plain');
+  return measureTurnEvents(temporal, { sessionId, turn: () => client.turn(sessionId), turns: 5 });
 }
 
 function say(line: string): void {

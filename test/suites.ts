@@ -20,7 +20,7 @@ export const ON_POSTGRES = `test/integration/{${[
   'agents-v2/two-processes,agents-v2/webhooks',
   'agents,apart,catalog,collect-blobs,delegation-catalog,delete-session,idempotency',
   'lists,lost-turns,openapi,outages,postgres,retention,schedules-catalog,session-index,session-lists',
-  'temporal-on-postgres,turns,unavailable,webhook-deliverer',
+  'turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /**
@@ -29,7 +29,6 @@ export const ON_POSTGRES = `test/integration/{${[
  */
 export const ONLY_ON_POSTGRES = `test/integration/{${[
   'agents-v2/queue,agents-v2/two-processes,agents-v2/webhooks,apart,delete-session,openapi,postgres',
-  'temporal-on-postgres',
 ].join()}}.test.ts`;
 
 /** They read what Temporal's runtime logs. It is installed once in a process, by the first test that needs it. */

@@ -2,7 +2,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import proto from '@temporalio/proto';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
-import type { Bench } from '../bench.ts';
 import type { Report } from '../report.ts';
 import { round } from '../statistics.ts';
 
@@ -15,19 +14,18 @@ const IDLE_WITHIN_MS = 30_000;
 
 /**
  * Counts the events of plain turns in a warm session, in the histories of the session and of the turns. Each turn is
- * alone: the next one starts when both workflows wait for nothing but a command.
+ * alone: the next one starts when both workflows wait for nothing but a command. `turn` returns the id of one that has
+ * ended.
  */
 export async function measureTurnEvents(
-  { client, temporal, setting }: Bench,
-  turns: number,
+  temporal: Client,
+  { sessionId, turn, turns }: { sessionId: string; turn: () => Promise<string>; turns: number },
 ): Promise<Pick<Report, 'tasks_per_turn' | 'activities_per_turn' | 'timers_per_turn'>> {
-  setting.say('workflow tasks per turn');
-  const sessionId = await client.warmSession('plain');
   let history = await idleHistory(temporal, sessionWorkflowId(sessionId));
   const warm = history.length;
   const events: Event[] = [];
   for (let i = 0; i < turns; i++) {
-    const turnId = await client.turn(sessionId);
+    const turnId = await turn();
     events.push(...(await idleHistory(temporal, turnWorkflowId(turnId))));
     history = await idleHistory(temporal, sessionWorkflowId(sessionId));
   }

@@ -25,7 +25,7 @@ const ELSEWHERE = [
   { block: 'EVERTURN_BUILD_ID=1.1', test: 'test/integration/rolling-deploys.test.ts', words: 'EVERTURN_BUILD_ID' },
   {
     block: 'TEMPORAL_POSTGRES_URL=',
-    test: 'test/integration/temporal-on-postgres.test.ts',
+    test: 'test/nightly/temporal-on-postgres.test.ts',
     words: 'startTemporalOnPostgres',
   },
   { block: 'groups:', test: 'test/integration/metrics.test.ts', words: 'docs/operations.md' },

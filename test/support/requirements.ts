@@ -70,11 +70,7 @@ export const REQUIREMENTS: Requirement[] = [
     name: 'Go',
     install: 'see https://go.dev/dl',
     isInstalled: () => isTemporalBuilt() || runs('go', 'version'),
-    usedBy: [
-      'test/integration/temporal-on-postgres.test.ts',
-      'test/faults/postgres-away.test.ts',
-      'test/support/base-images.ts',
-    ],
+    usedBy: ['test/nightly/temporal-on-postgres.test.ts', 'test/support/base-images.ts'],
   },
   {
     name: 'versitygw',

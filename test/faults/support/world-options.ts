@@ -24,8 +24,10 @@ export interface WorldOptions {
   dynamicConfig?: DynamicConfig;
   /** Parts of the agent's spec, in addition to its model and its tools. */
   spec?: object;
-  /** For the catalog and for Temporal; default: SQLite. */
+  /** For the catalog; default: SQLite. */
   postgres?: Postgres;
+  /** Whether Temporal is on `postgres` as well. */
+  hasTemporalOnPostgres?: boolean;
   /** Names of MCP servers in addition to `test`; all have the same tools. */
   servers?: string[];
   /** With an MCP server that requires users to sign in, `vault`. */

@@ -124,9 +124,11 @@ export class World {
     await runtimeInstalled;
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
-    const { apis = 1, workers = 1, servers: names = [], postgres } = options;
+    const { apis = 1, workers = 1, servers: names = [], postgres, hasTemporalOnPostgres } = options;
     const [temporal, redis, model, vault, desk, mcp, ...more] = await Promise.all([
-      postgres ? TestTemporal.startOnPostgres(folder, postgres.url) : TestTemporal.start(folder, options.dynamicConfig),
+      postgres && hasTemporalOnPostgres
+        ? TestTemporal.startOnPostgres(folder, postgres.url)
+        : TestTemporal.start(folder, options.dynamicConfig),
       TestRedis.start(),
       ScriptedModel.start(),
       options.hasVault ? ProtectedMcpServer.start({ mcp: { tools: ledger.tools('vault') } }) : undefined,
