@@ -10,9 +10,16 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import { heldCalls } from '../src/core/call-order.ts';
-import type { CallModelInput, CallModelResult, NextModelCall, SessionOwner, TurnStart } from '../src/core/history.ts';
+import type {
+  CallModelInput,
+  CallModelResult,
+  CallToolResult,
+  NextModelCall,
+  SessionOwner,
+  TurnStart,
+} from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
-import { countFailureRecords, firstCallOf, startsWithModelCall } from '../src/core/projection.ts';
+import { firstCallOf, startsWithModelCall, type Ended } from '../src/core/projection.ts';
 import {
   isMisfit,
   ROOT_THREAD,
@@ -25,7 +32,7 @@ import {
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { callKey, hasNoResult, heldCall, onReplacedOf, openCallsOf, waitingAfter } from '../src/core/tool-records.ts';
+import { callKey, hasNoResult, heldCall, onReplacedOf, openCallsOf } from '../src/core/tool-records.ts';
 import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
 import { isLimited, MAX_ASKING } from '../src/core/turn-actions.ts';
@@ -122,7 +129,6 @@ export class Thread {
     this.#isGiven = !agent && start.carry?.isGiven === true;
     this.#known = known;
     this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
-    if (this.#isBegunByStart) turn.actions.steering.modelCalled();
   }
 
   /** What is known of the next model call. */
@@ -156,12 +162,15 @@ export class Thread {
       if (this.#turn.actions.isModelAwaited(this.#place.threadId)) await this.#untilModelMayBeCalled();
       if (!this.#isBegunByStart) await this.#turn.untilMayBegin(() => workflowInfo().continueAsNewSuggested);
       end = this.#mustEnd() ?? (await this.#step());
-      if (end?.status === 'done' && (await this.#isSteered())) end = undefined;
+      if (end?.status === 'done' && !this.#isAtLimit && (await this.#isSteered())) end = undefined;
     }
     return end;
   }
 
-  /** Whether messages have arrived that the model has not read: the turn continues, and answers them. */
+  /**
+   * Whether messages have arrived that the model has not read: the turn continues, and answers them. At its limit of model
+   * calls it has ended, and they are left to the next turn, as those that arrive after any other end.
+   */
   async #isSteered(): Promise<boolean> {
     if (this.#agent) return false;
     await this.#turn.untilRecorded();
@@ -188,11 +197,15 @@ export class Thread {
   #mustEnd(): ThreadResult | undefined {
     if (this.#turn.stopped()) return { status: 'stopped' };
     if (workflowInfo().continueAsNewSuggested) return this.#open('continue', [], []);
-    const { iterations, answersAtIterations } = this.#turn.start.limits;
-    // Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message.
-    if (this.#agent || answersAtIterations || this.#modelCalls < iterations) return undefined;
-    const message = `The turn reached its iteration limit of ${iterations} model calls.`;
+    if (!this.#isAtLimit) return undefined;
+    const message = `The turn reached its iteration limit of ${this.#turn.start.limits.iterations} model calls.`;
     return { status: 'error', message, code: 'iteration_limit' };
+  }
+
+  /** Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message. */
+  get #isAtLimit(): boolean {
+    const { iterations, answersAtIterations } = this.#turn.start.limits;
+    return !this.#agent && !answersAtIterations && this.#modelCalls >= iterations;
   }
 
   /** The steps that count against the limit. */
@@ -317,27 +330,20 @@ export class Thread {
     };
     this.#known = plan.upTo;
     this.#nextIsBegun = false;
-    const { steering, limits } = actions;
-    limits.modelCalled(input);
-    if (!this.#agent) steering.modelCalled();
+    const id = this.#turn.scheduled({ name: 'callModel', input });
     let result: CallModelResult;
     speculation.modelCalled(input.messageId);
     try {
       result = await callModel(input);
     } catch (error) {
-      if (!this.#agent) steering.modelEnded();
-      this.#turn.countFailedCall(input);
-      this.#turn.unreserve(plan.mayStart ?? 0);
-      if (this.#agent) actions.threadEnded(this.#agent);
+      this.#turn.ended(id, { error });
       if (isCancellation(error)) return { status: 'stopped' };
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
-    if (!this.#agent) steering.modelEnded();
-    this.#turn.count(result);
+    this.#turn.ended(id, { result });
     const { outcome, records, stamp, nextIsBegun } = result;
     this.#nextIsBegun = !this.#agent && nextIsBegun === true;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
-    this.#turn.unreserve((plan.mayStart ?? 0) - started.length - delegatedBy(records));
     if (outcome.status === 'cancelled') return { status: 'stopped' };
     if (outcome.status === 'compacted' || outcome.status === 'budget_reached') {
       this.#steps -= 1;
@@ -363,7 +369,7 @@ export class Thread {
 
   #plan(isFirst: boolean): MessagePlan {
     const { start, ordinal } = this.#turn;
-    const mayStart = this.#turn.reserve(this.#agent?.depth ?? 0);
+    const mayStart = this.#turn.startable(this.#agent?.depth ?? 0);
     const planned = this.#planned;
     this.#planned = undefined;
     if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo: ordinal };
@@ -473,24 +479,22 @@ export class Thread {
    * the next request to the model.
    */
   async #callTool(call: ReadyCall): Promise<void> {
-    let waiting = await this.#runTool(call);
-    while (waiting && !this.#ask(waiting)) {
+    let { waiting, isAsked } = await this.#runTool(call);
+    while (waiting && !isAsked && !this.#ask(waiting)) {
       const { elicitation } = waiting;
       const answered = elicitation && { elicitation, content: CANCELLED_ANSWER };
-      waiting = await this.#runTool({ ...call, ...(answered && { answered }) });
+      ({ waiting, isAsked } = await this.#runTool({ ...call, ...(answered && { answered }) }));
     }
   }
 
-  /** False if too many calls ask the user. */
+  /** Has the turn end with a question to a person. False if the turn waits for its answers, or asks too many. */
   #ask(pending: PendingCall): boolean {
-    const { actions } = this.#turn;
-    if (actions.waits) return actions.ask(pending);
     const isAllowed = !isLimited(pending) || this.#asking.length < MAX_ASKING;
-    return isAllowed && this.#asking.push(pending) > 0;
+    return !this.#turn.actions.waits && isAllowed && this.#asking.push(pending) > 0;
   }
 
-  /** Returns what the call waits for, if it has no result. Notes the call if it waits for a sign-in. */
-  async #runTool(ready: ReadyCall): Promise<PendingCall | undefined> {
+  /** Notes the call if it waits for a sign-in. */
+  async #runTool(ready: ReadyCall): Promise<Ended> {
     const { toolCallId, source, edited, answered, signInId, repeats, policy, requesters } = ready;
     const { turnId, sessionId, limits, carry, input, resumes } = this.#turn.start;
     const { threadId } = this.#place;
@@ -512,7 +516,7 @@ export class Thread {
     const mayRepeat = !isResumed || mayRepeatSignIns(input);
     const signIn = signInId !== undefined && { signIn: { id: signInId, mayRepeat } };
     const onReplaced = onReplacedOf(ready);
-    const asksIfUnknown = source.run?.effect === 'once' && this.#turn.reserveQuestion();
+    const asksIfUnknown = source.run?.effect === 'once' && this.#turn.mayAskIfUnknown;
     const call = {
       threadId,
       toolCallId,
@@ -524,30 +528,26 @@ export class Thread {
       ...(asksIfUnknown && { onUnknown: { ...(policy && { policy }), ...(requesters && { requesters }) } }),
       ...(onReplaced && { onReplaced }),
     };
-    let waiting: PendingCall | undefined;
+    const toolInput = { turnId, sessionId, ...this.#place, ...call, ...this.#turn.run };
+    const id = this.#turn.scheduled({ name: 'callTool', input: toolInput });
+    let result: CallToolResult;
     try {
-      const result = await callTool({ turnId, sessionId, ...this.#place, ...call, ...this.#turn.run });
-      this.#turn.count(result);
-      this.#noteFailures(result.records);
-      this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
-      for (const record of result.records) {
-        if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
-      }
-      waiting = waitingAfter(call, result);
-      if (result.isDelegated) this.#turn.actions.delegate(call);
+      result = await callTool(toolInput);
     } catch (error) {
       // Its worker may have been lost after it had begun the next model call.
       this.#nextIsBegun = !this.#agent;
-      waiting = isCancellation(error) ? undefined : waitingAfter(call, 'lost');
-      if (!waiting) {
-        this.#turn.count(undefined, countFailureRecords('callTool'));
-        this.#turn.actions.ended(call);
-        // Its outcome is unknown.
-        if (!isCancellation(error)) this.#lacksResult = true;
-      }
+      const ended = this.#turn.ended(id, { error });
+      // Its outcome is unknown.
+      if (!ended.waiting && !isCancellation(error)) this.#lacksResult = true;
+      return ended;
     }
-    if (asksIfUnknown) this.#turn.releaseQuestion(waiting?.unknownOutcome !== undefined);
-    return waiting;
+    const ended = this.#turn.ended(id, { result });
+    this.#noteFailures(result.records);
+    this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
+    for (const record of result.records) {
+      if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
+    }
+    return ended;
   }
 
   #noteFailures(records: NewRecord[]): void {
@@ -562,11 +562,13 @@ export class Thread {
 
   async #connectTools(): Promise<void> {
     const { turnId, sessionId } = this.#turn.start;
+    const input = { turnId, sessionId, ...this.#place, ...this.#turn.run };
+    const id = this.#turn.scheduled({ name: 'connectTools', input });
     try {
-      this.#turn.count(await connectTools({ turnId, sessionId, ...this.#place, ...this.#turn.run }));
-    } catch {
+      this.#turn.ended(id, { result: await connectTools(input) });
+    } catch (error) {
       // The turn continues: each model call loads the tools itself, and its prompt lists the unavailable servers.
-      this.#turn.count(undefined, countFailureRecords('connectTools'));
+      this.#turn.ended(id, { error });
     }
   }
 }
@@ -588,12 +590,6 @@ function inputOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['
     ...(draftRoles && { draftRoles }),
     ...(model !== undefined && { model }),
   };
-}
-
-/** How many calls of a message other agents answer, in sessions of their own. */
-function delegatedBy(records: CallModelResult['records']): number {
-  const calls = records.flatMap((record) => (record.kind === 'model.message' ? record.toolCalls : []));
-  return calls.filter(({ route }) => route.to === 'session').length;
 }
 
 /** In a workflow `Date.now` and `Math.random` are deterministic: a replay mints the same ids. */

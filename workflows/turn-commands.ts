@@ -1,10 +1,10 @@
 import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
 import type { TurnStart } from '../src/core/history.ts';
-import type { UnsequencedRecord } from '../src/core/records.ts';
-import type { TurnActions } from '../src/core/turn-actions.ts';
+import type { LogRecord } from '../src/core/records.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
 import { indexActions } from './index-activities.ts';
 import { commandTurn } from './messages.ts';
+import type { TurnScope } from './turn-scope.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
 export interface CommandSinks extends Sinks {
@@ -22,14 +22,13 @@ const { pauses, speculation } = proxySinks<CommandSinks>();
 
 interface TurnCommandsOptions {
   start: Pick<TurnStart, 'turnId' | 'sessionId' | 'indexesPauses'>;
-  actions: TurnActions;
-  /** The end of a task has added so many records to the log. Returns how many the log has now. */
-  onRecords: (count: number) => number;
+  scope: TurnScope;
+  /** The end of a task has added records to the log. */
+  onGrowth: () => void;
 }
 
 /**
- * Ends the workflow tasks of a turn for `TurnActions`, as the projection does: after the results of the task's
- * activities come the commands that arrived with it.
+ * Ends the workflow tasks of a turn: after the results of the task's activities come the commands that arrived with it.
  *
  * The SDK runs the handlers of an activation's signals before it resolves its activities, so a handler only queues, and
  * the queue is handled when all that follows from the results is done.
@@ -45,13 +44,15 @@ export class TurnCommands {
     setHandler(commandTurn, (command) => {
       this.#queue.push(command);
     });
+    // What is due may have waited in the run before.
+    this.#setAlarm();
     // A turn that is being cancelled still records the commands that arrive.
     void CancellationScope.nonCancellable(() => this.#run());
   }
 
   /** Whether the end of the current task records commands. */
   get areDue(): boolean {
-    return this.#queue.length > 0 || this.#options.actions.mustRecord(Date.now());
+    return this.#queue.length > 0 || this.#options.scope.actions.mustRecord(Date.now());
   }
 
   /** The turn is cancelled: it accepts no commands that arrive later. */
@@ -70,7 +71,7 @@ export class TurnCommands {
   }
 
   get #isDue(): boolean {
-    return this.#queue.length > 0 || this.#isIndexDue || this.#options.actions.isUnsettled(Date.now());
+    return this.#queue.length > 0 || this.#isIndexDue || this.#options.scope.actions.isUnsettled(Date.now());
   }
 
   async #run(): Promise<never> {
@@ -82,26 +83,27 @@ export class TurnCommands {
   }
 
   #endTask(): void {
-    const { actions, start, onRecords } = this.#options;
+    const { scope, start, onGrowth } = this.#options;
+    const { actions } = scope;
     const { turnId, sessionId, indexesPauses = false } = start;
     const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
-    const { records } = actions.endTask(this.#queue, now);
+    const entries = scope.taskEnded(now, this.#queue);
+    if (entries.length > 0) onGrowth();
     if (actions.isHeld !== wasHeld || this.#queue.some(({ type }) => type !== 'answer')) {
       speculation.changed(turnId, actions.isHeld);
     }
     this.#queue = [];
-    const through = onRecords(records.length);
     // The inbox and webhooks are told what waits, what was decided, and whether the turn is paused.
-    const isNews = this.#isIndexDue || !records.every((record) => isSteering(record, indexesPauses));
+    const isNews = this.#isIndexDue || !entries.every(({ record }) => isSteering(record, indexesPauses));
     this.#isIndexDue = false;
-    if (isNews) indexActions({ turnId, sessionId, through }).catch(() => undefined);
+    if (isNews) indexActions({ turnId, sessionId, through: scope.ordinal }).catch(() => undefined);
     if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
     this.#setAlarm();
   }
 
   /** Starts a timer for the next time at which something expires: without it no task would end then. */
   #setAlarm(): void {
-    const at = this.#options.actions.nextDue;
+    const at = this.#options.scope.actions.nextDue;
     if (at === this.#alarm?.at) return;
     this.#alarm?.scope.cancel();
     this.#alarm = undefined;
@@ -129,6 +131,6 @@ async function microtasksDone(): Promise<void> {
   await condition(() => evaluations++ > 0);
 }
 
-function isSteering(record: UnsequencedRecord, indexesPauses: boolean): boolean {
+function isSteering(record: LogRecord, indexesPauses: boolean): boolean {
   return record.kind === 'user.steered' || (!indexesPauses && 'reason' in record && record.reason === 'requested');
 }

@@ -1,19 +1,26 @@
-import { CancellationScope, condition, workflowInfo } from '@temporalio/workflow';
+import {
+  ActivityFailure,
+  CancellationScope,
+  condition,
+  isCancellation,
+  TimeoutFailure,
+  workflowInfo,
+} from '@temporalio/workflow';
 import type {
-  Appended,
-  CallModelInput,
-  CallModelResult,
+  ActivityResult,
   CallToolInput,
   RunGuard,
+  ScheduledActivity,
   TurnContinuation,
   TurnStart,
 } from '../src/core/history.ts';
-import { countFailureRecords, countStartRecords, resolutionOf } from '../src/core/projection.ts';
-import type { OpenThread, PendingCall } from '../src/core/records.ts';
-import { MAX_ASKING, type TurnActions } from '../src/core/turn-actions.ts';
-import { startable } from '../src/core/sub-agents.ts';
+import { resolutionOf, type Ended, type TurnProjection } from '../src/core/projection.ts';
+import type { LogEntry, OpenThread, PendingCall } from '../src/core/records.ts';
+import type { TurnActions } from '../src/core/turn-actions.ts';
+import type { TurnEvent } from '../src/core/turn-command.ts';
 import { isAnswerable } from '../src/core/tool-records.ts';
-import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from '../src/core/turn-totals.ts';
+import type { TurnTotals } from '../src/core/turn-totals.ts';
+import { errorMessage } from './errors.ts';
 import { Slots } from './slots.ts';
 
 /**
@@ -34,10 +41,14 @@ export interface Resumed {
   threads: OpenThread[];
 }
 
+/** The result of an activity that adds to the log. */
+type StepResult = Omit<Extract<ActivityResult, { how: 'completed' }>, 'how'>;
+
 interface TurnScopeOptions {
   start: TurnStart;
   /** When the turn times out, in milliseconds since 1970; later if it was paused in the meantime. */
   deadline: () => number;
+  log: TurnProjection;
   actions: TurnActions;
   stopped: () => boolean;
   /** Whether the end of the current task records commands. */
@@ -56,29 +67,23 @@ export class TurnScope {
   readonly #onSignIn: () => void;
   readonly #deadline: () => number;
   readonly #run: Omit<RunGuard, 'deadline'>;
-  #ordinal: number;
-  #totals: TurnTotals;
-  /** The calls that a person is, or may be, asked about because their outcome is unknown. */
-  #questions: number;
-  #started: number;
+  readonly #log: TurnProjection;
+  /** How many activities this run has begun. */
+  #activities = 0;
   /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
   readonly #results: { stamp: string; after: number }[];
 
-  constructor({ start, deadline, actions, stopped, commandsDue, onSignIn }: TurnScopeOptions) {
-    const { carry, limits, threads } = start;
+  constructor({ start, deadline, log, actions, stopped, commandsDue, onSignIn }: TurnScopeOptions) {
+    const { carry, limits } = start;
     this.start = start;
+    this.#log = log;
     this.actions = actions;
     this.stopped = stopped;
     this.#commandsDue = commandsDue;
     this.#onSignIn = onSignIn;
     this.#deadline = deadline;
     this.slots = new Slots(limits.subAgents);
-    this.#ordinal = carry?.ordinal ?? countStartRecords(start);
     this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
-    const { usage, modelCalls, toolCalls } = carry ?? NO_TOTALS;
-    this.#totals = { usage, modelCalls, toolCalls };
-    this.#questions = unknownOf(carry?.pending ?? []);
-    this.#started = carry?.started ?? threads?.length ?? 0;
     // Only the activities check the run, since this code must replay the events before a reset.
     const { originalExecutionRunId: runId } = workflowInfo();
     this.#run = { runId, ...(carry?.isReset && { isReset: true }) };
@@ -109,37 +114,44 @@ export class TurnScope {
 
   /** How many records the log has. */
   get ordinal(): number {
-    return this.#ordinal;
-  }
-
-  /** What the turn has used. */
-  get totals(): TurnTotals {
-    return this.#totals;
+    return this.#log.ordinal;
   }
 
   get progress(): Pick<TurnContinuation, 'ordinal' | 'started' | keyof TurnTotals> {
-    return { ordinal: this.#ordinal, ...this.#totals, ...(this.#started > 0 && { started: this.#started }) };
+    const { ordinal, totals, startedAgents: started } = this.#log;
+    return { ordinal, ...totals, ...(started > 0 && { started }) };
   }
 
-  /** Counts the records of a result or, without a result, the `failureRecords` that the projection adds. */
-  count(result: (Appended & Pick<CallModelResult, 'budget'>) | undefined, failureRecords = 0): void {
-    const records = result?.records.length ?? failureRecords;
-    // No worker caches what the projection adds: with an empty stamp the next model call reads it from the history.
-    if (result || records > 0) this.#results.push({ stamp: result?.stamp ?? '', after: this.#ordinal });
-    this.#ordinal += records;
-    if (result?.budget) this.actions.budget.sharedReached(result.budget);
-    for (const record of result?.records ?? []) {
-      this.actions.add(record, result?.stamp);
-      this.#totals = addRecord(this.#totals, record);
-      if (record.kind === 'mcp.auth_required' && this.actions.waits) this.#onSignIn();
-    }
+  /** An activity begins. Returns its id in the log. */
+  scheduled(activity: ScheduledActivity): number {
+    this.#activities += 1;
+    this.#log.scheduled(this.#activities, activity);
+    return this.#activities;
   }
 
-  /** Counts the records that the projection adds for a model call whose activity has failed. */
-  countFailedCall(input: CallModelInput): void {
-    this.count(undefined, countFailureRecords('callModel', input));
-    this.#totals = addFailedCall(this.#totals);
-    this.actions.budget.callFailed(input.threadId);
+  /** An activity has ended. Without a result, `error` is why. */
+  ended(id: number, end: { result: StepResult } | { error: unknown }): Ended {
+    const result = 'result' in end ? end.result : undefined;
+    const after = this.ordinal;
+    const at = new Date().toISOString();
+    const ended = this.#log.ended(id, at, 'result' in end ? { how: 'completed', ...end.result } : failureOf(end.error));
+    this.#noteRecords(after, result?.stamp);
+    const asksForSignIn = ended.entries.some(({ record }) => record.kind === 'mcp.auth_required');
+    if (asksForSignIn && this.actions.waits) this.#onSignIn();
+    return ended;
+  }
+
+  /** Ends a workflow task with the commands that have arrived. Returns what is added to the log. */
+  taskEnded(now: number, commands: readonly TurnEvent[]): LogEntry[] {
+    const after = this.ordinal;
+    const entries = this.#log.taskEnded(now, commands);
+    this.#noteRecords(after);
+    return entries;
+  }
+
+  /** No worker caches what the log adds without a result: with an empty stamp, the next model call reads the history. */
+  #noteRecords(after: number, stamp = ''): void {
+    if (stamp !== '' || this.ordinal > after) this.#results.push({ stamp, after });
   }
 
   /** The stamps of the results that came after the log had `ordinal` records. */
@@ -148,31 +160,14 @@ export class TurnScope {
     return this.#results.slice(first).map(({ stamp }) => stamp);
   }
 
-  /** Reserves the sub-agents that a thread's next message may start, so that parallel threads keep the turn's limit. */
-  reserve(depth: number): number {
-    const count = startable(depth, this.#started);
-    this.#started += count;
-    return count;
+  /** How many sub-agents a thread's next message may start. */
+  startable(depth: number): number {
+    return this.#log.startable(depth);
   }
 
-  /** Returns what a message has not used of its reservation. */
-  unreserve(count: number): void {
-    this.#started -= count;
-  }
-
-  /**
-   * Reserves the question that a call becomes if its outcome is unknown: with too many, the model is told the outcome
-   * instead. Decided before the call runs, so that a reader of the history knows it.
-   */
-  reserveQuestion(): boolean {
-    if (this.start.onUnknown !== 'ask' || this.#questions + unknownOf(this.actions.open) >= MAX_ASKING) return false;
-    this.#questions += 1;
-    return true;
-  }
-
-  /** The call has ended. One that is asked about is among the open ones of a turn that waits. */
-  releaseQuestion(isAsked: boolean): void {
-    if (!isAsked || this.actions.waits) this.#questions -= 1;
+  /** Whether a person is asked about a call that begins now if its outcome is unknown. */
+  get mayAskIfUnknown(): boolean {
+    return this.#log.mayAskIfUnknown;
   }
 
   /** What a thread continues with when this run begins. */
@@ -202,6 +197,10 @@ export class TurnScope {
   }
 }
 
-function unknownOf(calls: PendingCall[]): number {
-  return calls.filter(({ unknownOutcome }) => unknownOutcome !== undefined).length;
+/** What an activity without a result has ended with. */
+function failureOf(error: unknown): Exclude<ActivityResult, { how: 'completed' }> {
+  // Only the history knows whether a cancelled one had started; that decides nothing here.
+  if (isCancellation(error)) return { how: 'cancelled', started: true };
+  const cause = error instanceof ActivityFailure ? error.cause : error;
+  return cause instanceof TimeoutFailure ? { how: 'timed_out' } : { how: 'failed', message: errorMessage(cause) };
 }

@@ -8,8 +8,8 @@ import {
   type Sinks,
 } from '@temporalio/workflow';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
+import { TurnProjection } from '../src/core/projection.ts';
 import { ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
-import { TurnActions } from '../src/core/turn-actions.ts';
 import { turnResult, waitingOf, type ThreadResult } from '../src/core/turn-result.ts';
 import { errorMessage } from './errors.ts';
 import { forceDelegates } from './force-delegates.ts';
@@ -41,7 +41,10 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const { carry, turnId, sessionId, begun } = start;
   const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
-  const actions = new TurnActions(start);
+  const log = new TurnProjection();
+  log.started(start);
+  const { actions } = log;
+  if (!actions) throw new Error('a run that has started has actions');
   const deadlineNow = () => deadline + actions.waitedMs;
 
   let reason: CancelReason | undefined;
@@ -66,17 +69,13 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   const scope = new TurnScope({
     start,
     deadline: deadlineNow,
+    log,
     actions,
     stopped,
     commandsDue: () => commands.areDue,
     onSignIn: () => commands.index(),
   });
-  const onRecords = (count: number) => {
-    scope.count(undefined, count);
-    if (count > 0) turns.growing(turnId);
-    return scope.ordinal;
-  };
-  const commands = new TurnCommands({ start, actions, onRecords });
+  const commands = new TurnCommands({ start, scope, onGrowth: () => turns.growing(turnId) });
   forceDelegates({ actions, subject: start.createdBy });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (begun?.cancelled) stop(begun.cancelled);

@@ -77,7 +77,7 @@ export interface Compaction extends CompactionPlan {
 /**
  * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it, and
  * `rejected` is how the model has rejected its conversation. Sign-ins that the agent's servers require are
- * requested if `requests` is given.
+ * requested if `requests` is given, and the model may call tools.
  */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs, skills, files, budgets, losses }: ModelCallSources,
@@ -111,9 +111,10 @@ export async function prepareModelCall(
   const compacted = compactedBy(all, threadId);
   const shown = withCutResults(spec, withCompacted(withTexts, compacted));
   const found = foundTools(all, threadId);
-  const { signIns, unavailable } = requests
-    ? await requestSignIns(toolset, all, requests)
-    : { signIns: [], unavailable: toolset.unavailable };
+  const { signIns, unavailable } =
+    requests && !isForced
+      ? await requestSignIns(toolset, all, requests)
+      : { signIns: [], unavailable: toolset.unavailable };
   const names = modelNames(spec, subAgent?.model);
   const [target, ...rest] = inOrder(
     names.map((name) => models.resolve(name)),

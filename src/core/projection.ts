@@ -10,9 +10,9 @@ import {
   waitingAfter,
   type CallKey,
 } from './tool-records.ts';
-import { TurnActions } from './turn-actions.ts';
+import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { AnswerCommand, TurnEvent, Verdict } from './turn-command.ts';
-import { endOfThread, END_RECORDS, failureAnswer, startable } from './sub-agents.ts';
+import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
   emptyAnswer,
@@ -33,8 +33,6 @@ import {
 } from './records.ts';
 import type {
   ActivityResult,
-  AppendingActivity,
-  CallModelInput,
   HistoryEvent,
   ScheduledActivity,
   TurnHeader,
@@ -42,6 +40,15 @@ import type {
   TurnStart,
   WorkflowClose,
 } from './history.ts';
+
+/** What follows from the end of an activity. */
+export interface Ended {
+  entries: LogEntry[];
+  /** What the call waits for that the activity has run. */
+  waiting?: PendingCall;
+  /** A person is asked about it while the turn goes on. */
+  isAsked?: boolean;
+}
 
 /**
  * Projects a turn's history to its log, event by event. The same history always gives the same entries, for any reader
@@ -57,9 +64,8 @@ export class TurnProjection {
   #output: ModelMessage | null = null;
   #done = false;
   #actions: TurnActions | undefined;
-  /** Commands that arrived before the end of the current workflow task. */
+  /** Of a reader: the commands that arrived before the end of the current workflow task, and when the task started. */
   #commands: TurnEvent[] = [];
-  /** When the current workflow task started: milliseconds since 1970. */
   #taskStartedAt = 0;
   /** The answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
@@ -74,6 +80,10 @@ export class TurnProjection {
   readonly #openCalls = new Map<string, CallKey & Pick<PendingCall, 'edited'> & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
+  /** How many sub-agents, and sessions of other agents, the turn has started. */
+  #startedAgents = 0;
+  /** Of a turn that ends when it needs answers: the calls that a person is asked about because of their outcomes. */
+  #unknown = 0;
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
   readonly #openThreads = new Map<string, SubAgent>();
 
@@ -92,6 +102,34 @@ export class TurnProjection {
     return [...this.#openThreads.values()];
   }
 
+  /** What the turn has used. */
+  get totals(): TurnTotals {
+    return this.#totals;
+  }
+
+  /** How many sub-agents, and sessions of other agents, the turn has started. */
+  get startedAgents(): number {
+    return this.#startedAgents;
+  }
+
+  /** How many of them the next message of a thread of this depth may start, beside what the running model calls may. */
+  startable(depth: number): number {
+    let started = this.#startedAgents;
+    for (const { name, input } of this.#running.values()) if (name === 'callModel') started += input.mayStart ?? 0;
+    return startable(depth, started);
+  }
+
+  /**
+   * Whether a person may be asked about a call that begins now if its outcome is unknown: with too many questions, the
+   * model is told the outcome instead.
+   */
+  get mayAskIfUnknown(): boolean {
+    if (this.#start?.onUnknown !== 'ask') return false;
+    let questions = this.#unknown + unknownOf(this.#actions?.open ?? []);
+    for (const { name, input } of this.#running.values()) if (name === 'callTool' && input.onUnknown) questions += 1;
+    return questions < MAX_ASKING;
+  }
+
   /** The ordinal of the last entry. */
   get ordinal(): number {
     return this.#ordinal;
@@ -107,11 +145,12 @@ export class TurnProjection {
     if (this.#done) throw new Error(`turn ${this.#start?.turnId}: an event after the turn's end`);
     switch (event.type) {
       case 'started':
-        return this.#started(event.start);
+        return this.started(event.start);
       case 'scheduled':
-        return this.#scheduled(event.eventId, event.activity);
+        this.scheduled(event.eventId, event.activity);
+        return [];
       case 'ended':
-        return this.#ended(event.scheduledEventId, event.at, event.end);
+        return this.ended(event.scheduledEventId, event.at, event.end).entries;
       case 'commanded':
         this.#commands.push(event.command);
         return [];
@@ -119,7 +158,7 @@ export class TurnProjection {
         this.#taskStartedAt = Date.parse(event.at);
         return [];
       case 'taskCompleted':
-        return this.#taskCompleted();
+        return this.taskEnded(this.#taskStartedAt, this.#commands.splice(0));
       case 'continued':
         if (this.#running.size > 0) throw new Error(`${this.#name()}: continued as new with an activity open`);
         return [];
@@ -128,7 +167,8 @@ export class TurnProjection {
     }
   }
 
-  #started(start: TurnStart): LogEntry[] {
+  /** A run begins. */
+  started(start: TurnStart): LogEntry[] {
     const { carry } = start;
     if (carry && this.#start && carry.ordinal !== this.#ordinal) {
       throw new Error(`${this.#name()}: the next run counts ${carry.ordinal} records, the log ${this.#ordinal}`);
@@ -143,6 +183,8 @@ export class TurnProjection {
       this.#ordinal = carry.ordinal;
       const { usage, modelCalls, toolCalls } = carry;
       this.#totals = { usage, modelCalls, toolCalls };
+      this.#startedAgents = carry.started ?? 0;
+      this.#unknown = unknownOf(carry.pending ?? []);
       // The same as for a reader that begins with this run.
       this.#openCalls.clear();
       this.#openThreads.clear();
@@ -154,7 +196,9 @@ export class TurnProjection {
     }
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
-    this.#reopen({ threads: start.threads ?? [] });
+    const { threads = [] } = start;
+    this.#startedAgents = threads.length;
+    this.#reopen({ threads });
     for (const call of start.resumes) {
       const resolution = resolutionOf(call, start.input);
       if (resolution.status === 'deny') {
@@ -177,7 +221,8 @@ export class TurnProjection {
     }
   }
 
-  #scheduled(id: number, activity: ScheduledActivity): LogEntry[] {
+  /** An activity is scheduled, under an id of the caller. */
+  scheduled(id: number, activity: ScheduledActivity): void {
     this.#running.set(id, activity);
     if (activity.name === 'callModel') {
       this.#firstCall = undefined;
@@ -190,12 +235,12 @@ export class TurnProjection {
       open.scheduled = true;
       if (activity.input.edited) open.edited = activity.input.edited;
     }
-    return [];
   }
 
-  #ended(scheduledId: number, at: string, end: ActivityResult): LogEntry[] {
+  /** An activity has ended. */
+  ended(scheduledId: number, at: string, end: ActivityResult): Ended {
     const activity = this.#running.get(scheduledId);
-    if (!activity) return []; // an activity that does not append
+    if (!activity) return { entries: [] }; // an activity that does not append
     this.#running.delete(scheduledId);
     const waiting = waitingAfterEnd(activity, end);
     const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
@@ -203,19 +248,23 @@ export class TurnProjection {
     for (const record of records) this.#actions?.add(record, stamp);
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
-    if (waiting) this.#actions?.ask(waiting);
+    const isAsked = waiting !== undefined && this.#actions?.ask(waiting) === true;
+    if (waiting && !this.#actions?.waits) this.#unknown += unknownOf([waiting]);
     if (waiting?.isAskedAgain) this.#openCalls.set(callKey(waiting), { ...waiting, scheduled: false });
     if (activity.name === 'callTool' && end.how === 'completed' && end.isDelegated) {
       this.#actions?.delegate(activity.input);
     }
-    return withOutputs(records).map((record) => this.#append(record));
+    const entries = withOutputs(records).map((record) => this.#append(record));
+    return { entries, ...(waiting && { waiting }), isAsked };
   }
 
-  #taskCompleted(): LogEntry[] {
-    const commands = this.#commands;
-    const now = this.#taskStartedAt;
+  /**
+   * A workflow task ends.
+   * @param now when it started: milliseconds since 1970
+   * @param commands those that arrived before its end
+   */
+  taskEnded(now: number, commands: readonly TurnEvent[]): LogEntry[] {
     if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) return [];
-    this.#commands = [];
     const { records, verdicts, repeated } = this.#actions.endTask(commands, now);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
     for (const [id, calls] of repeated) this.repeated.set(id, calls);
@@ -299,7 +348,8 @@ export class TurnProjection {
     if (record.kind === 'model.message') {
       if (record.threadId === ROOT_THREAD) this.#output = record;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
-      for (const { id: toolCallId } of record.toolCalls) {
+      for (const { id: toolCallId, route } of record.toolCalls) {
+        if (route.to === 'session') this.#startedAgents += 1;
         const call = { threadId: record.threadId, toolCallId };
         this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
@@ -309,6 +359,7 @@ export class TurnProjection {
       this.#signIns.push(record);
       for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
     } else if (record.kind === 'thread.created') {
+      this.#startedAgents += 1;
       this.#openThreads.set(record.thread.threadId, record.thread);
     } else if (record.kind === 'thread.done') {
       this.#openThreads.delete(record.threadId);
@@ -363,24 +414,6 @@ export function firstCallOf({
   };
 }
 
-/**
- * How many records the projection adds for an activity that failed. The workflow counts with it; if the two disagreed,
- * model calls would refer to the wrong part of the log.
- */
-export function countFailureRecords(
-  activity: AppendingActivity,
-  { connectsServers, subAgent }: Pick<CallModelInput, 'connectsServers' | 'subAgent'> = {},
-): number {
-  return FAILURE_RECORDS[activity] + (connectsServers ? 1 : 0) + (subAgent ? END_RECORDS : 0);
-}
-
-const FAILURE_RECORDS: Record<AppendingActivity, number> = { callModel: 1, callTool: 1, connectTools: 0 };
-
-/** How many records the log holds when a turn's first run begins. */
-export function countStartRecords(start: TurnStart): number {
-  return 1 + start.resumes.filter((call) => resolutionOf(call, start.input).status === 'deny').length;
-}
-
 export type CallResolution = Approval | { status: 'response'; content: string };
 
 /** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
@@ -399,7 +432,7 @@ function waitingAfterEnd(activity: ScheduledActivity, end: ActivityResult): Pend
   return waitingAfter(activity.input, end.how === 'completed' ? end : 'lost');
 }
 
-/** The records that stand for an activity which has failed; as many as `countFailureRecords` says. */
+/** The records that stand for an activity which has failed. */
 function recordsOfFailure(
   activity: ScheduledActivity,
   end: Exclude<ActivityResult, { how: 'completed' }>,
@@ -462,6 +495,10 @@ function outcomeOfFailure(
 ): 'cancelled' | 'unknown_outcome' | 'failed' {
   if (end.how === 'cancelled' && !end.started && !(effect === 'once' && isContinued)) return 'cancelled';
   return effect === 'once' ? 'unknown_outcome' : 'failed';
+}
+
+function unknownOf(calls: readonly PendingCall[]): number {
+  return calls.filter(({ unknownOutcome }) => unknownOutcome !== undefined).length;
 }
 
 function resultOf(close: WorkflowClose): TurnResult {

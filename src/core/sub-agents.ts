@@ -18,9 +18,6 @@ export function startable(depth: number, started: number): number {
   return depth < MAX_DEPTH ? Math.max(0, Math.min(MAX_STARTED_BY_MESSAGE, MAX_STARTED_BY_TURN - started)) : 0;
 }
 
-/** How many records `endOfThread` gives. */
-export const END_RECORDS = 2;
-
 interface ThreadEnd {
   at: string;
   end: ThreadDone['end'];

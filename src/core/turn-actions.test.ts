@@ -4,6 +4,7 @@ import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './history.ts';
 import { TurnProjection } from './projection.ts';
+import { endOfThread } from './sub-agents.ts';
 import { heldCall, onReplacedOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
@@ -375,7 +376,8 @@ test('the time for which a turn is paused is counted, and a turn is paused only 
     'turn.resumed',
   ]);
   expect([actions.isPaused, actions.waitedMs]).toEqual([false, 4_000]);
-  actions.threadEnded(thread);
+  const failed = { at: isoTime(BEGIN), end: { status: 'error' as const, message: 'lost' }, answer: 'It failed.' };
+  for (const record of endOfThread(thread, failed)) actions.add(record);
   expect([endTask(actions, [], 6_000), actions.isPaused]).toEqual([['turn.paused'], true]);
 });
 
@@ -459,6 +461,17 @@ test('a forced answer ends what waits and resumes what is paused, also in the ne
   expect([actions.isForced, actions.isRepetition(force)]).toEqual([true, true]);
   expect(endTask(actions, [command('ann', vote('b'))])).toEqual([]);
   expect(new TurnActions(turnStart({ carry: carryOf(actions) })).isForced).toBe(true);
+});
+
+test('a forced answer waits for no sign-in and for no toolkit', () => {
+  const actions = new TurnActions(start);
+  actions.add(messageOf([]), 's');
+  actions.add(requiring('s1'), 's');
+  actions.add({ kind: 'toolkit.refresh_required', at: isoTime(BEGIN), messageId: 'msg_1', toolkits: ['files'] }, 's');
+  expect([endTask(actions, []), actions.isModelAwaited('main')]).toEqual([['turn.paused'], true]);
+  const { id, subject } = command('bob');
+  expect(endTask(actions, [{ type: 'force_answer', id, subject }])).toEqual(['turn.resumed']);
+  expect(actions.isModelAwaited('main')).toBe(false);
 });
 
 type CalledTool = Extract<ScheduledActivity, { name: 'callTool' }>['input'];

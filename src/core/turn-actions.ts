@@ -366,13 +366,6 @@ export class TurnActions {
     }
   }
 
-  /** A sub-agent has ended without a result of its model call. */
-  threadEnded({ threadId, parent }: { threadId: string; parent: CallKey }): void {
-    this.#threads.delete(threadId);
-    this.#signIns.threadEnded(threadId);
-    this.ended(parent);
-  }
-
   /** Another agent has got the call as its task. */
   delegate(key: CallKey): void {
     const call = this.#find(key);
@@ -483,6 +476,8 @@ export class TurnActions {
 
   #force(now: number): UnsequencedRecord[] {
     this.#isForced = true;
+    this.#signIns.giveUp();
+    this.#refresh.giveUp();
     const waiting = this.#all('waiting');
     const behind = [...this.#threads].flatMap(([threadId, calls]) =>
       behindWaiting(calls).map(([toolCallId, call]) => ({ call, key: { ...call.pending, threadId, toolCallId } })),

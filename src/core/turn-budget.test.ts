@@ -4,7 +4,15 @@ import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { Budget, BudgetAmounts } from './budget.ts';
 import type { HistoryEvent, TurnContinuation, TurnStart } from './history.ts';
 import { TurnProjection } from './projection.ts';
-import { NO_USAGE, type LogEntry, type ModelMessage, type ToolCall, type ToolResponse } from './records.ts';
+import {
+  emptyAnswer,
+  NO_USAGE,
+  UNREPORTED,
+  type LogEntry,
+  type ModelMessage,
+  type ToolCall,
+  type ToolResponse,
+} from './records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { TurnCommand } from './turn-command.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
@@ -259,7 +267,7 @@ test('workflow and projection agree on the records of a budget, and no call begi
           if (one.type === 'lost') {
             isDone = true;
             feed({ ...ended, end: { how: 'timed_out' } });
-            actions.budget.callFailed('main');
+            for (const record of emptyAnswer(input, 'error', UNREPORTED)) actions.add(record);
             continue;
           }
           const usage = { ...NO_USAGE, inputTokens: one.tokens };

@@ -18,7 +18,7 @@ import { isMisfit, ROOT_THREAD, type ModelMessage, type UnsequencedRecord } from
 import type { Steering } from './steering.ts';
 import type { Subject } from './subject.ts';
 import type { PauseCommand, Verdict } from './turn-command.ts';
-import { addFailedCall, addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
+import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnBudgetState {
@@ -129,12 +129,6 @@ export class TurnBudget {
     if (record.kind !== 'tool.response') return;
     const { calls, isModelCalled } = this.#ahead;
     this.#ahead = { calls: calls.filter((id) => id !== record.toolCallId), isModelCalled };
-  }
-
-  /** A model call has ended without a result. */
-  callFailed(threadId: string): void {
-    this.#totals = addFailedCall(this.#totals);
-    if (threadId === ROOT_THREAD) this.#ahead = NOTHING_AHEAD;
   }
 
   /** A model call was not made, because a budget that the turn shares was reached. */

@@ -38,6 +38,11 @@ export class TurnRefresh {
     this.#answered = new Map();
   }
 
+  /** The toolkits stay as they are. */
+  giveUp(): void {
+    this.#pending.clear();
+  }
+
   /** A repetition is not refused. */
   refuse(refreshes: readonly ToolkitRefresh[]): Verdict {
     const refused = refreshes.findIndex((refresh) => !this.#isAccepted(refresh));

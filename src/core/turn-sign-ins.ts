@@ -59,6 +59,11 @@ export class TurnSignIns {
     }
   }
 
+  /** No thread waits any more: its model is called without the servers. */
+  giveUp(): void {
+    this.#threads.clear();
+  }
+
   threadEnded(threadId: string): void {
     this.#threads.delete(threadId);
   }

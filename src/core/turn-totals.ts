@@ -1,4 +1,4 @@
-import { addUsage, NO_USAGE, UNREPORTED, type ModelMessage, type UnsequencedRecord, type Usage } from './records.ts';
+import { addUsage, NO_USAGE, type ModelMessage, type UnsequencedRecord, type Usage } from './records.ts';
 
 /** What a turn has used, with its sub-agents. */
 export interface TurnTotals {
@@ -11,18 +11,13 @@ export interface TurnTotals {
 
 export const NO_TOTALS: TurnTotals = { usage: NO_USAGE, modelCalls: 0, toolCalls: 0 };
 
-/** Adds a record of the log. The workflow and the projection count with it. */
+/** Adds a record of the log. */
 export function addRecord(totals: TurnTotals, record: UnsequencedRecord): TurnTotals {
   if (record.kind === 'model.message') return addMessage(totals, record);
   if (record.kind !== 'context.compacted') return totals;
   // Results are cleared without a call.
   const calls = record.summary === undefined ? 0 : 1;
   return { ...totals, usage: addUsage(totals.usage, record.usage), modelCalls: totals.modelCalls + calls };
-}
-
-/** Adds the empty message that the projection makes for a model call whose activity has failed. */
-export function addFailedCall(totals: TurnTotals): TurnTotals {
-  return addMessage(totals, { usage: UNREPORTED, toolCalls: [] });
 }
 
 function addMessage(

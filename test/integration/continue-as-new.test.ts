@@ -34,7 +34,10 @@ beforeAll(async () => {
     env: { TEMPORAL_ADDRESS: temporal.address },
     servers: { journal: { command: process.execPath, args: [journal] } },
     mcp: {
-      tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => late(`seen ${String(n)}`) }],
+      tools: [
+        { name: 'look', annotations: { readOnlyHint: true }, handler: ({ n }) => late(`seen ${String(n)}`) },
+        { name: 'pay', handler: () => 'paid' },
+      ],
     },
   });
   connection = await Connection.connect({ address: temporal.address });
@@ -141,6 +144,24 @@ test('a turn that waits for a sign-in does so in its next runs', async () => {
   }
   expect((await new TestBrowser().open(request.mcp_servers[0]?.auth_url ?? '')).text).toContain('You are signed in');
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Milk.' } });
+});
+
+test('an approval expires, whichever task of a run has asked for it', async () => {
+  const asks = { match: { tool: 'pay' }, decision: 'ask', expires_in_seconds: 1, on_expiry: 'deny' } as const;
+  // In one of these the run that asks continues as new in the task in which it asks.
+  const ends = [0, 1, 2, 3].map(async (count) => {
+    const steps = Array.from({ length: count }, (_, n): Script => use({ name: 'look', args: { n }, id: `c${n}` }));
+    const chat = await server.chat({
+      scripts: [...steps, use({ name: 'pay', id: 'p1' }), say('Not paid.')],
+      spec: { ...onTestServer, config: { pause: 'wait', decision_policies: [asks] } },
+    });
+    return chat.turn('pay').end();
+  });
+  expect(await Promise.all(ends)).toEqual(
+    ends.map(() =>
+      expect.objectContaining({ status: 'done', output: expect.objectContaining({ content: 'Not paid.' }) }),
+    ),
+  );
 });
 
 test('a call that waits behind one that a person decides does so in the next runs of its turn', async () => {

@@ -1,29 +1,124 @@
-import { Worker } from '@temporalio/worker';
+import proto from '@temporalio/proto';
+import { fileURLToPath } from 'node:url';
+import { bundleWorkflowCode, DefaultLogger, Worker, type InjectedSinks } from '@temporalio/worker';
 import { pino } from 'pino';
 import { beforeAll, expect, test } from 'vitest';
-import { loadConfig } from '../../src/config.ts';
+import type { HistoryEvent } from '../../src/core/history.ts';
+import { TurnProjection } from '../../src/core/projection.ts';
+import type { LogEntry } from '../../src/core/records.ts';
 import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
-import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import packageJson from '../../package.json' with { type: 'json' };
 import { readHistories, recordedScenarios } from '../support/histories.ts';
+import { eventsOf } from '../support/recorded-logs.ts';
+import type { WatchSinks } from '../support/watched-workflows.ts';
 
 const scenarios = await recordedScenarios();
 
-// It would log each history.
-beforeAll(() => installTemporalRuntime(pino({ level: 'silent' })));
+/** The workflows as they are, which also tell what they know. */
+let workflowBundle: { code: string };
+// The runtime would log each history.
+beforeAll(async () => {
+  await installTemporalRuntime(pino({ level: 'silent' }));
+  workflowBundle = await bundleWorkflowCode({
+    workflowsPath: fileURLToPath(new URL('../../workflows/index.ts', import.meta.url)),
+    workflowInterceptorModules: [fileURLToPath(new URL('../support/watched-workflows.ts', import.meta.url))],
+    logger: new DefaultLogger('ERROR'),
+  });
+}, 120_000);
 
 test('histories of this release exist', () => {
   expect(scenarios.some((scenario) => scenario.startsWith(`${packageJson.version}/`))).toBe(true);
 });
 
-test.each(scenarios)('%s replays on the current workflow code', async (scenario) => {
-  const histories = await readHistories(scenario);
-  expect(histories.length).toBeGreaterThan(0);
-  const options = { workflowBundle: await workflowBundle(loadConfig({}).cacheDir) };
-  const replayed: string[] = [];
-  for await (const { workflowId, error } of Worker.runReplayHistories(options, histories)) {
-    expect(error, `${workflowId} does not replay: see "Changing workflow code" in CONTRIBUTING.md`).toBeUndefined();
-    replayed.push(workflowId);
+/** What a workflow has told, by its run. */
+interface Told {
+  entries: LogEntry[];
+  scheduled: [activityType: string, input: unknown][];
+}
+
+test.each(scenarios)(
+  '%s: its workflows do the same, and know what the readers of their logs know',
+  async (scenario) => {
+    const histories = await readHistories(scenario);
+    expect(histories.length).toBeGreaterThan(0);
+    const told = new Map<string, Told>();
+    const of = (runId: string): Told => {
+      const one = told.get(runId) ?? { entries: [], scheduled: [] };
+      told.set(runId, one);
+      return one;
+    };
+    const sinks: InjectedSinks<WatchSinks> = {
+      watch: {
+        entries: { fn: ({ runId }, entries) => void of(runId).entries.push(...entries), callDuringReplay: true },
+        scheduled: { fn: ({ runId }, ...one) => void of(runId).scheduled.push(one), callDuringReplay: true },
+      },
+    };
+    const replayed: string[] = [];
+    for await (const { workflowId, runId, error } of Worker.runReplayHistories({ workflowBundle, sinks }, histories)) {
+      expect(error, `${workflowId} does not replay: see "Changing workflow code" in CONTRIBUTING.md`).toBeUndefined();
+      const history = histories[replayed.length]?.history ?? {};
+      replayed.push(workflowId);
+      const { entries, scheduled } = of(runId);
+      // A run that results from a reset has the same id in a replay.
+      told.delete(runId);
+      if (!workflowId.startsWith('turn/') || resultsFromReset(history)) continue;
+      expect(scheduled.map(asRecorded), `${workflowId} ${runId}`).toEqual(scheduledIn(history).map(asRecorded));
+      const events = await eventsOf(history);
+      expect(entries.map(withoutFacts), `${workflowId} ${runId}`).toEqual(logOf(events).map(withoutFacts));
+    }
+    expect(replayed).toEqual(histories.map(({ workflowId }) => workflowId));
+  },
+);
+
+/** The activities that a history has scheduled. */
+function scheduledIn(history: object): Told['scheduled'] {
+  return eventsIn(history).flatMap(({ activityTaskScheduledEventAttributes: scheduled }): Told['scheduled'] => {
+    const [payload] = scheduled?.input?.payloads ?? [];
+    if (!scheduled?.activityType?.name || !payload?.data) return [];
+    return [[scheduled.activityType.name, JSON.parse(Buffer.from(payload.data).toString())]];
+  });
+}
+
+/** Fields of inputs that came, or went, after the histories were recorded. They follow from other fields. */
+const CHANGED_SINCE = new Set(['isBegun', 'onReplaced']);
+
+function asRecorded([activityType, input]: Told['scheduled'][number]): unknown {
+  const fields = typeof input === 'object' && input !== null ? Object.entries(input) : [];
+  return [activityType, Object.fromEntries(fields.filter(([key]) => !CHANGED_SINCE.has(key)))];
+}
+
+function eventsIn(history: object): proto.temporal.api.history.v1.IHistoryEvent[] {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- decoded by `readHistories`
+  return (history as proto.temporal.api.history.v1.IHistory).events ?? [];
+}
+
+/** The log of a turn that was reset is that of the run before: no reader knows what this one does. */
+function resultsFromReset(history: object): boolean {
+  const { EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: STARTED } = proto.temporal.api.enums.v1.EventType;
+  return eventsIn(history).some(
+    ({ eventType, workflowTaskFailedEventAttributes: failed, workflowExecutionStartedEventAttributes: started }) =>
+      failed?.newRunId || (eventType === STARTED && startIn(started?.input).includes('"isReset":true')),
+  );
+}
+
+function startIn(input: proto.temporal.api.common.v1.IPayloads | null | undefined): string {
+  return Buffer.from(input?.payloads?.[0]?.data ?? []).toString();
+}
+
+/** What the readers of a run know while it runs: not how it was closed. */
+function logOf(events: HistoryEvent[]): LogEntry[] {
+  const projection = new TurnProjection();
+  return events.flatMap((event) => (event.type === 'closed' ? [] : projection.feed(event)));
+}
+
+/** Only the history knows when an activity without a result has ended, and why. */
+function withoutFacts({ ordinal, record }: LogEntry): unknown {
+  const { kind } = record;
+  if (kind === 'tool.response') {
+    const isCertain = record.outcome === 'succeeded' || record.outcome === 'denied' || record.outcome === 'expired';
+    const facts = { at: '', ...(!isCertain && { outcome: '', content: '' }) };
+    return { ordinal, record: { ...record, ...facts } };
   }
-  expect(replayed).toEqual(histories.map(({ workflowId }) => workflowId));
-});
+  if (kind === 'thread.done') return { ordinal, record: { ...record, at: '', end: record.end.status } };
+  return { ordinal, record };
+}

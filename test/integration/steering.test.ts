@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { folded } from '../support/api-client.ts';
+import { ProtectedMcpServer } from '../support/authorization-server.ts';
 import { held, say, use, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
@@ -309,4 +310,39 @@ test('sub-agents and a turn that waits for approvals answer, too', async () => {
   ).toEqual(['As far as I know, yes.', expect.stringContaining('asked for an answer')]);
   const forced = server.model.requests.filter(({ model }) => model === `${chat.agent}-sub`);
   expect(forced.map((request) => request.tool_choice)).toEqual([undefined, 'none']);
+});
+
+test('a message that arrives with the last model call that the limit allows is left to the next turn', async () => {
+  const model = held(
+    (call) => call.text('The answer is 42.'),
+    (call) => call.finish(),
+  );
+  const chat = await server.chat({ scripts: [model.script, say('And 43.')], spec: { config: { iteration_limit: 1 } } });
+  const reader = chat.turn('what?');
+  await reader.says('The answer is 42.');
+  expect(await post(chat, 'and then?')).toMatchObject({ status: 200 });
+  model.release();
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'The answer is 42.' } });
+  expect(await chat.turn('so?').end()).toMatchObject({ status: 'done', output: { content: 'And 43.' } });
+  expect(promptOf(chat, 1)?.slice(-2)).toEqual([
+    ['user', 'and then?'],
+    ['user', 'so?'],
+  ]);
+});
+
+test('a turn whose model waits for a sign-in answers without its server when it is asked to', async () => {
+  const notes = await ProtectedMcpServer.start();
+  onTestFinished(() => notes.stop());
+  const chat = await server.chat({
+    scripts: [say('I know nothing of your notes.')],
+    spec: { mcp_servers: [{ type: 'inline', name: 'notes', url: notes.mcp.url }], config: { pause: 'wait' } },
+  });
+  const reader = chat.turn('what is in my notes?');
+  await reader.type('turn.paused');
+  for (let i = 0; i < 2; i++) expect(await send(chat, 'force_answer')).toEqual(DONE);
+  expect(await reader.end()).toMatchObject({
+    status: 'done',
+    output: { content: 'I know nothing of your notes.' },
+    required_actions: [],
+  });
 });

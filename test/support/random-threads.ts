@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { ActivityResult, CallModelInput, HistoryEvent, TurnResult } from '../../src/core/history.ts';
 import { threadIdOf } from '../../src/core/ids.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';
-import { countFailureRecords, firstCallOf } from '../../src/core/projection.ts';
+import { firstCallOf, TurnProjection } from '../../src/core/projection.ts';
 import { endOfThread } from '../../src/core/sub-agents.ts';
 import type { MessagePlan, NewRecord, OpenThread, PendingCall, SubAgent } from '../../src/core/records.ts';
 import { AT, attempt, framesOf, messageOf, TURN_ID, turnStart, type Attempt, type TurnStep } from './random-turn.ts';
@@ -43,7 +43,8 @@ class ThreadsOfTurn {
   readonly steps: TurnStep[] = [];
   readonly #pending: PendingCall[] = [];
   readonly #paused: OpenThread[] = [];
-  #ordinal = 1;
+  /** What its workflow knows of the log. */
+  readonly #log = new TurnProjection();
   #eventId = 5;
 
   constructor({ root, tasks, order, ending, cutAfter }: Shape) {
@@ -136,7 +137,6 @@ class ThreadsOfTurn {
       const end = thread?.end;
       if (end === 'failed' || end === 'timed_out' || end === 'cancelled') {
         this.#event({ type: 'ended', scheduledEventId: scheduled, at: AT, end: FAILURES[end] });
-        this.#ordinal += countFailureRecords('callModel', call);
         return;
       }
       const message = messageOf(plan.messageId, text, end === 'paused', threadId);
@@ -164,15 +164,15 @@ class ThreadsOfTurn {
   }
 
   #plan(threadId: string, id: string): MessagePlan {
-    return { threadId, messageId: `msg_${id}`, createdAt: AT, upTo: this.#ordinal };
+    return { threadId, messageId: `msg_${id}`, createdAt: AT, upTo: this.#log.ordinal };
   }
 
   #ended(scheduledEventId: number, records: NewRecord[]): void {
     this.#event({ type: 'ended', scheduledEventId, at: AT, end: { how: 'completed', records } });
-    this.#ordinal += records.length;
   }
 
   #event(event: HistoryEvent): void {
+    this.#log.feed(event);
     this.steps.push({ event });
   }
 

@@ -1,0 +1,45 @@
+import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
+import { TurnProjection } from '../../src/core/projection.ts';
+import type { LogEntry } from '../../src/core/records.ts';
+
+/** What a test sees of the workflows of a bundle that has this module among its interceptors, also while they replay. */
+export interface WatchSinks extends Sinks {
+  watch: {
+    /** The workflow adds to its log. */
+    entries(entries: LogEntry[]): void;
+    /** The workflow schedules an activity. */
+    scheduled(activityType: string, input: unknown): void;
+  };
+}
+
+const { watch } = proxySinks<WatchSinks>();
+
+// oxlint-disable-next-line typescript/unbound-method -- called with `this` below
+const { started, ended, taskEnded } = TurnProjection.prototype;
+
+TurnProjection.prototype.started = function (...args) {
+  const entries = started.apply(this, args);
+  watch.entries(entries);
+  return entries;
+};
+TurnProjection.prototype.ended = function (...args) {
+  const end = ended.apply(this, args);
+  watch.entries(end.entries);
+  return end;
+};
+TurnProjection.prototype.taskEnded = function (...args) {
+  const entries = taskEnded.apply(this, args);
+  watch.entries(entries);
+  return entries;
+};
+
+export const interceptors: WorkflowInterceptorsFactory = () => ({
+  outbound: [
+    {
+      scheduleActivity: (input, next) => {
+        watch.scheduled(input.activityType, input.args[0]);
+        return next(input);
+      },
+    },
+  ],
+});
