@@ -120,7 +120,7 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
       return await withHeartbeat(() => call.run(), {
         details: () => call.details,
         giveUp: () => call.giveUp(),
-        onCancelHint: (listener) => dependencies.bus.onCancelHint(input.turnId, listener),
+        onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
       });
     } finally {
       call.finish();

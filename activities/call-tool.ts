@@ -61,7 +61,7 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
     return withHeartbeat(() => failUnlessTransient(() => run.run()), {
       details: () => run.details,
       giveUp: () => run.giveUp(),
-      onCancelHint: (listener) => dependencies.bus.onCancelHint(input.turnId, listener),
+      onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
     });
   };
 }

@@ -30,10 +30,10 @@ test.each([
   env.on('heartbeat', () => (heartbeats += 1));
   void env.run<[], unknown, () => Promise<unknown>>(activity);
   await vi.advanceTimersByTimeAsync(100);
-  bus.hintCancel('turn_other');
+  bus.hint('cancel:turn_other');
   await vi.advanceTimersByTimeAsync(100);
   expect(heartbeats).toBe(0);
-  bus.hintCancel(TURN_ID);
+  bus.hint(`cancel:${TURN_ID}`);
   await vi.advanceTimersByTimeAsync(100);
   expect(heartbeats).toBeGreaterThan(0);
 });

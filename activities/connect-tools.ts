@@ -36,6 +36,6 @@ export function createConnectTools({ catalog, toolsets, conversations, bus, log,
         throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
       }
     };
-    return withHeartbeat(connect, { onCancelHint: (listener) => bus.onCancelHint(turnId, listener) });
+    return withHeartbeat(connect, { onCancelHint: (listener) => bus.onHint(`cancel:${turnId}`, listener) });
   };
 }

@@ -25,7 +25,7 @@ export function createActivities(dependencies: Dependencies) {
       try {
         return await cancelAtDeadline(dependencies.client, input.deadline, () => activity(input));
       } finally {
-        dependencies.bus.hintGrowth(input.turnId);
+        dependencies.bus.hint(`growth:${input.turnId}`);
       }
     };
   const appending = {

@@ -11,7 +11,7 @@ const PAGE = 100;
 
 interface ActionFeedOptions {
   catalog: Pick<Catalog, 'actions'>;
-  bus: Pick<LiveBus, 'onChangeHint'>;
+  bus: Pick<LiveBus, 'onHint'>;
   log: Logger;
 }
 
@@ -45,7 +45,7 @@ export class ActionFeed {
     this.#readers.add(onNews);
     if (this.#readers.size === 1) {
       this.#timer = setInterval(() => void this.#poll(), POLL_MS).unref();
-      this.#unsubscribe = this.#options.bus.onChangeHint('actions', () => void this.#poll());
+      this.#unsubscribe = this.#options.bus.onHint('change:actions', () => void this.#poll());
       void this.#poll();
     }
     return () => {

@@ -45,14 +45,22 @@ export interface LiveListener {
   snapshot: (snapshot: LiveSnapshot) => void;
   /** Frames may have been lost, and possibly no later frame shows the gap. */
   lost: () => void;
-  /** The turn's log is about to grow. */
-  grows: () => void;
 }
 
 /**
- * The live bus carries the text in progress from the workers to the readers of a turn. It is lossy by contract: frames
- * may be dropped, duplicated or reordered, and a snapshot may be older than the frames around it. The log is durable:
- * a reader must end with its text even if the bus has delivered nothing.
+ * What a hint is about:
+ * - `growth:<turn id>`, for readers: the turn's log is about to grow, since an activity returns its result, a command was
+ *   recorded, or the turn ends
+ * - `cancel:<turn id>`, for workers: the turn cancels its activities; the hint may arrive before the cancel is recorded
+ * - `session:<session id>`, for readers: the session has a new turn, or was deleted
+ * - `change:<change>`, for all processes: the catalog has a change, which they would otherwise find by polling
+ */
+export type Topic = `growth:${string}` | `cancel:${string}` | `session:${string}` | `change:${Change}`;
+
+/**
+ * The live bus carries the text in progress from the workers to the readers of a turn, and hints between all processes.
+ * It is lossy by contract: frames and hints may be dropped, duplicated or reordered, and a snapshot may be older than the
+ * frames around it. The log is durable: a reader must end with its text even if the bus has delivered nothing.
  */
 export interface LiveBus {
   /** Never throws and never waits: a model call does not depend on its readers. */
@@ -66,23 +74,8 @@ export interface LiveBus {
    * a frame. Never throws and never waits; snapshots may not arrive.
    */
   requestSnapshots(turnId: string): void;
-  /**
-   * Tells the readers of a turn that its log is about to grow: an activity returns its result, a command was
-   * recorded, or the turn ends. Only a hint, like all on the bus: it may not arrive. Never throws and never waits.
-   */
-  hintGrowth(turnId: string): void;
-  /**
-   * Tells the workers that a turn cancels its activities. Only a hint, as above: it may arrive before the cancel is recorded.
-   */
-  hintCancel(turnId: string): void;
-  /** Delivers the cancel hints of a turn from now on; returns the unsubscribe function. */
-  onCancelHint(turnId: string, listener: () => void): () => void;
-  /** Tells the readers of a session that it has a new turn, or was deleted. Only a hint, like the one above. */
-  hintSession(sessionId: string): void;
-  /** Delivers the hints of a session from now on; returns the unsubscribe function. */
-  onSessionHint(sessionId: string, listener: () => void): () => void;
-  /** Tells all processes that the catalog has a change, which they would otherwise find by polling. Only a hint, as above. */
-  hintChange(change: Change): void;
-  /** Delivers the hints of such changes from now on, also those of this process; returns the unsubscribe function. */
-  onChangeHint(change: Change, listener: () => void): () => void;
+  /** Tells the listeners of a topic, in all processes. Never throws and never waits. */
+  hint(topic: Topic): void;
+  /** Delivers the hints of a topic from now on, also those of this process; returns the unsubscribe function. */
+  onHint(topic: Topic, listener: () => void): () => void;
 }

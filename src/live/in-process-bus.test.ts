@@ -21,7 +21,6 @@ test('finishing an attempt drops its text, but not the text of the next attempt'
     frame: ignore,
     snapshot: (snapshot) => snapshots.push(snapshot),
     lost: ignore,
-    grows: ignore,
   });
   bus.publish(frame(1, 0, 'old'));
   bus.publish(frame(2, 0, 'new'));
@@ -33,15 +32,15 @@ test('finishing an attempt drops its text, but not the text of the next attempt'
   expect(snapshots.length).toBe(1);
 });
 
-test('the hint of a cancel is delivered to the listeners of its turn, as long as they listen', () => {
+test('a hint is delivered to the listeners of its topic, as long as they listen', () => {
   const bus = new InProcessBus();
   const heard: string[] = [];
-  const leave = ['turn_1', 'turn_1', 'turn_2'].map((turnId, i) =>
-    bus.onCancelHint(turnId, () => heard.push(`${turnId}/${i}`)),
-  );
-  bus.hintCancel('turn_1');
-  expect(heard).toEqual(['turn_1/0', 'turn_1/1']);
+  const topics = ['cancel:turn_1', 'cancel:turn_1', 'cancel:turn_2', 'growth:turn_1', 'change:actions'] as const;
+  const leave = topics.map((topic, i) => bus.onHint(topic, () => heard.push(`${topic}/${i}`)));
+  bus.hint('cancel:turn_1');
+  expect(heard).toEqual(['cancel:turn_1/0', 'cancel:turn_1/1']);
   leave[0]?.();
-  bus.hintCancel('turn_1');
-  expect(heard.slice(2)).toEqual(['turn_1/1']);
+  bus.hint('cancel:turn_1');
+  bus.hint('growth:turn_1');
+  expect(heard.slice(2)).toEqual(['cancel:turn_1/1', 'growth:turn_1/3']);
 });

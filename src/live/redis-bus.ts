@@ -1,8 +1,7 @@
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
-import type { Change } from '../catalog/outbox.ts';
-import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt } from './bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt, Topic } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { Listeners } from './listeners.ts';
 
@@ -29,17 +28,13 @@ interface WatchedTurn {
 /** Each frame after a gap requests snapshots; until one arrives, the requests of this period are sent as one. */
 const REQUEST_INTERVAL_MS = 250;
 
-/** A message on the channel of a turn whose log is about to grow; all others are sealed JSON. */
-const GROWS = 'grows';
-
 /** The limit of what waits to be accepted by Redis; above it frames are dropped until Redis has caught up. */
 const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
- * order in which their worker has sent them, and channels to all processes: on one readers request snapshots, on the
- * others turns announce that they cancel their activities, sessions that they have a new turn, and transactions that
- * they have changed the catalog.
+ * order in which their worker has sent them, and two channels to all processes: on one readers request snapshots, the
+ * other carries the topics of hints.
  *
  * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
  * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
@@ -52,9 +47,7 @@ export class RedisBus implements LiveBus {
   readonly #log: Logger;
   readonly #cipher: Cipher;
   readonly #published = new PublishedMessages();
-  readonly #cancelListeners = new Listeners<() => void>();
-  readonly #sessionListeners = new Listeners<() => void>();
-  readonly #changeListeners = new Listeners<() => void>();
+  readonly #hintListeners = new Listeners<string, () => void>();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
   readonly #requested = new Set<string>();
@@ -116,48 +109,20 @@ export class RedisBus implements LiveBus {
     void watched.subscribed.then(() => this.#publish(this.#requestChannel, turnId));
   }
 
-  hintGrowth(turnId: string): void {
-    this.#publish(this.#channel(turnId), GROWS);
+  hint(topic: Topic): void {
+    this.#publish(this.#hintChannel, topic);
   }
 
-  hintCancel(turnId: string): void {
-    this.#publish(this.#cancelChannel, turnId);
-  }
-
-  onCancelHint(turnId: string, listener: () => void): () => void {
-    return this.#cancelListeners.add(turnId, listener);
-  }
-
-  hintSession(sessionId: string): void {
-    this.#publish(this.#sessionChannel, sessionId);
-  }
-
-  onSessionHint(sessionId: string, listener: () => void): () => void {
-    return this.#sessionListeners.add(sessionId, listener);
-  }
-
-  hintChange(change: Change): void {
-    this.#publish(this.#changeChannel, change);
-  }
-
-  onChangeHint(change: Change, listener: () => void): () => void {
-    return this.#changeListeners.add(change, listener);
+  onHint(topic: Topic, listener: () => void): () => void {
+    return this.#hintListeners.add(topic, listener);
   }
 
   get #requestChannel(): string {
     return `${this.#prefix}snapshot-requests`;
   }
 
-  get #cancelChannel(): string {
-    return `${this.#prefix}cancel-hints`;
-  }
-
-  get #sessionChannel(): string {
-    return `${this.#prefix}session-hints`;
-  }
-
-  get #changeChannel(): string {
-    return `${this.#prefix}catalog-changes`;
+  get #hintChannel(): string {
+    return `${this.#prefix}hints`;
   }
 
   #channel(turnId: string): string {
@@ -171,7 +136,7 @@ export class RedisBus implements LiveBus {
    */
   async #resume(): Promise<void> {
     if (!this.#redis.commands.isReady || !this.#redis.subscriptions.isReady) return;
-    const common = [this.#requestChannel, this.#cancelChannel, this.#sessionChannel, this.#changeChannel];
+    const common = [this.#requestChannel, this.#hintChannel];
     const subscribed = Promise.all(common.map((channel) => this.#subscribe(channel)));
     for (const [turnId, watched] of this.#watched) {
       watched.subscribed = this.#subscribe(this.#channel(turnId));
@@ -258,9 +223,7 @@ export class RedisBus implements LiveBus {
   readonly #onMessage = (message: string, channel: string): void => {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
-      else if (channel === this.#cancelChannel) for (const listener of this.#cancelListeners.of(message)) listener();
-      else if (channel === this.#sessionChannel) for (const listener of this.#sessionListeners.of(message)) listener();
-      else if (channel === this.#changeChannel) for (const listener of this.#changeListeners.of(message)) listener();
+      else if (channel === this.#hintChannel) for (const listener of this.#hintListeners.of(message)) listener();
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.
@@ -283,10 +246,6 @@ export class RedisBus implements LiveBus {
   #deliver(turnId: string, text: string): void {
     const watched = this.#watched.get(turnId);
     if (!watched) return;
-    if (text === GROWS) {
-      for (const listener of watched.listeners) listener.grows();
-      return;
-    }
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
     const message = JSON.parse(this.#cipher.openText(text, this.#channel(turnId))) as LiveFrame | LiveSnapshot;
     if ('frames' in message) endRequest(watched);

@@ -68,7 +68,7 @@ test('one query after a hint wakes all readers of the session, and no others', a
   const readers = Array.from({ length: 5 }, () => waiting(watches.watch('ses_1', () => undefined)));
   const other = waiting(watches.watch('ses_2', () => undefined));
   news.set('ses_1', { lastSequence: 1, lastPlace: 0, hasUnplaced: true });
-  bus.hintSession('ses_1');
+  bus.hint('session:ses_1');
   await vi.advanceTimersByTimeAsync(0);
   expect(state.queries).toBe(1);
   expect(readers.map(({ isWoken }) => isWoken)).toEqual([true, true, true, true, true]);
@@ -94,7 +94,7 @@ test('without a hint a new turn is found within the interval, also after an outa
 test('news that arrives while the reader looks for the next turn wakes it as soon as it waits', async () => {
   const { bus, watches } = setUp();
   const watch = watches.watch('ses_1', () => undefined);
-  bus.hintSession('ses_1');
+  bus.hint('session:ses_1');
   await vi.advanceTimersByTimeAsync(0);
   await watch.untilNews(isOldAt(3));
   const again = waiting(watch, 3);
@@ -110,7 +110,7 @@ test('the readers of a deleted session are told', async () => {
   let deleted = 0;
   for (let i = 0; i < 3; i++) watches.watch('ses_1', () => (deleted += 1));
   news.set('ses_1', undefined);
-  bus.hintSession('ses_1');
+  bus.hint('session:ses_1');
   await vi.advanceTimersByTimeAsync(0);
   expect(deleted).toBe(3);
 });

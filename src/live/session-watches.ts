@@ -97,7 +97,7 @@ export class SessionWatches {
   #begin(sessionId: string): Watched {
     const watched = {
       watches: new Set<SessionWatch>(),
-      stopHints: this.#bus.onSessionHint(sessionId, () => void this.#check([sessionId])),
+      stopHints: this.#bus.onHint(`session:${sessionId}`, () => void this.#check([sessionId])),
     };
     this.#watched.set(sessionId, watched);
     if (!this.#isPolling) this.#poll();

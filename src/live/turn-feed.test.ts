@@ -306,7 +306,6 @@ test('a message that exceeds the live bound has no snapshots', () => {
     frame: ignore,
     snapshot: ({ frames }) => snapshots.push(frames),
     lost: ignore,
-    grows: ignore,
   });
   for (let n = 0; n < 8; n++) {
     bus.publish(frame(n, piece));

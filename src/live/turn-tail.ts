@@ -35,7 +35,7 @@ export class TurnTail {
   readonly #options: TailOptions;
   readonly #stop = new AbortController();
   readonly #pace = new ReadPace(this.#stop.signal);
-  readonly #unsubscribe: () => void;
+  readonly #unsubscribe: (() => void)[];
   readonly #advanced = new Set<() => void>();
   readonly #endListeners = new Set<() => void>();
   readonly #ready = Promise.withResolvers<void>();
@@ -50,7 +50,7 @@ export class TurnTail {
     this.#options = options;
     const { bus, turnId } = options;
     this.feed = new TurnFeed(options.budget);
-    this.#unsubscribe = bus.subscribe(turnId, {
+    const unsubscribe = bus.subscribe(turnId, {
       frame: (frame) => {
         // The message follows entries that have not been read.
         if (this.#isStarted && frame.after > this.feed.lastOrdinal) this.#pace.hint();
@@ -58,8 +58,8 @@ export class TurnTail {
       },
       snapshot: (snapshot) => this.feed.snapshot(snapshot),
       lost: () => bus.requestSnapshots(turnId),
-      grows: () => this.#pace.hint(),
     });
+    this.#unsubscribe = [unsubscribe, bus.onHint(`growth:${turnId}`, () => this.#pace.hint())];
   }
 
   /** Settles when the feed has its first ordinal, so that readers can join, or the tail has failed. */
@@ -147,7 +147,7 @@ export class TurnTail {
 
   stop(): void {
     this.#stop.abort();
-    this.#unsubscribe();
+    for (const unsubscribe of this.#unsubscribe) unsubscribe();
     this.#wake();
   }
 

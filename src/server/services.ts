@@ -140,8 +140,8 @@ export async function openServices({
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
   const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
-  const hintSession = (sessionId: string) => live.bus.hintSession(sessionId);
-  catalog.outbox.onChange((change) => live.bus.hintChange(change));
+  const hintSession = (sessionId: string) => live.bus.hint(`session:${sessionId}`);
+  catalog.outbox.onChange((change) => live.bus.hint(`change:${change}`));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;

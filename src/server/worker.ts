@@ -130,12 +130,12 @@ export async function startWorker(
       turns: {
         cancelling: {
           fn: (_workflow, turnId) => {
-            bus.hintCancel(turnId);
+            bus.hint(`cancel:${turnId}`);
             attempt(delegator.stopChildren(turnId), turnId);
           },
           callDuringReplay: false,
         },
-        growing: { fn: (_workflow, turnId) => bus.hintGrowth(turnId), callDuringReplay: false },
+        growing: { fn: (_workflow, turnId) => bus.hint(`growth:${turnId}`), callDuringReplay: false },
       },
     },
     buildId: config.temporal.buildId,

@@ -327,7 +327,6 @@ function inProgress(): number {
     frame: ignore,
     snapshot: () => (count += 1),
     lost: ignore,
-    grows: ignore,
   });
   bus.requestSnapshots(START.turnId);
   stopListening();

@@ -307,7 +307,7 @@ test('a worker that lacks a part of the conversation asks nothing', async () => 
 });
 
 test.each([
-  ['the turn is cancelled', () => bus.hintCancel('turn_1')],
+  ['the turn is cancelled', () => bus.hint('cancel:turn_1')],
   ['the worker drains', () => draining.abort()],
 ])('what was begun ends when %s', async (_what, stop) => {
   await run([server], ['r']);
@@ -465,7 +465,7 @@ test.each<[string, ToolRoute[]]>([
 
 test.each([
   ['is held', () => steps.commanded('turn_1', true)],
-  ['is cancelled', () => bus.hintCancel('turn_1')],
+  ['is cancelled', () => bus.hint('cancel:turn_1')],
   ['loses its worker', () => draining.abort()],
 ])('no result belongs to its message if the turn %s meanwhile', async (_what, stop) => {
   const running = Promise.withResolvers<object>();

@@ -24,7 +24,7 @@ import { UnclaimedWork } from './unclaimed-work.ts';
 
 interface StepSources extends ModelCallSources, ToolCallSources {
   conversations: Pick<Conversations, 'ahead'>;
-  bus: Pick<LiveBus, 'onCancelHint'>;
+  bus: Pick<LiveBus, 'onHint'>;
   metrics: Pick<Metrics, 'speculativeSteps'>;
   draining: AbortSignal;
 }

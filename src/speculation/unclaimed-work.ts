@@ -15,7 +15,7 @@ const PAUSE_MS = 60_000;
 const MAX_UNCLAIMED = 500;
 
 interface UnclaimedWorkOptions {
-  bus: Pick<LiveBus, 'onCancelHint'>;
+  bus: Pick<LiveBus, 'onHint'>;
   draining: AbortSignal;
   /** Called when work is claimed, or ended before. */
   onEnd: (outcome: SpeculativeStepOutcome) => void;
@@ -61,7 +61,7 @@ export class UnclaimedWork<T> {
     };
     const begun: Unclaimed<T> = { value, controller, release };
     const withdraw = (): void => this.#end(key, begun, 'withdrawn');
-    const listening = [onAbort(draining, withdraw), bus.onCancelHint(turnId, withdraw)];
+    const listening = [onAbort(draining, withdraw), bus.onHint(`cancel:${turnId}`, withdraw)];
     const expiry = setTimeout(() => {
       this.#pausedUntil = performance.now() + PAUSE_MS;
       this.#end(key, begun, 'expired');

@@ -62,7 +62,7 @@ export class WebhookDeliverer {
   constructor(options: DelivererOptions) {
     this.#options = options;
     this.#sender = new WebhookSender(options.allowPrivateUrls);
-    this.#unsubscribe = options.bus.onChangeHint('deliveries', () => this.wake());
+    this.#unsubscribe = options.bus.onHint('change:deliveries', () => this.wake());
     this.#running = this.#run();
   }
 

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CUT_OFF } from '../../src/core/stopped-work.ts';
+import type { Topic } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { folded } from '../support/api-client.ts';
 import { held, say, use } from '../support/scripted-model.ts';
@@ -160,8 +161,9 @@ test('a closed session accepts no further turns', async () => {
 class HintlessBus extends InProcessBus {
   readonly hints: string[] = [];
 
-  override hintCancel(turnId: string): void {
-    this.hints.push(turnId);
+  override hint(topic: Topic): void {
+    if (topic.startsWith('cancel:')) this.hints.push(topic);
+    else super.hint(topic);
   }
 }
 
@@ -183,7 +185,7 @@ test('a cancel whose hint is lost is carried out', async () => {
     await second.says('wait');
     await hintless.api.send('POST', `${chat.path}/cancel`, {});
     expect(await second.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
-    expect(bus.hints).toEqual([await first.turnId(), await second.turnId()]);
+    expect(bus.hints).toEqual([`cancel:${await first.turnId()}`, `cancel:${await second.turnId()}`]);
   } finally {
     for (const { release } of models) release();
     await hintless.stop();

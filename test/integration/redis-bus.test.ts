@@ -80,7 +80,6 @@ class Reading {
         this.lost += 1;
         api.bus.requestSnapshots(turnId);
       },
-      grows: () => undefined,
     });
     api.bus.requestSnapshots(turnId);
     onTestFinished(leave);
@@ -206,7 +205,7 @@ test('a Redis that takes frames slowly costs bounded memory; when it has caught 
 test('a subscription that ends during an outage is not renewed after it', async () => {
   const turnId = newId('turn');
   const ignore = (): void => undefined;
-  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore, grows: ignore });
+  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore });
   const reading = new Reading(new Writing());
   const channels = async () => (await worker.commands.pubSubChannels(`*${turnId}`)).length;
   await expect.poll(channels).toBe(1);
@@ -223,10 +222,10 @@ test('a subscription that ends during an outage is not renewed after it', async 
 test('the hint of a cancel reaches the other processes, also after an outage', async () => {
   const [turnId, other] = [newId('turn'), newId('turn')];
   const hints = { own: 0, other: 0 };
-  onTestFinished(worker.bus.onCancelHint(turnId, () => (hints.own += 1)));
-  onTestFinished(worker.bus.onCancelHint(other, () => (hints.other += 1)));
+  onTestFinished(worker.bus.onHint(`cancel:${turnId}`, () => (hints.own += 1)));
+  onTestFinished(worker.bus.onHint(`cancel:${other}`, () => (hints.other += 1)));
   const hintAgain = (): number => {
-    api.bus.hintCancel(turnId);
+    api.bus.hint(`cancel:${turnId}`);
     return hints.own;
   };
   // The worker may still be reconnecting after the outages of other tests.
@@ -243,7 +242,7 @@ test('the hint that a log grows reaches the readers of its turn in other process
   const [tap, other] = [new BusTap(api.bus, turnId), new BusTap(api.bus, newId('turn'))];
   onTestFinished(() => [tap, other].forEach(({ close }) => close()));
   const hintAgain = (): number => {
-    worker.bus.hintGrowth(turnId);
+    worker.bus.hint(`growth:${turnId}`);
     return tap.growths;
   };
   // The subscription may not be active yet.

@@ -2,6 +2,7 @@ import { Client, Connection } from '@temporalio/client';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
 import { newId } from '../../src/engine/new-id.ts';
+import type { Topic } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { foldedByTurn, type EventReader, type SessionFrame } from '../support/api-client.ts';
 import { LossyBus, mulberry32 } from '../support/lossy-bus.ts';
@@ -15,8 +16,8 @@ type Reader = EventReader<SessionFrame>;
 class HintingBus extends InProcessBus {
   losesHints = false;
 
-  override hintSession(sessionId: string): void {
-    if (!this.losesHints) super.hintSession(sessionId);
+  override hint(topic: Topic): void {
+    if (!this.losesHints || !topic.startsWith('session:')) super.hint(topic);
   }
 }
 

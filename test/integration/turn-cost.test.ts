@@ -10,7 +10,7 @@ import { onTestServer, startTestServer, type Chat, type TestServer } from '../su
 
 let server: TestServer;
 const bus = new InProcessBus();
-const hintGrowth = vi.spyOn(bus, 'hintGrowth');
+const hint = vi.spyOn(bus, 'hint');
 let connection: Connection;
 let client: Client;
 beforeAll(async () => {
@@ -94,7 +94,7 @@ test('a plain turn has at most five workflow tasks, one activity, and neither ti
 });
 
 test('readers are told of each activity that returns, of recorded commands, and of the end', async () => {
-  const hintsOf = (turnId: string) => hintGrowth.mock.calls.filter(([id]) => id === turnId).length;
+  const hintsOf = (turnId: string) => hint.mock.calls.filter(([topic]) => topic === `growth:${turnId}`).length;
   const chat = await server.chat({
     scripts: [use({ name: 'look' }), use({ name: 'pay', id: 'call_pay' }), say('paid')],
     spec: { ...onTestServer, config: { pause: 'wait' } },

@@ -51,7 +51,7 @@ async function open(): Promise<Catalog> {
 async function work(): Promise<WebhookDeliverer> {
   const catalog = await open();
   const bus = new InProcessBus();
-  catalog.outbox.onChange((change) => bus.hintChange(change));
+  catalog.outbox.onChange((change) => bus.hint(`change:${change}`));
   const deliverer = new WebhookDeliverer({
     catalog,
     bus,

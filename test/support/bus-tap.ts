@@ -14,12 +14,16 @@ export class BusTap {
   constructor(bus: LiveBus, turnId: string) {
     this.#bus = bus;
     this.#turnId = turnId;
-    this.close = bus.subscribe(turnId, {
+    const unsubscribe = bus.subscribe(turnId, {
       frame: (frame) => this.frames.push(frame),
       snapshot: (snapshot) => this.snapshots.push(snapshot),
       lost: () => (this.lost += 1),
-      grows: () => (this.growths += 1),
     });
+    const stopHints = bus.onHint(`growth:${turnId}`, () => (this.growths += 1));
+    this.close = () => {
+      unsubscribe();
+      stopHints();
+    };
   }
 
   /** Waits until `count` frames have arrived. */

@@ -1,5 +1,4 @@
-import type { Change } from '../../src/catalog/outbox.ts';
-import type { LiveBus, LiveFrame, LiveListener, MessageAttempt } from '../../src/live/bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, MessageAttempt, Topic } from '../../src/live/bus.ts';
 
 /** A bus that is as unreliable as its contract allows: it drops, duplicates and reorders frames and delivers old snapshots. */
 export class LossyBus implements LiveBus {
@@ -40,7 +39,6 @@ export class LossyBus implements LiveBus {
         else setImmediate(() => listener.snapshot(snapshot));
       },
       lost: () => listener.lost(),
-      grows: () => listener.grows(),
     });
   }
 
@@ -48,32 +46,12 @@ export class LossyBus implements LiveBus {
     if (this.#random() < 0.5) this.#bus.requestSnapshots(turnId);
   }
 
-  hintGrowth(turnId: string): void {
-    if (this.#random() < 0.5) this.#bus.hintGrowth(turnId);
+  hint(topic: Topic): void {
+    if (this.#random() < 0.5) this.#bus.hint(topic);
   }
 
-  hintCancel(turnId: string): void {
-    if (this.#random() < 0.5) this.#bus.hintCancel(turnId);
-  }
-
-  onCancelHint(turnId: string, listener: () => void): () => void {
-    return this.#bus.onCancelHint(turnId, listener);
-  }
-
-  hintSession(sessionId: string): void {
-    if (this.#random() < 0.5) this.#bus.hintSession(sessionId);
-  }
-
-  onSessionHint(sessionId: string, listener: () => void): () => void {
-    return this.#bus.onSessionHint(sessionId, listener);
-  }
-
-  hintChange(change: Change): void {
-    if (this.#random() < 0.5) this.#bus.hintChange(change);
-  }
-
-  onChangeHint(change: Change, listener: () => void): () => void {
-    return this.#bus.onChangeHint(change, listener);
+  onHint(topic: Topic, listener: () => void): () => void {
+    return this.#bus.onHint(topic, listener);
   }
 }
 

@@ -237,7 +237,7 @@ test('a new turn wakes those who wait, within the interval if the hint is lost, 
   const [hinted, lost] = [await wait(idle, 3), view('s')];
   const unhinted = await wait(lost, 3);
   const next = add('s', new FakeTurn('And?'));
-  bus.hintSession('other');
+  bus.hint('session:other');
   await vi.advanceTimersByTimeAsync(INTERVAL_MS);
   expect([hinted.count, unhinted.count]).toEqual([0, 0]);
   // Read by another request while one waits: the new turn is followed nevertheless.
@@ -264,7 +264,7 @@ test('those who wait for a session that is deleted are released', async () => {
   const waiting = await wait(view('s'), 5);
   await vi.advanceTimersByTimeAsync(0);
   state.deleted.add('s');
-  bus.hintSession('s');
+  bus.hint('session:s');
   await vi.advanceTimersByTimeAsync(0);
   expect(waiting.count).toBe(0);
   await vi.advanceTimersByTimeAsync(INTERVAL_MS);
@@ -279,7 +279,7 @@ test('an outage while they wait is an error for those who wait, and not for thos
   await vi.advanceTimersByTimeAsync(0);
   state.error = new Error('Temporal is unavailable');
   add('s', new FakeTurn('Next'));
-  bus.hintSession('s');
+  bus.hint('session:s');
   await vi.advanceTimersByTimeAsync(100);
   expect([waiting.count, waiting.errors.length]).toEqual([0, 3]);
   state.error = undefined;
