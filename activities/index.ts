@@ -45,7 +45,5 @@ export function createActivities(dependencies: Dependencies) {
     endSession: createEndSession(dependencies),
     removeSession: createRemoveSession(dependencies),
     runSchedule: createRunSchedule(dependencies),
-    /** Measures how fast the Temporal server dispatches tasks. */
-    doNothing: () => Promise.resolve(),
   };
 }

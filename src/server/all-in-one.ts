@@ -15,7 +15,6 @@ import type { LiveBus } from '../live/bus.ts';
 import { chatAccess, modelAccess, type ModelAccess } from '../models/open-providers.ts';
 import { openServices, type Services } from './services.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
-import { warnIfSlow } from '../temporal/task-queue.ts';
 import { endEmbeddedTemporal } from '../temporal-server/embedded-server.ts';
 import { provisionTemporal, type ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { workflowBundle } from '../temporal/workflow-bundle.ts';
@@ -89,7 +88,6 @@ export async function startAllInOne(
   cleanup.defer(startApi(services, ports, worker.check));
   const names = services.keyring.isKeyless ? undefined : await services.keyring.names();
   if (names === undefined) void warnOfDemoModel(services);
-  if (!temporal.embedded) void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const running = cleanup.move();
   return {
     url: ports.api.url,

@@ -4,7 +4,6 @@ import { listenHttp, type HttpServer } from './http-server.ts';
 import { Readiness } from './readiness.ts';
 import { createScrape } from './operations.ts';
 import { openStandalone, type StandaloneOptions } from './standalone.ts';
-import { warnIfSlow } from '../temporal/task-queue.ts';
 import { workflowBundle } from '../temporal/workflow-bundle.ts';
 import { startWorker } from './worker.ts';
 
@@ -38,7 +37,6 @@ export async function startStandaloneWorker({
   const readiness = new Readiness(services, worker.check);
   const scrape = createScrape({ ...services, readiness });
   health?.serve(createOperationsApp({ ...services, readiness, scrape }));
-  void warnIfSlow({ ...services, taskQueue: config.temporal.taskQueue });
   const running = cleanup.move();
   return { healthUrl: health?.url, model, finished: worker.finished, stop: () => running.disposeAsync() };
 }

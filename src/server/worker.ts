@@ -32,6 +32,7 @@ import type { CommandSinks } from '../../workflows/turn-commands.ts';
 import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
 import type { TurnSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
+import { warnOfSlowSteps } from '../temporal/slow-steps.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
 
 export interface RunningWorker {
@@ -52,7 +53,13 @@ export async function startWorker(
   const draining = new AbortController();
   const conversations = new Conversations({ logs, history, blobs, losses });
   const connection = await NativeConnection.connect(temporal.connectionOptions);
-  const activityInterceptors = [activityScope, countRetries(metrics), traceActivity];
+  const activityInterceptors = [
+    // The embedded server is configured by this program.
+    ...(temporal.embedded ? [] : [warnOfSlowSteps(log)]),
+    activityScope,
+    countRetries(metrics),
+    traceActivity,
+  ];
   const { acceptsUnencrypted, shutdownSeconds } = config;
   const ownQueue = new OwnQueue({
     sharedQueue: config.temporal.taskQueue,

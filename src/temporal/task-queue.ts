@@ -1,8 +1,6 @@
-import { randomUUID } from 'node:crypto';
 import proto, { type temporal } from '@temporalio/proto';
 import type { Client } from '@temporalio/client';
 import { optionalTsToMs } from '@temporalio/common/lib/time.js';
-import type { Logger } from 'pino';
 
 /**
  * A poll waits up to a minute for a task. Temporal lists pollers for five minutes, so an entry older than this belongs
@@ -48,43 +46,4 @@ const UNVERSIONED = '';
 function versionOf({ deploymentOptions }: temporal.api.taskqueue.v1.IPollerInfo): string {
   const { WORKER_VERSIONING_MODE_VERSIONED: versioned } = proto.temporal.api.enums.v1.WorkerVersioningMode;
   return (deploymentOptions?.workerVersioningMode === versioned && deploymentOptions.buildId) || UNVERSIONED;
-}
-
-/**
- * The embedded server takes 7 ms, one on PostgreSQL on a small machine 20 ms, a small server with default settings 50 ms
- * (1.32) or 100 ms (1.29).
- */
-const SLOW_MS = 40;
-
-/**
- * The steps that are not measured. A server with a rate limit allows a burst of one second's tasks after it was idle: 20
- * by default. A step uses two of them, or one since 1.32, while a step of 30 ms lets 0.6 come back.
- */
-const BURST = 60;
-
-interface ProbeOptions {
-  client: Client;
-  taskQueue: string;
-  log: Logger;
-}
-
-/** Logs a warning if Temporal dispatches the steps of a workflow slowly, since each turn has many. Never rejects. */
-export async function warnIfSlow({ client, taskQueue, log }: ProbeOptions): Promise<void> {
-  try {
-    const stepMs = await client.workflow.execute<(burst: number) => Promise<number>>('dispatchProbe', {
-      args: [BURST],
-      workflowId: `dispatch-probe/${randomUUID()}`,
-      taskQueue,
-      workflowExecutionTimeout: '1 minute',
-    });
-    if (stepMs < SLOW_MS) return;
-    log.warn(
-      { stepMs },
-      `Temporal takes ${stepMs} ms from one activity to the next, so turns are slow. If you run the server yourself, set ` +
-        'history.transferProcessorMaxPollRPS to 2000 (the default is 20 per shard) and ' +
-        'system.enableActivityEagerExecution to true in its dynamic configuration',
-    );
-  } catch (error) {
-    log.warn({ err: error }, "Temporal's dispatch time could not be measured");
-  }
 }

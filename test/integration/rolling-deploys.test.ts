@@ -26,7 +26,6 @@ const OTHER_TURNS = `
   import { sleep } from '@temporalio/workflow';
   import { turn as turnBefore } from './turn.ts';
   export { deleteSession } from './delete-session.ts';
-  export { dispatchProbe } from './dispatch-probe.ts';
   export { session } from './session.ts';
   export async function turn(start) {
     await sleep(1);
@@ -39,7 +38,6 @@ const PATCHED_SESSIONS = `
   import { patched, sleep } from '@temporalio/workflow';
   import { session as sessionBefore } from './session.ts';
   export { deleteSession } from './delete-session.ts';
-  export { dispatchProbe } from './dispatch-probe.ts';
   export { turn } from './turn.ts';
   export async function session(start) {
     if (patched('timer')) sleep(1).catch(() => undefined);
