@@ -62,6 +62,15 @@ const NO_WIRE: RestrictedPattern[] = [
   { group: ['**/runs/wire/**'], message: 'Only src/api/runs imports its wire shapes.' },
 ];
 
+/** A release of Temporal's SDK may change what is not public. */
+const NO_SDK_INTERNALS: RestrictedPattern = {
+  group: ['@temporalio/*/lib/**'],
+  message: "What is used of the SDK's internals stands in src/temporal/sdk-internals.ts, with a test.",
+};
+
+/** The files that import the SDK's internals. */
+const SDK_INTERNALS = ['src/temporal/sdk-{internals,worker-internals}.ts', 'test/support/sdk-internals.ts'];
+
 /** Further imports that a folder must not have. */
 const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/cli': NO_WIRE,
@@ -104,6 +113,7 @@ export default defineConfig({
     'unicorn/no-useless-undefined': 'off',
     'import/no-unassigned-import': 'off',
     'typescript/consistent-return': 'off',
+    'no-restricted-imports': ['error', { patterns: [NO_SDK_INTERNALS] }],
     'import/no-named-as-default-member': 'off',
     'import/no-named-as-default': 'off',
     'promise/always-return': 'off',
@@ -112,12 +122,17 @@ export default defineConfig({
     { files: ['*.config.ts'], rules: { 'import/no-default-export': 'off' } },
     ...LAYERS.map((folder, index): OxlintOverride => ({
       files: [`${folder}/**/*.ts`],
-      rules: { 'no-restricted-imports': ['error', { patterns: [...above(index), ...(RESTRICTED[folder] ?? [])] }] },
+      rules: {
+        'no-restricted-imports': [
+          'error',
+          { patterns: [NO_SDK_INTERNALS, ...above(index), ...(RESTRICTED[folder] ?? [])] },
+        ],
+      },
     })),
     {
       files: ['**/*.test.ts', 'test/**', 'bench/**'],
       rules: {
-        'no-restricted-imports': 'off',
+        'no-restricted-imports': ['error', { patterns: [NO_SDK_INTERNALS] }],
         'vitest/no-conditional-tests': 'off',
         'vitest/require-mock-type-parameters': 'off',
         'vitest/no-conditional-expect': 'off',
@@ -128,5 +143,6 @@ export default defineConfig({
         'vitest/valid-expect': ['error', { maxArgs: 2 }],
       },
     },
+    { files: SDK_INTERNALS, rules: { 'no-restricted-imports': 'off' } },
   ],
 });

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Connection } from '@temporalio/client';
-import { msToTs } from '@temporalio/common/lib/time.js';
+import { msToTs } from '../../src/temporal/sdk-internals.ts';
 import type { Logger } from 'pino';
 import { isAlreadyExists } from '../../src/temporal/errors.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';

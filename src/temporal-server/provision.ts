@@ -1,5 +1,5 @@
 import { Connection } from '@temporalio/client';
-import { msToNumber, msToTs, optionalTsToMs } from '@temporalio/common/lib/time.js';
+import { msToNumber, msToTs, optionalTsToMs } from '../temporal/sdk-internals.ts';
 import type { ClientConnectConfig } from '@temporalio/envconfig';
 import type { NativeConnectionOptions } from '@temporalio/worker';
 import type { Logger } from 'pino';

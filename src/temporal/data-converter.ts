@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import type { DataConverter, LoadedDataConverter } from '@temporalio/common';
-import { decodeFailure } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { decodeFailure } from './sdk-internals.ts';
 import type { temporal } from '@temporalio/proto';
 import type { Cipher } from '../encryption/cipher.ts';
 import { EncryptionCodec, type Refusal } from './payload-codec.ts';

@@ -1,5 +1,5 @@
 import type { Client } from '@temporalio/client';
-import { optionalTsToMs } from '@temporalio/common/lib/time.js';
+import { optionalTsToMs } from './sdk-internals.ts';
 import proto, { type temporal } from '@temporalio/proto';
 import { failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';

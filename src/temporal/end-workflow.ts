@@ -1,4 +1,4 @@
-import { encodeToPayloadsWithContext } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { encodeToPayloadsWithContext } from './sdk-internals.ts';
 import type { Client } from '@temporalio/client';
 import type { CancelReason } from '../core/records.ts';
 import { isNotFound } from './errors.ts';

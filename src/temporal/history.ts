@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import type { LoadedDataConverter, Payload, PayloadCodec, SerializationContext } from '@temporalio/common';
-import { decode, decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { decode, decodeArrayFromPayloads } from './sdk-internals.ts';
 import type { temporal } from '@temporalio/proto';
 import {
   APPENDING_ACTIVITIES,

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { ApplicationFailure, defaultPayloadConverter, type SerializationContext } from '@temporalio/common';
-import { encodeErrorToFailure, loadDataConverter } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { encodeErrorToFailure, loadDataConverter } from '../../test/support/sdk-internals.ts';
 import { expect, test } from 'vitest';
 import { Cipher, DecryptionFailed, EncryptionKeyMissing } from '../encryption/cipher.ts';
 import { dataConverterFor, failureMessage } from './data-converter.ts';

@@ -1,6 +1,6 @@
 import proto, { type temporal } from '@temporalio/proto';
 import type { Client } from '@temporalio/client';
-import { optionalTsToMs } from '@temporalio/common/lib/time.js';
+import { optionalTsToMs } from './sdk-internals.ts';
 
 /**
  * A poll waits up to a minute for a task. Temporal lists pollers for five minutes, so an entry older than this belongs

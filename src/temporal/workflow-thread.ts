@@ -1,5 +1,4 @@
-import { globalHandlers } from '@temporalio/worker/lib/workflow/vm-shared.js';
-import '@temporalio/worker/lib/workflow/workflow-worker-thread.js';
+import { becomeWorkflowThread, globalHandlers } from './sdk-worker-internals.ts';
 
 /**
  * The entry point of a workflow thread without stack traces: the SDK's own, except that no hook records the stack of each
@@ -7,3 +6,4 @@ import '@temporalio/worker/lib/workflow/workflow-worker-thread.js';
  * then rejects as not enabled. The SDK installs the hook with its first message, which arrives after this module has run.
  */
 Object.assign(globalHandlers, { setPromiseHook: () => undefined });
+await becomeWorkflowThread();

@@ -1,14 +1,17 @@
 import { Worker as Thread } from 'node:worker_threads';
 import type { Logger } from '@temporalio/common';
 import { Worker } from '@temporalio/worker';
-import type { Workflow, WorkflowCreateOptions, WorkflowCreator } from '@temporalio/worker/lib/workflow/interface.js';
-import { ThreadedVMWorkflowCreator, WorkerThreadClient } from '@temporalio/worker/lib/workflow/threaded-vm.js';
-import type { CompiledWorkerOptions } from '@temporalio/worker/lib/worker-options.js';
-import type {
-  WorkerThreadInput,
-  WorkflowBundleWithSourceMapAndFilename,
-} from '@temporalio/worker/lib/workflow/workflow-worker-thread/input.js';
-import type { WorkerThreadOutput } from '@temporalio/worker/lib/workflow/workflow-worker-thread/output.js';
+import {
+  ThreadedVMWorkflowCreator,
+  WorkerThreadClient,
+  type CompiledWorkerOptions,
+  type WorkerThreadInput,
+  type WorkerThreadOutput,
+  type Workflow,
+  type WorkflowBundleWithSourceMapAndFilename,
+  type WorkflowCreateOptions,
+  type WorkflowCreator,
+} from './sdk-worker-internals.ts';
 
 /**
  * The SDK's worker with a workflow thread that takes a third of the processor time.

@@ -1,5 +1,5 @@
 import proto from '@temporalio/proto';
-import { loadDataConverter } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { loadDataConverter } from '../support/sdk-internals.ts';
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { listen } from '../../src/demo/local-server.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';

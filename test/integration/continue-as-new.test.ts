@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Client, Connection } from '@temporalio/client';
-import { decodeArrayFromPayloads } from '@temporalio/common/lib/internal-non-workflow/index.js';
+import { decodeArrayFromPayloads } from '../../src/temporal/sdk-internals.ts';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { commandTurn, createTurn } from '../../workflows/messages.ts';

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
 import type { Client } from '@temporalio/client';
-import { historyFromJSON, historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { historyFromJSON, historyToJSON } from './sdk-internals.ts';
 
 /** Histories recorded by releases, by release and scenario: `<release>/<scenario>.json.gz`. */
 export const HISTORIES = fileURLToPath(new URL('../histories/', import.meta.url));

@@ -2,7 +2,7 @@ import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { Client, Connection } from '@temporalio/client';
-import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { historyToJSON } from './sdk-internals.ts';
 import type { ReplayResult, ReplayWorkerOptions } from '@temporalio/worker';
 import { expect } from 'vitest';
 import type { Config } from '../../src/config.ts';
