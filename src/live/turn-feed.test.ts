@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
 import { emptyText } from '../core/message.ts';
@@ -111,6 +111,30 @@ test('the log of a turn that this process has started is read from its second en
   expect(reads).toEqual([2]);
   expect(tail.feed.entries(1).map(({ ordinal }) => ordinal)).toEqual([1, 2]);
   expect(tail.failure).toBeUndefined();
+});
+
+test('the log is read at a hint that it grows, but not at one of another turn', async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  let reads = 0;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the method that the tail calls
+  const logs = {
+    read: async function* () {
+      reads += 1;
+      yield await Promise.resolve([message(2, 'hello')]);
+    },
+  } as unknown as TurnLogReader;
+  const bus = new InProcessBus();
+  const tail = new TurnTail({ turnId: 'turn_1', logs, bus, log: pino({ level: 'silent' }), budget: new FeedBudget() });
+  const running = tail.run(turnCreated(turnStart()));
+  // Without a hint it is read a second later.
+  for (const turnId of ['turn_2', 'turn_1']) {
+    expect(reads).toBe(0);
+    bus.hint(`growth:${turnId}`);
+    await vi.advanceTimersByTimeAsync(100);
+  }
+  expect(reads).toBe(1);
+  await running;
 });
 
 test('a client that gets one event per connection has the text so far with each, and gets past the message', () => {
