@@ -1,6 +1,6 @@
 import { proxyActivities } from '@temporalio/workflow';
-import type { TurnActions } from '../../src/core/turn-actions.ts';
 import { TurnCommands } from '../../workflows/turn-commands.ts';
+import type { TurnScope } from '../../workflows/turn-scope.ts';
 
 const { step } = proxyActivities<{ step: () => Promise<void> }>({ startToCloseTimeout: '1 minute' });
 
@@ -10,22 +10,22 @@ const MICROTASKS = 100;
 /** A turn that notes in which order it sees what its task brings: the result of its activity, and commands. */
 export async function order(): Promise<string[]> {
   const seen: string[] = [];
-  const actions: Partial<TurnActions> = {
+  const actions = {
     isPaused: false,
     isHeld: false,
     nextDue: undefined,
     mustRecord: () => false,
     isUnsettled: () => false,
-    endTask: (commands) => {
-      seen.push(...commands.map(({ type }) => type));
-      return { records: [], verdicts: new Map(), repeated: new Map() };
-    },
+  };
+  const taskEnded: TurnScope['taskEnded'] = (_, commands) => {
+    seen.push(...commands.map(({ type }) => type));
+    return [];
   };
   const commands = new TurnCommands({
     start: { turnId: 'turn_1', sessionId: 'ses_1' },
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all that `TurnCommands` uses
-    actions: actions as TurnActions,
-    onRecords: () => 0,
+    scope: { actions, ordinal: 0, taskEnded } as unknown as TurnScope,
+    onGrowth: () => undefined,
   });
   await step();
   for (let i = 0; i < MICROTASKS; i++) await Promise.resolve();
