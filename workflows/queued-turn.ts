@@ -1,9 +1,9 @@
-import { CancellationScope, condition, continueAsNew, setHandler, workflowInfo } from '@temporalio/workflow';
+import { CancellationScope, condition, setHandler, workflowInfo } from '@temporalio/workflow';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
 import type { CancelReason } from '../src/core/records.ts';
 import type { BeginTurn } from '../src/core/turn-queue.ts';
 import { beginTurn, cancelTurn } from './messages.ts';
-import type { turn } from './turn.ts';
+import { continueTurn } from './next-run.ts';
 
 /**
  * The run of a turn that waits in the queue of its session. It continues as new as the run that an unqueued turn begins
@@ -30,7 +30,7 @@ export async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
       // The session counts the turn from now on, so the turn ends in its next run.
       ...(cancelled && { cancelled }),
     };
-    return continueAsNew<typeof turn>({ ...start, ...begin, begun });
+    return continueTurn({ ...start, ...begin, begun });
   }
   return { status: 'cancelled', reason: cancelled ?? 'abandoned' };
 }

@@ -19,7 +19,7 @@ import {
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
-import type { TurnStart } from '../src/core/history.ts';
+import { TURN_RULES, type TurnStart } from '../src/core/history.ts';
 import type { Waiting } from '../src/core/records.ts';
 import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
 import {
@@ -42,7 +42,7 @@ import {
   type BeginTurn,
   type QueuedTurn,
 } from '../src/core/turn-queue.ts';
-import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
+import { RULES_MEMO, turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
 import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
@@ -239,7 +239,7 @@ class SessionRun {
    */
   #start(command: CreateTurnCommand, previous: PreviousTurn | null): TurnAccepted {
     const { previous: _, sparesRunning: __, onRunning: ___, ...rest } = command;
-    const start: TurnStart = {
+    const start: Omit<TurnStart, 'rules'> = {
       ...rest,
       sessionId: this.#sessionId,
       sequence: (this.#state.tip?.sequence ?? 0) + 1,
@@ -329,14 +329,15 @@ class SessionRun {
   }
 
   /** Never rejects. `undo` is called if the turn cannot be started. */
-  async #startChild(start: TurnStart, undo: () => void): Promise<void> {
+  async #startChild(start: Omit<TurnStart, 'rules'>, undo: () => void): Promise<void> {
     const { turnId } = start;
     try {
       // A session that is being cancelled starts it nevertheless: the command is accepted.
       const child = await CancellationScope.nonCancellable(() =>
         startChild<typeof turn>('turn', {
           workflowId: turnWorkflowId(turnId),
-          args: [start],
+          args: [{ ...start, rules: TURN_RULES }],
+          memo: { [RULES_MEMO]: TURN_RULES },
           parentClosePolicy: ParentClosePolicy.ABANDON,
           workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
           workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,

@@ -1,6 +1,5 @@
 import { CancellationScope, condition, proxySinks, setHandler, sleep, type Sinks } from '@temporalio/workflow';
 import type { TurnStart } from '../src/core/history.ts';
-import type { LogRecord } from '../src/core/records.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
 import { indexActions } from './index-activities.ts';
 import { commandTurn } from './messages.ts';
@@ -21,7 +20,7 @@ export interface CommandSinks extends Sinks {
 const { pauses, speculation } = proxySinks<CommandSinks>();
 
 interface TurnCommandsOptions {
-  start: Pick<TurnStart, 'turnId' | 'sessionId' | 'indexesPauses'>;
+  start: Pick<TurnStart, 'turnId' | 'sessionId'>;
   scope: TurnScope;
   /** The end of a task has added records to the log. */
   onGrowth: () => void;
@@ -85,7 +84,7 @@ export class TurnCommands {
   #endTask(): void {
     const { scope, start, onGrowth } = this.#options;
     const { actions } = scope;
-    const { turnId, sessionId, indexesPauses = false } = start;
+    const { turnId, sessionId } = start;
     const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
     const entries = scope.taskEnded(now, this.#queue);
     if (entries.length > 0) onGrowth();
@@ -94,7 +93,7 @@ export class TurnCommands {
     }
     this.#queue = [];
     // The inbox and webhooks are told what waits, what was decided, and whether the turn is paused.
-    const isNews = this.#isIndexDue || !entries.every(({ record }) => isSteering(record, indexesPauses));
+    const isNews = this.#isIndexDue || entries.some(({ record }) => record.kind !== 'user.steered');
     this.#isIndexDue = false;
     if (isNews) indexActions({ turnId, sessionId, through: scope.ordinal }).catch(() => undefined);
     if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
@@ -129,8 +128,4 @@ export class TurnCommands {
 async function microtasksDone(): Promise<void> {
   let evaluations = 0;
   await condition(() => evaluations++ > 0);
-}
-
-function isSteering(record: LogRecord, indexesPauses: boolean): boolean {
-  return record.kind === 'user.steered' || (!indexesPauses && 'reason' in record && record.reason === 'requested');
 }

@@ -66,7 +66,7 @@ export class TurnScope {
   readonly #commandsDue: () => boolean;
   readonly #onSignIn: () => void;
   readonly #deadline: () => number;
-  readonly #run: Omit<RunGuard, 'deadline'>;
+  readonly #runId: string;
   readonly #log: TurnProjection;
   /** How many activities this run has begun. */
   #activities = 0;
@@ -85,12 +85,11 @@ export class TurnScope {
     this.slots = new Slots(limits.subAgents);
     this.#results = (carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
     // Only the activities check the run, since this code must replay the events before a reset.
-    const { originalExecutionRunId: runId } = workflowInfo();
-    this.#run = { runId, ...(carry?.isReset && { isReset: true }) };
+    this.#runId = start.resetRunId ?? workflowInfo().originalExecutionRunId;
   }
 
   get run(): RunGuard {
-    return { ...this.#run, deadline: this.#deadline() };
+    return { runId: this.#runId, deadline: this.#deadline() };
   }
 
   /**

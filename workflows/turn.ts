@@ -1,7 +1,6 @@
 import {
   CancellationScope,
   ContinueAsNew,
-  continueAsNew,
   proxySinks,
   setHandler,
   workflowInfo,
@@ -15,6 +14,7 @@ import { errorMessage } from './errors.ts';
 import { forceDelegates } from './force-delegates.ts';
 import { archiveTurn, indexActions } from './index-activities.ts';
 import { cancelTurn } from './messages.ts';
+import { continueTurn } from './next-run.ts';
 import { untilBegun } from './queued-turn.ts';
 import { Thread } from './thread.ts';
 import { TurnCommands } from './turn-commands.ts';
@@ -39,7 +39,7 @@ const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 export async function turn(start: TurnStart): Promise<TurnResult> {
   if (start.queued) return untilBegun(start);
   const { carry, turnId, sessionId, begun } = start;
-  const { runId: previousRunId, originalExecutionRunId, startTime } = workflowInfo();
+  const { runId: previousRunId, startTime } = workflowInfo();
   const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
   const log = new TurnProjection();
   log.started(start);
@@ -94,7 +94,6 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
       end = { status: 'error', message, code: 'budget_exceeded' };
     }
     if (end.status === 'continue' && !reason) {
-      const isReset = carry?.isReset ?? previousRunId !== originalExecutionRunId;
       const next: TurnContinuation = {
         ...scope.progress,
         ...waitingOf(end),
@@ -104,9 +103,8 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
         previousRunId,
         deadline,
         actions: actions.state,
-        ...(isReset && { isReset }),
       };
-      return await continueAsNew<typeof turn>({ ...start, carry: next });
+      return await continueTurn({ ...start, carry: next });
     }
   } catch (error) {
     if (error instanceof ContinueAsNew) throw error;

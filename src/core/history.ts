@@ -86,8 +86,16 @@ export interface ToolScope {
   owner: SessionOwner;
 }
 
+/**
+ * The current version of the rules by which a turn's history becomes its log. The workflow and every reader of the
+ * history must follow the same ones, and readers see no patches: see "Changing workflow code" in CONTRIBUTING.md.
+ */
+export const TURN_RULES = 1;
+
 /** The input of a turn workflow. The agent's spec and previous turns are references. */
 export interface TurnStart extends ToolScope {
+  /** The `TURN_RULES` of the version that runs the turn. */
+  rules: number;
   turnId: string;
   /** The turn's place in its session, from 1. */
   sequence: number;
@@ -96,7 +104,7 @@ export interface TurnStart extends ToolScope {
   createdBy: Subject;
   input: InputItem[];
   conversation?: ConversationRef;
-  /** The turn is a run of the run API. Absent in those of earlier versions. */
+  /** The turn is a run of the run API. */
   isRun?: true;
   /** The title of the session, if it has none and this is its first turn. */
   title: string | null;
@@ -111,8 +119,6 @@ export interface TurnStart extends ToolScope {
   hasServers: boolean;
   /** The turn waits for answers to its tool calls; otherwise it ends when it needs some. */
   pause?: 'wait';
-  /** The turn has its requested pauses indexed, like those for other reasons. Absent in turns of earlier versions. */
-  indexesPauses?: true;
   /** A person is asked about at-most-once calls whose outcome is unknown; otherwise the model is told. */
   onUnknown?: 'ask';
   /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
@@ -125,6 +131,8 @@ export interface TurnStart extends ToolScope {
   queued?: QueuePlace;
   /** Set for a turn that has waited in the queue. */
   begun?: TurnBegun;
+  /** Set on the runs that follow one which results from an operator's reset: the run that was reset, with the log. */
+  resetRunId?: string;
   /** Set on every run but the first: the state in which the previous run stopped. */
   carry?: TurnContinuation;
 }
@@ -184,8 +192,6 @@ export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
   actions?: TurnActionsState;
-  /** The previous run resulted from an operator's reset, or continued such a run. */
-  isReset?: true;
 }
 
 /** The result of a turn workflow. */
@@ -203,12 +209,10 @@ export interface RunGuard {
   /** When the turn times out, in milliseconds since 1970: see `src/engine/turn-deadline.ts`. */
   deadline: number;
   /**
-   * The run that schedules the activity or, after an operator's reset of that run, the run before the reset. Activities
-   * of a run that results from a reset are rejected: see `src/temporal/reject-reset-run.ts`.
+   * The run that schedules the activity or, after an operator's reset, the run that was reset. Activities of a run that
+   * results from a reset, or follows one, are rejected: see `src/temporal/reject-reset-run.ts`.
    */
   runId: string;
-  /** The run results from a reset. */
-  isReset?: true;
 }
 
 /** What the turn's results since a thread's last model call say about the next one. */

@@ -339,7 +339,7 @@ export interface ToolResponse extends Base {
   error?: string;
   /** The hash of the client's answer, by which a repetition of it is known. */
   answerHash?: string;
-  /** Where it ran, if its server keeps state for a connection. Absent in logs of earlier versions. */
+  /** Where it ran, if its server keeps state for a connection. */
   connection?: StatefulConnection;
 }
 
@@ -666,7 +666,7 @@ export interface TurnError {
   status: 'error';
   message: string;
   code?: TurnErrorCode;
-  /** How the provider has failed, if the code is `model_failed`. Absent in turns of earlier versions. */
+  /** How the provider has failed, if the code is `model_failed`. */
   modelFailure?: ModelFailed;
 }
 

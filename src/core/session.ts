@@ -78,7 +78,6 @@ export interface CreateTurnCommand extends Pick<
   | 'agents'
   | 'hasServers'
   | 'pause'
-  | 'indexesPauses'
   | 'failsWithTools'
   | 'callsInSequence'
   | 'limits'

@@ -56,6 +56,9 @@ export const SCHEDULED_RUN_WORKFLOW = 'scheduledRun';
  */
 export const WORKFLOW_TASK_TIMEOUT = '5 seconds';
 
+/** The field of a turn's memo with the `TURN_RULES` of its start. Every run of the turn has it. */
+export const RULES_MEMO = 'rules';
+
 /** The signal that carries a command of the API to a turn. */
 export const TURN_COMMAND = 'command';
 

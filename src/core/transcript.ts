@@ -225,7 +225,7 @@ function knownCalls(records: UnsequencedRecord[], threadId: string): Map<string,
 /**
  * The connections with state on which the last call of each server ran, of the thread or, if it has made none, of the
  * conversation; and the thread's results that are the first of a connection which has replaced that one. Results without
- * a connection say nothing: their servers keep no state, or an earlier version has recorded them.
+ * a connection say nothing: their servers keep no state.
  */
 export function connectionsOf(
   records: UnsequencedRecord[],

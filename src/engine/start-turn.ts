@@ -5,7 +5,7 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import { MAX_PAYLOAD_BYTES, offloadItems } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isOfRun } from '../catalog/session-types.ts';
-import type { SessionOwner, TurnStart } from '../core/history.ts';
+import type { SessionOwner } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/projection.ts';
@@ -131,7 +131,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
     const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
-    const start: TurnStart = { ...command, ...place, sessionId, resumes: [] };
+    const start = { ...command, ...place, sessionId, resumes: [] };
     // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
     // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
     const indexed = sleep(1)
@@ -234,7 +234,6 @@ async function commandOf(
     specHash: session.spec_hash,
     ...(agents && { agents }),
     hasServers: hasServers(spec),
-    indexesPauses: true,
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
     ...(spec.failsWithTools && { failsWithTools: true }),

@@ -178,11 +178,6 @@ test.each<[string, ToolRoute, Annotation]>([
   expect(tools).toEqual([]);
 });
 
-test('nothing begins for a run that results from a reset', async () => {
-  expect(await run([server], ['r'], { isReset: true })).toBe(false);
-  expect([tools, models]).toEqual([[], []]);
-});
-
 test.each<[string, CallModelInput['left']]>([
   ['model calls', { steps: 1 }],
   ['tokens', { steps: 9, tokens: 0 }],

@@ -132,7 +132,7 @@ export class StepsAhead {
     { tools, inSequence }: Pick<Toolset, 'tools'> & { inSequence?: boolean },
   ): void {
     const message = records.find((record) => record.kind === 'model.message');
-    if (!message || input.isReset || this.#held.has(input.turnId) || usesUp(input, records)) return;
+    if (!message || this.#held.has(input.turnId) || usesUp(input, records)) return;
     // The turn may end because of it.
     if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;

@@ -113,9 +113,8 @@ export class TurnHistory {
       if (page && follow) await (pace?.next() ?? sleep(POLL_INTERVAL_MS, undefined, { signal: follow }));
       page = await this.#page({ turnId, runId, token: page?.next, pageSize: PAGE_SIZE, follow, after });
       const [first] = page.events;
-      const carry = first?.type === 'started' ? first.start.carry : undefined;
-      if (carry?.isReset) {
-        yield* this.read(turnId, { ...options, runId: carry.previousRunId });
+      if (first?.type === 'started' && first.start.resetRunId !== undefined) {
+        yield* this.read(turnId, { ...options, runId: first.start.resetRunId });
         return;
       }
       yield page;

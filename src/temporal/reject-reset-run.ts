@@ -6,8 +6,8 @@ import type { RunGuard } from '../core/history.ts';
  * that was reset; the new run would call the model again, and tools that may have run, so it must end instead. Temporal
  * repeats activities that were pending at the reset point for the new run.
  */
-export function rejectResetRun({ runId, isReset }: RunGuard): void {
+export function rejectResetRun({ runId }: RunGuard): void {
   const { workflowExecution } = Context.current().info;
-  if (!isReset && runId === workflowExecution?.runId) return;
+  if (runId === workflowExecution?.runId) return;
   throw ApplicationFailure.nonRetryable('The turn has ended: an operator has reset it.', 'turn_reset');
 }

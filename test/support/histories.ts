@@ -52,12 +52,14 @@ export async function recordedScenarios(): Promise<string[]> {
   return files.filter((file) => file.endsWith('.json.gz')).toSorted();
 }
 
-export async function readHistories(scenario: string): Promise<{ workflowId: string; history: object }[]> {
+export async function readHistories(
+  scenario: string,
+): Promise<{ workflowId: string; runId: string; history: object }[]> {
   const text = await promisify(gunzip)(await readFile(path.join(HISTORIES, scenario)));
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `recordHistories`
   const kept = JSON.parse(text.toString()) as Recorded;
-  return Object.entries(kept).map(([id, history]) => ({
-    workflowId: id.split(' ')[0] ?? '',
-    history: historyFromJSON(history),
-  }));
+  return Object.entries(kept).map(([id, history]) => {
+    const [workflowId = '', runId = ''] = id.split(' ');
+    return { workflowId, runId, history: historyFromJSON(history) };
+  });
 }

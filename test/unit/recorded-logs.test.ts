@@ -1,0 +1,63 @@
+import { createHash } from 'node:crypto';
+import type { Connection } from '@temporalio/client';
+import { defaultDataConverter } from '@temporalio/common';
+import { expect, test } from 'vitest';
+import { TurnProjection } from '../../src/core/projection.ts';
+import type { LogEntry } from '../../src/core/records.ts';
+import { turnIdOf } from '../../src/core/temporal-names.ts';
+import { TurnHistory } from '../../src/temporal/history.ts';
+import { readHistories, recordedScenarios } from '../support/histories.ts';
+
+/**
+ * Logs are made of histories whenever they are read, so a changed rule changes the logs of turns that have begun. Where
+ * the change is meant (see "Changing workflow code" in CONTRIBUTING.md), `npx vitest run --project unit -u` with this file
+ * writes the logs anew.
+ */
+test('the recorded histories give the logs that they gave when they were recorded', async () => {
+  const logs: Record<string, Record<string, string>> = {};
+  for (const scenario of await recordedScenarios()) {
+    const ofScenario: Record<string, string> = {};
+    const recorded = await readHistories(scenario);
+    const reader = readerOf(recorded);
+    for (const { workflowId, runId } of recorded) {
+      const turnId = turnIdOf(workflowId);
+      if (turnId !== undefined) ofScenario[`${workflowId} ${runId}`] = summary(await project(reader, turnId, runId));
+    }
+    logs[scenario] = ofScenario;
+  }
+  await expect(`${JSON.stringify(logs, undefined, 2)}\n`).toMatchFileSnapshot('../histories/logs.json');
+});
+
+/** The kinds show where a log has changed. */
+function summary(entries: LogEntry[]): string {
+  const hash = createHash('sha256').update(JSON.stringify(entries)).digest('base64url').slice(0, 16);
+  return `${hash} ${entries.map(({ ordinal, record }) => `${ordinal} ${record.kind}`).join(', ')}`;
+}
+
+/** The part of a log that is in one run. */
+async function project(reader: TurnHistory, turnId: string, runId: string): Promise<LogEntry[]> {
+  const projection = new TurnProjection();
+  const entries: LogEntry[] = [];
+  for await (const { events } of reader.read(turnId, { runId })) {
+    for (const event of events) entries.push(...projection.feed(event));
+  }
+  return entries;
+}
+
+/** Reads the runs of a scenario as those that Temporal has. One that was not recorded is empty. */
+function readerOf(recorded: { runId: string; history: object }[]): TurnHistory {
+  const histories = new Map(recorded.map(({ runId, history }) => [runId, history]));
+  const connection = {
+    withDeadline: <T>(_: number, work: () => T) => work(),
+    workflowService: {
+      getWorkflowExecutionHistory: ({ execution }: { execution: { runId: string } }) =>
+        Promise.resolve({ history: histories.get(execution.runId), nextPageToken: new Uint8Array() }),
+    },
+  };
+  return new TurnHistory({
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the parts that are used here
+    connection: connection as unknown as Connection,
+    namespace: 'default',
+    converter: { ...defaultDataConverter, payloadCodecs: [] },
+  });
+}
