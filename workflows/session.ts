@@ -42,7 +42,7 @@ import {
   type BeginTurn,
   type QueuedTurn,
 } from '../src/core/turn-queue.ts';
-import { RULES_MEMO, turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
+import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
 import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
@@ -239,7 +239,7 @@ class SessionRun {
    */
   #start(command: CreateTurnCommand, previous: PreviousTurn | null): TurnAccepted {
     const { previous: _, sparesRunning: __, onRunning: ___, ...rest } = command;
-    const start: Omit<TurnStart, 'rules'> = {
+    const start: TurnStart = {
       ...rest,
       sessionId: this.#sessionId,
       sequence: (this.#state.tip?.sequence ?? 0) + 1,
@@ -329,7 +329,7 @@ class SessionRun {
   }
 
   /** Never rejects. `undo` is called if the turn cannot be started. */
-  async #startChild(start: Omit<TurnStart, 'rules'>, undo: () => void): Promise<void> {
+  async #startChild(start: TurnStart, undo: () => void): Promise<void> {
     const { turnId } = start;
     try {
       // A session that is being cancelled starts it nevertheless: the command is accepted.
@@ -337,7 +337,6 @@ class SessionRun {
         startChild<typeof turn>('turn', {
           workflowId: turnWorkflowId(turnId),
           args: [{ ...start, rules: TURN_RULES }],
-          memo: { [RULES_MEMO]: TURN_RULES },
           parentClosePolicy: ParentClosePolicy.ABANDON,
           workflowIdReusePolicy: WorkflowIdReusePolicy.REJECT_DUPLICATE,
           workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,

@@ -83,6 +83,13 @@ function outliveReaders(): void {
   }
 }
 
+/** The option of the roles that run turns, as commander takes it. */
+export const END_OLD_TURNS = ['--end-old-turns', 'end the open turns of earlier versions, with an error'] as const;
+
+export interface StartOptions {
+  endOldTurns?: true;
+}
+
 /** What every role of a server starts with. */
 interface Bootstrapped {
   config: Config;

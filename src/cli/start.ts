@@ -1,17 +1,21 @@
 import type { Command } from 'commander';
 import type { RunningAllInOne } from '../server/all-in-one.ts';
-import { describeKeys, runRole } from './process.ts';
+import { describeKeys, END_OLD_TURNS, runRole, type StartOptions } from './process.ts';
 
 /** `everturn start` */
 export function addStartCommand(program: Command): void {
-  program.command('start').description('run Temporal, the worker and the API in one process').action(start);
+  program
+    .command('start')
+    .description('run Temporal, the worker and the API in one process')
+    .option(...END_OLD_TURNS)
+    .action(start);
 }
 
-async function start(): Promise<void> {
+async function start({ endOldTurns }: StartOptions): Promise<void> {
   await runRole('start', {
     start: async ({ config, log, tracing, signal }) => {
       const { startAllInOne } = await import('../server/all-in-one.ts');
-      return startAllInOne(config, log, { tracing, signal });
+      return startAllInOne(config, log, { tracing, signal, endOldTurns });
     },
     greeting,
   });

@@ -1,16 +1,17 @@
 import type { Command } from 'commander';
-import { runRole } from './process.ts';
+import { END_OLD_TURNS, runRole, type StartOptions } from './process.ts';
 
 /** `everturn worker` */
 export function addWorkerCommand(program: Command): void {
   program
     .command('worker')
     .description('run a worker only; APIs and other workers run in their own processes')
-    .action(async () => {
+    .option(...END_OLD_TURNS)
+    .action(async ({ endOldTurns }: StartOptions) => {
       await runRole('worker', {
         start: async (bootstrapped) => {
           const { startStandaloneWorker } = await import('../server/standalone-worker.ts');
-          return startStandaloneWorker(bootstrapped);
+          return startStandaloneWorker({ ...bootstrapped, endOldTurns });
         },
         greeting: ({ healthUrl, model }, { temporal: { taskQueue, buildId } }) => {
           const health = healthUrl ?? 'not served (EVERTURN_WORKER_PORT is not set)';

@@ -92,10 +92,13 @@ export interface ToolScope {
  */
 export const TURN_RULES = 1;
 
+/** A turn of older rules is not continued: see `src/server/old-turns.ts`. Its log can be read. */
+export const OLDEST_RULES = 1;
+
 /** The input of a turn workflow. The agent's spec and previous turns are references. */
 export interface TurnStart extends ToolScope {
-  /** The `TURN_RULES` of the version that runs the turn. */
-  rules: number;
+  /** The `TURN_RULES` of the version that has started the turn. Absent before there were any. */
+  rules?: number;
   turnId: string;
   /** The turn's place in its session, from 1. */
   sequence: number;

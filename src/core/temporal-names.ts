@@ -56,14 +56,14 @@ export const SCHEDULED_RUN_WORKFLOW = 'scheduledRun';
  */
 export const WORKFLOW_TASK_TIMEOUT = '5 seconds';
 
-/** The field of a turn's memo with the `TURN_RULES` of its start. Every run of the turn has it. */
-export const RULES_MEMO = 'rules';
-
 /** The signal that carries a command of the API to a turn. */
 export const TURN_COMMAND = 'command';
 
 /** The signal that cancels a turn. */
 export const CANCEL_TURN = 'cancelTurn';
+
+/** What a start that does not continue the turns of an earlier version gives as the details of their termination. */
+export const OLD_RULES = 'old-rules';
 
 /** The Temporal header with the id of the request that caused a command. */
 export const REQUEST_HEADER = 'everturn-request-id';

@@ -95,7 +95,7 @@ export class TurnIndex {
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
-  async accept(start: Omit<TurnStart, 'resumes' | 'rules'>): Promise<boolean> {
+  async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt, pause, budget, queued, begun } = start;
     if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
     const title = sequence === 1 ? start.title : null;

@@ -13,7 +13,7 @@ interface Indexing {
   log: Logger;
 }
 
-/** The running turns, by their ids. */
+/** The ids of the turns that run, wait, or are queued. */
 export async function runningTurns({ client, taskQueue }: { client: Client; taskQueue: string }): Promise<string[]> {
   const query = `WorkflowType = '${TURN_WORKFLOW}' AND TaskQueue = '${taskQueue}' AND ExecutionStatus = 'Running'`;
   const running: string[] = [];

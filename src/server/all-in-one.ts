@@ -13,6 +13,7 @@ import { lockDataDir } from '../lib/data-dir-lock.ts';
 import { makeFolder } from '../lib/make-folder.ts';
 import type { LiveBus } from '../live/bus.ts';
 import { chatAccess, modelAccess, type ModelAccess } from '../models/open-providers.ts';
+import { refuseOldTurns } from './old-turns.ts';
 import { openServices, type Services } from './services.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { endEmbeddedTemporal } from '../temporal-server/embedded-server.ts';
@@ -41,7 +42,13 @@ export interface RunningAllInOne {
 export async function startAllInOne(
   config: Config,
   log: Logger,
-  given: { temporal?: ProvisionedTemporal; bus?: LiveBus; tracing?: Tracing | undefined; signal?: AbortSignal } = {},
+  given: {
+    temporal?: ProvisionedTemporal;
+    bus?: LiveBus;
+    tracing?: Tracing | undefined;
+    signal?: AbortSignal;
+    endOldTurns?: boolean | undefined;
+  } = {},
 ): Promise<RunningAllInOne> {
   await using cleanup = new AsyncDisposableStack();
   const { signal = NEVER } = given;
@@ -75,6 +82,7 @@ export async function startAllInOne(
     tracing: given.tracing,
   });
   cleanup.defer(() => services.close());
+  await refuseOldTurns(services, given);
   warnOfClientKey(services);
   if (services.keyring.isKeyless) {
     await addDemo({ ...services, registry }, { withAgent: !agents.has(DEMO) }, cleanup);

@@ -2,6 +2,7 @@ import { createOperationsApp } from '../api/app.ts';
 import type { Config } from '../config.ts';
 import { listenHttp, type HttpServer } from './http-server.ts';
 import { Readiness } from './readiness.ts';
+import { refuseOldTurns } from './old-turns.ts';
 import { createScrape } from './operations.ts';
 import { openStandalone, type StandaloneOptions } from './standalone.ts';
 import { workflowBundle } from '../temporal/workflow-bundle.ts';
@@ -23,7 +24,8 @@ export async function startStandaloneWorker({
   config,
   log,
   tracing,
-}: StandaloneOptions): Promise<RunningStandaloneWorker> {
+  endOldTurns,
+}: StandaloneOptions & { endOldTurns?: boolean | undefined }): Promise<RunningStandaloneWorker> {
   await using cleanup = new AsyncDisposableStack();
   const health = await listenForHealth(config, cleanup);
   const bundling = workflowBundle(config.cacheDir, {
@@ -32,6 +34,7 @@ export async function startStandaloneWorker({
   });
   bundling.catch(() => undefined); // awaited below, unless another step fails first
   const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
+  await refuseOldTurns(services, { endOldTurns });
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());
   const readiness = new Readiness(services, worker.check);

@@ -1,6 +1,7 @@
 import { encodeToPayloadsWithContext } from './sdk-internals.ts';
 import type { Client } from '@temporalio/client';
 import type { CancelReason } from '../core/records.ts';
+import type { OLD_RULES } from '../core/temporal-names.ts';
 import { isNotFound } from './errors.ts';
 
 interface Run {
@@ -12,7 +13,7 @@ interface Run {
 /** Terminates a workflow. Does nothing if it has closed or does not exist. */
 export async function terminateWorkflow(
   { connection, options }: Client,
-  { workflowId, reason, details }: { workflowId: string; reason: string; details?: CancelReason },
+  { workflowId, reason, details }: { workflowId: string; reason: string; details?: CancelReason | typeof OLD_RULES },
 ): Promise<void> {
   const { namespace, loadedDataConverter: converter } = options;
   const context = { type: 'workflow' as const, namespace, workflowId };

@@ -16,7 +16,14 @@ import {
 } from '../core/history.ts';
 import type { CancelReason } from '../core/records.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
-import { CANCEL_TURN, REFUSED, sessionWorkflowId, TURN_COMMAND, turnWorkflowId } from '../core/temporal-names.ts';
+import {
+  CANCEL_TURN,
+  OLD_RULES,
+  REFUSED,
+  sessionWorkflowId,
+  TURN_COMMAND,
+  turnWorkflowId,
+} from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';
@@ -261,6 +268,8 @@ export class TurnHistory {
   }
 }
 
+const OLD_TURN = 'An earlier version of the server began the turn, and a start with --end-old-turns ended it.';
+
 /** Decodes the events of one workflow. */
 class EventDecoder {
   readonly #converter: LoadedDataConverter;
@@ -366,7 +375,8 @@ class EventDecoder {
     const terminated = event.workflowExecutionTerminatedEventAttributes;
     if (terminated) {
       // `terminateWorkflow` passes the reason as details; an operator's terminate has none.
-      const reason = await this.#first<CancelReason | undefined>(terminated.details?.payloads);
+      const reason = await this.#first<CancelReason | typeof OLD_RULES | undefined>(terminated.details?.payloads);
+      if (reason === OLD_RULES) return { how: 'failed', message: OLD_TURN };
       return { how: 'terminated', reason: reason ?? 'abandoned' };
     }
     if (event.workflowExecutionCanceledEventAttributes) return { how: 'terminated', reason: 'abandoned' };

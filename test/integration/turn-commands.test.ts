@@ -2,7 +2,7 @@ import { Client, Connection } from '@temporalio/client';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
-import { TURN_RULES, type CallModelInput, type CallModelResult, type TurnStart } from '../../src/core/history.ts';
+import type { CallModelInput, CallModelResult, TurnStart } from '../../src/core/history.ts';
 import type { ModelMessage } from '../../src/core/records.ts';
 import { subjectNamed } from '../../src/core/subject.ts';
 import type { TurnCommand } from '../../src/core/turn-command.ts';
@@ -34,7 +34,6 @@ const ann = subjectNamed('ann');
 
 function startOf(turnId: string): TurnStart {
   return {
-    rules: TURN_RULES,
     turnId,
     sessionId: newId('ses'),
     sequence: 1,

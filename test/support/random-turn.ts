@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
-import { TURN_RULES, type HistoryEvent, type TurnResult, type TurnStart } from '../../src/core/history.ts';
+import type { HistoryEvent, TurnResult, TurnStart } from '../../src/core/history.ts';
 import { eventId } from '../../src/core/ids.ts';
 import { firstCallOf } from '../../src/core/projection.ts';
 import {
@@ -22,7 +22,6 @@ export const AT = '2026-11-21T08:00:00.000Z';
 
 export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
   return {
-    rules: TURN_RULES,
     turnId: TURN_ID,
     sessionId: 'ses_01jd0000000000000000000000',
     sequence: 1,

@@ -63,13 +63,16 @@ export class ServerProcess {
   }
 
   /** Starts it, from now on with these settings too. Resolves when it listens, or polls for work. */
-  async start(env: Record<string, string> = {}): Promise<void> {
+  async start(env: Record<string, string> = {}, options: string[] = []): Promise<void> {
     // The running process could not be ended any more.
     if (this.isRunning) throw new Error(`everturn ${this.#command} runs already`);
     this.#isReady = false;
     Object.assign(this.#env, env);
     const child = killAtEnd(
-      spawn(process.execPath, [this.#main, this.#command], { env: this.#env, stdio: ['ignore', 'pipe', 'pipe'] }),
+      spawn(process.execPath, [this.#main, this.#command, ...options], {
+        env: this.#env,
+        stdio: ['ignore', 'pipe', 'pipe'],
+      }),
     );
     this.#child = child;
     this.#output = '';
