@@ -149,6 +149,28 @@ test.concurrent.each(RESETS)(
   },
 );
 
+test.concurrent('a turn that has waited in the queue repeats nothing when the run that waited is reset', async () => {
+  const sessionId = await it.session();
+  const [before, pay] = [speech(), payment('queued')];
+  const running = await speaking(sessionId, before);
+  const message = { type: 'user.message', content: messageFor(pay) };
+  const { turnId = '' } = await it.recorder.send(sessionId, [message], 'queue');
+  it.planned.goOn(before);
+  await running.done;
+  await eventually(() => expect(it.ledger.hasStarted(callOf(pay))).toBe(true));
+  const turn = it.recorder.follow(sessionId, turnId);
+  await turn.until((frames) => frames.some(({ type }) => type === 'model.message'));
+  const [waited] = await operator.lineage(turnWorkflowId(turnId));
+  await it.fault(() => operator.reset(turnWorkflowId(turnId), 'first', waited));
+  expect(await turn.done).toMatchObject({ status: 'cancelled' });
+  it.ledger.goOn('queued');
+  await it.ledger.reached(callOf(pay));
+  await closed(turnWorkflowId(turnId));
+  expect(effectsOf(turnId, 'pay')).toBe(1);
+  expect(it.requestsFor(pay)).toHaveLength(1);
+  await expectGoesOn(sessionId);
+});
+
 test.concurrent('a tool that ran beside another one when their turn was reset is not repeated', async () => {
   const pay = it.plan({ say: 'I do both.', tools: [{ name: 'pay', args: { hold: 'beside' } }, { name: 'look' }] });
   const turn = await paying(await it.session(), pay);
