@@ -78,6 +78,7 @@ export interface CreateTurnCommand extends Pick<
   | 'agents'
   | 'hasServers'
   | 'pause'
+  | 'onUnknown'
   | 'failsWithTools'
   | 'callsInSequence'
   | 'limits'
