@@ -66,7 +66,7 @@ test('turns that an earlier version began are not continued: a start names them,
 
 /** Starts a turn as a version did whose turns had no rules yet. No worker runs. */
 async function startAsBefore(
-  { rules: _, ...start }: TurnStart,
+  start: TurnStart,
   { namespace, taskQueue }: { namespace: string; taskQueue: string },
 ): Promise<void> {
   const connection = await Connection.connect({ address: inject('temporalAddress') });
