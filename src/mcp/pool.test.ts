@@ -296,6 +296,17 @@ test('a server has the idle time of its registration', async () => {
   await eventually(() => expect(server.received).toContain('DELETE'));
 });
 
+test('where tools are only listed, neither a registration nor a person who is waited for keeps an idle connection', async () => {
+  const watchSession = () => ({ [Symbol.dispose]: () => {} });
+  const areAwaited = () => Promise.resolve(true);
+  const { server, pool, endpoint } = await start(
+    { protocol: '2025-11-25' },
+    { idleMs: 20, onlyLists: true, watchSession, areAwaited },
+  );
+  await pool.tools({ ...endpoint, idleMs: 86_400_000 }, SCOPE, unaborted);
+  await eventually(() => expect(server.received).toContain('DELETE'));
+});
+
 describe('the version of the protocol that a registration pins', () => {
   test.each(['streamable HTTP, 2026-07-28', 'stdio, 2026-07-28'])(
     'is the only one, for a server over %s',

@@ -39,6 +39,8 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
   programs?: ProgramRecords;
   /** Whether a call of one of the sessions waits for a person: their connections are not closed for being idle. */
   areAwaited?: (sessionIds: string[]) => Promise<boolean>;
+  /** Whether calls are sent elsewhere: no connection is needed for its state, so that each is closed after `idleMs`. */
+  onlyLists?: boolean;
   /** For connecting and the handshake of a server over HTTP, and for each page of a list of tools. */
   answerTimeoutMs?: number;
   /** For a program to write anything, while it starts or is being installed; a registration may set another time. */
@@ -140,6 +142,7 @@ export class McpPool {
       firstWaitMs: 30_000,
       listMaxAgeMs: 60_000,
       idleMs: 300_000,
+      onlyLists: false,
       maxConnections: 500,
       maxPrograms: 50,
       maxProgramBytes: availableBytes() / 2,
@@ -325,8 +328,9 @@ export class McpPool {
     const credentials = new HiddenCredentials(endpoint);
     const fetch = this.#fetch(endpoint, { isGuarded, grantId, credentials });
     const isAwaited = (connection: McpConnection): Promise<boolean> => this.#isAwaited(connection);
+    const { idleMs, onlyLists } = this.#options;
     const own = {
-      ...(endpoint.idleMs !== undefined && { idleMs: endpoint.idleMs }),
+      idleMs: onlyLists ? Math.min(idleMs, endpoint.idleMs ?? idleMs) : (endpoint.idleMs ?? idleMs),
       ...('command' in endpoint &&
         endpoint.startTimeoutMs !== undefined && { startTimeoutMs: endpoint.startTimeoutMs }),
     };
@@ -360,9 +364,10 @@ export class McpPool {
   /** If it is unknown, the connection is kept: closing it could lose what a person is about to allow. */
   async #isAwaited(connection: McpConnection): Promise<boolean> {
     const sessions = this.#uses?.of(connection) ?? [];
-    if (!this.#options.areAwaited || sessions.length === 0) return false;
+    const { areAwaited, onlyLists } = this.#options;
+    if (onlyLists || !areAwaited || sessions.length === 0) return false;
     try {
-      return await this.#options.areAwaited(sessions);
+      return await areAwaited(sessions);
     } catch (error) {
       this.#options.log.warn({ err: error }, 'cannot look for calls that wait for a person, keeps a connection');
       return true;

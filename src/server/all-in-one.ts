@@ -78,6 +78,7 @@ export async function startAllInOne(
     temporal,
     registry,
     model,
+    hasWorker: true,
     bus: given.bus,
     tracing: given.tracing,
   });

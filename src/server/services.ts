@@ -112,6 +112,8 @@ interface ServicesOptions {
   /** Default: over Redis if it is configured, else within the process. */
   bus?: LiveBus | undefined;
   model: ModelAccess;
+  /** Whether a worker runs in this process. Otherwise tools are only listed here, to validate edited arguments. */
+  hasWorker: boolean;
   tracing?: Tracing | undefined;
   /** Where users reach the API. Default: the configured address. */
   publicUrl?: string | undefined;
@@ -125,6 +127,7 @@ export async function openServices({
   registry,
   bus,
   model,
+  hasWorker,
   tracing,
   publicUrl = config.publicUrl,
 }: ServicesOptions): Promise<Services> {
@@ -187,7 +190,7 @@ export async function openServices({
   const programs = await ProgramRecords.open(config.dataDir, log);
   const pool = { ...config.mcp, allowPrivateUrls, grants: signIns.grants, programs, log };
   const areAwaited = (sessionIds: string[]) => catalog.actions.isAnyPending(sessionIds);
-  const toolPool = new McpPool({ ...pool, watchSession, areAwaited });
+  const toolPool = new McpPool({ ...pool, watchSession, areAwaited, onlyLists: !hasWorker });
   cleanup.defer(() => toolPool.close());
   const agentCheck = new AgentValidator({
     models,

@@ -11,7 +11,7 @@ export async function startStandaloneApi({ config, log, tracing }: StandaloneOpt
   const ports = await listenForApi(config, log, cleanup);
   await requireKeysIfExposed(config, log);
   const agents = await readAgentFiles(config.agentsDir);
-  const { services, model } = await openStandalone({ config, log, tracing }, cleanup);
+  const { services, model } = await openStandalone({ config, log, tracing, hasWorker: false }, cleanup);
   warnOfClientKey(services);
   await registerAgents(services, agents);
   const { client, keyring } = services;

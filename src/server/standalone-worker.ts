@@ -33,7 +33,7 @@ export async function startStandaloneWorker({
     isVersioned: config.temporal.buildId !== undefined,
   });
   bundling.catch(() => undefined); // awaited below, unless another step fails first
-  const { services, temporal, model } = await openStandalone({ config, log, tracing }, cleanup);
+  const { services, temporal, model } = await openStandalone({ config, log, tracing, hasWorker: true }, cleanup);
   await refuseOldTurns(services, { endOldTurns });
   const worker = await startWorker(services, { temporal, workflowBundle: await bundling });
   cleanup.defer(() => worker.stop());

@@ -14,7 +14,7 @@ export interface StandaloneOptions {
 
 /** Opens what a standalone API and a standalone worker have in common. */
 export async function openStandalone(
-  { config, log, tracing }: StandaloneOptions,
+  { config, log, tracing, hasWorker }: StandaloneOptions & { hasWorker: boolean },
   cleanup: AsyncDisposableStack,
 ): Promise<{ services: Services; temporal: ProvisionedTemporal; model: string }> {
   const model = await modelAccess(config);
@@ -24,7 +24,7 @@ export async function openStandalone(
   const { external, namespace, installers } = config.temporal;
   const temporal = await provisionTemporal({ dataDir, cacheDir, external, namespace, installers, log });
   cleanup.defer(() => temporal.stop());
-  const services = await openServices({ config, log, temporal, registry, model, tracing });
+  const services = await openServices({ config, log, temporal, registry, model, hasWorker, tracing });
   cleanup.defer(() => services.close());
   return { services, temporal, model: model.name };
 }

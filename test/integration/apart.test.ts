@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, inject, test, vi } from 'vitest';
@@ -7,6 +7,7 @@ import { newId } from '../../src/engine/new-id.ts';
 import { folded, foldedByTurn, type EventReader, type SessionFrame } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
+import { oddEndpoint } from '../support/odd-mcp-server.ts';
 import { TestRedis } from '../support/redis.ts';
 import { expectReplays } from '../support/replay.ts';
 import { held, say, ScriptedModel, use, type Script } from '../support/scripted-model.ts';
@@ -47,7 +48,10 @@ beforeAll(async () => {
     ],
   });
   const mcpFile = path.join(dataDir, 'mcp.json');
-  await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url } } }));
+  const inputSchema = { type: 'object', properties: { n: { type: 'number' } } };
+  const { command, args, env: programEnv } = oddEndpoint({ tools: [{ name: 'count', inputSchema }] });
+  const program = { command, args, env: programEnv, idle_seconds: 1 };
+  await writeFile(mcpFile, JSON.stringify({ servers: { test: { url: mcp.url }, program } }));
   const agents = path.join(dataDir, 'agents');
   await mkdir(agents);
   await writeFile(path.join(agents, 'filed.json'), JSON.stringify({ model: { name: 'filed' } }));
@@ -82,9 +86,14 @@ beforeEach(() => {
   toolMayEnd = Promise.withResolvers();
 });
 
-/** Starts a turn at the first API, after the processes that a test before has ended. */
-async function begin(...scripts: Script[]) {
+/** Starts the processes that a test before has ended. */
+async function startMissing(): Promise<void> {
   await Promise.all([api1, api2, worker1].filter((part) => !part.isRunning).map((part) => part.start()));
+}
+
+/** Starts a turn at the first API. */
+async function begin(...scripts: Script[]) {
+  await startMissing();
   const agent = newId('req');
   model.script(agent, ...scripts);
   await api1.api.putAgent(agent, { model: { name: agent }, ...onTestServer });
@@ -134,6 +143,27 @@ test('an API without workers reports it until one starts, which creates the sess
   await completes(run.session_id);
   expect(await runs()).toMatchObject({ total: 2 });
   expect((await api1.api.send('DELETE', path)).status).toBe(204);
+});
+
+test('a program that an API has started to validate edits ends when it is idle, also while the call waits', async () => {
+  await startMissing();
+  const agent = newId('req');
+  model.script(agent, use({ name: 'count', args: { n: 1 }, id: 'c' }));
+  const servers = [{ type: 'truefoundry-mcp-registry', name: 'program' }];
+  await api1.api.putAgent(agent, { model: { name: agent }, mcp_servers: servers });
+  const sessionId = await api1.api.createSession(agent);
+  expect(await api1.api.turn(sessionId, 'go').end()).toMatchObject({ required_actions: [{}] });
+  const approval = { status: 'allow', arguments: { n: 'one' } };
+  const input = [{ type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'c', approval }];
+  const { body } = await api1.api.send('POST', `/v1/agents/sessions/${sessionId}/turns`, { input });
+  expect(body.error).toMatchObject({ code: 'invalid_arguments' });
+  const folder = path.join(dataDir, 'programs');
+  const owners = async () => {
+    const read = (name: string) => readFile(path.join(folder, name), 'utf8').catch(() => '{}');
+    const records = await Promise.all((await readdir(folder)).map(read));
+    return records.map((text) => (JSON.parse(text) as { owner?: { pid: number } }).owner?.pid);
+  };
+  await expect.poll(owners).not.toContain(api1.pid);
 });
 
 test('a turn started at one API is streamed live by another; a late reader gets the text so far', async () => {

@@ -53,6 +53,10 @@ export class ServerProcess {
     return this.#output;
   }
 
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
   get isRunning(): boolean {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
