@@ -3,7 +3,7 @@ import { AnswerTooLargeError, overflowOf } from '../lib/answer-bounds.ts';
 import { noAnswerError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { tooLargeError, unreadableError } from './message-bounds.ts';
+import { failInvalid, tooLargeError, unreadableError } from './message-bounds.ts';
 import { idOfAnswer } from './open-requests.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
@@ -32,9 +32,12 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
     headers: Record<string, string>,
     { fetch, budget, answerTimeoutMs }: { fetch: Fetch; budget: StreamBudget; answerTimeoutMs: number },
   ) {
-    const budgeted = budgetedFetch(fetch, budget, (error) => {
-      this.failure ??= error;
-      void this.close();
+    const budgeted = budgetedFetch(fetch, budget, {
+      end: (error) => {
+        this.failure ??= error;
+        void this.close();
+      },
+      onMessage: (data) => failInvalid(this, data),
     });
     super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(budgeted, target, init) });
     this.#answerTimeoutMs = answerTimeoutMs;

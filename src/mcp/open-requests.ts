@@ -1,4 +1,4 @@
-import type { JSONRPCMessage } from '@modelcontextprotocol/client';
+import { deserializeMessage, type JSONRPCMessage } from '@modelcontextprotocol/client';
 import type { CutLine } from './message-lines.ts';
 
 type RequestId = string | number;
@@ -94,9 +94,19 @@ export function idOfAnswer(message: unknown): RequestId | undefined {
   return typeof id === 'string' || typeof id === 'number' ? id : undefined;
 }
 
-function parsed(line: string): unknown {
+/** Which request a text answers without being a valid message. */
+export function idOfInvalid(text: string): RequestId | undefined {
   try {
-    return JSON.parse(line);
+    deserializeMessage(text);
+    return undefined;
+  } catch {
+    return idOfAnswer(parsed(text));
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
   } catch {
     return undefined;
   }

@@ -12,6 +12,7 @@ import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
+import { failInvalid } from './message-bounds.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
@@ -26,10 +27,13 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
   readonly #refused = new AbortController();
 
   constructor(url: string, headers: Record<string, string>, { fetch, budget }: { fetch: Fetch; budget: StreamBudget }) {
-    const budgeted = budgetedFetch(fetch, budget, (error) => {
-      this.failure ??= error;
-      this.#refused.abort(error);
-      void this.close();
+    const budgeted = budgetedFetch(fetch, budget, {
+      end: (error) => {
+        this.failure ??= error;
+        this.#refused.abort(error);
+        void this.close();
+      },
+      onMessage: (data) => failInvalid(this, data),
     });
     let stream: Response | undefined;
     super(new URL(url), {

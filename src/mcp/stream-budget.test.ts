@@ -13,6 +13,7 @@ import type { McpEndpoint } from './registry.ts';
 import { budgetedFetch, StreamBudget, type StreamLimits } from './stream-budget.ts';
 
 const MINUTE_MS = 60_000;
+const NO_LISTENERS = { end: () => undefined, onMessage: () => undefined };
 const { signal } = new AbortController();
 const calling = { operationId: 'turn_1/call_1', signal, timeoutMs: 60_000 };
 
@@ -108,16 +109,31 @@ describe('a stream', () => {
     const { url } = await answering(events, body);
     const requested = async (messagesPerMinute: number) => {
       const { budget } = budgetOf({ messagesPerMinute });
-      const response = await budgetedFetch(fetch, budget, () => undefined)(url, { method: 'POST' });
+      const response = await budgetedFetch(fetch, budget, NO_LISTENERS)(url, { method: 'POST' });
       return response.text();
     };
     expect(await requested(count)).toBe(body);
     if (count > 0) await expect(requested(count - 1)).rejects.toThrow(`more than ${count - 1} messages`);
   });
 
+  test.each([1, 3, 1_000])('is read for its messages in parts of %i bytes', async (size) => {
+    const text =
+      ': hi\n\nid: 1\r\ndata: {"ä":\r\ndata:1}\r\n\r\nevent: endpoint\ndata: /x\n\nevent: message\rdata: 2\r\rid: 2\n\ndata: 3';
+    const bytes = Buffer.from(text);
+    const parts = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
+      bytes.subarray(i * size, (i + 1) * size),
+    );
+    const respond = () => Promise.resolve(new Response(ReadableStream.from(parts), { headers: events }));
+    const messages: string[] = [];
+    const onMessage = (data: string) => void messages.push(data);
+    const response = await budgetedFetch(respond, budgetOf().budget, { ...NO_LISTENERS, onMessage })('http://x');
+    expect(await response.text()).toBe(text);
+    expect(messages).toEqual(['{"ä":\n1}', '2']);
+  });
+
   test('is requested without an encoding, also if a header of the server names one', async () => {
     const { url, seen } = await answering(events, '');
-    const budgeted = budgetedFetch(fetch, budgetOf().budget, () => undefined);
+    const budgeted = budgetedFetch(fetch, budgetOf().budget, NO_LISTENERS);
     await budgeted(url, { headers: { 'Accept-Encoding': 'gzip', 'x-team': 'a' } });
     expect(seen).toMatchObject([{ 'accept-encoding': 'identity', 'x-team': 'a' }]);
   });
@@ -126,7 +142,7 @@ describe('a stream', () => {
     const { url } = await answering({ ...events, 'content-encoding': 'br' }, 'not read');
     const ends: Error[] = [];
     const { budget, refusals } = budgetOf();
-    const budgeted = budgetedFetch(fetch, budget, (error) => ends.push(error));
+    const budgeted = budgetedFetch(fetch, budget, { ...NO_LISTENERS, end: (error) => ends.push(error) });
     await expect(budgeted(url, { method: 'POST' })).rejects.toThrow(
       'has sent an event stream with content-encoding br, which is not accepted',
     );
@@ -135,20 +151,20 @@ describe('a stream', () => {
 
   test('is what a GET gets, whatever its type; JSON is not counted', async () => {
     const { url } = await answering({ 'content-type': 'application/json' }, '{}\n\n'.repeat(20));
-    const budgeted = budgetedFetch(fetch, budgetOf().budget, () => undefined);
+    const budgeted = budgetedFetch(fetch, budgetOf().budget, NO_LISTENERS);
     expect((await (await budgeted(url, { method: 'POST' })).text()).length).toBe(80);
     await expect(budgeted(url).then((response) => response.text())).rejects.toThrow('more than 10 messages');
   });
 
   test('is counted with an error as its status, too', async () => {
     const { url } = await answering(events, 'data: 1\n\n'.repeat(11), 400);
-    const answer = budgetedFetch(fetch, budgetOf().budget, () => undefined)(url, { method: 'POST' });
+    const answer = budgetedFetch(fetch, budgetOf().budget, NO_LISTENERS)(url, { method: 'POST' });
     await expect(answer.then((response) => response.text())).rejects.toThrow('more than 10 messages');
   });
 
   test('is not what a page is that a server has at its URL, which may be compressed', async () => {
     const { url } = await answering({ 'content-type': 'text/html', 'content-encoding': 'gzip' }, gzipSync('<p>hi'));
-    const answer = await budgetedFetch(fetch, budgetOf().budget, () => undefined)(url);
+    const answer = await budgetedFetch(fetch, budgetOf().budget, NO_LISTENERS)(url);
     expect(await answer.text()).toBe('<p>hi');
   });
 });

@@ -102,13 +102,18 @@ export class StreamBudget {
 }
 
 /**
- * `fetch` whose event streams spend a budget. `end` is called with the error before a stream fails with it. A request
- * for a stream counts as a message: a server can end each stream at once, and says how soon the client asks again.
+ * `fetch` whose event streams spend a budget. `end` is called with the error before a stream fails with it, and
+ * `onMessage` with the data of each message before it is passed on. A request for a stream counts as a message: a server
+ * can end each stream at once, and says how soon the client asks again.
  *
  * Streams are requested without an encoding, and are rejected with one: a server could otherwise spend the processor
  * time of this process with hardly a byte on the network.
  */
-export function budgetedFetch(fetch: Fetch, budget: StreamBudget, end: (error: Error) => void): Fetch {
+export function budgetedFetch(
+  fetch: Fetch,
+  budget: StreamBudget,
+  { end, onMessage }: { end: (error: Error) => void; onMessage: (data: string) => void },
+): Fetch {
   const ending = (work: () => void): void => {
     try {
       work();
@@ -127,11 +132,13 @@ export function budgetedFetch(fetch: Fetch, budget: StreamBudget, end: (error: E
     if (isStream) ending(() => rejectEncoding(response, budget));
     // Clients read the answer to a GET as an event stream, also if its content type is another one.
     if (!(isStream || isGet) || !response.body) return response;
-    const events = new EventCounter();
+    const reader = new EventReader();
     const counted = response.body.pipeThrough(
       new TransformStream<Uint8Array, Uint8Array>({
         transform: (part, controller) => {
-          ending(() => budget.spend({ bytes: part.length, messages: events.count(part) }));
+          const events = reader.read(part);
+          ending(() => budget.spend({ bytes: part.length, messages: events.length }));
+          for (const data of events) if (data !== undefined) onMessage(data);
           controller.enqueue(part);
         },
       }),
@@ -153,30 +160,49 @@ function rejectEncoding(response: Response, budget: StreamBudget): void {
 
 const [LF, CR] = [0x0a, 0x0d];
 
-/** Counts the events of a stream: lines up to an empty one. A line ends with CR, LF or both. */
-class EventCounter {
+/** Reads the events of a stream: lines up to an empty one. A line ends with CR, LF or both. */
+class EventReader {
   #last = 0;
-  #isLineEmpty = true;
+  /** The parts of the line that has not ended. */
+  #line: Uint8Array[] = [];
   #isEventEmpty = true;
+  #type = '';
+  #data: string[] = [];
 
-  /** The number of events that end in `part`. */
-  count(part: Uint8Array): number {
-    let ended = 0;
-    for (const byte of part) {
+  /** The events that end in `part`: the data of a message, or undefined for another event. */
+  read(part: Uint8Array): (string | undefined)[] {
+    const ended: (string | undefined)[] = [];
+    let begin = 0;
+    for (const [at, byte] of part.entries()) {
       const isSecondHalf = byte === LF && this.#last === CR;
       this.#last = byte;
-      if (isSecondHalf) continue;
-      if (byte !== LF && byte !== CR) {
-        this.#isLineEmpty = false;
-        this.#isEventEmpty = false;
-        continue;
+      if (byte !== LF && byte !== CR) continue;
+      if (!isSecondHalf) {
+        this.#line.push(part.subarray(begin, at));
+        if (this.#endsEvent(Buffer.concat(this.#line).toString())) ended.push(this.#end());
+        this.#line = [];
       }
-      if (this.#isLineEmpty && !this.#isEventEmpty) {
-        ended += 1;
-        this.#isEventEmpty = true;
-      }
-      this.#isLineEmpty = true;
+      begin = at + 1;
     }
+    this.#line.push(part.subarray(begin));
     return ended;
+  }
+
+  #endsEvent(line: string): boolean {
+    if (line === '') return !this.#isEventEmpty;
+    this.#isEventEmpty = false;
+    const [, field, value = ''] = /^(data|event): ?(.*)$/s.exec(line) ?? [];
+    if (field === 'data') this.#data.push(value);
+    else if (field === 'event') this.#type = value;
+    return false;
+  }
+
+  #end(): string | undefined {
+    const isMessage = this.#data.length > 0 && (this.#type === '' || this.#type === 'message');
+    const data = isMessage ? this.#data.join('\n') : undefined;
+    this.#isEventEmpty = true;
+    this.#type = '';
+    this.#data = [];
+    return data;
   }
 }

@@ -1,3 +1,7 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { json } from 'node:stream/consumers';
 import { SCOPE } from '../support/tool-scope.ts';
 import { describe, expect, onTestFinished, test } from 'vitest';
 import { startHostileServer, type Hostile, type HostileAnswers } from '../support/hostile-server.ts';
@@ -17,22 +21,25 @@ const blobs = { put: async (_: string, bytes: Uint8Array) => sha256(bytes) } as 
 
 async function start(answers: HostileAnswers) {
   const server = await startHostileServer(answers);
+  return { server, ...poolOf(server) };
+}
+
+function poolOf({ url, stop }: { url: string; stop: () => Promise<unknown> }) {
   const pool = new McpPool({ allowPrivateUrls: () => true, answerTimeoutMs: 60_000, messagesPerMinute: 1_000_000 });
   onTestFinished(async () => {
     await pool.close();
-    await server.stop();
+    await stop();
   });
   const endpoint = {
     id: 'x',
     name: 'x',
-    url: server.url,
+    url,
     headers: {},
     trusted: true,
     isolation: 'shared' as const,
     idempotentTools: [],
   };
   return {
-    server,
     tools: () => pool.tools(endpoint, SCOPE, signal),
     call: () => pool.call(endpoint, SCOPE, 'act', {}, calling),
   };
@@ -160,6 +167,76 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
     expect([outcomes.length, requests]).toEqual([1, 1]);
     expect(stretch).toBeLessThan(MAX_STRETCH_MS);
   });
+});
+
+describe.each(['2026-07-28', '2025-11-25'] as const)('an event stream of a server of %s', (protocol) => {
+  const callWith = async (events: string[], end = 'stays open') => {
+    const head = events.map((event) => `${event}\n\n`).join('');
+    const open = end === 'stays open' && { unit: ': \n\n', bytes: Infinity, pauseMs: 100 };
+    const answer = { unit: ' ', bytes: 0, ...open, head };
+    const { call } = await start({ methods: { 'tools/call': answer }, protocol, ...EVENTS });
+    return call();
+  };
+  const good = 'data: {"jsonrpc":"2.0","id":$id,"result":{"resultType":"complete","content":[]}}';
+
+  test.each<[string, string[], string?]>([
+    ['has a result that is no object', ['data: {"jsonrpc":"2.0","id":$id,"result":7}']],
+    ['has no result and no error', ['data: {"jsonrpc":"2.0","id":$id}']],
+    ['is of another version', ['event: message\ndata: {"id":$id,\ndata: "result":{"content":[]}}']],
+    [
+      'is no valid error, in a stream that could be resumed',
+      ['id: 1\ndata: {"jsonrpc":"2.0","id":$id,"error":7}'],
+      'ends',
+    ],
+  ])('with an answer that %s ends its call at once', async (_, events, end) => {
+    const text = expect.stringMatching(/has answered this call.* may have taken effect/);
+    expect(await callWith(events, end)).toMatchObject({
+      status: 'result',
+      isError: true,
+      content: [{ type: 'text', text }],
+    });
+  });
+
+  test.each([
+    ['notification', 'data: {"jsonrpc":"2.0","method":7}'],
+    ['answer to another request', 'data: {"jsonrpc":"2.0","id":99,"result":7}'],
+    ['text', 'data: hello'],
+    ['event of another type', 'event: state\ndata: {"id":$id,"state":"working"}'],
+  ])('with an invalid %s before the answer does not end it', async (_, event) => {
+    expect(await callWith([event, good])).toMatchObject({ status: 'result', isError: false });
+  });
+});
+
+test('an invalid answer on the stream of HTTP with SSE ends its call at once', async () => {
+  const result = {
+    protocolVersion: '2024-11-05',
+    capabilities: { tools: {} },
+    serverInfo: { name: 'x', version: '1' },
+  };
+  let stream: ServerResponse | undefined;
+  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.method === 'GET') {
+      stream = response.writeHead(200, { 'content-type': 'text/event-stream' });
+      stream.write('event: endpoint\ndata: /messages\n\n');
+      return;
+    }
+    if (request.url === '/mcp') return void response.writeHead(405).end();
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- sent by the client under test
+    const { id, method } = (await json(request)) as { id?: number; method: string };
+    const answer = { jsonrpc: '2.0', id, result: method === 'initialize' ? result : 7 };
+    if (id !== undefined) stream?.write(`data: ${JSON.stringify(answer)}\n\n`);
+    response.writeHead(202).end();
+  };
+  const server = createServer((request, response) => void respond(request, response)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const stop = async (): Promise<void> => {
+    server.close();
+    server.closeAllConnections();
+    await once(server, 'close');
+  };
+  const { call } = poolOf({ url: `http://127.0.0.1:${port}/mcp`, stop });
+  expect(await call()).toMatchObject({ status: 'result', isError: true });
 });
 
 describe.each(['2026-07-28', '2025-11-25'] as const)('a list of tools from a server of %s', (protocol) => {
