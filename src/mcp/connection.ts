@@ -20,6 +20,7 @@ import { readInputRequest, readQuestion, readRequiredPages } from './elicitation
 import { openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
 import { Exchange } from './exchange.ts';
+import { noteRead } from './instrument-call.ts';
 import { askingHidden, inTexts, withHidden, type Hide } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
@@ -309,6 +310,7 @@ export class McpConnection {
       if (!(await this.#isReadResource(name, options.signal))) {
         return toAnswer(await exchange.run(() => this.#send(name, args, sending)));
       }
+      noteRead();
       const resource = resourceOf(args);
       if ('problem' in resource) return failed(resource.problem);
       return toAnswer(await exchange.run(() => this.#read(resource.uri, sending)));

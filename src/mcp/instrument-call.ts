@@ -9,7 +9,22 @@ interface InstrumentedTool {
   tool: string;
 }
 
-/** Measures a tool call, or its part between two questions to the user, and records it as a span of the turn's trace. */
+const READ = 'resources/read';
+
+/** The spans of calls that read a resource. */
+const reads = new WeakSet<Span>();
+
+/** Says that the call in progress reads a resource: only its connection knows that `read_resource` is no tool of its server. */
+export function noteRead(): void {
+  const span = trace.getActiveSpan();
+  if (span) reads.add(span);
+}
+
+/**
+ * Measures a tool call, or its part between two questions to the user, and records it as a span of the turn's trace
+ * (OpenTelemetry, "Semantic conventions for Model Context Protocol"). The URI of a resource is not in it: the model has
+ * written it, and spans have no content.
+ */
 export async function instrumentCall<T extends CallAnswer | { status: 'asks' }>(
   { metrics, endpoint, tool }: InstrumentedTool,
   call: () => Promise<T>,
@@ -20,8 +35,6 @@ export async function instrumentCall<T extends CallAnswer | { status: 'asks' }>(
   const stop = metrics.toolCalls.startTimer({ server: isRegistered ? endpoint.name : 'inline' });
   const attributes = {
     'mcp.method.name': 'tools/call',
-    'gen_ai.operation.name': 'execute_tool',
-    'gen_ai.tool.name': tool,
     'everturn.mcp_server.name': endpoint.name,
   };
   const options = { kind: SpanKind.CLIENT, attributes };
@@ -36,6 +49,8 @@ export async function instrumentCall<T extends CallAnswer | { status: 'asks' }>(
       else if (status !== 'result' && status !== 'asks' && status !== 'input_required') fail(span, status);
       return result;
     } finally {
+      if (reads.has(span)) span.updateName(READ).setAttribute('mcp.method.name', READ);
+      else span.setAttributes({ 'gen_ai.operation.name': 'execute_tool', 'gen_ai.tool.name': tool });
       span.end();
     }
   });
