@@ -1,4 +1,3 @@
-import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
@@ -51,7 +50,7 @@ export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Rou
         const events =
           sort[0] === '-timestamp' ? newestFirst(view, total - end, total - first, type) : view.range(first, end, type);
         response.type('application/json');
-        await pipeline(Readable.from(pageText(events, { total, page })), response);
+        await pipeline(pageText(events, { total, page }), response);
       },
     ),
   ];

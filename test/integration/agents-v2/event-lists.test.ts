@@ -1,6 +1,6 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';
-import type { ApiClient } from '../../support/api-client.ts';
+import { ApiClient } from '../../support/api-client.ts';
 import { say } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
 
@@ -20,8 +20,8 @@ let api: ApiClient;
 let path: string;
 let all: Event[];
 beforeAll(async () => {
-  server = await startTestServer();
-  api = server.api;
+  server = await startTestServer({ env: { EVERTURN_API_KEYS: 'ann=key-of-ann' } });
+  api = new ApiClient(server.api.url, 'key-of-ann');
   server.model.script('desk', say('One.'), say('Two.'), say('Three.'));
   const session = await talkThrice('desk');
   ({ path } = session);
@@ -87,4 +87,13 @@ test('a page is not cut, however large its events are', async () => {
   expect(items.map(({ data }) => data.kind).filter((kind) => kind === 'answer_event')).toHaveLength(3);
   const newestFirst = await api.get<Page>(`${session.path}/events?size=200&sort=-timestamp`);
   expect(newestFirst.items).toEqual(items.toReversed());
+});
+
+test('a page adds no more listeners to its response than Node takes for right', async () => {
+  const warnings: Error[] = [];
+  const note = (warning: Error) => void warnings.push(warning);
+  process.on('warning', note);
+  onTestFinished(() => void process.off('warning', note));
+  await api.get(`${path}/events`);
+  expect(warnings).toEqual([]);
 });
