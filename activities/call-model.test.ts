@@ -2,12 +2,17 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import { MODEL_CALL, modelDependencies } from '../test/support/activity-inputs.ts';
+import { begunCall } from '../test/support/begun-call.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import { turnCreated } from '../src/core/projection.ts';
+import { SharedBudgets } from '../src/engine/shared-budgets.ts';
+import type { SpeculativeCall } from '../src/engine/speculation.ts';
+import { NEVER } from '../src/lib/abort.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 import type { DecisionPolicy } from '../src/spec/agent-spec.ts';
+import { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
 import { createCallModel } from './call-model.ts';
 
 const pay = {
@@ -133,4 +138,95 @@ test('a model call asks for the window of its model, and does not wait for it', 
   );
   expect(outcome).toEqual({ status: 'answered' });
   expect(learnContext).toHaveBeenCalledWith(target);
+});
+
+const START: SpeculativeCall = { ...turnStart(), after: null };
+
+/** Attempts of the first model call of a turn whose subject may make one call a day, and what its model was asked. */
+function budgeted(speculativeCalls: SpeculativeCalls) {
+  let [steps, asked] = [0, 0];
+  const spending = {
+    begin: (_accounts: unknown, _turn: unknown, { isRetry }: { isRetry: boolean }) => {
+      if (steps > 0 && !isRetry) return Promise.resolve({ scope: 'subject', limit: { steps: 1 }, spent: { steps } });
+      steps += 1;
+      return Promise.resolve(undefined);
+    },
+    settle: () => Promise.resolve(),
+    takeBack: () => Promise.resolve(),
+  };
+  const stream = async function* (): AsyncGenerator<ModelChunk> {
+    asked += 1;
+    yield await Promise.reject(new ModelError('broken_stream', 'cut off'));
+  };
+  const options = { config: { subjectBudget: { period: 'day', limit: { steps: 1 } } }, catalog: { spending } };
+  const dependencies = {
+    ...modelDependencies(stream),
+    speculativeCalls,
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only its budgets are read and written
+    budgets: new SharedBudgets(options as unknown as ConstructorParameters<typeof SharedBudgets>[0]),
+    log: { warn: () => undefined },
+    serverContacts: { hasAnswered: () => Promise.resolve(true) },
+  };
+  const callModel = createCallModel(activityDependencies(dependencies));
+  let heartbeatDetails: unknown;
+  const run = (attempt: number): Promise<CallModelResult> => {
+    const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
+    env.on('heartbeat', (details) => (heartbeatDetails = details));
+    return env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, { ...MODEL_CALL, step: 1 });
+  };
+  return { run, asked: () => asked, use: () => (steps += 1) };
+}
+
+test('a budget that others have reached holds after a call that was begun ahead, and is no attempt of its turn', async () => {
+  const speculativeCalls = new SpeculativeCalls();
+  speculativeCalls.serve(
+    (call) =>
+      Promise.resolve(
+        begunCall(
+          call,
+          (async function* () {
+            yield await Promise.resolve({ content: 'in vain' });
+          })(),
+        ),
+      ),
+    NEVER,
+  );
+  speculativeCalls.offer({ ...START, turnId: MODEL_CALL.turnId });
+  await new Promise((resolve) => void setImmediate(resolve));
+  speculativeCalls.withdraw(MODEL_CALL.turnId);
+  const { run, asked, use } = budgeted(speculativeCalls);
+  use();
+  expect((await run(1)).outcome).toEqual({ status: 'budget_reached' });
+  expect(asked()).toBe(0);
+});
+
+test('a call that was within a budget is repeated although it was reached since', async () => {
+  const { run, asked } = budgeted(new SpeculativeCalls());
+  await expect(run(1)).rejects.toMatchObject({ type: 'broken_stream' });
+  await expect(run(2)).rejects.toMatchObject({ type: 'broken_stream' });
+  expect(asked()).toBe(2);
+});
+
+test('a further attempt at a message begins nothing ahead', async () => {
+  const look = { ...pay, name: 'look', run: { to: 'server', effect: 'retry', approval: false }, beginsAhead: true };
+  const stream = async function* (): AsyncGenerator<ModelChunk> {
+    const call = { index: 0, id: 'call_0', name: 'look', arguments: '{}' };
+    yield await Promise.resolve({ toolCalls: [call], finishReason: 'tool_calls' });
+  };
+  const run = vi.fn(() => Promise.resolve({ status: 'result', isError: false, content: [] }));
+  const dependencies = activityDependencies({
+    ...modelDependencies(stream),
+    toolsets: { load: () => Promise.resolve({ tools: new Map([['look', look]]), servers: [], unavailable: [] }) },
+    models: { learnContext: () => undefined, resolve: () => ({ model: 'm', provider: { stream }, cost: () => 0 }) },
+    toolKinds: { mcp: { run } },
+  });
+  const callModel = createCallModel(dependencies);
+  const calls = async (attempt: number): Promise<number> => {
+    run.mockClear();
+    dependencies.stepsAhead.modelCalled(MODEL_CALL.turnId, MODEL_CALL.messageId);
+    const env = new MockActivityEnvironment({ attempt });
+    await env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, MODEL_CALL);
+    return run.mock.calls.length;
+  };
+  expect([await calls(1), await calls(2)]).toEqual([1, 0]);
 });

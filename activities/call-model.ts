@@ -58,8 +58,8 @@ interface AttemptDetails {
   /** The usage of the first `accounted` attempts, as far as it was reported. */
   usage: Usage;
   accounted: number;
-  /** The worker of the first attempt was lost. */
-  isFirstLost?: true;
+  /** The model was called for the message, or for the summary that comes first; or its worker was lost, and may have. */
+  isCalled?: true;
 }
 
 /** The wait between attempts at a provider that fails, unless the provider says how long to wait. */
@@ -124,6 +124,7 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
       });
     } finally {
       call.finish();
+      dependencies.stepsAhead.modelReturned(input);
     }
   };
 }
@@ -158,7 +159,6 @@ class ModelCallAttempt {
     };
     // Attempts whose workers were lost have not recorded their usage.
     const { attempt } = this.#context.info;
-    if (attempt > 1 && this.details.accounted === 0) this.details.isFirstLost = true;
     for (; this.details.accounted < attempt - 1; this.details.accounted++) {
       this.#add(UNREPORTED);
       dependencies.metrics.retries.inc({ activity: 'callModel', reason: 'lost' });
@@ -198,8 +198,7 @@ class ModelCallAttempt {
   /**
    * Reads the model's answer into the message. The first model call of a turn uses the turn's speculative call, if there
    * is one, and a later one the call that began with the last result. A later attempt does not look for either: the worker
-   * that started it may be the one that was lost. A speculative call that is not used still counts as usage. Returns what
-   * comes first if the model was not called.
+   * that started it may be the one that was lost. Returns what comes first if the model was not called.
    */
   async #answer(): Promise<Instead | undefined> {
     const { speculativeCalls, stepsAhead, bus, signIns } = this.#dependencies;
@@ -208,8 +207,7 @@ class ModelCallAttempt {
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
     // None was started for a conversation that has to be compacted first, nor for a forced answer.
     const mayClaim = isFirst && attempt === 1 && input.upTo === 1 && !input.isForced;
-    const onUnreported = (): void => this.#add(UNREPORTED);
-    const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal, onUnreported) : undefined;
+    const claimed = mayClaim ? await speculativeCalls.claim(input, this.#signal) : undefined;
     if (claimed) {
       this.#begin(claimed.message);
       // The next model call extends what this reads.
@@ -220,7 +218,7 @@ class ModelCallAttempt {
     const conversation = this.#conversation();
     // A call that was begun does not need it, but the next one extends what this reads.
     conversation.catch(() => undefined);
-    const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal, onUnreported) : undefined;
+    const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal) : undefined;
     const requests = { signIns, scope: input, turnId: input.turnId };
     const call = { ...input, fallback: this.details.fallback, isRetry: this.#isRetry };
     const prepared =
@@ -240,22 +238,16 @@ class ModelCallAttempt {
       draftToolset: given && (await this.#draftToolset(given, prepared)),
     });
     this.#begin(message);
-    const relayed = mayClaim ? await speculativeCalls.claimElsewhere(input, this.#signal, onUnreported) : undefined;
-    if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId, onUnreported);
+    if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId);
     if (prepared.signIns.length > 0 || prepared.compaction) {
       this.#wasCalled = false;
-      this.#mayBeShown = attempt > 1 || relayed !== undefined;
-      if (relayed) {
-        speculativeCalls.withdraw(input.turnId);
-        onUnreported();
-      }
+      this.#mayBeShown = attempt > 1;
       return prepared.signIns.length === 0 && prepared.compaction
         ? this.#compact(prepared, prepared.compaction)
         : prepared.signIns;
     }
     if (given) this.#wasCalled = false;
-    const answer = () =>
-      ahead?.chunks ?? relayed ?? prepared.provider.stream(this.#patient(prepared.request), this.#signal);
+    const answer = () => ahead?.chunks ?? prepared.provider.stream(this.#patient(prepared.request), this.#signal);
     await message.read(given ? chunksOf(given) : answer());
     return undefined;
   }
@@ -317,11 +309,8 @@ class ModelCallAttempt {
     return { ...record, ...reported(this.details.usage) };
   }
 
-  /** Whether a model was called for the message before, or for the summary that comes first. */
-  readonly #isRetry = (): boolean => {
-    const { inputTokens, unreportedAttempts = 0 } = this.details.usage;
-    return inputTokens + unreportedAttempts > 0;
-  };
+  /** Whether what the model is asked for was within the budgets that its turn shares. */
+  readonly #isRetry = (): boolean => this.details.isCalled === true;
 
   /** The request, which may take longer if the model was silent in earlier attempts. */
   #patient(request: ModelRequest): ModelRequest {
@@ -416,18 +405,15 @@ class ModelCallAttempt {
     const isStopped = outcome.status === 'cancelled' || outcome.status === 'sign_in_required';
     const until = isStopped ? NEVER : this.#signal;
     const complete = await this.#store(answer, until);
-    if (this.#message) {
-      const { toolset, inSequence } = this.#message;
-      stepsAhead.messageEnded(this.#input, stamp, answer, { tools: toolset.tools, inSequence });
-    }
+    // A further attempt begins nothing: an earlier one may have, and its tools may be what has killed its worker.
     const message = answer.find((record) => record.kind === 'model.message');
-    const extended = message && (await this.#storeWithResults(complete, { stamp, message }));
+    const { toolset, inSequence } = this.#context.info.attempt === 1 && this.#message ? this.#message : {};
+    if (toolset) stepsAhead.messageEnded(this.#input, stamp, answer, { tools: toolset.tools, inSequence });
+    const extended = toolset && message && (await this.#storeWithResults(complete, { stamp, message }));
     const { records, stored } = extended ?? complete;
     conversations.remember(stamp, records);
-    const nextIsBegun = extended
-      ? !this.#signal.aborted && stepsAhead.resultsEnded(stamp)
-      : message !== undefined && this.details.isFirstLost && stepsAhead.firstWasLost({ stamp, message });
-    return { records: stored, stamp, outcome, ...(nextIsBegun && { nextIsBegun }) };
+    if (extended && !this.#signal.aborted) stepsAhead.resultsEnded(stamp);
+    return { records: stored, stamp, outcome };
   }
 
   /** The message is complete and paid for, so an unavailable store is retried. @throws PayloadTooLarge */
@@ -439,15 +425,14 @@ class ModelCallAttempt {
   }
 
   /**
-   * Stores the records with the results of the message's calls, if these are known at once. Not in a further attempt: such
-   * a call may be what has killed the worker of the first one. Nor if texts were moved to the blob store, which would be
-   * written twice: the results fit beside what the history has inline.
+   * Stores the records with the results of the message's calls, if these are known at once. Not if texts were moved to the
+   * blob store, which would be written twice: the results fit beside what the history has inline.
    */
   async #storeWithResults(
     { records, stored }: StoredRecords,
     ended: { stamp: string; message: ModelMessage },
   ): Promise<StoredRecords | undefined> {
-    if (this.#context.info.attempt > 1 || stored !== records) return undefined;
+    if (stored !== records) return undefined;
     const results = await this.#dependencies.stepsAhead.earlyResults(this.#input, ended, this.#signal);
     return results && this.#store(withEarlyResults(records, ended.message, results), this.#signal);
   }
@@ -611,6 +596,7 @@ class ModelCallAttempt {
   }
 
   #add(usage: Usage): void {
+    this.details.isCalled = true;
     this.details.usage = addUsage(this.details.usage, usage);
   }
 }

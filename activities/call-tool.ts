@@ -340,11 +340,10 @@ class ToolCallAttempt {
     }
     const stamp = randomUUID();
     this.#dependencies.conversations.remember(stamp, [saved.record]);
-    // A turn that is being cancelled makes no further model call.
-    const isStopped = this.#context.cancellationSignal.aborted;
-    const isBegun = !isStopped && this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
-    // An attempt that was lost may have begun the call as well.
-    return { records: saved.stored, stamp, ...((isBegun || this.#context.info.attempt > 1) && { nextIsBegun: true }) };
+    // A turn that is being cancelled makes no further model call, and an earlier attempt may have begun it.
+    const mayFollow = !this.#context.cancellationSignal.aborted && this.#context.info.attempt === 1;
+    if (mayFollow) this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);
+    return { records: saved.stored, stamp };
   }
 
   /** @throws PayloadTooLarge */

@@ -28,7 +28,7 @@ export interface Dependencies {
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;
-  speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'claimElsewhere' | 'forgo' | 'withdraw'>;
+  speculativeCalls: Pick<SpeculativeCalls, 'claim' | 'forgo'>;
   stepsAhead: StepsAhead;
   models: ModelProviders;
   serverContacts: Pick<ServerContacts, 'hasAnswered'>;

@@ -80,8 +80,7 @@ test('a model call that crashes its worker on each attempt ends in error, and it
       }),
     ),
   );
-  // Only the first attempt looks for what was begun, and is lost.
-  const input = { ...MODEL_CALL, step: 1, isBegun: true } as const;
+  const input = { ...MODEL_CALL, step: 1 };
   const { records, outcome } = await untilEnded(() => callModel(input), model);
   expect(outcome).toMatchObject({ status: 'error', message: expect.stringContaining('5 attempts') });
   expect(records).toMatchObject([{ kind: 'model.message', finishReason: 'error', usage: { unreportedAttempts: 5 } }]);

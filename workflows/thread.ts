@@ -32,6 +32,7 @@ import {
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
+import { MAX_CONCURRENT_TOOLS, MAX_CONCURRENT_TOOLS_OF_SUB_AGENT } from '../src/core/tool-lanes.ts';
 import { callKey, hasNoResult, heldCall, onReplacedOf, openCallsOf } from '../src/core/tool-records.ts';
 import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
@@ -76,11 +77,6 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
 
 const { speculation } = proxySinks<Pick<CommandSinks, 'speculation'>>();
 
-/** How many tools run at once: a workflow task that schedules hundreds is slow and large. */
-const MAX_CONCURRENT_TOOLS = 50;
-/** The same for each sub-agent, of which five work at once by default. */
-const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
-
 /** What the server of a further call is told. */
 const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
 
@@ -105,8 +101,6 @@ export class Thread {
   #lacksResult = false;
   /** How many records the log had when the thread last called its model. */
   #known: number;
-  /** Whether a worker has begun the next model call, or may have: see `StepResult`. */
-  #nextIsBegun: boolean;
   /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
   #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
@@ -128,12 +122,11 @@ export class Thread {
     this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
     this.#isGiven = !agent && start.carry?.isGiven === true;
     this.#known = known;
-    this.#nextIsBegun = !agent && start.carry?.next?.isBegun === true;
   }
 
   /** What is known of the next model call. */
   get next(): NextModelCall {
-    return { recent: this.#turn.stampsSince(this.#known), ...(this.#nextIsBegun && { isBegun: true }) };
+    return { recent: this.#turn.stampsSince(this.#known) };
   }
 
   get steps(): number {
@@ -329,7 +322,6 @@ export class Thread {
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
     this.#known = plan.upTo;
-    this.#nextIsBegun = false;
     const id = this.#turn.scheduled({ name: 'callModel', input });
     let result: CallModelResult;
     speculation.modelCalled(input.messageId);
@@ -341,8 +333,7 @@ export class Thread {
       return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
     }
     this.#turn.ended(id, { result });
-    const { outcome, records, stamp, nextIsBegun } = result;
-    this.#nextIsBegun = !this.#agent && nextIsBegun === true;
+    const { outcome, records, stamp } = result;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     if (outcome.status === 'cancelled') return { status: 'stopped' };
     if (outcome.status === 'compacted' || outcome.status === 'budget_reached') {
@@ -534,8 +525,6 @@ export class Thread {
     try {
       result = await callTool(toolInput);
     } catch (error) {
-      // Its worker may have been lost after it had begun the next model call.
-      this.#nextIsBegun = !this.#agent;
       const ended = this.#turn.ended(id, { error });
       // Its outcome is unknown.
       if (!ended.waiting && !isCancellation(error)) this.#lacksResult = true;
@@ -543,7 +532,6 @@ export class Thread {
     }
     const ended = this.#turn.ended(id, { result });
     this.#noteFailures(result.records);
-    this.#nextIsBegun ||= !this.#agent && result.nextIsBegun === true;
     for (const record of result.records) {
       if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
     }

@@ -222,8 +222,6 @@ export interface RunGuard {
 export interface NextModelCall {
   /** Their stamps: see `src/engine/conversations.ts`. */
   recent: string[];
-  /** A worker has begun the call, or may have: see `StepResult`. */
-  isBegun?: true;
 }
 
 export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall, RunGuard {
@@ -288,17 +286,11 @@ export interface Appended<R extends NewRecord = NewRecord> {
   stamp: string;
 }
 
-/** The result of a part of a step, after which the next one may begin. */
-interface StepResult extends Appended {
-  /** A worker has begun the next model call, or may have: if its activity does not find it, its usage is unreported. */
-  nextIsBegun?: true;
-}
-
 /**
  * Without records if the call waits for an answer of the user, for a person to say how it ended or to approve it once
  * more, or for another agent: it stays open.
  */
-export interface CallToolResult extends StepResult {
+export interface CallToolResult extends Appended {
   /** Another agent works on the call, in a session of its own. */
   isDelegated?: true;
   elicitation?: PendingElicitation;
@@ -308,7 +300,7 @@ export interface CallToolResult extends StepResult {
   isReplaced?: true;
 }
 
-export interface CallModelResult extends StepResult {
+export interface CallModelResult extends Appended {
   /** The budget that was reached. */
   budget?: BudgetReport;
   /**

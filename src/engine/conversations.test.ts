@@ -215,14 +215,6 @@ test('three threads on two workers read each event once per worker', async () =>
   expect(reads.length).toBeLessThanOrEqual(2 * 20);
 });
 
-test('the previous turn is taken from the log that the API has sent along: no log is read', async () => {
-  const { conversations } = conversationsOver(() => Promise.reject(new Error('no blobs')));
-  const before = turnCreated(turnStart());
-  const start = { ...turnStart({ turnId: 'turn_2', previousTurnId: TURN_ID }), sequence: 2, after: TURN_ID };
-  const records = await conversations.beginning({ ...start, afterLog: [{ ordinal: 1, record: before }] }, never);
-  expect(records).toEqual([before, turnCreated(start)]);
-});
-
 test('the turns of another session are not loaded, even if they are cached', async () => {
   const start = (turnId: string, sessionId: string) => ({ ...turnStart(), turnId, sessionId, previousTurnId: null });
   const logOf = (turnId: string) => [{ ordinal: 1, record: turnCreated(start(turnId, 'ses_ann')) }];

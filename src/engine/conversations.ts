@@ -19,7 +19,7 @@ import type { TurnHistory } from '../temporal/history.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
-import { restoreEntries, restoreRecord } from './restore-records.ts';
+import { restoreRecord } from './restore-records.ts';
 import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
@@ -153,11 +153,7 @@ export class Conversations {
 
   /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
   async beginning(start: Omit<SpeculativeCall, 'trace'>, signal: AbortSignal): Promise<UnsequencedRecord[]> {
-    const { sessionId, previousTurnId, after, afterLog } = start;
-    if (after !== null && afterLog && !this.#ended.has(after)) {
-      this.#ended.set(after, recordsOf(await restoreEntries(afterLog, { ...this.#source(sessionId), turnId: after })));
-    }
-    const { turnId } = start;
+    const { turnId, sessionId, previousTurnId, after } = start;
     const [before, created] = await Promise.all([
       this.#chain({ previousTurnId, sessionId, threadId: ROOT_THREAD }, signal),
       restoreRecord(turnCreated(start), { ...this.#source(sessionId), turnId, recordId: eventId(turnId, 1) }),

@@ -1,5 +1,5 @@
 import type { ToolScope, TurnHeader } from '../core/history.ts';
-import type { InputItem, LogEntry } from '../core/records.ts';
+import type { InputItem } from '../core/records.ts';
 import type { TurnAccepted } from '../core/session.ts';
 import type { TraceContext } from '../core/trace-context.ts';
 
@@ -12,8 +12,6 @@ import type { TraceContext } from '../core/trace-context.ts';
 export interface SpeculativeCall extends TurnHeader, ToolScope {
   /** The session's newest turn, on any branch. If it is running, it has to end first. */
   after: string | null;
-  /** The log of that turn as it is stored, if the API has it in memory: it saves the worker a read. */
-  afterLog?: LogEntry[];
   /** The turn's position in the session, unless another turn is accepted first. */
   sequence: number;
   /** The request's position in a trace, if it is part of one. */
@@ -40,7 +38,7 @@ export interface Speculation {
 export interface Speculator {
   /**
    * Reserves the speculative call of a scope (a caller's requests on one session) until it is accepted or withdrawn.
-   * Undefined if another request of the scope has reserved it.
+   * Undefined if another request of the scope has reserved it, or no worker runs in this process.
    */
   reserve(scope: string): Speculation | undefined;
   /**

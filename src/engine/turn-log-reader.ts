@@ -200,12 +200,6 @@ export class TurnLogReader {
     return entries;
   }
 
-  /** The whole log of an ended turn as it is stored, if it is cached and has at most `maxCharacters`. */
-  peekEnded(turnId: string, maxCharacters: number): LogEntry[] | undefined {
-    const { value, size = 0 } = this.#ended.info(turnId) ?? {};
-    return size <= maxCharacters ? value?.entries : undefined;
-  }
-
   /**
    * The turns of a chain, newest first. The first turn is read alone: often it has just ended, and the caller has the
    * others and stops. The others are read from the archive in batches. `follow` is that of `ReadOptions`.

@@ -25,9 +25,6 @@ import {
 import { steerTurn } from './steer-turn.ts';
 import { filesOf } from './store-input.ts';
 
-/** A longer log is not sent along with a speculative call: sending it would take as long as reading it. */
-const MAX_SENT_LOG = 64 * 1024;
-
 interface TurnRequestOptions {
   sessionId: string;
   caller: Caller;
@@ -180,14 +177,12 @@ export class TurnRequest implements Disposable {
     if (!speculationInput) return undefined;
     const { last, previousTurnId } = speculationInput;
     const { caller } = this.#options;
-    const afterLog = last && this.#engine.logs.peekEnded(last.id, MAX_SENT_LOG);
     return {
       turnId,
       sessionId: session.id,
       sequence: (last?.sequence ?? 0) + 1,
       previousTurnId,
       after: last?.id ?? null,
-      ...(afterLog && { afterLog }),
       createdAt: createdAtOf(turnId),
       createdBy: caller.subject,
       owner: ownerOf(session, caller),

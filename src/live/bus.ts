@@ -52,10 +52,17 @@ export interface LiveListener {
  * - `growth:<turn id>`, for readers: the turn's log is about to grow, since an activity returns its result, a command was
  *   recorded, or the turn ends
  * - `cancel:<turn id>`, for workers: the turn cancels its activities; the hint may arrive before the cancel is recorded
+ * - `command:<turn id>`, for workers: a command has changed what comes next in the turn, which may be held; delivered in
+ *   the process that gives it at once
  * - `session:<session id>`, for readers: the session has a new turn, or was deleted
  * - `change:<change>`, for all processes: the catalog has a change, which they would otherwise find by polling
  */
-export type Topic = `growth:${string}` | `cancel:${string}` | `session:${string}` | `change:${Change}`;
+export type Topic =
+  | `growth:${string}`
+  | `cancel:${string}`
+  | `command:${string}`
+  | `session:${string}`
+  | `change:${Change}`;
 
 /**
  * The live bus carries the text in progress from the workers to the readers of a turn, and hints between all processes.

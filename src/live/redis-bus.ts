@@ -110,6 +110,7 @@ export class RedisBus implements LiveBus {
   }
 
   hint(topic: Topic): void {
+    if (topic.startsWith('command:')) this.#onHint(topic);
     this.#publish(this.#hintChannel, topic);
   }
 
@@ -123,6 +124,10 @@ export class RedisBus implements LiveBus {
 
   get #hintChannel(): string {
     return `${this.#prefix}hints`;
+  }
+
+  #onHint(topic: string): void {
+    for (const listener of this.#hintListeners.of(topic)) listener();
   }
 
   #channel(turnId: string): string {
@@ -223,7 +228,7 @@ export class RedisBus implements LiveBus {
   readonly #onMessage = (message: string, channel: string): void => {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
-      else if (channel === this.#hintChannel) for (const listener of this.#hintListeners.of(message)) listener();
+      else if (channel === this.#hintChannel) this.#onHint(message);
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.

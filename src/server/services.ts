@@ -16,13 +16,12 @@ import { Catalog } from '../catalog/catalog.ts';
 import { ConfigError, type Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
-import { InProcessSpeculativeCalls, type SpeculativeCalls } from '../speculation/speculative-calls.ts';
+import { SpeculativeCalls } from '../speculation/speculative-calls.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
 import { SessionWatches } from '../live/session-watches.ts';
 import { TurnTailPool } from '../live/turn-tail.ts';
 import { TurnSpeculator } from '../speculation/turn-speculation.ts';
-import { RedisSpeculativeCalls } from '../speculation/redis-speculative-calls.ts';
 import { StorageQuota } from '../engine/storage-quota.ts';
 import { countedBlobs } from '../blobs/counted-blobs.ts';
 import { limitsInForce, type Limits } from '../engine/limits.ts';
@@ -42,7 +41,7 @@ import { errorMessage, StartupError } from '../lib/errors.ts';
 import { OnceLog } from '../lib/once-log.ts';
 import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
-import { Metrics, type SpeculativeCallOutcome } from '../telemetry/metrics.ts';
+import { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { requestHeader } from '../telemetry/request-id-interceptor.ts';
 import { McpPool } from '../mcp/pool.ts';
@@ -142,9 +141,11 @@ export async function openServices({
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
-  const live = { ...openLive({ redis, config, log, metrics, cipher }), ...(bus && { bus }) };
-  const hintSession = (sessionId: string) => live.bus.hint(`session:${sessionId}`);
-  catalog.outbox.onChange((change) => live.bus.hint(`change:${change}`));
+  const prefix = redisPrefix(config.temporal);
+  const liveBus = bus ?? (redis ? new RedisBus({ redis, prefix, log, cipher }) : new InProcessBus());
+  const speculativeCalls = new SpeculativeCalls((outcome) => metrics.speculativeCalls.inc({ outcome }));
+  const hintSession = (sessionId: string) => liveBus.hint(`session:${sessionId}`);
+  catalog.outbox.onChange((change) => liveBus.hint(`change:${change}`));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
@@ -173,7 +174,7 @@ export async function openServices({
   const logs = new TurnLogReader({ catalog, history, blobs, losses });
   const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
   const serverContacts = new ServerContacts({ catalog, log });
-  const shared = redis && { redis, prefix: redisPrefix(config.temporal) };
+  const shared = redis && { redis, prefix };
   const models = openProviders(model, {
     ...config.model,
     metrics,
@@ -185,7 +186,7 @@ export async function openServices({
   const urls = signInUrls(publicUrl);
   const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
   cleanup.defer(() => signIns.close());
-  const sessionWatches = new SessionWatches({ catalog, bus: live.bus, log });
+  const sessionWatches = new SessionWatches({ catalog, bus: liveBus, log });
   const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
   const programs = await ProgramRecords.open(config.dataDir, log);
   const pool = { ...config.mcp, allowPrivateUrls, grants: signIns.grants, programs, log };
@@ -225,7 +226,8 @@ export async function openServices({
     blobs,
     losses,
     redis,
-    ...live,
+    bus: liveBus,
+    speculativeCalls,
     client,
     history,
     logs,
@@ -250,26 +252,13 @@ export async function openServices({
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
     storageQuota: new StorageQuota({ catalog, limits }),
-    speculator: new TurnSpeculator(live.speculativeCalls),
+    speculator: new TurnSpeculator(speculativeCalls),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
-    tails: new TurnTailPool({ logs, bus: live.bus, log }),
+    tails: new TurnTailPool({ logs, bus: liveBus, log }),
     sessionWatches,
   };
   const opened = cleanup.move();
   return { ...services, sessionQueue: new SessionQueue(services), close: () => opened.disposeAsync() };
-}
-
-function openLive({
-  redis,
-  config,
-  log,
-  metrics,
-  cipher,
-}: Pick<Services, 'redis' | 'config' | 'log' | 'metrics' | 'cipher'>): Pick<Services, 'bus' | 'speculativeCalls'> {
-  const onEnd = (outcome: SpeculativeCallOutcome) => metrics.speculativeCalls.inc({ outcome });
-  if (!redis) return { bus: new InProcessBus(), speculativeCalls: new InProcessSpeculativeCalls(onEnd) };
-  const options = { redis, prefix: redisPrefix(config.temporal), log, cipher };
-  return { bus: new RedisBus(options), speculativeCalls: new RedisSpeculativeCalls({ ...options, onEnd }) };
 }
 
 /** @throws ConfigError if a setting names a model of a provider that does not exist */

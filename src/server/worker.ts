@@ -26,7 +26,7 @@ import type { Services } from './services.ts';
 import { activityScope, traceActivity, countRetries } from '../telemetry/activity-interceptors.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import type { Cipher } from '../encryption/cipher.ts';
-import { sessionIdOf } from '../core/temporal-names.ts';
+import { sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { CommandSinks } from '../../workflows/turn-commands.ts';
 import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
@@ -114,6 +114,7 @@ export async function startWorker(
           fn: ({ workflowId }, turnId) => {
             // A turn that was cancelled before its first model call has not claimed its speculative call.
             speculativeCalls.withdraw(turnId);
+            stepsAhead.turnEnded(turnId);
             archiver.turnEnded(turnId, sessionIdOf(workflowId));
             attempt(delegator.turnEnded(turnId), turnId);
           },
@@ -131,8 +132,11 @@ export async function startWorker(
         },
       },
       speculation: {
-        changed: { fn: (_workflow, turnId, isHeld) => stepsAhead.commanded(turnId, isHeld), callDuringReplay: false },
-        modelCalled: { fn: (_workflow, messageId) => stepsAhead.modelCalled(messageId), callDuringReplay: false },
+        changed: { fn: (_workflow, turnId) => bus.hint(`command:${turnId}`), callDuringReplay: false },
+        modelCalled: {
+          fn: ({ workflowId }, messageId) => stepsAhead.modelCalled(turnIdOf(workflowId) ?? '', messageId),
+          callDuringReplay: false,
+        },
       },
       turns: {
         cancelling: {

@@ -34,6 +34,13 @@ const mcpServerFields = {
     .boolean()
     .nullish()
     .describe('default true; false: the model is offered a tool of this server once it has searched for it'),
+  begin_ahead: z
+    .boolean()
+    .nullish()
+    .describe(
+      'whether calls of its read-only tools may begin before their message is recorded; default true for a registered ' +
+        'server, false for an inline one',
+    ),
 };
 
 export const serverUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).max(2_048);

@@ -9,7 +9,7 @@ import { InProcessBus } from '../live/in-process-bus.ts';
 import { NO_USAGE } from '../core/records.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import type { SpeculativeCallOutcome } from '../telemetry/metrics.ts';
-import { InProcessSpeculativeCalls, type ClaimedMessage, type StartSpeculativeCall } from './speculative-calls.ts';
+import { SpeculativeCalls, type ClaimedMessage, type StartSpeculativeCall } from './speculative-calls.ts';
 
 const START: SpeculativeCall = {
   turnId: 'turn_1',
@@ -24,18 +24,15 @@ const START: SpeculativeCall = {
   specHash: 'spec',
 };
 
-let speculativeCalls: InProcessSpeculativeCalls;
+let speculativeCalls: SpeculativeCalls;
 let bus: InProcessBus;
 let outcomes: SpeculativeCallOutcome[];
-let unreported: number;
-const onUnreported = (): void => void unreported++;
 const stop = new AbortController();
 const never = new AbortController().signal;
 beforeEach(() => {
   outcomes = [];
-  unreported = 0;
   bus = new InProcessBus();
-  speculativeCalls = new InProcessSpeculativeCalls((outcome) => void outcomes.push(outcome));
+  speculativeCalls = new SpeculativeCalls((outcome) => void outcomes.push(outcome));
 });
 afterEach(() => void vi.useRealTimers());
 
@@ -89,16 +86,15 @@ test('an answer is claimed once, with all chunks that arrived before', async () 
   speculativeCalls.serve(model(['a', 'b', 'c']).start, stop.signal);
   speculativeCalls.offer(START);
   await allSent();
-  expect(await textOf(await speculativeCalls.claim(START, never, onUnreported))).toBe('abc');
-  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
+  expect(await textOf(await speculativeCalls.claim(START, never))).toBe('abc');
+  expect(await speculativeCalls.claim(START, never)).toBeUndefined();
   expect(outcomes).toEqual(['claimed']);
-  expect(unreported).toBe(0);
 });
 
 test('an offer after its claim starts no call', async () => {
   const { start, signal } = model(['a']);
   speculativeCalls.serve(start, stop.signal);
-  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim(START, never)).toBeUndefined();
   speculativeCalls.offer(START);
   expect(signal()).toBeUndefined();
 });
@@ -110,9 +106,8 @@ test.each([{ previousTurnId: 'turn_x' }, { previousTurnId: null }, { sequence: 3
     speculativeCalls.serve(start, stop.signal);
     speculativeCalls.offer(START);
     await allSent();
-    expect(await speculativeCalls.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
+    expect(await speculativeCalls.claim({ ...START, ...other }, never)).toBeUndefined();
     expect(outcomes).toEqual(['mismatched']);
-    expect(unreported).toBe(1);
     expect(signal()?.aborted).toBe(true);
   },
 );
@@ -124,7 +119,7 @@ test('a withdrawn call is ended, and its claim finds no answer', async () => {
   speculativeCalls.withdraw(START.turnId);
   expect(signal()?.aborted).toBe(true);
   expect(outcomes).toEqual(['withdrawn']);
-  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim(START, never)).toBeUndefined();
 });
 
 test('an unclaimed call expires; a claimed one continues', async () => {
@@ -137,7 +132,7 @@ test('an unclaimed call expires; a claimed one continues', async () => {
   }, stop.signal);
   speculativeCalls.offer(START);
   speculativeCalls.offer({ ...START, turnId: 'turn_2' });
-  await speculativeCalls.claim(START, never, onUnreported);
+  await speculativeCalls.claim(START, never);
   vi.advanceTimersByTime(60_000);
   expect(calls.map(({ aborted }) => aborted)).toEqual([false, true]);
   expect(outcomes).toEqual(['claimed', 'expired']);
@@ -148,7 +143,7 @@ test('the claimant of an answer can end it', async () => {
   const caller = new AbortController();
   speculativeCalls.serve(start, stop.signal);
   speculativeCalls.offer(START);
-  const claimed = await speculativeCalls.claim(START, caller.signal, onUnreported);
+  const claimed = await speculativeCalls.claim(START, caller.signal);
   await allSent();
   caller.abort();
   expect(await textOf(claimed)).toBe('a');
@@ -160,7 +155,7 @@ test("no listener stays on the caller's signal after an answer has ended, or fai
   const listeners = (): number => getEventListeners(caller, 'abort').length;
   speculativeCalls.serve(model(['a', 'b']).start, stop.signal);
   speculativeCalls.offer(START);
-  const claimed = await speculativeCalls.claim(START, caller, onUnreported);
+  const claimed = await speculativeCalls.claim(START, caller);
   expect(listeners()).toBe(1);
   expect(await textOf(claimed)).toBe('ab');
   await allSent();
@@ -169,14 +164,14 @@ test("no listener stays on the caller's signal after an answer has ended, or fai
   speculativeCalls.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
   const next = { ...START, turnId: 'turn_2' };
   speculativeCalls.offer(next);
-  expect(await speculativeCalls.claim(next, caller, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim(next, caller)).toBeUndefined();
   expect(listeners()).toBe(0);
 });
 
 test('a call that failed to start has no answer; a later failure reaches the claimant', async () => {
   speculativeCalls.serve(() => Promise.reject(new Error('no catalog')), stop.signal);
   speculativeCalls.offer(START);
-  expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim(START, never)).toBeUndefined();
 
   async function* broken(): AsyncGenerator<ModelChunk> {
     yield { content: 'a' };
@@ -186,7 +181,7 @@ test('a call that failed to start has no answer; a later failure reaches the cla
   const next = { ...START, turnId: 'turn_2' };
   speculativeCalls.offer(next);
   await allSent();
-  const claimed = await speculativeCalls.claim(next, never, onUnreported);
+  const claimed = await speculativeCalls.claim(next, never);
   await expect(claimed?.ended).rejects.toThrow('cut off');
   expect(claimed && (await contentOf(claimed))).toBe('a');
 });
@@ -216,7 +211,7 @@ test('nothing is shown before the turn is accepted; then all that has arrived, a
   speculativeCalls.accept(accepted);
   await allSent();
   expect(shownOf(tap)).toBe('ab');
-  const claimed = await speculativeCalls.claim(START, never, onUnreported);
+  const claimed = await speculativeCalls.claim(START, never);
   more.resolve();
   expect(await textOf(claimed)).toBe('abc');
   expect(shownOf(tap)).toBe('abc');
@@ -228,7 +223,7 @@ test('a claim before the acceptance shows the message, once', async () => {
   const tap = new BusTap(bus, START.turnId);
   speculativeCalls.serve(model(['a', 'b']).start, stop.signal);
   speculativeCalls.offer(START);
-  await textOf(await speculativeCalls.claim(START, never, onUnreported));
+  await textOf(await speculativeCalls.claim(START, never));
   speculativeCalls.accept(accepted);
   await allSent();
   expect(shownOf(tap)).toBe('ab');
@@ -259,12 +254,11 @@ test.each([{ previousTurnId: 'turn_x' }, { sequence: 3 }])(
     expect(signal()?.aborted).toBe(true);
     expect(outcomes).toEqual(['mismatched']);
     expect(tap.frames).toEqual([]);
-    expect(await speculativeCalls.claim({ ...START, ...other }, never, onUnreported)).toBeUndefined();
-    expect(unreported).toBe(1);
+    expect(await speculativeCalls.claim({ ...START, ...other }, never)).toBeUndefined();
   },
 );
 
-test.each(['withdrawn', 'expired', 'mismatched', 'forgone', 'relayed', 'stopped', 'claimed and ended'])(
+test.each(['withdrawn', 'expired', 'mismatched', 'forgone', 'stopped', 'claimed and ended'])(
   'a message that is shown and then %s is not in progress any more, and shows nothing further',
   async (how) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
@@ -292,12 +286,11 @@ test.each(['withdrawn', 'expired', 'mismatched', 'forgone', 'relayed', 'stopped'
     expect(inProgress()).toBe(1);
     if (how === 'withdrawn') speculativeCalls.withdraw(START.turnId);
     if (how === 'expired') vi.advanceTimersByTime(30_000);
-    if (how === 'mismatched') await speculativeCalls.claim({ ...START, specHash: 'x' }, never, onUnreported);
-    if (how === 'forgone') speculativeCalls.forgo(START.turnId, onUnreported);
-    if (how === 'relayed') await speculativeCalls.relay(START, never, onUnreported);
+    if (how === 'mismatched') await speculativeCalls.claim({ ...START, specHash: 'x' }, never);
+    if (how === 'forgone') speculativeCalls.forgo(START.turnId);
     if (how === 'stopped') draining.abort();
     if (how === 'claimed and ended') {
-      await speculativeCalls.claim(START, caller.signal, onUnreported);
+      await speculativeCalls.claim(START, caller.signal);
       caller.abort();
     }
     expect(inProgress()).toBe(0);
@@ -307,17 +300,6 @@ test.each(['withdrawn', 'expired', 'mismatched', 'forgone', 'relayed', 'stopped'
     expect(inProgress()).toBe(0);
   },
 );
-
-test('another worker gets all chunks, also those that were shown', async () => {
-  speculativeCalls.serve(model(['a', 'b', 'c']).start, stop.signal);
-  speculativeCalls.offer(START);
-  speculativeCalls.accept(accepted);
-  await allSent();
-  const received: ModelChunk[] = [];
-  for await (const chunk of (await speculativeCalls.relay(START, never, onUnreported)) ?? []) received.push(chunk);
-  expect(received).toEqual([{ content: 'a' }, { content: 'b' }, { content: 'c' }]);
-  expect(outcomes).toEqual(['claimed']);
-});
 
 /** How many messages of the turn the bus holds. */
 function inProgress(): number {
@@ -341,28 +323,26 @@ test('a worker that stops ends its unclaimed calls, and starts no more', async (
   draining.abort();
   expect(signal()?.aborted).toBe(true);
   speculativeCalls.offer({ ...START, turnId: 'turn_2' });
-  expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
+  expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never)).toBeUndefined();
 });
 
-test('an activity that calls the model itself ends the started call, counts it once, and no later offer starts one', async () => {
+test('an activity that calls the model itself ends the started call, and no later offer starts one', async () => {
   const { start, signal } = model(['a'], false);
   speculativeCalls.serve(start, stop.signal);
   speculativeCalls.offer(START);
   await allSent();
-  speculativeCalls.forgo(START.turnId, onUnreported);
+  speculativeCalls.forgo(START.turnId);
   expect(signal()?.aborted).toBe(true);
   expect(outcomes).toEqual(['withdrawn']);
-  speculativeCalls.forgo(START.turnId, onUnreported);
-  expect(unreported).toBe(1);
+  speculativeCalls.forgo(START.turnId);
 
-  speculativeCalls.forgo('turn_2', onUnreported);
+  speculativeCalls.forgo('turn_2');
   speculativeCalls.offer({ ...START, turnId: 'turn_2' });
-  expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never, onUnreported)).toBeUndefined();
-  expect(unreported).toBe(1);
+  expect(await speculativeCalls.claim({ ...START, turnId: 'turn_2' }, never)).toBeUndefined();
 });
 
 test.each(['withdrawn', 'expired', 'withdrawn before it was sent', 'failed'])(
-  'the claim of a call (%s) reports whether it was sent to the model',
+  'a call (%s) is not claimed any more',
   async (how) => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const answers: Record<string, StartSpeculativeCall> = {
@@ -374,8 +354,7 @@ test.each(['withdrawn', 'expired', 'withdrawn before it was sent', 'failed'])(
     await allSent();
     if (how === 'expired') vi.advanceTimersByTime(30_000);
     else speculativeCalls.withdraw(START.turnId);
-    expect(await speculativeCalls.claim(START, never, onUnreported)).toBeUndefined();
+    expect(await speculativeCalls.claim(START, never)).toBeUndefined();
     expect(outcomes).toEqual([how.split(' ')[0]]);
-    expect(unreported).toBe(how in answers ? 0 : 1);
   },
 );

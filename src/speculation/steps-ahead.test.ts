@@ -9,7 +9,6 @@ import type { NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts
 import { InProcessBus } from '../live/in-process-bus.ts';
 import type { ModelChunk } from '../models/provider.ts';
 import { Metrics } from '../telemetry/metrics.ts';
-import type { Annotation } from '../tools/selectors.ts';
 import type { AgentTool } from '../tools/toolset.ts';
 import type { EarlyResult } from './early-results.ts';
 import { StepsAhead, type ClaimedModelCall } from './steps-ahead.ts';
@@ -41,10 +40,12 @@ function resultOf(toolCallId: string): Extract<NewRecord, { kind: 'tool.response
   return { kind: 'tool.response', at: AT, threadId: 'main', toolCallId, outcome: 'succeeded', content: 'seen' };
 }
 
-function toolset(annotation: Annotation = '@read-only'): { tools: ReadonlyMap<string, AgentTool> } {
+/** The tool `look`, whose calls may begin ahead unless it is one that `cannot`. */
+function toolset(cannot?: 'cannot'): { tools: ReadonlyMap<string, AgentTool> } {
   const info = { type: 'mcp', serverId: 's', serverName: 's', name: 'look' } as const;
   const run = { to: 'server', effect: 'retry', approval: false } as const;
-  return { tools: new Map([['look', { name: 'look', description: '', parameters: {}, info, run, annotation }]]) };
+  const tool: AgentTool = { name: 'look', description: '', parameters: {}, info, run };
+  return { tools: new Map([['look', cannot ? tool : { ...tool, beginsAhead: true }]]) };
 }
 
 function seen(text: string): { isError: boolean; content: object[] } {
@@ -66,10 +67,8 @@ let known: UnsequencedRecord[] | undefined;
 /** The servers of the agent that cannot be used. */
 let unavailable: object[];
 let steps: StepsAhead;
-let unreported: number;
 /** What a tool call does instead of returning its operation id. */
 let answer: (() => Promise<object>) | undefined;
-const onUnreported = (): void => void unreported++;
 
 beforeEach(() => {
   [bus, metrics, draining, tools, models, known] = [
@@ -80,7 +79,6 @@ beforeEach(() => {
     [],
     [],
   ];
-  unreported = 0;
   answer = undefined;
   unavailable = [];
   requests = [];
@@ -120,12 +118,25 @@ async function begun(): Promise<void> {
   await new Promise((resolve) => void setImmediate(resolve));
 }
 
-/** Ends a message with these calls and, under `results`, each call. Returns the last answer: whether the next call began. */
+/** Ends a message of a turn that is not held, as its first attempt. */
+function end(
+  more: Partial<CallModelInput>,
+  stamp: string,
+  records: NewRecord[],
+  tools: Parameters<StepsAhead['messageEnded']>[3] = toolset(),
+): void {
+  const its = { ...input, ...more };
+  steps.modelCalled(its.turnId, 'msg_1');
+  steps.messageEnded(its, stamp, records, tools);
+}
+
+/** Ends a message with these calls and, under `results`, each call. Returns whether the next model call has begun. */
 async function run(routes: ToolRoute[], results: string[], more: Partial<CallModelInput> = {}): Promise<boolean> {
-  steps.messageEnded({ ...input, ...more }, STAMP, [messageWith(...routes)], toolset());
-  const ends = results.map((stamp, i) => steps.toolEnded(source(i), stamp, resultOf(`call_${i}`)));
+  const before = models.length;
+  end(more, STAMP, [messageWith(...routes)]);
+  for (const [i, stamp] of results.entries()) steps.toolEnded(source(i), stamp, resultOf(`call_${i}`));
   await begun();
-  return ends.at(-1) ?? false;
+  return models.length > before;
 }
 
 /** The model call that the workflow schedules after `run`. */
@@ -135,7 +146,6 @@ const next = (results: string[], more: Partial<CallModelInput> = {}): CallModelI
   messageId: 'msg_2',
   upTo: 2 + results.length,
   recent: [STAMP, ...results],
-  isBegun: true,
   ...more,
 });
 
@@ -152,7 +162,7 @@ async function countOf(work: string, outcome: string): Promise<number> {
 }
 
 test('a read-only tool runs when its message ends, and its activity gets the outcome', async () => {
-  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
+  end({}, STAMP, [messageWith(server)]);
   await begun();
   expect(tools.length).toBe(1);
   const outcome = await steps.claimTool(source(), never);
@@ -167,13 +177,13 @@ test('the outcome of a call is for the message of that stamp alone', async () =>
   expect(steps.claimTool(source(1), never)).toBeUndefined();
 });
 
-test.each<[string, ToolRoute, Annotation]>([
-  ['that is not read-only', server, '@write'],
-  ['that needs an approval', { ...server, approval: true }, '@read-only'],
-  ['of the client', { to: 'client' }, '@read-only'],
-  ['that cannot run', { to: 'answered' }, '@read-only'],
-])('a tool %s does not run before it is scheduled', async (_what, route, annotation) => {
-  steps.messageEnded(input, STAMP, [messageWith(route)], toolset(annotation));
+test.each<[string, ToolRoute, 'cannot'?]>([
+  ['that changes something, or whose server is not believed', server, 'cannot'],
+  ['that needs an approval', { ...server, approval: true }],
+  ['of the client', { to: 'client' }],
+  ['that cannot run', { to: 'answered' }],
+])('a tool %s does not run before it is scheduled', async (_what, route, cannot) => {
+  end({}, STAMP, [messageWith(route)], toolset(cannot));
   await begun();
   expect(tools).toEqual([]);
 });
@@ -189,18 +199,17 @@ test.each<[string, CallModelInput['left']]>([
 });
 
 test('the next model call begins with the last result, and its activity reads the answer', async () => {
-  steps.messageEnded(input, STAMP, [messageWith(server, server, { to: 'answered' })], toolset());
-  expect(steps.toolEnded(source(0), 'r0', resultOf('call_0'))).toBe(false);
+  end({}, STAMP, [messageWith(server, server, { to: 'answered' })]);
+  steps.toolEnded(source(0), 'r0', resultOf('call_0'));
   await begun();
   expect(models.length).toBe(0);
-  expect(steps.toolEnded(source(1), 'r1', resultOf('call_1'))).toBe(true);
+  steps.toolEnded(source(1), 'r1', resultOf('call_1'));
   await begun();
   expect(models.length).toBe(1);
   // The history may have the results in another order.
   const asked = next(['r1', 'r0']);
-  expect(await textOf(await steps.claimModelCall(asked, never, onUnreported))).toBe('next');
-  expect(await steps.claimModelCall({ ...input, step: 2 }, never, onUnreported)).toBeUndefined();
-  expect(unreported).toBe(0);
+  expect(await textOf(await steps.claimModelCall(asked, never))).toBe('next');
+  expect(await steps.claimModelCall({ ...input, step: 2 }, never)).toBeUndefined();
   expect(await countOf('model_call', 'claimed')).toBe(1);
 });
 
@@ -212,10 +221,9 @@ test.each<[string, Partial<CallModelInput>]>([
   ['there are more results', { recent: [STAMP, 'r', 'more'] }],
   ['the agent has changed', { specHash: 'b2' }],
   ['an answer is forced', { isForced: true }],
-])('a call is ended and counts as unreported if %s', async (_what, more) => {
+])('a call is ended if %s', async (_what, more) => {
   await run([server], ['r']);
-  expect(await steps.claimModelCall(next(['r'], more), never, onUnreported)).toBeUndefined();
-  expect(unreported).toBe(1);
+  expect(await steps.claimModelCall(next(['r'], more), never)).toBeUndefined();
   expect(models.map(({ aborted }) => aborted)).toEqual([true]);
   expect(await countOf('model_call', 'mismatched')).toBe(1);
 });
@@ -223,13 +231,12 @@ test.each<[string, Partial<CallModelInput>]>([
 test.each([0, Date.now()])(
   'a call that a limit forces begins as a forced one, and no other claims it (%d)',
   async (at) => {
-    for (const [asked, text, expected] of [
-      [{ isForced: true }, 'next', 0],
-      [{}, undefined, 1],
+    for (const [asked, text] of [
+      [{ isForced: true }, 'next'],
+      [{}, undefined],
     ] as const) {
       expect(await run([server], ['r'], { forcedFromMs: at })).toBe(true);
-      expect(await textOf(await steps.claimModelCall(next(['r'], asked), never, onUnreported))).toBe(text);
-      expect(unreported).toBe(expected);
+      expect(await textOf(await steps.claimModelCall(next(['r'], asked), never))).toBe(text);
     }
     expect(requests).toMatchObject([{ toolChoice: 'none' }, { toolChoice: 'none' }]);
   },
@@ -237,7 +244,7 @@ test.each([0, Date.now()])(
 
 test('a call that begins before the time of its limit is not a forced one', async () => {
   await run([server], ['r'], { forcedFromMs: Date.now() + 60_000 });
-  expect(await textOf(await steps.claimModelCall(next(['r']), never, onUnreported))).toBe('next');
+  expect(await textOf(await steps.claimModelCall(next(['r']), never))).toBe('next');
   expect(requests[0]).not.toHaveProperty('toolChoice');
 });
 
@@ -245,15 +252,10 @@ test.each<Partial<CallModelInput>>([{ threadId: 'helper' }, { turnId: 'turn_2' }
   'a call is not claimed by another thread or turn (%j)',
   async (more) => {
     await run([server], ['r']);
-    expect(await steps.claimModelCall(next(['r'], more), never, onUnreported)).toBeUndefined();
+    expect(await steps.claimModelCall(next(['r'], more), never)).toBeUndefined();
     expect(models.map(({ aborted }) => aborted)).toEqual([false]);
   },
 );
-
-test('a call that another worker has begun counts as unreported', async () => {
-  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
-  expect(unreported).toBe(1);
-});
 
 test.each<[string, ToolRoute[], Partial<CallModelInput>]>([
   ['a call waits for an approval', [server, { ...server, approval: true }], {}],
@@ -265,34 +267,33 @@ test.each<[string, ToolRoute[], Partial<CallModelInput>]>([
 });
 
 test('no model call begins after a search for tools: the order of several is that of the history', async () => {
-  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
-  const record = { ...resultOf('call_0'), foundTools: [] };
-  expect(steps.toolEnded(source(), 'r', record)).toBe(false);
+  end({}, STAMP, [messageWith(server)]);
+  steps.toolEnded(source(), 'r', { ...resultOf('call_0'), foundTools: [] });
   await begun();
   expect(models).toEqual([]);
 });
 
 test('no model call begins after a call that waits for the user', async () => {
-  steps.messageEnded(input, STAMP, [messageWith(server, server)], toolset());
+  end({}, STAMP, [messageWith(server, server)]);
   steps.toolWaits(source(0));
-  expect(steps.toolEnded(source(1), 'r1', resultOf('call_1'))).toBe(false);
+  steps.toolEnded(source(1), 'r1', resultOf('call_1'));
   await begun();
   expect(models).toEqual([]);
 });
 
-test('a call that may need a sign-in is left to its activity: the model is not asked, and nothing is unreported', async () => {
+test('a call that may need a sign-in is left to its activity: the model is not asked', async () => {
   unavailable = [{ server: 's', reason: 'requires the user to sign in', signIn: {} }];
   await run([server], ['r']);
-  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
-  expect([models, unreported]).toEqual([[], 0]);
+  expect(await steps.claimModelCall(next(['r']), never)).toBeUndefined();
+  expect(models).toEqual([]);
 });
 
 test('a conversation that has to be compacted first is left to its activity', async () => {
   const turn = turnCreated({ ...turnStart(), input: [{ type: 'user.message', content: 'x'.repeat(400_000) }] });
   known = [turn, { ...turn, turnId: 'turn_2', input: [{ type: 'user.message', content: 'now' }] }];
   await run([server], ['r']);
-  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
-  expect([models, unreported]).toEqual([[], 0]);
+  expect(await steps.claimModelCall(next(['r']), never)).toBeUndefined();
+  expect(models).toEqual([]);
 });
 
 test('a worker that lacks a part of the conversation asks nothing', async () => {
@@ -309,37 +310,51 @@ test.each([
   stop();
   expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([true, true]);
   expect(steps.claimTool(source(), never)).toBeUndefined();
-  expect(await steps.claimModelCall(next(['r']), never, onUnreported)).toBeUndefined();
-  expect(unreported).toBe(1);
+  expect(await steps.claimModelCall(next(['r']), never)).toBeUndefined();
 });
 
 test('a model call that was begun ends when a command changes what comes next, and the tools keep their results', async () => {
   await run([server], ['r']);
-  steps.commanded('turn_1', false);
+  bus.hint('command:turn_1');
   expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, true]);
-  expect(await steps.claimModelCall(next(['r'], { isBegun: true }), never, onUnreported)).toBeUndefined();
-  expect(unreported).toBe(1);
+  expect(await steps.claimModelCall(next(['r']), never)).toBeUndefined();
 });
 
 test('no model call begins after a command that arrives while a tool runs', async () => {
-  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
-  steps.commanded('turn_1', false);
-  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
+  end({}, STAMP, [messageWith(server)]);
+  bus.hint('command:turn_1');
+  steps.toolEnded(source(), 'r', resultOf('call_0'));
   await begun();
   expect(models).toEqual([]);
 });
 
-test('a turn that is held begins nothing until it is resumed', async () => {
-  steps.commanded('turn_1', true);
-  expect(await run([server], ['r'])).toBe(false);
+/** Ends a message whose workflow is elsewhere, or has got a command since it asked for the message. */
+async function endHeld(): Promise<void> {
+  steps.messageEnded(input, STAMP, [messageWith(server)], toolset());
+  steps.toolEnded(source(), 'r', resultOf('call_0'));
+  await begun();
+}
+
+test('a message that no workflow of this process has asked for begins nothing: its turn may be held', async () => {
+  await endHeld();
   expect([tools, models]).toEqual([[], []]);
-  steps.commanded('turn_1', false);
+});
+
+test.each([
+  ['the workflow is paused', () => bus.hint('command:turn_1')],
+  ['an attempt at it fails', () => steps.modelReturned(input)],
+])('a message begins nothing if %s meanwhile; the next one does', async (_what, happens) => {
+  steps.modelCalled('turn_1', 'msg_1');
+  happens();
+  await endHeld();
+  expect([tools, models]).toEqual([[], []]);
+  bus.hint('command:turn_2');
   expect(await run([server], ['r'])).toBe(true);
 });
 
 test('a worker has at most 500 calls of tools that are not claimed', async () => {
   for (let i = 0; i < 11; i++) {
-    steps.messageEnded(input, `stamp ${i}`, [messageWith(...Array.from({ length: 60 }, () => server))], toolset());
+    end({}, `stamp ${i}`, [messageWith(...Array.from({ length: 60 }, () => server))]);
   }
   await begun();
   expect(tools.length).toBe(500);
@@ -351,22 +366,70 @@ test('a worker that drains begins nothing', async () => {
   expect([tools, models]).toEqual([[], []]);
 });
 
-test('what is not claimed in time ends, and nothing begins for a while: the activities run elsewhere', async () => {
+const ofBob = { turnId: 'turn_2', owner: { subjectId: 'bob', draftRoles: null } };
+
+test('what is not claimed in time stops its subject for a while, and no other: the activities run elsewhere', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   await run([server], ['r']);
   vi.advanceTimersByTime(10_000);
-  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([true, true]);
-  expect(await countOf('model_call', 'expired')).toBe(1);
   expect(await run([server], ['r'])).toBe(false);
+  expect(await run([server], ['r'], ofBob)).toBe(true);
   vi.advanceTimersByTime(60_000);
   expect(await run([server], ['r'])).toBe(true);
+});
+
+test('what is late is kept for its workflow, until its turn ends', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  await run([server, server], ['r0', 'r1']);
+  vi.advanceTimersByTime(10_000);
+  expect(await steps.claimTool(source(0), never)).toMatchObject({ status: 'result' });
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, false, false]);
+  steps.turnEnded('turn_2');
+  steps.turnEnded('turn_1');
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, true, true]);
+  expect([await countOf('tool_call', 'expired'), await countOf('model_call', 'expired')]).toEqual([1, 1]);
+});
+
+test('the call of a paused turn runs to its end, is claimed when the turn is resumed, and stops no subject', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  await run([server], []);
+  bus.hint('command:turn_1');
+  vi.advanceTimersByTime(86_400_000);
+  expect(await steps.claimTool(source(), never)).toMatchObject({ status: 'result' });
+  await run([server], []);
+  expect(tools.map(({ aborted }) => aborted)).toEqual([false, false]);
+});
+
+test('a worker keeps the last 100 calls that are late', async () => {
+  for (let i = 0; i < 3; i++) {
+    end({}, `stamp ${i}`, [messageWith(...Array.from({ length: 40 }, () => server))]);
+    bus.hint('command:turn_1');
+  }
+  await begun();
+  expect(tools.map(({ aborted }) => aborted)).toEqual(Array.from({ length: 120 }, (_, i) => i < 20));
+  expect(await countOf('tool_call', 'expired')).toBe(20);
+});
+
+const parent = { threadId: 'main', toolCallId: 'call_9' };
+const subAgent = { title: '', parent, depth: 1, iterations: 9 };
+
+test.each<[string, number, Partial<CallModelInput>, boolean]>([
+  ['the root agent', 50, {}, false],
+  ['a root agent whose calls run one after the other', 1, {}, true],
+  ['a sub-agent', 10, { subAgent }, false],
+  ['a sub-agent of such a root agent', 10, { subAgent }, true],
+])('as many calls of %s begin as its workflow schedules at once: %d', async (_whose, count, more, inSequence) => {
+  const routes = Array.from({ length: 60 }, () => server);
+  end(more, STAMP, [messageWith(...routes)], { ...toolset(), inSequence });
+  await begun();
+  expect(tools.length).toBe(count);
 });
 
 test('the activity that has claimed a call ends it, and its signal keeps no listener afterwards', async () => {
   await run([server], ['r']);
   await run([server], ['r']);
   const activity = new AbortController();
-  const claimed = await steps.claimModelCall(next(['r']), activity.signal, onUnreported);
+  const claimed = await steps.claimModelCall(next(['r']), activity.signal);
   const text = textOf(claimed);
   expect(getEventListeners(activity.signal, 'abort').length).toBe(1);
   activity.abort();
@@ -379,8 +442,8 @@ test('the activity that has claimed a call ends it, and its signal keeps no list
 
 test('no model call begins before the client has refreshed its toolkits', async () => {
   const required: NewRecord = { kind: 'toolkit.refresh_required', at: AT, messageId: 'msg_1', toolkits: ['a'] };
-  steps.messageEnded(input, STAMP, [messageWith(server), required], toolset());
-  expect(steps.toolEnded(source(), 'result', resultOf('call_0'))).toBe(false);
+  end({}, STAMP, [messageWith(server), required]);
+  steps.toolEnded(source(), 'result', resultOf('call_0'));
   await begun();
   expect([tools.length, models.length]).toEqual([1, 0]);
 });
@@ -389,7 +452,7 @@ test('no model call begins before the client has refreshed its toolkits', async 
 async function runQuickly(): Promise<void> {
   const outcome = answer;
   answer = undefined;
-  steps.messageEnded(input, 'earlier', [messageWith(server)], toolset());
+  end({}, 'earlier', [messageWith(server)]);
   await steps.claimTool({ ...source(), stamp: 'earlier' }, never);
   [tools, answer] = [[], outcome];
 }
@@ -398,8 +461,7 @@ async function runQuickly(): Promise<void> {
 async function early(...routes: ToolRoute[]): Promise<EarlyResult[] | undefined> {
   await runQuickly();
   const message = messageWith(...routes);
-  steps.modelCalled(message.id);
-  steps.messageEnded(input, STAMP, [message], toolset());
+  end({}, STAMP, [message]);
   return steps.earlyResults(input, { stamp: STAMP, message }, never);
 }
 
@@ -412,10 +474,10 @@ test('results that are known at once belong to their message, and the next model
   ]);
   expect([steps.claimTool(source(0), never), steps.claimTool(source(2), never)]).toEqual([undefined, undefined]);
   expect(models).toEqual([]);
-  expect(steps.resultsEnded(STAMP)).toBe(true);
+  steps.resultsEnded(STAMP);
+  await begun();
   const asked = { ...next([]), upTo: 4 };
-  expect(await textOf(await steps.claimModelCall(asked, never, onUnreported))).toBe('next');
-  expect(unreported).toBe(0);
+  expect(await textOf(await steps.claimModelCall(asked, never))).toBe('next');
 });
 
 test('a failure of the tool is a result like any other', async () => {
@@ -459,7 +521,7 @@ test.each<[string, ToolRoute[]]>([
 });
 
 test.each([
-  ['is held', () => steps.commanded('turn_1', true)],
+  ['is held', () => bus.hint('command:turn_1')],
   ['is cancelled', () => bus.hint('cancel:turn_1')],
   ['loses its worker', () => draining.abort()],
 ])('no result belongs to its message if the turn %s meanwhile', async (_what, stop) => {
@@ -473,24 +535,18 @@ test.each([
   expect(await results).toBeUndefined();
 });
 
-test('no result belongs to its message on a worker that does not know whether the turn is held', async () => {
-  await runQuickly();
-  const message = messageWith(server);
-  steps.messageEnded(input, STAMP, [message], toolset());
-  expect(await steps.earlyResults(input, { stamp: STAMP, message }, never)).toBeUndefined();
-});
-
 test('no model call begins with early results after a command', async () => {
   expect(await early(server)).toHaveLength(1);
-  steps.commanded('turn_1', false);
-  expect(steps.resultsEnded(STAMP)).toBe(false);
+  bus.hint('command:turn_1');
+  steps.resultsEnded(STAMP);
+  await begun();
+  expect(models).toEqual([]);
 });
 
 test('a message waits for tools only if they have returned as soon before', async () => {
   const message = messageWith(server);
   const results = (stamp: string) => {
-    steps.modelCalled(message.id);
-    steps.messageEnded(input, stamp, [message], toolset());
+    end({}, stamp, [message]);
     return steps.earlyResults(input, { stamp, message }, never);
   };
   expect(await results('first')).toBeUndefined();
@@ -508,32 +564,14 @@ test('a message waits for tools only if they have returned as soon before', asyn
 test('no result belongs to the message of a sub-agent: another thread may have used up the budget of the turn', async () => {
   await runQuickly();
   const message = messageWith(server);
-  const parent = { threadId: 'main', toolCallId: 'call_9' };
-  const ofSubAgent = { ...input, subAgent: { title: '', parent, depth: 1, iterations: 9 } };
-  steps.modelCalled(message.id);
-  steps.messageEnded(ofSubAgent, STAMP, [message], toolset());
-  expect(await steps.earlyResults(ofSubAgent, { stamp: STAMP, message }, never)).toBeUndefined();
-});
-
-test('a message whose first attempt was lost begins no model call if that may have begun one', () => {
-  const message = messageWith(server);
-  steps.messageEnded(input, STAMP, [message], toolset());
-  expect(steps.firstWasLost({ stamp: STAMP, message })).toBe(true);
-  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(false);
-});
-
-test('the first attempt cannot have begun a model call if one of the calls is not read-only', async () => {
-  const message = messageWith(server);
-  steps.messageEnded(input, STAMP, [message], toolset('@write'));
-  expect(steps.firstWasLost({ stamp: STAMP, message })).toBe(false);
-  expect(steps.toolEnded(source(), 'r', resultOf('call_0'))).toBe(true);
-  await begun();
+  end({ subAgent }, STAMP, [message]);
+  expect(await steps.earlyResults({ subAgent }, { stamp: STAMP, message }, never)).toBeUndefined();
 });
 
 test('no tool runs ahead behind a call of the same server that comes before it', async () => {
   const write = { ...server, effect: 'once', order: { server: 's' } } as const;
   const read = { ...server, order: { server: 's', isReadOnly: true } } as const;
-  steps.messageEnded(input, STAMP, [messageWith(read, write, read, server)], toolset());
+  end({}, STAMP, [messageWith(read, write, read, server)]);
   await begun();
   const claimed = [0, 1, 2, 3].map((index) => steps.claimTool(source(index), never) !== undefined);
   // This toolset says of the write that it is read-only.

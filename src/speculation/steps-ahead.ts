@@ -4,7 +4,8 @@ import { addRecord, NO_TOTALS } from '../core/turn-totals.ts';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import { heldCalls } from '../core/call-order.ts';
 import type { CallModelInput } from '../core/history.ts';
-import { ROOT_THREAD, type CallSource, type ModelMessage, type NewRecord, type ToolCall } from '../core/records.ts';
+import type { CallSource, ModelMessage, NewRecord, ToolCall } from '../core/records.ts';
+import { MAX_CONCURRENT_TOOLS, MAX_CONCURRENT_TOOLS_OF_SUB_AGENT } from '../core/tool-lanes.ts';
 import { hasNoResult, openCallsOf, operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
@@ -19,7 +20,6 @@ import { runToolCall, type ToolCallSources } from '../tools/run-tool-call.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { shortResults, type EarlyResult } from './early-results.ts';
 import { chunksOf, readAhead, type Part } from './read-ahead.ts';
-import type { OnUnreported } from './speculative-calls.ts';
 import { UnclaimedWork } from './unclaimed-work.ts';
 
 interface StepSources extends ModelCallSources, ToolCallSources {
@@ -34,6 +34,7 @@ interface OpenMessage {
   next: NextCall;
   /** How many results are missing. */
   missing: number;
+  stopListening: () => void;
 }
 
 type NextCall = Pick<
@@ -73,9 +74,6 @@ export interface ClaimedModelCall {
   chunks: AsyncIterable<ModelChunk>;
 }
 
-/** As many calls of a message as its workflow schedules at once. */
-const MAX_TOOL_CALLS = 50;
-
 const MAX_MESSAGES = 1_000;
 
 /** More model calls than a worker has at once. */
@@ -92,6 +90,10 @@ const MAX_TOOLS = 10_000;
  * then schedules on the same worker claims what was begun, so a step takes no longer than its model and its tools. Results
  * that are known at once are recorded with their message, which spares Temporal half of the step.
  *
+ * A turn that is held begins nothing. Whether it is, its workflow knows: so something begins only for a message that a
+ * workflow of this worker has asked for, and nothing after a command, which may hold the turn, until the workflow asks
+ * for the next one.
+ *
  * Nothing is shown or used before the history has accepted the results that it is based on: they are identified by
  * their stamps, which the workflow passes to the activity. Work that no activity claims costs tokens at most: only tools
  * run that change nothing and need no approval.
@@ -101,13 +103,17 @@ export class StepsAhead {
   readonly #tools: UnclaimedWork<Promise<CallOutcome | AskingCall>>;
   readonly #calls: UnclaimedWork<BegunCall>;
   /** By the stamps of the messages. */
-  readonly #messages = new LRUCache<string, OpenMessage>({ max: MAX_MESSAGES });
+  readonly #messages = new LRUCache<string, OpenMessage>({
+    max: MAX_MESSAGES,
+    dispose: ({ stopListening }) => stopListening(),
+  });
   /** The tools whose last call that began ahead took less than `EARLY_MS`. */
   readonly #quick = new LRUCache<string, true>({ max: MAX_TOOLS });
-  /** The messages for which the turns of this worker have called the model. */
-  readonly #called = new LRUCache<string, true>({ max: MAX_CALLED });
-  /** The turns of this worker that are held: they begin no tool call and no model call. */
-  readonly #held = new LRUCache<string, true>({ max: MAX_MESSAGES });
+  /**
+   * The messages for which turns of this worker have called the model, without a command since then. Their values stop
+   * listening to commands.
+   */
+  readonly #called = new LRUCache<string, () => void>({ max: MAX_CALLED, dispose: (stopListening) => stopListening() });
 
   constructor(sources: StepSources) {
     this.#sources = sources;
@@ -115,34 +121,47 @@ export class StepsAhead {
       ...sources,
       onEnd: (outcome: SpeculativeStepOutcome) => sources.metrics.speculativeSteps.inc({ work, outcome }),
     });
-    this.#tools = new UnclaimedWork(ofWork('tool_call'));
-    this.#calls = new UnclaimedWork(ofWork('model_call'));
+    this.#tools = new UnclaimedWork({ ...ofWork('tool_call'), onCommand: 'keep' });
+    this.#calls = new UnclaimedWork({ ...ofWork('model_call'), onCommand: 'withdraw' });
   }
 
-  /** The workflow of a turn, on this worker, calls the model for a message. */
-  modelCalled(messageId: string): void {
-    this.#called.set(messageId, true);
+  /** The workflow of a turn, on this worker, calls the model for a message: the turn is not held. */
+  modelCalled(turnId: string, messageId: string): void {
+    const forget = (): void => void this.#called.delete(messageId);
+    this.#called.set(messageId, this.#sources.bus.onHint(`command:${turnId}`, forget));
   }
 
-  /** A model call has all `records` that it returns under `stamp`, except early results. */
+  /** An attempt at a message has ended: nothing more begins before its results. */
+  modelReturned({ messageId }: Pick<CallModelInput, 'messageId'>): void {
+    this.#called.delete(messageId);
+  }
+
+  /** The workflow of a turn has ended. */
+  turnEnded(turnId: string): void {
+    this.#tools.turnEnded(turnId);
+    this.#calls.turnEnded(turnId);
+  }
+
+  /** The first attempt at a message has all `records` that it returns under `stamp`, except early results. */
   messageEnded(
     input: CallModelInput,
     stamp: string,
     records: NewRecord[],
-    { tools, inSequence }: Pick<Toolset, 'tools'> & { inSequence?: boolean },
+    { tools, inSequence }: Pick<Toolset, 'tools'> & { inSequence?: boolean | undefined },
   ): void {
     const message = records.find((record) => record.kind === 'model.message');
-    if (!message || this.#held.has(input.turnId) || usesUp(input, records)) return;
+    if (!message || !this.#called.has(message.id) || usesUp(input, records)) return;
     // The turn may end because of it.
     if (records.some((record) => record.kind === 'tool.response' && hasNoResult(record))) return;
     const { toolCalls } = message;
     const { turnId, isRun, threadId, sessionId, owner, specHash } = input;
     const held = new Set([...heldCalls(openCallsOf(message, { turnId, stamp }))].map(({ source }) => source.index));
-    for (const [index, call] of toolCalls.slice(0, inSequence ? 1 : MAX_TOOL_CALLS).entries()) {
-      if (!runsAtOnce(call) || held.has(index) || tools.get(call.name)?.annotation !== '@read-only') continue;
+    const lanes = input.subAgent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : inSequence ? 1 : MAX_CONCURRENT_TOOLS;
+    for (const [index, call] of toolCalls.slice(0, lanes).entries()) {
+      if (!runsAtOnce(call) || held.has(index) || !tools.get(call.name)?.beginsAhead) continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
       const operationId = `${operationIdOf({ turnId, isRun }, { threadId, toolCallId: call.id })}/${stamp}`;
-      this.#tools.begin(toolKey({ stamp, index }), turnId, (signal) => {
+      this.#tools.begin(toolKey({ stamp, index }), input, (signal) => {
         const place = { sessionId, owner, specHash, operationId, mayRepeat: true };
         const outcome = detached(() => runToolCall(this.#sources, call, place, signal));
         const startedAt = performance.now();
@@ -163,68 +182,53 @@ export class StepsAhead {
       return;
     const missing = toolCalls.filter(runsAtOnce).length;
     const upTo = input.upTo + records.length + missing;
-    if (missing > 0) this.#messages.set(stamp, { next: { ...input, upTo, recent: [stamp] }, missing });
+    if (missing === 0) return;
+    const stopListening = this.#sources.bus.onHint(`command:${turnId}`, () => this.#messages.delete(stamp));
+    this.#messages.set(stamp, { next: { ...input, upTo, recent: [stamp] }, missing, stopListening });
   }
 
-  /** A tool call is about to return `record` under `stamp`. Returns whether the next model call has begun. */
-  toolEnded({ stamp: ofMessage }: CallSource, stamp: string, record: NewRecord): boolean {
-    const message = this.#take(ofMessage);
+  /** The first attempt at a tool call is about to return `record` under `stamp`: the next model call may begin. */
+  toolEnded({ stamp: ofMessage }: CallSource, stamp: string, record: NewRecord): void {
+    const message = this.#messages.get(ofMessage);
+    if (!message) return;
+    message.next.recent.push(stamp);
+    message.missing -= 1;
     // The tools that searches find are offered in the order of their results, which the history decides. A call without
     // a result may end the turn.
-    const isResult = record.kind === 'tool.response';
-    if (!message || (isResult && (record.foundTools || hasNoResult(record)))) return false;
-    const next = { ...message.next, recent: [...message.next.recent, stamp] };
-    const missing = message.missing - 1;
-    if (missing === 0) return this.#beginCall(next);
-    this.#messages.set(ofMessage, { next, missing });
-    return false;
+    const mayFollow = record.kind !== 'tool.response' || !(record.foundTools || hasNoResult(record));
+    if (mayFollow && message.missing > 0) return;
+    this.#messages.delete(ofMessage);
+    if (mayFollow) this.#beginCall(message.next);
   }
 
   /**
    * The results of a message's calls, if the server runs all of them and all results are short and known soon: the model
    * call then returns them with the message. Otherwise the activities of the calls claim what was begun.
    *
-   * Waits only if the tools have returned as soon before, and if this worker knows whether the calls may run: the turn's
-   * workflow is here, which says whether the turn is held, and no thread beside this one uses up its budget.
+   * Waits only if the tools have returned as soon before, and no thread beside this one uses up the budget of the turn.
    */
   async earlyResults(
-    { turnId, subAgent }: Pick<CallModelInput, 'turnId' | 'subAgent'>,
+    { subAgent }: Pick<CallModelInput, 'subAgent'>,
     { stamp, message }: EndedMessage,
     signal: AbortSignal,
   ): Promise<EarlyResult[] | undefined> {
-    const isCalledHere = this.#called.delete(message.id);
     const calls = subAgent ? undefined : this.#begunCalls(stamp, message.toolCalls);
-    if (!isCalledHere || !calls?.every(({ call }) => this.#quick.has(toolOf(call)))) return undefined;
+    if (!calls?.every(({ call }) => this.#quick.has(toolOf(call)))) return undefined;
     const outcomes = Promise.all(calls.map(async ({ index, outcome }) => ({ index, outcome: await outcome })));
     const ended = await withTimeout(EARLY_MS, outcomes).catch(() => undefined);
     const results = ended && shortResults(ended);
-    if (!results || signal.aborted || this.#held.has(turnId)) return undefined;
+    if (!results || signal.aborted || !this.#called.has(message.id)) return undefined;
     const claimed = calls.map(({ key }) => this.#tools.claim(key, signal));
     for (const one of claimed) one?.release();
     // What is gone was withdrawn: the turn is being cancelled, or this worker drains.
     return claimed.includes(undefined) ? undefined : results;
   }
 
-  /**
-   * The first attempt at a message was lost with its worker. Returns whether it may have had early results, and so have
-   * begun the next model call: then none begins ahead, and the activity of that call counts one as unreported.
-   */
-  firstWasLost({ stamp, message }: EndedMessage): boolean {
-    return this.#begunCalls(stamp, message.toolCalls) !== undefined && this.#messages.delete(stamp);
-  }
-
-  /** A model call is about to return a message with its early results. Returns whether the next model call has begun. */
-  resultsEnded(stamp: string): boolean {
-    const message = this.#take(stamp);
-    return message !== undefined && this.#beginCall(message.next);
-  }
-
-  /** A command has changed what comes next in a turn: the model call that follows its open message is not this one. */
-  commanded(turnId: string, isHeld: boolean): void {
-    if (isHeld) this.#held.set(turnId, true);
-    else this.#held.delete(turnId);
-    for (const [stamp, { next }] of this.#messages.entries()) if (next.turnId === turnId) this.#messages.delete(stamp);
-    this.#calls.withdraw(threadKey({ turnId, threadId: ROOT_THREAD }));
+  /** A model call is about to return a message with its early results: the next model call may begin. */
+  resultsEnded(stamp: string): void {
+    const message = this.#messages.get(stamp);
+    this.#messages.delete(stamp);
+    if (message) this.#beginCall(message.next);
   }
 
   /** A tool call waits for the user, for an answer or a sign-in, so when the results of its message are known is open. */
@@ -240,18 +244,11 @@ export class StepsAhead {
 
   /**
    * The answer to a model call, if it was begun with the conversation that the history has now. Aborting `signal` ends
-   * the call. `onUnreported` is called if one was begun that is not used.
+   * the call.
    */
-  async claimModelCall(
-    input: CallModelInput,
-    signal: AbortSignal,
-    onUnreported: OnUnreported,
-  ): Promise<ClaimedModelCall | undefined> {
+  async claimModelCall(input: CallModelInput, signal: AbortSignal): Promise<ClaimedModelCall | undefined> {
     const claimed = this.#calls.claim(threadKey(input), signal, ({ call }) => isSame(call, input));
-    if (!claimed) {
-      if (input.isBegun) onUnreported();
-      return undefined;
-    }
+    if (!claimed) return undefined;
     // A call that could not be prepared fails again in the activity, which reports it.
     const { value, release } = claimed;
     const answer = await value.answer.catch(() => undefined);
@@ -269,22 +266,16 @@ export class StepsAhead {
     return calls.length > 0 && calls.every(({ outcome }) => outcome !== undefined) ? calls : undefined;
   }
 
-  #take(stamp: string): OpenMessage | undefined {
-    const message = this.#messages.get(stamp);
-    this.#messages.delete(stamp);
-    return message;
-  }
-
   #noteDuration(call: ToolCall, ms: number): void {
     if (ms < EARLY_MS) this.#quick.set(toolOf(call), true);
     else this.#quick.delete(toolOf(call));
   }
 
-  #beginCall(next: NextCall): boolean {
+  #beginCall(next: NextCall): void {
     const now = Date.now();
-    if (now >= (next.left?.untilMs ?? Infinity)) return false;
+    if (now >= (next.left?.untilMs ?? Infinity)) return;
     const call: NextCall = now >= (next.forcedFromMs ?? Infinity) ? { ...next, isForced: true } : next;
-    return this.#calls.begin(threadKey(call), call.turnId, (signal) => this.#ask(call, signal));
+    this.#calls.begin(threadKey(call), call, (signal) => this.#ask(call, signal));
   }
 
   #ask(call: NextCall, signal: AbortSignal): BegunCall | undefined {

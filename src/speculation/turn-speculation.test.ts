@@ -29,6 +29,7 @@ beforeEach(() => {
   accepted = [];
   withdrawn = [];
   speculator = new TurnSpeculator({
+    isServed: true,
     offer: (start) => void offers.push(start),
     accept: (turn) => void accepted.push(turn),
     withdraw: (turnId) => void withdrawn.push(turnId),
@@ -81,6 +82,11 @@ test.each(['accepted', 'withdraw'] as const)('is reserved by one request of a sc
   reserve();
   speculation[end](ACCEPTED);
   expect(speculator.reserve('ann/ses_1')).toBeUndefined();
+});
+
+test('is not reserved in a process without a worker', () => {
+  const none = { isServed: false, offer: () => undefined, accept: () => undefined, withdraw: () => undefined };
+  expect(new TurnSpeculator(none).reserve('ann/ses_1')).toBeUndefined();
 });
 
 test('is not offered without an expected turn', () => {

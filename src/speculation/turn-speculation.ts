@@ -4,7 +4,7 @@ import type { ExpectedTurn, Speculation, Speculator } from '../engine/speculatio
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 import type { SpeculativeCalls } from './speculative-calls.ts';
 
-type OfferedCalls = Pick<SpeculativeCalls, 'offer' | 'accept' | 'withdraw'>;
+type OfferedCalls = Pick<SpeculativeCalls, 'isServed' | 'offer' | 'accept' | 'withdraw'>;
 
 /**
  * Gives the requests of an API process their speculative calls. Only one of the concurrent requests of a scope gets one:
@@ -20,7 +20,7 @@ export class TurnSpeculator implements Speculator {
   }
 
   reserve(scope: string): TurnSpeculation | undefined {
-    if (this.#reserved.has(scope)) return undefined;
+    if (!this.#speculativeCalls.isServed || this.#reserved.has(scope)) return undefined;
     const speculation = new TurnSpeculation(this.#speculativeCalls, () => this.#reserved.delete(scope));
     this.#reserved.set(scope, speculation);
     return speculation;

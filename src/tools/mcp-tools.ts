@@ -67,8 +67,14 @@ export function agentTools(
         ...(ordered && { order: { server: id, ...(annotation === '@read-only' && { isReadOnly: true }) } }),
       },
       annotation,
+      ...(annotation === '@read-only' && mayBeginAhead(server) && { beginsAhead: true }),
     }),
   );
+}
+
+/** By default only the operator's servers are believed that a tool changes nothing. */
+function mayBeginAhead({ type, begin_ahead: isAllowed }: McpServer): boolean {
+  return isAllowed ?? type !== 'inline';
 }
 
 /** The tools of an agent's MCP servers. */

@@ -20,6 +20,8 @@ export interface AgentTool extends OfferedTool {
   run: { to: 'client' } | { to: 'thread' } | { to: 'session' } | { to: 'conversation' } | ServerRun;
   /** The class of an MCP tool by its annotations: see `selectTools`. */
   annotation?: Annotation;
+  /** Its calls may begin before their message is recorded: see `StepsAhead`. */
+  beginsAhead?: true;
   /** The schema of the arguments as the server lists it, if models are offered another one. */
   listedSchema?: object;
 }

@@ -3,7 +3,7 @@ import { CUT_OFF } from '../../src/core/stopped-work.ts';
 import { EngineError } from '../../src/engine/errors.ts';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
-import { InProcessSpeculativeCalls } from '../../src/speculation/speculative-calls.ts';
+import { SpeculativeCalls } from '../../src/speculation/speculative-calls.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -179,9 +179,9 @@ test('the answer is shown from the acceptance of the turn on, before its model c
   const chat = await server.chat({ scripts: [gate.script], spec: onTestServer });
   const mayClaim = Promise.withResolvers<void>();
   // oxlint-disable-next-line typescript/unbound-method -- called on what the spy is called on
-  const { claim } = InProcessSpeculativeCalls.prototype;
-  vi.spyOn(InProcessSpeculativeCalls.prototype, 'claim').mockImplementationOnce(async function (
-    this: InProcessSpeculativeCalls,
+  const { claim } = SpeculativeCalls.prototype;
+  vi.spyOn(SpeculativeCalls.prototype, 'claim').mockImplementationOnce(async function (
+    this: SpeculativeCalls,
     ...given
   ) {
     await mayClaim.promise;
@@ -237,14 +237,14 @@ test.each(['session_closed', 'call_not_pending', 'forbidden'] as const)(
   },
 );
 
-test('a first attempt that fails before it has claimed the response ends the call, which is counted in the turn', async () => {
+test('a first attempt that fails before it has claimed the response ends the call, which is no attempt of the turn', async () => {
   const gate = held(
     (call) => call.text('For '),
     () => undefined,
   );
   const chat = await server.chat({ scripts: [gate.script, say('Here.')] });
   const shown = Promise.withResolvers<void>();
-  vi.spyOn(InProcessSpeculativeCalls.prototype, 'claim').mockImplementationOnce(async () => {
+  vi.spyOn(SpeculativeCalls.prototype, 'claim').mockImplementationOnce(async () => {
     await shown.promise;
     throw new Error('the worker is confused');
   });
@@ -257,7 +257,7 @@ test('a first attempt that fails before it has claimed the response ends the cal
   expect(await turn.end()).toMatchObject({
     status: 'done',
     output: { content: 'Here.' },
-    metrics: { unreported_attempts: 1 },
+    metrics: { unreported_attempts: 0 },
   });
   const live = folded(await turn.done);
   expect(folded(await server.api.subscribe(chat.sessionId, await turn.turnId()).done)).toEqual(live);
@@ -271,7 +271,7 @@ test('a turn that ends before its first model call ends its speculative call; it
     () => undefined,
   );
   const chat = await server.chat({ scripts: [gate.script], spec: onTestServer });
-  vi.spyOn(InProcessSpeculativeCalls.prototype, 'claim').mockImplementationOnce((_call, signal) => {
+  vi.spyOn(SpeculativeCalls.prototype, 'claim').mockImplementationOnce((_call, signal) => {
     return new Promise((_resolve, reject) => {
       signal.addEventListener('abort', () => reject(new Error('cancelled')), { once: true });
     });

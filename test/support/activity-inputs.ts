@@ -50,7 +50,6 @@ export function modelDependencies(stream: ModelProvider['stream']) {
     models: { learnContext: () => Promise.resolve(), resolve: () => ({ model: 'm', provider: { stream } }) },
     speculativeCalls: {
       claim: () => Promise.resolve(undefined),
-      claimElsewhere: () => Promise.resolve(undefined),
       forgo: () => undefined,
     },
   };
