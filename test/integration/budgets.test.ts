@@ -12,10 +12,25 @@ import { onTestServer, startTestServer, type Chat, type TestServer } from '../su
 
 let server: TestServer;
 const calls: string[] = [];
+/** The operations whose first connection was cut. */
+const cut = new Set<unknown>();
 beforeAll(async () => {
   server = await startTestServer({
     mcp: {
-      tools: [{ name: 'look', annotations: { readOnlyHint: true }, handler: () => `${calls.push('look')}` }],
+      tools: [
+        { name: 'look', annotations: { readOnlyHint: true }, handler: () => `${calls.push('look')}` },
+        {
+          name: 'flaky',
+          annotations: { readOnlyHint: false, destructiveHint: false, idempotentHint: true },
+          handler: (_args, call) => {
+            const id = call.meta['io.everturn/operation-id'];
+            if (cut.has(id)) throw new Error('it does not work');
+            cut.add(id);
+            call.cut();
+            return '';
+          },
+        },
+      ],
     },
   });
 });
@@ -169,6 +184,22 @@ test('the time of earlier turns and that of the running one use up the seconds o
   // What the call after the pause has in addition, so that the pause is not counted as work.
   const idle = (await modelCalls(await reader.turnId())).map(({ idleMs = 0 }) => idleMs);
   expect(idle).toEqual([0, 0, Date.parse(resumed!.created_at) - Date.parse(paused!.created_at)]);
+});
+
+test('a shared budget holds when tools are called again, and their retries are no attempts of the model', async () => {
+  await server.restart({ EVERTURN_SUBJECT_BUDGET: 'day:steps=3' });
+  const steps = Array.from({ length: 8 }, (_, i) => use({ name: 'flaky', id: `call_${i}` }));
+  const [registered] = onTestServer.mcp_servers;
+  const chat = await server.chat({
+    spec: { mcp_servers: [{ ...registered!, require_approval_for_tools: [] }], config: { pause: 'wait' } },
+    scripts: [...steps, say('All.')],
+  });
+  const turn = chat.turn('go');
+  const report = { scope: 'subject', limit: { steps: 3 }, spent: { steps: 3 } };
+  expect(await turn.type('turn.paused')).toMatchObject({ reason: 'budget', budget: report });
+  expect([chat.requests().length, cut.size]).toEqual([3, 3]);
+  await send(chat, 'cancel');
+  expect(await turn.end()).toMatchObject({ status: 'cancelled', metrics: { model_calls: 3, unreported_attempts: 0 } });
 });
 
 test('the turns of all sessions of a subject share its budget, which an admin raises', async () => {

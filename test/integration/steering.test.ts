@@ -104,6 +104,30 @@ test('a paused turn runs no tool of the message that was in progress, and a canc
   expect(calls).toEqual([]);
 });
 
+test('a message that is repeated after a restart runs no tool while its turn is paused, and then each call once', async () => {
+  calls.length = 0;
+  const first = held(
+    (call) => call.text('I was saying'),
+    () => undefined,
+  );
+  const chat = await server.chat({
+    scripts: [first.script, use({ name: 'look', id: 'l1' }), say('Well.')],
+    spec: onTestServer,
+  });
+  const turn = chat.turn('go');
+  await turn.says('I was saying');
+  const turnId = await turn.turnId();
+  expect(await send(chat, 'pause')).toEqual(DONE);
+  await server.restart();
+  await expect.poll(() => chat.requests().length, { timeout: 10_000 }).toBe(2);
+  const reader = server.api.subscribe(chat.sessionId, turnId);
+  await reader.type('turn.paused');
+  expect(calls).toEqual([]);
+  expect(await send(chat, 'resume')).toEqual(DONE);
+  expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'Well.' } });
+  expect(calls).toEqual(['look']);
+});
+
 test('a pause holds the sub-agents, too', async () => {
   const chat = await server.chat({ spec: onTestServer });
   const models = ['first', 'second'].map((name) => {
