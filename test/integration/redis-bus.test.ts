@@ -237,6 +237,20 @@ test('the hint of a cancel reaches the other processes, also after an outage', a
   expect(hints.other).toBe(0);
 });
 
+test('the hint of a command reaches this process at once, and the others', async () => {
+  const turnId = newId('turn');
+  const hints = { here: 0, there: 0 };
+  onTestFinished(api.bus.onHint(`command:${turnId}`, () => (hints.here += 1)));
+  onTestFinished(worker.bus.onHint(`command:${turnId}`, () => (hints.there += 1)));
+  api.bus.hint(`command:${turnId}`);
+  expect(hints.here).toBe(1);
+  const hintAgain = (): number => {
+    api.bus.hint(`command:${turnId}`);
+    return hints.there;
+  };
+  await expect.poll(hintAgain).toBeGreaterThan(0);
+});
+
 test('the hint that a log grows reaches the readers of its turn in other processes', async () => {
   const turnId = newId('turn');
   const [tap, other] = [new BusTap(api.bus, turnId), new BusTap(api.bus, newId('turn'))];
