@@ -130,3 +130,18 @@ test('a task that a client has given to another agent starts with the rights of 
   expect(result).toMatchObject({ isDelegated: true });
   expect(owners).toEqual([{ subjectId: 'ann', draftRoles: ['user'] }]);
 });
+
+test.each([
+  [1, 1],
+  [2, 0],
+])('the next model call begins with the result of attempt %d: %d times', async (attempt, times) => {
+  const dependencies = activityDependencies({
+    conversations: conversationsWithCall('look'),
+    toolKinds: { mcp: { run: () => Promise.resolve({ status: 'result', content: [], isError: false }) } },
+  });
+  const toolEnded = vi.spyOn(dependencies.stepsAhead, 'toolEnded');
+  const callTool = createCallTool(dependencies);
+  const env = new MockActivityEnvironment({ attempt });
+  await env.run<[CallToolInput], Appended, typeof callTool>(callTool, toolCallInput('retry'));
+  expect(toolEnded).toHaveBeenCalledTimes(times);
+});
