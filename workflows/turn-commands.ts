@@ -11,7 +11,7 @@ export interface CommandSinks extends Sinks {
   pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
   speculation: {
     /** A command has changed what comes next in the turn, which may be held: its threads begin nothing then. */
-    changed(turnId: string, isHeld: boolean): void;
+    changed(turnId: string): void;
     /** The turn, which is not held, calls the model for this message. */
     modelCalled(messageId: string): void;
   };
@@ -89,7 +89,7 @@ export class TurnCommands {
     const entries = scope.taskEnded(now, this.#queue);
     if (entries.length > 0) onGrowth();
     if (actions.isHeld !== wasHeld || this.#queue.some(({ type }) => type !== 'answer')) {
-      speculation.changed(turnId, actions.isHeld);
+      speculation.changed(turnId);
     }
     this.#queue = [];
     // The inbox and webhooks are told what waits, what was decided, and whether the turn is paused.

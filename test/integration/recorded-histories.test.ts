@@ -3,13 +3,13 @@ import { fileURLToPath } from 'node:url';
 import { bundleWorkflowCode, DefaultLogger, Worker, type InjectedSinks } from '@temporalio/worker';
 import { pino } from 'pino';
 import { beforeAll, expect, test } from 'vitest';
-import type { HistoryEvent } from '../../src/core/history.ts';
 import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
+import { turnIdOf } from '../../src/core/temporal-names.ts';
 import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
+import type { TurnHistory } from '../../src/temporal/history.ts';
 import packageJson from '../../package.json' with { type: 'json' };
-import { readHistories, recordedScenarios } from '../support/histories.ts';
-import { eventsOf } from '../support/recorded-logs.ts';
+import { readerOf, readHistories, recordedScenarios } from '../support/histories.ts';
 import type { WatchSinks } from '../support/watched-workflows.ts';
 
 const scenarios = await recordedScenarios();
@@ -53,18 +53,23 @@ test.each(scenarios)(
         scheduled: { fn: ({ runId }, ...one) => void of(runId).scheduled.push(one), callDuringReplay: true },
       },
     };
+    const reader = readerOf(histories);
     const replayed: string[] = [];
-    for await (const { workflowId, runId, error } of Worker.runReplayHistories({ workflowBundle, sinks }, histories)) {
+    for await (const { workflowId, runId: replayedRunId, error } of Worker.runReplayHistories(
+      { workflowBundle, sinks },
+      histories,
+    )) {
       expect(error, `${workflowId} does not replay: see "Changing workflow code" in CONTRIBUTING.md`).toBeUndefined();
-      const history = histories[replayed.length]?.history ?? {};
+      const { runId = '', history = {} } = histories[replayed.length] ?? {};
       replayed.push(workflowId);
-      const { entries, scheduled } = of(runId);
-      // A run that results from a reset has the same id in a replay.
-      told.delete(runId);
-      if (!workflowId.startsWith('turn/') || resultsFromReset(history)) continue;
+      const { entries, scheduled } = of(replayedRunId);
+      // In a replay, a run that results from a reset has the id of the run before.
+      told.delete(replayedRunId);
+      const turnId = turnIdOf(workflowId);
+      if (turnId === undefined || resultsFromReset(history)) continue;
       expect(scheduled.map(asRecorded), `${workflowId} ${runId}`).toEqual(scheduledIn(history).map(asRecorded));
-      const events = await eventsOf(history);
-      expect(entries.map(withoutFacts), `${workflowId} ${runId}`).toEqual(logOf(events).map(withoutFacts));
+      const log = await logOf(reader, turnId, runId);
+      expect(entries.map(withoutFacts), `${workflowId} ${runId}`).toEqual(log.map(withoutFacts));
     }
     expect(replayed).toEqual(histories.map(({ workflowId }) => workflowId));
   },
@@ -97,7 +102,7 @@ function resultsFromReset(history: object): boolean {
   const { EVENT_TYPE_WORKFLOW_EXECUTION_STARTED: STARTED } = proto.temporal.api.enums.v1.EventType;
   return eventsIn(history).some(
     ({ eventType, workflowTaskFailedEventAttributes: failed, workflowExecutionStartedEventAttributes: started }) =>
-      failed?.newRunId || (eventType === STARTED && startIn(started?.input).includes('"isReset":true')),
+      failed?.newRunId || (eventType === STARTED && /"(isReset|resetRunId)":/.test(startIn(started?.input))),
   );
 }
 
@@ -106,9 +111,13 @@ function startIn(input: proto.temporal.api.common.v1.IPayloads | null | undefine
 }
 
 /** What the readers of a run know while it runs: not how it was closed. */
-function logOf(events: HistoryEvent[]): LogEntry[] {
+async function logOf(reader: TurnHistory, turnId: string, runId: string): Promise<LogEntry[]> {
   const projection = new TurnProjection();
-  return events.flatMap((event) => (event.type === 'closed' ? [] : projection.feed(event)));
+  const entries: LogEntry[] = [];
+  for await (const { events } of reader.read(turnId, { runId })) {
+    for (const event of events) if (event.type !== 'closed') entries.push(...projection.feed(event));
+  }
+  return entries;
 }
 
 /** Only the history knows when an activity without a result has ended, and why. */

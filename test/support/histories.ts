@@ -4,7 +4,9 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gunzip, gzip } from 'node:zlib';
-import type { Client } from '@temporalio/client';
+import type { Client, Connection } from '@temporalio/client';
+import { defaultDataConverter } from '@temporalio/common';
+import { TurnHistory } from '../../src/temporal/history.ts';
 import { historyFromJSON, historyToJSON } from './sdk-internals.ts';
 
 /** Histories recorded by releases, by release and scenario: `<release>/<scenario>.json.gz`. */
@@ -61,5 +63,23 @@ export async function readHistories(
   return Object.entries(kept).map(([id, history]) => {
     const [workflowId = '', runId = ''] = id.split(' ');
     return { workflowId, runId, history: historyFromJSON(history) };
+  });
+}
+
+/** Reads the runs of a scenario as those that Temporal has. One that was not recorded is empty. */
+export function readerOf(recorded: { runId: string; history: object }[]): TurnHistory {
+  const histories = new Map(recorded.map(({ runId, history }) => [runId, history]));
+  const connection = {
+    withDeadline: <T>(_: number, work: () => T) => work(),
+    workflowService: {
+      getWorkflowExecutionHistory: ({ execution }: { execution: { runId: string } }) =>
+        Promise.resolve({ history: histories.get(execution.runId), nextPageToken: new Uint8Array() }),
+    },
+  };
+  return new TurnHistory({
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the parts that are used here
+    connection: connection as unknown as Connection,
+    namespace: 'default',
+    converter: { ...defaultDataConverter, payloadCodecs: [] },
   });
 }

@@ -1,12 +1,10 @@
 import { createHash } from 'node:crypto';
-import type { Connection } from '@temporalio/client';
-import { defaultDataConverter } from '@temporalio/common';
 import { expect, test } from 'vitest';
 import { TurnProjection } from '../../src/core/projection.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { turnIdOf } from '../../src/core/temporal-names.ts';
-import { TurnHistory } from '../../src/temporal/history.ts';
-import { readHistories, recordedScenarios } from '../support/histories.ts';
+import type { TurnHistory } from '../../src/temporal/history.ts';
+import { readerOf, readHistories, recordedScenarios } from '../support/histories.ts';
 
 /**
  * Logs are made of histories whenever they are read, so a changed rule changes the logs of turns that have begun. Where
@@ -42,22 +40,4 @@ async function project(reader: TurnHistory, turnId: string, runId: string): Prom
     for (const event of events) entries.push(...projection.feed(event));
   }
   return entries;
-}
-
-/** Reads the runs of a scenario as those that Temporal has. One that was not recorded is empty. */
-function readerOf(recorded: { runId: string; history: object }[]): TurnHistory {
-  const histories = new Map(recorded.map(({ runId, history }) => [runId, history]));
-  const connection = {
-    withDeadline: <T>(_: number, work: () => T) => work(),
-    workflowService: {
-      getWorkflowExecutionHistory: ({ execution }: { execution: { runId: string } }) =>
-        Promise.resolve({ history: histories.get(execution.runId), nextPageToken: new Uint8Array() }),
-    },
-  };
-  return new TurnHistory({
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only the parts that are used here
-    connection: connection as unknown as Connection,
-    namespace: 'default',
-    converter: { ...defaultDataConverter, payloadCodecs: [] },
-  });
 }
