@@ -25,7 +25,6 @@ import {
   ROOT_THREAD,
   type MessagePlan,
   type ModelMessage,
-  type NewRecord,
   type OpenThread,
   type PendingCall,
   type SubAgent,
@@ -33,7 +32,8 @@ import {
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
 import { MAX_CONCURRENT_TOOLS, MAX_CONCURRENT_TOOLS_OF_SUB_AGENT } from '../src/core/tool-lanes.ts';
-import { callKey, hasNoResult, heldCall, onReplacedOf, openCallsOf } from '../src/core/tool-records.ts';
+import { callKey, heldCall, onReplacedOf, openCallsOf } from '../src/core/tool-records.ts';
+import { progressOf, type ThreadState } from '../src/core/thread-state.ts';
 import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
 import { isLimited, MAX_ASKING } from '../src/core/turn-actions.ts';
@@ -92,24 +92,13 @@ export class Thread {
   /** Undefined for the root agent. */
   readonly #agent: SubAgent | undefined;
   readonly #place: { threadId: string; specHash: string; owner: SessionOwner; isRun?: true };
-  #steps: number;
-  /** How many of the steps have found that a sign-in is missing. They do not count against the limit. */
-  #refused = 0;
-  /** The first step was the message with which the client's conversation ends: no model was called. */
-  #isGiven: boolean;
-  /** A call that the server has run has no result. */
-  #lacksResult = false;
-  /** How many records the log had when the thread last called its model. */
-  #known: number;
-  /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
-  #planned: MessagePlan | undefined;
   /** The calls of the last message that ask the user, for a turn that ends when it needs an answer. */
   #asking: PendingCall[] = [];
   /** The calls of the last message that wait for a sign-in. */
   #unexecuted: PendingCall[] = [];
 
   /** @param agent undefined for the root agent */
-  constructor(turn: TurnScope, agent?: OpenThread, known = 0) {
+  constructor(turn: TurnScope, agent?: SubAgent) {
     const { start } = turn;
     this.#turn = turn;
     this.#agent = agent;
@@ -119,23 +108,16 @@ export class Thread {
       owner: agent ? ownerOfThread(start.owner, agent) : start.owner,
       ...(start.isRun && { isRun: true }),
     };
-    this.#steps = agent ? agent.steps : (start.carry?.step ?? 0);
-    this.#isGiven = !agent && start.carry?.isGiven === true;
-    this.#known = known;
+  }
+
+  /** What it has done. */
+  get state(): Readonly<ThreadState> {
+    return this.#turn.thread(this.#place.threadId);
   }
 
   /** What is known of the next model call. */
   get next(): NextModelCall {
-    return { recent: this.#turn.stampsSince(this.#known) };
-  }
-
-  get steps(): number {
-    return this.#steps;
-  }
-
-  /** Whether one of the steps was the message that the client has given. */
-  get isGiven(): boolean {
-    return this.#isGiven;
+    return { recent: this.#turn.stampsSince(this.state.read) };
   }
 
   async run(resumed: Resumed): Promise<ThreadResult> {
@@ -149,7 +131,7 @@ export class Thread {
 
   async #loop({ ready, pending, threads }: Resumed): Promise<ThreadResult> {
     if (this.#connectsFirst() && !this.#mustEnd()) await this.#connectTools();
-    const subAgents = threads.map((thread) => new Thread(this.#turn, thread));
+    const subAgents = threads.map(({ steps: _, refused: __, planned: ___, ...agent }) => new Thread(this.#turn, agent));
     let end = await this.#settle(ready, pending, subAgents);
     while (!end) {
       if (this.#turn.actions.isModelAwaited(this.#place.threadId)) await this.#untilModelMayBeCalled();
@@ -183,7 +165,7 @@ export class Thread {
   /** Whether the next model call is the one that the start of the turn has begun: readers may have seen its answer. */
   get #isBegunByStart(): boolean {
     const { start } = this.#turn;
-    return !this.#agent && !start.carry && this.#steps === 0 && !this.#planned && startsWithModelCall(start);
+    return !this.#agent && !start.carry && this.state.steps === 0 && !this.state.planned && startsWithModelCall(start);
   }
 
   /** Why the thread may not call its model again. */
@@ -203,14 +185,15 @@ export class Thread {
 
   /** The steps that count against the limit. */
   get #modelCalls(): number {
-    return this.#steps - this.#refused - (this.#isGiven ? 1 : 0);
+    const { steps, refused, isGiven } = this.state;
+    return steps - refused - (isGiven ? 1 : 0);
   }
 
   /** Whether the thread connects to its servers before anything else; otherwise its model calls do that. */
   #connectsFirst(): boolean {
     const { start } = this.#turn;
     // A dynamic sub-agent uses its parent's servers.
-    if (this.#agent) return this.#agent.agent !== undefined && this.#agent.hasServers && this.#steps === 0;
+    if (this.#agent) return this.#agent.agent !== undefined && this.#agent.hasServers && this.state.steps === 0;
     return !start.carry && start.hasServers && !startsWithModelCall(start);
   }
 
@@ -221,7 +204,7 @@ export class Thread {
     const calls = openCallsOf(message, { turnId: this.#turn.start.turnId, stamp });
     const ready = calls.filter((call) => !call.pending);
     const pending = calls.flatMap((call) => call.pending ?? []);
-    const subAgents = started.map((thread) => new Thread(this.#turn, { ...thread, steps: 0 }, this.#known));
+    const subAgents = started.map((thread) => new Thread(this.#turn, thread));
     return this.#settle(ready, pending, subAgents);
   }
 
@@ -276,7 +259,11 @@ export class Thread {
     pending: PendingCall[],
     threads: OpenThread[],
   ): { status: S } & Required<Waiting> {
-    return { status, pending, threads: this.#agent ? [{ ...this.#agent, steps: this.#steps }, ...threads] : threads };
+    return {
+      status,
+      pending,
+      threads: this.#agent ? [{ ...this.#agent, ...progressOf(this.state) }, ...threads] : threads,
+    };
   }
 
   /** The root agent runs alone, or waits for its sub-agents. */
@@ -295,13 +282,14 @@ export class Thread {
     const { turnId, sessionId, previousTurnId, sequence, agents, budget } = this.#turn.start;
     const { actions } = this.#turn;
     const isBegunByStart = this.#isBegunByStart;
-    this.#steps += 1;
-    const isFirst = !this.#agent && this.#steps === 1;
+    const { refused, steps } = this.state;
+    const step = steps + 1;
+    const isFirst = !this.#agent && step === 1;
     const plan = this.#plan(isFirst);
     const now = Date.now();
     const left = actions.budget.left(now);
     const idleMs = actions.budget.idleUntil(now);
-    const count = this.#agent ? undefined : this.#modelCalls;
+    const count = this.#agent ? undefined : this.#modelCalls + 1;
     const input: CallModelInput = {
       turnId,
       sessionId,
@@ -309,7 +297,7 @@ export class Thread {
       ...plan,
       previousTurnId,
       sequence,
-      step: this.#steps,
+      step,
       ...this.next,
       ...this.#turn.run,
       ...(count !== undefined && count >= this.#turn.start.limits.iterations && { isLast: true }),
@@ -317,11 +305,10 @@ export class Thread {
       ...(left && { left }),
       ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
       ...(idleMs > 0 && { idleMs }),
-      ...(this.#agent && { subAgent: inputOf(this.#agent, this.#refused) }),
+      ...(this.#agent && { subAgent: inputOf(this.#agent, refused) }),
       ...(agents && { agents }),
       ...(isFirst && isSmall(this.#turn.start) && { start: this.#turn.start }),
     };
-    this.#known = plan.upTo;
     const id = this.#turn.scheduled({ name: 'callModel', input });
     let result: CallModelResult;
     speculation.modelCalled(input.messageId);
@@ -336,21 +323,12 @@ export class Thread {
     const { outcome, records, stamp } = result;
     const started = records.flatMap((record) => (record.kind === 'thread.created' ? [record.thread] : []));
     if (outcome.status === 'cancelled') return { status: 'stopped' };
-    if (outcome.status === 'compacted' || outcome.status === 'budget_reached') {
-      this.#steps -= 1;
-      this.#planned = plan;
-      return undefined;
-    }
-    if (outcome.status === 'sign_in_required') {
-      this.#refused += 1;
-      return actions.waits ? undefined : this.#open('waiting', [], []);
-    }
+    if (outcome.status === 'compacted' || outcome.status === 'budget_reached') return undefined;
+    if (outcome.status === 'sign_in_required') return actions.waits ? undefined : this.#open('waiting', [], []);
     if (records.some(({ kind }) => kind === 'thread.done')) return { status: 'done' };
     if (outcome.status === 'error') return outcome;
     const message = records.find((record) => record.kind === 'model.message');
     if (!message) throw new Error('callModel returned no message');
-    this.#isGiven ||= message.isGiven === true;
-    this.#noteFailures(records);
     const mayBeCutOff = outcome.status === 'answered' && outcome.mayBeCutOff;
     if (message.finishReason === 'length' && !mayBeCutOff) return { status: 'error', message: LENGTH_REACHED };
     const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
@@ -361,14 +339,13 @@ export class Thread {
   #plan(isFirst: boolean): MessagePlan {
     const { start, ordinal } = this.#turn;
     const mayStart = this.#turn.startable(this.#agent?.depth ?? 0);
-    const planned = this.#planned;
-    this.#planned = undefined;
+    const { planned, refused, steps } = this.state;
     if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo: ordinal };
     const { threadId } = this.#place;
     // Readers may have been shown the beginning of a message that is planned again.
     const { messageId, createdAt } = planned ?? { messageId: newMessageId(), createdAt: new Date().toISOString() };
     // After a sign-in the log says which servers are connected now.
-    const connectsServers = !this.#agent && this.#refused === this.#steps - 1 && this.#refused > 0;
+    const connectsServers = !this.#agent && refused === steps && refused > 0;
     return {
       threadId,
       messageId,
@@ -525,27 +502,19 @@ export class Thread {
     try {
       result = await callTool(toolInput);
     } catch (error) {
-      const ended = this.#turn.ended(id, { error });
-      // Its outcome is unknown.
-      if (!ended.waiting && !isCancellation(error)) this.#lacksResult = true;
-      return ended;
+      return this.#turn.ended(id, { error });
     }
     const ended = this.#turn.ended(id, { result });
-    this.#noteFailures(result.records);
     for (const record of result.records) {
       if (record.kind === 'mcp.auth_required' && !this.#turn.actions.waits) this.#unexecuted.push(...record.calls);
     }
     return ended;
   }
 
-  #noteFailures(records: NewRecord[]): void {
-    this.#lacksResult ||= records.some((record) => record.kind === 'tool.response' && hasNoResult(record));
-  }
-
   /** Whether a call has no result, and the turn is to end because of that. */
   get #hasFailed(): boolean {
     if (this.#agent || !this.#turn.start.failsWithTools) return false;
-    return this.#lacksResult || this.#turn.actions.lacksResult(this.#place.threadId);
+    return this.state.lacksResult || this.#turn.actions.lacksResult(this.#place.threadId);
   }
 
   async #connectTools(): Promise<void> {

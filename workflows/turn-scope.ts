@@ -19,6 +19,7 @@ import type { LogEntry, OpenThread, PendingCall } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
 import { isAnswerable } from '../src/core/tool-records.ts';
+import type { ThreadState } from '../src/core/thread-state.ts';
 import type { TurnTotals } from '../src/core/turn-totals.ts';
 import { errorMessage } from './errors.ts';
 import { Slots } from './slots.ts';
@@ -109,6 +110,11 @@ export class TurnScope {
   /** Waits until the commands that have arrived are recorded. */
   async untilRecorded(): Promise<void> {
     await CancellationScope.nonCancellable(() => condition(() => !this.#commandsDue()));
+  }
+
+  /** What a thread has done. */
+  thread(threadId: string): Readonly<ThreadState> {
+    return this.#log.thread(threadId);
   }
 
   /** How many records the log has. */

@@ -9,6 +9,7 @@ import {
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
 import { TurnProjection } from '../src/core/projection.ts';
 import { ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
+import { progressOf } from '../src/core/thread-state.ts';
 import { turnResult, waitingOf, type ThreadResult } from '../src/core/turn-result.ts';
 import { errorMessage } from './errors.ts';
 import { forceDelegates } from './force-delegates.ts';
@@ -94,11 +95,13 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
       end = { status: 'error', message, code: 'budget_exceeded' };
     }
     if (end.status === 'continue' && !reason) {
+      const { steps: step, ...progress } = progressOf(thread.state);
       const next: TurnContinuation = {
         ...scope.progress,
         ...waitingOf(end),
-        step: thread.steps,
-        ...(thread.isGiven && { isGiven: true }),
+        step,
+        ...progress,
+        ...(thread.state.isGiven && { isGiven: true }),
         next: thread.next,
         previousRunId,
         deadline,

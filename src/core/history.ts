@@ -62,7 +62,7 @@ export type ActivityResult =
       CallToolResult,
       'elicitation' | 'unknownOutcome' | 'isReplaced' | 'isDelegated'
     > &
-      Pick<CallModelResult, 'budget'>)
+      Partial<Pick<CallModelResult, 'budget' | 'outcome'>>)
   | { how: 'failed'; message: string }
   | { how: 'timed_out' }
   | { how: 'cancelled'; started: boolean };
@@ -186,7 +186,9 @@ export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   /** The steps of the root agent: its model calls, and the message that its client has given. */
   step: number;
   isGiven?: true;
-  /** Of the root thread. */
+  /** Of the root thread, as of the sub-agents in `threads`. */
+  refused?: number;
+  planned?: MessagePlan;
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */
   started?: number;

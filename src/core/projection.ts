@@ -13,6 +13,7 @@ import {
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { AnswerCommand, TurnEvent, Verdict } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
+import { modelCalled, modelEnded, threadState, toolEnded, type ThreadState } from './thread-state.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
   emptyAnswer,
@@ -84,6 +85,8 @@ export class TurnProjection {
   #startedAgents = 0;
   /** Of a turn that ends when it needs answers: the calls that a person is asked about because of their outcomes. */
   #unknown = 0;
+  /** The threads that are not done. */
+  readonly #threads = new Map<string, ThreadState>();
   /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
   readonly #openThreads = new Map<string, SubAgent>();
 
@@ -100,6 +103,11 @@ export class TurnProjection {
   /** The sub-agents that are not done. */
   get threads(): SubAgent[] {
     return [...this.#openThreads.values()];
+  }
+
+  /** What a thread has done. */
+  thread(threadId: string): Readonly<ThreadState> {
+    return this.#thread(threadId);
   }
 
   /** What the turn has used. */
@@ -179,7 +187,11 @@ export class TurnProjection {
     if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) && !carry ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
+    this.#threads.clear();
+    for (const thread of (carry ?? start).threads ?? []) this.#threads.set(thread.threadId, threadState(thread));
     if (carry) {
+      const { step: steps, isGiven = false, ...progress } = carry;
+      this.#threads.set(ROOT_THREAD, threadState({ ...progress, steps }, { isGiven }));
       this.#ordinal = carry.ordinal;
       const { usage, modelCalls, toolCalls } = carry;
       this.#totals = { usage, modelCalls, toolCalls };
@@ -226,6 +238,7 @@ export class TurnProjection {
     this.#running.set(id, activity);
     if (activity.name === 'callModel') {
       this.#firstCall = undefined;
+      modelCalled(this.#thread(activity.input.threadId), activity.input);
       this.#actions?.limits.modelCalled(activity.input);
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
@@ -244,6 +257,8 @@ export class TurnProjection {
     this.#running.delete(scheduledId);
     const waiting = waitingAfterEnd(activity, end);
     const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
+    if (activity.name === 'callModel') modelEnded(this.#thread(activity.input.threadId), activity.input, end);
+    if (activity.name === 'callTool') toolEnded(this.#thread(activity.input.threadId), end, waiting !== undefined);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
@@ -360,10 +375,19 @@ export class TurnProjection {
       for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
     } else if (record.kind === 'thread.created') {
       this.#startedAgents += 1;
+      const { threadId, parent } = record.thread;
+      this.#threads.set(threadId, threadState({ steps: 0 }, { read: this.#thread(parent.threadId).read }));
       this.#openThreads.set(record.thread.threadId, record.thread);
     } else if (record.kind === 'thread.done') {
       this.#openThreads.delete(record.threadId);
+      this.#threads.delete(record.threadId);
     }
+  }
+
+  #thread(threadId: string): ThreadState {
+    const thread = this.#threads.get(threadId) ?? threadState({ steps: 0 });
+    this.#threads.set(threadId, thread);
+    return thread;
   }
 
   #name(): string {

@@ -445,6 +445,10 @@ export interface SubAgent extends AsDraft {
 export interface OpenThread extends SubAgent {
   /** Its model calls so far. */
   steps: number;
+  /** How many of them have found that a sign-in is missing. */
+  refused?: number;
+  /** Set between two runs of a turn: the message for which its model is to be called. */
+  planned?: MessagePlan;
 }
 
 export interface ThreadCreated extends Base {

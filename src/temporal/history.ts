@@ -341,14 +341,16 @@ class EventDecoder {
         completed.result?.payloads,
         this.#ofActivity,
       );
-      const { records = [], stamp = '', elicitation, unknownOutcome, isReplaced, isDelegated, budget } = result ?? {};
+      const { records = [], stamp = '', elicitation, unknownOutcome, isReplaced, isDelegated, ...rest } = result ?? {};
       const waits = {
         ...(elicitation && { elicitation }),
         ...(unknownOutcome !== undefined && { unknownOutcome }),
         ...(isReplaced && { isReplaced }),
         ...(isDelegated && { isDelegated }),
       };
-      const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...(budget && { budget }) };
+      const { budget, outcome } = rest;
+      const ofModel = { ...(budget && { budget }), ...(outcome && { outcome }) };
+      const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...ofModel };
       return { scheduledEventId: Number(completed.scheduledEventId), end };
     }
     const failed = event.activityTaskFailedEventAttributes;

@@ -1,0 +1,140 @@
+import { expect, test } from 'vitest';
+import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
+import type { ActivityResult, CallModelInput, HistoryEvent } from './history.ts';
+import { TurnProjection } from './projection.ts';
+import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
+import { progressOf, threadState } from './thread-state.ts';
+import { NO_TOTALS } from './turn-totals.ts';
+
+const AT = '2026-11-28T08:00:00.000Z';
+const plan = { threadId: 'main', messageId: 'msg_1', createdAt: AT, upTo: 3 };
+const message: ModelMessage = {
+  kind: 'model.message',
+  id: 'msg_1',
+  at: AT,
+  threadId: 'main',
+  content: 'Hello.',
+  refusal: '',
+  reasoning: '',
+  toolCalls: [],
+  finishReason: 'stop',
+};
+
+type Outcome = Extract<ActivityResult, { how: 'completed' }>['outcome'] & {};
+
+const completed = (outcome: Outcome, ...records: NewRecord[]): ActivityResult => ({
+  how: 'completed',
+  stamp: 's',
+  records,
+  outcome,
+});
+
+/** A turn whose root agent calls its model with step 1, 2, ..., which end like this. */
+function afterCalls(ends: (ActivityResult | undefined)[], more: Partial<CallModelInput> = {}): TurnProjection {
+  const projection = new TurnProjection();
+  const start = turnStart();
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start }];
+  for (const [i, end] of ends.entries()) {
+    const input = { ...start, ...plan, previousTurnId: null, step: i + 1, recent: [], ...more };
+    events.push({ type: 'scheduled', eventId: i, at: AT, activity: { name: 'callModel', input } });
+    if (end) events.push({ type: 'ended', scheduledEventId: i, at: AT, end });
+  }
+  for (const event of events) projection.feed(event);
+  return projection;
+}
+
+test('a model call is a step, and reads the log up to its place', () => {
+  expect(afterCalls([undefined]).thread('main')).toEqual(threadState({ steps: 1 }, { read: 3 }));
+  expect(afterCalls([completed({ status: 'answered' }, message), undefined]).thread('main').steps).toBe(2);
+});
+
+test.each(['compacted', 'budget_reached'] as const)('a call that was %s is no step, and is planned again', (status) => {
+  const thread = afterCalls([completed({ status })], { mayStart: 10, connectsServers: true }).thread('main');
+  expect(thread).toMatchObject({ steps: 0, planned: { ...plan, mayStart: 10, connectsServers: true } });
+  expect(afterCalls([completed({ status }), undefined]).thread('main').planned).toBeUndefined();
+});
+
+test('a step that finds a sign-in missing is counted', () => {
+  expect(afterCalls([completed({ status: 'sign_in_required' })]).thread('main')).toMatchObject({
+    steps: 1,
+    refused: 1,
+  });
+});
+
+test('the message that the client has given is a step without a call', () => {
+  const given = { ...message, isGiven: true as const };
+  expect(afterCalls([completed({ status: 'answered' }, given)]).thread('main').isGiven).toBe(true);
+  expect(afterCalls([completed({ status: 'answered' }, message)]).thread('main').isGiven).toBe(false);
+});
+
+const source = {
+  turnId: TURN_ID,
+  messageId: 'msg_1',
+  stamp: 's',
+  index: 0,
+  run: { effect: 'retry' as const, callHash: 'h' },
+};
+const response = (noResult?: 'unreachable') => ({
+  kind: 'tool.response' as const,
+  at: AT,
+  threadId: 'main',
+  toolCallId: 'a',
+  outcome: 'failed' as const,
+  content: '',
+  ...(noResult && { noResult }),
+});
+
+test.each<[string, ActivityResult, boolean]>([
+  ['has failed', completed({ status: 'answered' }, response()), false],
+  ['has no result of its tool', completed({ status: 'answered' }, response('unreachable')), true],
+  ['was lost', { how: 'timed_out' }, true],
+  ['was cancelled', { how: 'cancelled', started: true }, false],
+])('a call that %s', (_, end, lacksResult) => {
+  const call = { id: 'a', name: 'a', arguments: '{}', info: { type: 'system' as const, name: 'a' } };
+  const called = {
+    ...message,
+    toolCalls: [
+      { ...call, route: { to: 'server' as const, effect: 'retry' as const, approval: false, callHash: 'h' } },
+    ],
+  };
+  const projection = afterCalls([completed({ status: 'answered' }, called)]);
+  const input = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId: 'a', source };
+  projection.feed({ type: 'scheduled', eventId: 9, at: AT, activity: { name: 'callTool', input } });
+  projection.feed({ type: 'ended', scheduledEventId: 9, at: AT, end });
+  expect(projection.thread('main').lacksResult).toBe(lacksResult);
+});
+
+test('a run that continues a turn knows of each thread what the one before knew', () => {
+  const agent: SubAgent = {
+    threadId: 'thr_1',
+    title: 't',
+    parent: { threadId: 'main', toolCallId: 'a' },
+    depth: 1,
+    specHash: 'a',
+    hasServers: false,
+    iterations: 5,
+  };
+  const sub = { steps: 4, refused: 2, planned: { ...plan, threadId: 'thr_1' } };
+  const projection = new TurnProjection();
+  const root = { step: 7, isGiven: true as const, refused: 1, planned: plan };
+  const carry = { ...NO_TOTALS, ...root, ordinal: 9, previousRunId: 'r', deadline: 0, threads: [{ ...agent, ...sub }] };
+  projection.feed({ type: 'started', at: AT, start: turnStart({ carry }) });
+  expect(projection.thread('thr_1')).toEqual(threadState(sub));
+  expect(projection.thread('main')).toEqual(threadState({ steps: 7, refused: 1, planned: plan }, { isGiven: true }));
+  expect(progressOf(projection.thread('thr_1'))).toEqual(sub);
+});
+
+test('a sub-agent begins with what its parent has read', () => {
+  const thread: SubAgent = {
+    threadId: 'thr_1',
+    title: 't',
+    parent: { threadId: 'main', toolCallId: 'a' },
+    depth: 1,
+    specHash: 'a',
+    hasServers: false,
+    iterations: 5,
+  };
+  const created: NewRecord = { kind: 'thread.created', at: AT, thread, input: 'do' };
+  const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
+  expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3 }));
+});
