@@ -26,7 +26,8 @@ import type { TurnTotals } from './turn-totals.ts';
  * (`src/temporal/history.ts` makes them). The log does not depend on any other event of a history.
  */
 export type HistoryEvent =
-  | { type: 'started'; at: string; start: TurnStart }
+  /** `runId` is that of the run before an operator's reset, if it results from one. */
+  | { type: 'started'; at: string; start: TurnStart; runId?: string }
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }

@@ -14,6 +14,7 @@ import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { EngineError } from './errors.ts';
+import { RunningTurns } from './running-turns.ts';
 import { restoreEntries, restoreRecord } from './restore-records.ts';
 import { isUnavailable } from './unavailable.ts';
 
@@ -158,6 +159,7 @@ interface TurnLogReaderOptions {
 export class TurnLogReader {
   readonly #catalog: Catalog;
   readonly #history: TurnHistory;
+  readonly #running: RunningTurns;
   readonly #blobs: BlobStore;
   readonly #losses: OnceLog;
   /**
@@ -176,6 +178,7 @@ export class TurnLogReader {
     this.#losses = losses;
     this.#catalog = catalog;
     this.#history = history;
+    this.#running = new RunningTurns(history);
     this.#blobs = blobs;
   }
 
@@ -408,22 +411,7 @@ export class TurnLogReader {
     turnId: string,
     { until = () => false, follow }: { until?: (projection: TurnProjection) => boolean; follow?: AbortSignal } = {},
   ): Promise<TurnProjection> {
-    return this.#found(turnId, async () => {
-      const projection = new TurnProjection();
-      let next: string | undefined;
-      do {
-        const pages: AsyncIterable<HistoryPage> = this.#history.read(turnId, { runId: next, follow });
-        next = undefined;
-        for await (const { events } of pages) {
-          for (const event of events) {
-            projection.feed(event);
-            next = event.type === 'continued' ? event.runId : undefined;
-          }
-          if (until(projection)) return projection;
-        }
-      } while (next !== undefined);
-      return projection;
-    });
+    return this.#found(turnId, () => this.#running.state(turnId, follow && { until, signal: follow }));
   }
 
   /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */

@@ -129,12 +129,15 @@ export class TurnHistory {
     }
   }
 
-  /** Reads the events of a run after event `after`, from the end, so that the cost depends on the new events only. */
-  async readSince(turnId: string, runId: string, after: number): Promise<HistoryPage> {
+  /**
+   * Reads the events of a run after event `after`, from the end and `pageSize` at a time, so that the cost depends on the
+   * new events only.
+   */
+  async readSince(turnId: string, runId: string, after: number, pageSize = REVERSE_PAGE_SIZE): Promise<HistoryPage> {
     const raw: RawEvent[] = [];
     let token: Uint8Array | undefined;
     do {
-      const response = await this.#reverse(turnId, { runId, pageSize: REVERSE_PAGE_SIZE, token });
+      const response = await this.#reverse(turnId, { runId, pageSize, token });
       raw.push(...(response.history?.events ?? []));
       token = response.nextPageToken;
     } while (token.length > 0 && Number(raw.at(-1)?.eventId) > after + 1);
@@ -287,7 +290,15 @@ class EventDecoder {
   async decode(event: RawEvent): Promise<HistoryEvent | undefined> {
     const at = isoTime(event.eventTime);
     const started = event.workflowExecutionStartedEventAttributes;
-    if (started) return { type: 'started', at, start: await this.#first<TurnStart>(started.input?.payloads) };
+    if (started) {
+      const { originalExecutionRunId: runId } = started;
+      return {
+        type: 'started',
+        at,
+        start: await this.#first<TurnStart>(started.input?.payloads),
+        ...(runId && { runId }),
+      };
+    }
     const scheduled = event.activityTaskScheduledEventAttributes;
     if (scheduled) {
       const name = APPENDING_ACTIVITIES.find((one) => one === scheduled.activityType?.name);
