@@ -43,7 +43,7 @@ import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
 /**
  * With the default, a workflow sees a cancellation at once although a result may still be added to its history. The log
- * would then have records that the workflow has not counted.
+ * would then have records that the workflow does not know.
  */
 const cancellationType = ActivityCancellationType.WAIT_CANCELLATION_COMPLETED;
 
@@ -130,7 +130,10 @@ export class Thread {
   }
 
   async #loop({ ready, pending, threads }: Resumed): Promise<ThreadResult> {
-    if (this.#connectsFirst() && !this.#mustEnd()) await this.#connectTools();
+    if (this.#connectsFirst()) {
+      await this.#turn.untilMayBegin();
+      if (!this.#mustEnd()) await this.#connectTools();
+    }
     const subAgents = threads.map(({ steps: _, refused: __, planned: ___, ...agent }) => new Thread(this.#turn, agent));
     let end = await this.#settle(ready, pending, subAgents);
     while (!end) {
@@ -451,6 +454,8 @@ export class Thread {
     while (waiting && !isAsked && !this.#ask(waiting)) {
       const { elicitation } = waiting;
       const answered = elicitation && { elicitation, content: CANCELLED_ANSWER };
+      await this.#turn.untilMayBegin();
+      if (this.#turn.stopped()) return;
       ({ waiting, isAsked } = await this.#runTool({ ...call, ...(answered && { answered }) }));
     }
   }
@@ -521,12 +526,14 @@ export class Thread {
     const { turnId, sessionId } = this.#turn.start;
     const input = { turnId, sessionId, ...this.#place, ...this.#turn.run };
     const id = this.#turn.scheduled({ name: 'connectTools', input });
+    let end: Parameters<TurnScope['ended']>[1];
     try {
-      this.#turn.ended(id, { result: await connectTools(input) });
+      end = { result: await connectTools(input) };
     } catch (error) {
       // The turn continues: each model call loads the tools itself, and its prompt lists the unavailable servers.
-      this.#turn.ended(id, { error });
+      end = { error };
     }
+    this.#turn.ended(id, end);
   }
 }
 

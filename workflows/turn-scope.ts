@@ -127,15 +127,17 @@ export class TurnScope {
     return { ordinal, ...totals, ...(started > 0 && { started }) };
   }
 
-  /** An activity begins. Returns its id in the log. */
-  scheduled(activity: ScheduledActivity): number {
+  /** An activity begins. Returns its id in the log; none in a cancelled scope, where it is never scheduled. */
+  scheduled(activity: ScheduledActivity): number | undefined {
+    if (CancellationScope.current().consideredCancelled) return undefined;
     this.#activities += 1;
     this.#log.scheduled(this.#activities, activity);
     return this.#activities;
   }
 
   /** An activity has ended. Without a result, `error` is why. */
-  ended(id: number, end: { result: StepResult } | { error: unknown }): Ended {
+  ended(id: number | undefined, end: { result: StepResult } | { error: unknown }): Ended {
+    if (id === undefined) return { entries: [] };
     const result = 'result' in end ? end.result : undefined;
     const after = this.ordinal;
     const at = new Date().toISOString();
@@ -149,7 +151,7 @@ export class TurnScope {
   /** Ends a workflow task with the commands that have arrived. Returns what is added to the log. */
   taskEnded(now: number, commands: readonly TurnEvent[]): LogEntry[] {
     const after = this.ordinal;
-    const entries = this.#log.taskEnded(now, commands);
+    const { entries } = this.#log.taskEnded(now, commands);
     this.#noteRecords(after);
     return entries;
   }

@@ -11,6 +11,7 @@ import type {
   OpenThread,
   PendingCall,
   PendingElicitation,
+  PlannedMessage,
   SubAgent,
   TurnError,
   Waiting,
@@ -39,7 +40,7 @@ export type HistoryEvent =
   | { type: 'closed'; at: string; close: WorkflowClose };
 
 /**
- * The activities whose results append records to the log. The decoder, the projection and the counts of the workflow
+ * The activities whose results append records to the log. The decoder and the projection
  * derive from this list: a name without an input, without its records at a failure, or without an activity is a type
  * error.
  */
@@ -189,7 +190,7 @@ export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   isGiven?: true;
   /** Of the root thread, as of the sub-agents in `threads`. */
   refused?: number;
-  planned?: MessagePlan;
+  planned?: PlannedMessage;
   next?: NextModelCall;
   /** How many sub-agents the turn has started. */
   started?: number;

@@ -4,7 +4,7 @@ import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';
 import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { turnStatus } from '../engine/turn-status.ts';
-import type { ActivityResult, HistoryEvent, TurnResult } from './history.ts';
+import { TURN_RULES, type ActivityResult, type HistoryEvent, type TurnResult } from './history.ts';
 import { refuseInput } from './input-rules.ts';
 import { firstCallOf, TurnProjection } from './projection.ts';
 import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall, type ToolCall } from './records.ts';
@@ -479,4 +479,10 @@ test('a call that waits behind one that asks has no result in its turn, and is p
   expect(await turnStatus(TURN_ID, sources)).toMatchObject({ pending: result.pending });
   expect(refuseInput([DENIAL], result.pending)).toBeUndefined();
   expect(refuseInput([DENIAL, { ...DENIAL, toolCallId: 'b' }], result.pending)?.code).toBe('call_not_pending');
+});
+
+test('a turn of rules that this version does not know is not projected by others', () => {
+  const start = turnStart({ rules: TURN_RULES + 1 });
+  expect(() => new TurnProjection().started(start)).toThrow(`follows the rules ${TURN_RULES + 1}`);
+  expect(new TurnProjection().started(turnStart({ rules: TURN_RULES }))).toHaveLength(1);
 });

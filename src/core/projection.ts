@@ -32,14 +32,15 @@ import {
   UNREPORTED,
   type Waiting,
 } from './records.ts';
-import type {
-  ActivityResult,
-  HistoryEvent,
-  ScheduledActivity,
-  TurnHeader,
-  TurnResult,
-  TurnStart,
-  WorkflowClose,
+import {
+  TURN_RULES,
+  type ActivityResult,
+  type HistoryEvent,
+  type ScheduledActivity,
+  type TurnHeader,
+  type TurnResult,
+  type TurnStart,
+  type WorkflowClose,
 } from './history.ts';
 
 /** What follows from the end of an activity. */
@@ -50,6 +51,9 @@ export interface Ended {
   /** A person is asked about it while the turn goes on. */
   isAsked?: boolean;
 }
+
+/** What follows from the end of a workflow task. */
+type EndedTask = { entries: LogEntry[] } & Omit<ReturnType<TurnActions['endTask']>, 'records'>;
 
 /**
  * Projects a turn's history to its log, event by event. The same history always gives the same entries, for any reader
@@ -68,7 +72,7 @@ export class TurnProjection {
   /** Of a reader: the commands that arrived before the end of the current workflow task, and when the task started. */
   #commands: TurnEvent[] = [];
   #taskStartedAt = 0;
-  /** The answers to the commands of this run, by their ids. */
+  /** Of a reader: the answers to the commands of this run, by their ids. */
   readonly verdicts = new Map<string, Verdict>();
   /** By the ids of the accepted commands of this run: the calls whose answers the same subjects had given before. */
   readonly repeated = new Map<string, CallKey[]>();
@@ -107,7 +111,7 @@ export class TurnProjection {
 
   /** What a thread has done. */
   thread(threadId: string): Readonly<ThreadState> {
-    return this.#thread(threadId);
+    return this.#threads.get(threadId) ?? threadState({ steps: 0 });
   }
 
   /** What the turn has used. */
@@ -166,7 +170,7 @@ export class TurnProjection {
         this.#taskStartedAt = Date.parse(event.at);
         return [];
       case 'taskCompleted':
-        return this.taskEnded(this.#taskStartedAt, this.#commands.splice(0));
+        return this.#taskCompleted(this.#commands.splice(0));
       case 'continued':
         if (this.#running.size > 0) throw new Error(`${this.#name()}: continued as new with an activity open`);
         return [];
@@ -175,9 +179,14 @@ export class TurnProjection {
     }
   }
 
-  /** A run begins. */
+  /** A run begins. @throws Error if it follows rules that this version does not know */
   started(start: TurnStart): LogEntry[] {
-    const { carry } = start;
+    const { carry, rules = 0 } = start;
+    if (rules > TURN_RULES) {
+      throw new Error(
+        `turn ${start.turnId} follows the rules ${rules}, this version the rules ${TURN_RULES}: run the version that began it`,
+      );
+    }
     if (carry && this.#start && carry.ordinal !== this.#ordinal) {
       throw new Error(`${this.#name()}: the next run counts ${carry.ordinal} records, the log ${this.#ordinal}`);
     }
@@ -278,15 +287,23 @@ export class TurnProjection {
    * @param now when it started: milliseconds since 1970
    * @param commands those that arrived before its end
    */
-  taskEnded(now: number, commands: readonly TurnEvent[]): LogEntry[] {
-    if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) return [];
-    const { records, verdicts, repeated } = this.#actions.endTask(commands, now);
+  taskEnded(now: number, commands: readonly TurnEvent[]): EndedTask {
+    if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) {
+      return { entries: [], verdicts: new Map(), repeated: new Map() };
+    }
+    const { records, ...answers } = this.#actions.endTask(commands, now);
+    return { entries: records.map((record) => this.#append(record)), ...answers };
+  }
+
+  /** Of a reader, who may have sent one of the commands. */
+  #taskCompleted(commands: readonly TurnEvent[]): LogEntry[] {
+    const { entries, verdicts, repeated } = this.taskEnded(this.#taskStartedAt, commands);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
     for (const [id, calls] of repeated) this.repeated.set(id, calls);
     for (const command of commands) {
       if (command.type === 'answer' && !verdicts.get(command.id)) this.accepted.push(command);
     }
-    return records.map((record) => this.#append(record));
+    return entries;
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {

@@ -448,8 +448,11 @@ export interface OpenThread extends SubAgent {
   /** How many of them have found that a sign-in is missing. */
   refused?: number;
   /** Set between two runs of a turn: the message for which its model is to be called. */
-  planned?: MessagePlan;
+  planned?: PlannedMessage;
 }
+
+/** A message that readers may have been shown the beginning of. */
+export type PlannedMessage = Pick<MessagePlan, 'messageId' | 'createdAt'>;
 
 export interface ThreadCreated extends Base {
   kind: 'thread.created';

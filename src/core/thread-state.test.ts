@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
-import type { ActivityResult, CallModelInput, HistoryEvent } from './history.ts';
+import type { ActivityResult, HistoryEvent } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
 import { progressOf, threadState } from './thread-state.ts';
@@ -30,12 +30,12 @@ const completed = (outcome: Outcome, ...records: NewRecord[]): ActivityResult =>
 });
 
 /** A turn whose root agent calls its model with step 1, 2, ..., which end like this. */
-function afterCalls(ends: (ActivityResult | undefined)[], more: Partial<CallModelInput> = {}): TurnProjection {
+function afterCalls(ends: (ActivityResult | undefined)[]): TurnProjection {
   const projection = new TurnProjection();
   const start = turnStart();
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   for (const [i, end] of ends.entries()) {
-    const input = { ...start, ...plan, previousTurnId: null, step: i + 1, recent: [], ...more };
+    const input = { ...start, ...plan, previousTurnId: null, step: i + 1, recent: [] };
     events.push({ type: 'scheduled', eventId: i, at: AT, activity: { name: 'callModel', input } });
     if (end) events.push({ type: 'ended', scheduledEventId: i, at: AT, end });
   }
@@ -49,8 +49,9 @@ test('a model call is a step, and reads the log up to its place', () => {
 });
 
 test.each(['compacted', 'budget_reached'] as const)('a call that was %s is no step, and is planned again', (status) => {
-  const thread = afterCalls([completed({ status })], { mayStart: 10, connectsServers: true }).thread('main');
-  expect(thread).toMatchObject({ steps: 0, planned: { ...plan, mayStart: 10, connectsServers: true } });
+  const { messageId, createdAt } = plan;
+  const thread = afterCalls([completed({ status })]).thread('main');
+  expect(thread).toEqual(threadState({ steps: 0, planned: { messageId, createdAt } }, { read: 3 }));
   expect(afterCalls([completed({ status }), undefined]).thread('main').planned).toBeUndefined();
 });
 
@@ -114,13 +115,14 @@ test('a run that continues a turn knows of each thread what the one before knew'
     hasServers: false,
     iterations: 5,
   };
-  const sub = { steps: 4, refused: 2, planned: { ...plan, threadId: 'thr_1' } };
+  const sub = { steps: 4, refused: 2, planned: { messageId: 'msg_2', createdAt: AT } };
+  const planned = { messageId: 'msg_1', createdAt: AT };
   const projection = new TurnProjection();
-  const root = { step: 7, isGiven: true as const, refused: 1, planned: plan };
+  const root = { step: 7, isGiven: true as const, refused: 1, planned };
   const carry = { ...NO_TOTALS, ...root, ordinal: 9, previousRunId: 'r', deadline: 0, threads: [{ ...agent, ...sub }] };
   projection.feed({ type: 'started', at: AT, start: turnStart({ carry }) });
   expect(projection.thread('thr_1')).toEqual(threadState(sub));
-  expect(projection.thread('main')).toEqual(threadState({ steps: 7, refused: 1, planned: plan }, { isGiven: true }));
+  expect(projection.thread('main')).toEqual(threadState({ steps: 7, refused: 1, planned }, { isGiven: true }));
   expect(progressOf(projection.thread('thr_1'))).toEqual(sub);
 });
 

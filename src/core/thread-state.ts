@@ -1,5 +1,5 @@
 import type { ActivityResult, ScheduledActivity } from './history.ts';
-import type { MessagePlan, OpenThread } from './records.ts';
+import type { OpenThread, PlannedMessage } from './records.ts';
 import { hasNoResult } from './tool-records.ts';
 
 /** What a thread of a turn has done, as far as it decides what it does next. */
@@ -15,7 +15,7 @@ export interface ThreadState {
   /** How many records the log had when it last called its model; 0 in a run that has not called it. */
   read: number;
   /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
-  planned?: MessagePlan | undefined;
+  planned?: PlannedMessage | undefined;
 }
 
 /** What a thread passes on when its run continues as new. */
@@ -46,9 +46,8 @@ export function modelEnded(thread: ThreadState, input: Input<'callModel'>, end: 
   const { status } = end.outcome ?? {};
   if (status === 'compacted' || status === 'budget_reached') {
     thread.steps -= 1;
-    const { threadId, messageId, createdAt, upTo, connectsServers, mayStart } = input;
-    const optional = { ...(connectsServers && { connectsServers }), ...(mayStart !== undefined && { mayStart }) };
-    thread.planned = { threadId, messageId, createdAt, upTo, ...optional };
+    const { messageId, createdAt } = input;
+    thread.planned = { messageId, createdAt };
   }
   if (status === 'sign_in_required') thread.refused += 1;
   for (const record of end.records) if (record.kind === 'model.message') thread.isGiven ||= record.isGiven === true;

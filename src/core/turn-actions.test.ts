@@ -769,3 +769,22 @@ test('a call that is asked about once more is not executed if the turn ends mean
   expect(response).toMatchObject({ toolCallId: 'pay', outcome: 'cancelled' });
   expect(response).not.toHaveProperty('arguments');
 });
+
+test.each([
+  ['a sign-in of its model', (actions: TurnActions) => actions.add(requiring('s1'), 's'), []],
+  ['a sign-in for a call', (actions: TurnActions) => actions.add(requiring('s1', 'main', 'a'), 's'), ['a cancelled']],
+  ['an approval', (actions: TurnActions) => actions.add(messageOf([asking('a')]), 's'), ['a cancelled']],
+  [
+    'toolkits',
+    (actions: TurnActions) =>
+      actions.add({ kind: 'toolkit.refresh_required', at: isoTime(BEGIN), messageId: 'm', toolkits: ['files'] }, 's'),
+    [],
+  ],
+])('a forced answer does not wait for what a call asks for that ran before it: %s', (_, ask, settled) => {
+  const actions = new TurnActions(start);
+  actions.add(messageOf([]), 's');
+  const { id, subject } = command('bob');
+  expect(endTask(actions, [{ type: 'force_answer', id, subject }])).toEqual([]);
+  ask(actions);
+  expect([endTask(actions, []), actions.isPaused, actions.isModelAwaited('main')]).toEqual([settled, false, false]);
+});

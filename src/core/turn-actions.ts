@@ -324,10 +324,10 @@ export class TurnActions {
     } else if (record.kind === 'tool.response') {
       this.ended(record);
       const call = this.#find(record);
-      // Without a stamp the activity has failed, and the workflow does not have the record.
+      // Without a stamp the activity has failed, which its thread knows: `ThreadState.lacksResult`.
       if (call && stamp !== '' && hasNoResult(record)) call.hasNoResult = true;
     } else if (record.kind === 'toolkit.refresh_required') {
-      this.#refresh.require(record);
+      if (!this.#isForced) this.#refresh.require(record);
     } else if (record.kind === 'mcp.auth_required') {
       this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
@@ -342,9 +342,10 @@ export class TurnActions {
   #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
     const tracked = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
     this.#threads.set(threadId, tracked);
-    if (calls.length === 0) this.#signIns.require({ threadId, servers });
+    if (calls.length === 0 && !this.#isForced) this.#signIns.require({ threadId, servers });
     for (const pending of calls) {
-      const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : 'waiting';
+      const asked = this.#isForced ? 'new' : 'waiting';
+      const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : asked;
       tracked.set(pending.toolCallId, { state, pending, votes: [] });
     }
   }
@@ -405,7 +406,8 @@ export class TurnActions {
 
   /** Ends a workflow task. Returns the records that follow those of its activities. */
   endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
-    const records = [...(this.#isCancelled ? [] : this.#ask(now)), ...this.steering.record()];
+    const asked = this.#isForced ? this.#giveUpWaits(now) : this.#ask(now);
+    const records = [...(this.#isCancelled ? [] : asked), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
     const repeated: TaskEnd['repeated'] = new Map();
     let [by, raisedBy]: (Subject | undefined)[] = [];
@@ -478,7 +480,12 @@ export class TurnActions {
     this.#isForced = true;
     this.#signIns.giveUp();
     this.#refresh.giveUp();
-    const waiting = this.#all('waiting');
+    return this.#giveUpWaits(now);
+  }
+
+  /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
+  #giveUpWaits(now: number): UnsequencedRecord[] {
+    const waiting = [...this.#all('new'), ...this.#all('waiting')];
     const behind = [...this.#threads].flatMap(([threadId, calls]) =>
       behindWaiting(calls).map(([toolCallId, call]) => ({ call, key: { ...call.pending, threadId, toolCallId } })),
     );

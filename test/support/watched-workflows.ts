@@ -28,9 +28,9 @@ TurnProjection.prototype.ended = function (...args) {
   return end;
 };
 TurnProjection.prototype.taskEnded = function (...args) {
-  const entries = taskEnded.apply(this, args);
-  watch.entries(entries);
-  return entries;
+  const end = taskEnded.apply(this, args);
+  watch.entries(end.entries);
+  return end;
 };
 
 export const interceptors: WorkflowInterceptorsFactory = () => ({

@@ -1,0 +1,96 @@
+import { expect, test } from 'vitest';
+import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import type { HistoryEvent } from '../core/history.ts';
+import { RunningTurns } from './running-turns.ts';
+
+const AT = '2026-11-28T08:00:00.000Z';
+const by = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+
+/** The events of a command and of the workflow task that records it. */
+const commanded = (id: string): HistoryEvent[] => [
+  { type: 'commanded', command: { type: 'pause', id, subject: by } },
+  { type: 'taskStarted', at: AT },
+  { type: 'taskCompleted' },
+];
+
+/** A turn of some runs, whose last one grows, and what was read of it. */
+class FakeHistory {
+  readonly runs = new Map<string, HistoryEvent[]>();
+  readonly reads: string[] = [];
+
+  constructor() {
+    this.runs.set('run_1', [{ type: 'started', at: AT, start: turnStart(), runId: 'run_1' }]);
+  }
+
+  get events(): HistoryEvent[] {
+    return [...this.runs.values()].at(-1) ?? [];
+  }
+
+  async *read() {
+    this.reads.push(`${this.events.length} events`);
+    yield { events: [...this.events], lastEventId: this.events.length };
+  }
+
+  readSince(_turnId: string, runId: string, after: number) {
+    const events = (this.runs.get(runId) ?? []).slice(after);
+    if (events.length > 0) this.reads.push(`${events.length} new`);
+    return Promise.resolve({ events, lastEventId: after + events.length });
+  }
+}
+
+test('what was read of a running turn is not read again', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  for (let i = 0; i < 100; i++) history.events.push(...commanded(`req_${i}`));
+  const turn = await turns.state(TURN_ID);
+  expect([...turn.verdicts.keys()]).toHaveLength(100);
+  for (const id of ['req_a', 'req_b']) {
+    const wait = { until: () => turn.verdicts.has(id), signal: new AbortController().signal };
+    const waiting = turns.state(TURN_ID, wait);
+    history.events.push(...commanded(id));
+    expect(await waiting).toBe(turn);
+  }
+  expect(history.reads).toEqual(['301 events', '3 new', '3 new']);
+});
+
+test('readers at the same time feed each event once', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  history.events.push(...commanded('req_1'));
+  const [one, other] = await Promise.all([turns.state(TURN_ID), turns.state(TURN_ID)]);
+  expect(one).toBe(other);
+  expect(history.reads).toEqual(['4 events']);
+});
+
+test('a turn that continues as new is read on in its next run', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  const turn = await turns.state(TURN_ID);
+  const { actions, ordinal, totals } = turn;
+  const carry = {
+    ...totals,
+    ordinal,
+    step: 0,
+    previousRunId: 'run_1',
+    deadline: 0,
+    ...(actions && { actions: actions.state }),
+  };
+  history.events.push({ type: 'continued', at: AT, runId: 'run_2' });
+  history.runs.set('run_2', [{ type: 'started', at: AT, start: turnStart({ carry }), runId: 'run_2' }]);
+  history.events.push(...commanded('req_1'));
+  expect((await turns.state(TURN_ID)).verdicts.has('req_1')).toBe(true);
+});
+
+test('a turn that has ended, or could not be read, is read anew', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  const turn = await turns.state(TURN_ID);
+  history.events.push({ type: 'ended', scheduledEventId: 9, at: AT, end: { how: 'timed_out' } });
+  history.events.push({ type: 'closed', at: AT, close: { how: 'timed_out' } });
+  expect((await turns.state(TURN_ID)).done).toBe(true);
+  expect(await turns.state(TURN_ID)).not.toBe(turn);
+  history.events.push({ type: 'taskCompleted' });
+  await expect(turns.state(TURN_ID)).rejects.toThrow("after the turn's end");
+  history.events.pop();
+  expect((await turns.state(TURN_ID)).done).toBe(true);
+});
