@@ -114,7 +114,6 @@ export async function startWorker(
           fn: ({ workflowId }, turnId) => {
             // A turn that was cancelled before its first model call has not claimed its speculative call.
             speculativeCalls.withdraw(turnId);
-            stepsAhead.turnEnded(turnId);
             archiver.turnEnded(turnId, sessionIdOf(workflowId));
             attempt(delegator.turnEnded(turnId), turnId);
           },

@@ -378,36 +378,49 @@ test('what is not claimed in time stops its subject for a while, and no other: t
   expect(await run([server], ['r'])).toBe(true);
 });
 
-test('what is late is kept for its workflow, until its turn ends', async () => {
+test('a model call that is not claimed ends after 10 seconds, and the outcome of a tool is used for 60', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  const expired = () => Promise.all([countOf('tool_call', 'expired'), countOf('model_call', 'expired')]);
   await run([server, server], ['r0', 'r1']);
   vi.advanceTimersByTime(10_000);
+  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, false, true]);
+  expect(await expired()).toEqual([0, 1]);
+  vi.advanceTimersByTime(49_999);
   expect(await steps.claimTool(source(0), never)).toMatchObject({ status: 'result' });
-  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, false, false]);
-  steps.turnEnded('turn_2');
-  steps.turnEnded('turn_1');
-  expect([...tools, ...models].map(({ aborted }) => aborted)).toEqual([false, true, true]);
-  expect([await countOf('tool_call', 'expired'), await countOf('model_call', 'expired')]).toEqual([1, 1]);
+  vi.advanceTimersByTime(1);
+  expect(steps.claimTool(source(1), never)).toBeUndefined();
+  expect(tools.map(({ aborted }) => aborted)).toEqual([false, true]);
+  expect(await expired()).toEqual([1, 1]);
 });
 
-test('the call of a paused turn runs to its end, is claimed when the turn is resumed, and stops no subject', async () => {
+test('a turn that is resumed within a minute claims its tools, and one that is resumed later has them run again', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-  await run([server], []);
+  await run([server, server], []);
   bus.hint('command:turn_1');
-  vi.advanceTimersByTime(10_000);
-  expect(await steps.claimTool(source(), never)).toMatchObject({ status: 'result' });
+  vi.advanceTimersByTime(59_999);
+  expect(await steps.claimTool(source(0), never)).toMatchObject({ status: 'result' });
+  vi.advanceTimersByTime(1);
+  expect(steps.claimTool(source(1), never)).toBeUndefined();
   await run([server], []);
-  expect(tools.map(({ aborted }) => aborted)).toEqual([false, false]);
+  expect(tools.map(({ aborted }) => aborted)).toEqual([false, true, false]);
 });
 
-test('a worker keeps the last 100 calls that are late', async () => {
-  for (let i = 0; i < 3; i++) {
-    end({}, `stamp ${i}`, [messageWith(...Array.from({ length: 40 }, () => server))]);
-    bus.hint('command:turn_1');
-  }
-  await begun();
-  expect(tools.map(({ aborted }) => aborted)).toEqual(Array.from({ length: 120 }, (_, i) => i < 20));
-  expect(await countOf('tool_call', 'expired')).toBe(20);
+test('a model call that runs on another worker is forgotten', () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  let listening = 0;
+  const onHint = bus.onHint.bind(bus);
+  vi.spyOn(bus, 'onHint').mockImplementation((topic, listener) => {
+    const stopListening = onHint(topic, listener);
+    listening += 1;
+    return () => {
+      listening -= 1;
+      stopListening();
+    };
+  });
+  steps.modelCalled('turn_1', 'msg_1');
+  expect(listening).toBe(1);
+  vi.advanceTimersByTime(600_000);
+  expect(listening).toBe(0);
 });
 
 const parent = { threadId: 'main', toolCallId: 'call_9' };

@@ -20,7 +20,7 @@ import { runToolCall, type ToolCallSources } from '../tools/run-tool-call.ts';
 import type { Toolset } from '../tools/toolset.ts';
 import { shortResults, type EarlyResult } from './early-results.ts';
 import { chunksOf, readAhead, type Part } from './read-ahead.ts';
-import { UnclaimedWork } from './unclaimed-work.ts';
+import { UNCLAIMED_MS, UnclaimedWork } from './unclaimed-work.ts';
 
 interface StepSources extends ModelCallSources, ToolCallSources {
   conversations: Pick<Conversations, 'ahead'>;
@@ -79,6 +79,15 @@ const MAX_MESSAGES = 1_000;
 /** More model calls than a worker has at once. */
 const MAX_CALLED = 10_000;
 
+/** A message begins nothing if its model call takes longer. One that runs on another worker is forgotten then. */
+const CALLED_MS = 600_000;
+
+/**
+ * How long the outcome of a tool is kept for a turn that is paused meanwhile: it shows the state of its beginning, and
+ * was allowed by the servers and grants of that time.
+ */
+const TOOL_KEPT_MS = 60_000;
+
 /** How long a complete message waits for the results of its calls: about as long as Temporal takes to schedule them. */
 export const EARLY_MS = 25;
 
@@ -110,10 +119,10 @@ export class StepsAhead {
   /** The tools whose last call that began ahead took less than `EARLY_MS`. */
   readonly #quick = new LRUCache<string, true>({ max: MAX_TOOLS });
   /**
-   * The messages for which turns of this worker have called the model, without a command since then. Their values stop
-   * listening to commands.
+   * The messages for which turns of this worker have called the model, without a command since then. Their values release
+   * the timer and the listener that forget them.
    */
-  readonly #called = new LRUCache<string, () => void>({ max: MAX_CALLED, dispose: (stopListening) => stopListening() });
+  readonly #called = new LRUCache<string, () => void>({ max: MAX_CALLED, dispose: (release) => release() });
 
   constructor(sources: StepSources) {
     this.#sources = sources;
@@ -121,25 +130,24 @@ export class StepsAhead {
       ...sources,
       onEnd: (outcome: SpeculativeStepOutcome) => sources.metrics.speculativeSteps.inc({ work, outcome }),
     });
-    this.#tools = new UnclaimedWork({ ...ofWork('tool_call'), onCommand: 'keep' });
-    this.#calls = new UnclaimedWork({ ...ofWork('model_call'), onCommand: 'withdraw' });
+    this.#tools = new UnclaimedWork({ ...ofWork('tool_call'), keptMs: TOOL_KEPT_MS, onCommand: 'keep' });
+    this.#calls = new UnclaimedWork({ ...ofWork('model_call'), keptMs: UNCLAIMED_MS, onCommand: 'withdraw' });
   }
 
   /** The workflow of a turn, on this worker, calls the model for a message: the turn is not held. */
   modelCalled(turnId: string, messageId: string): void {
     const forget = (): void => void this.#called.delete(messageId);
-    this.#called.set(messageId, this.#sources.bus.onHint(`command:${turnId}`, forget));
+    const expiry = setTimeout(forget, CALLED_MS).unref();
+    const stopListening = this.#sources.bus.onHint(`command:${turnId}`, forget);
+    this.#called.set(messageId, () => {
+      clearTimeout(expiry);
+      stopListening();
+    });
   }
 
-  /** An attempt at a message has ended: nothing more begins before its results. */
+  /** An attempt at a message has ended. If it was the first, its tools have begun; another attempt begins none. */
   modelReturned({ messageId }: Pick<CallModelInput, 'messageId'>): void {
     this.#called.delete(messageId);
-  }
-
-  /** The workflow of a turn has ended. */
-  turnEnded(turnId: string): void {
-    this.#tools.turnEnded(turnId);
-    this.#calls.turnEnded(turnId);
   }
 
   /** The first attempt at a message has all `records` that it returns under `stamp`, except early results. */

@@ -4,7 +4,7 @@ import { linkSignal, onAbort } from '../lib/abort.ts';
 import type { SpeculativeStepOutcome } from '../telemetry/metrics.ts';
 
 /** The activity that claims the work starts within milliseconds on a worker that has its workflow. */
-const UNCLAIMED_MS = 10_000;
+export const UNCLAIMED_MS = 10_000;
 
 /**
  * How long nothing is begun for a subject whose work was not claimed: the activities of its turns go to other workers, as
@@ -14,15 +14,14 @@ const STOP_MS = 60_000;
 
 const MAX_STOPPED = 10_000;
 
-/** Work beyond this number, without what is late, is not begun. */
+/** Work beyond this number is not begun. */
 const MAX_UNCLAIMED = 500;
-
-/** Late work that is kept: its results may be large. */
-const MAX_LATE = 100;
 
 interface UnclaimedWorkOptions {
   bus: Pick<LiveBus, 'onHint'>;
   draining: AbortSignal;
+  /** The milliseconds from its beginning after which the work ends if it is not claimed. */
+  keptMs: number;
   /** What a command to its turn does to the work: it is kept, because the turn still asks for it, or withdrawn. */
   onCommand: 'keep' | 'withdraw';
   /** Called when work is claimed, or ended before. */
@@ -41,23 +40,18 @@ interface Claimed<T> {
 }
 
 interface Unclaimed<T> {
-  turnId: string;
   value: T;
   controller: AbortController;
-  expiry: NodeJS.Timeout;
   release: () => void;
 }
 
 /**
- * Work of this worker's turns that began before their workflows have asked for it, by keys. It ends if its turn ends or
- * is cancelled, and if this worker drains. What is late is kept, because the workflow may still ask for it: its turn is
- * paused, or Temporal is slow. Ended and made again, it would be made twice.
+ * Work of this worker's turns that began before their workflows have asked for it, by keys. It ends if it is not claimed
+ * in time, if its turn is cancelled, and if this worker drains.
  */
 export class UnclaimedWork<T> {
   readonly #options: UnclaimedWorkOptions;
   readonly #unclaimed = new Map<string, Unclaimed<T>>();
-  /** The keys of late work, the oldest first. */
-  readonly #late = new Set<string>();
   /** When something is begun again for subjects, by `performance.now()`. */
   readonly #stoppedUntil = new LRUCache<string, number>({ max: MAX_STOPPED });
 
@@ -67,8 +61,8 @@ export class UnclaimedWork<T> {
 
   /** Starts work, which the signal ends, unless `start` returns nothing. */
   begin(key: string, { turnId, owner: { subjectId } }: WorkOwner, start: (signal: AbortSignal) => T | undefined): void {
-    const { bus, draining, onCommand } = this.#options;
-    const isFull = this.#unclaimed.size - this.#late.size >= MAX_UNCLAIMED;
+    const { bus, draining, keptMs, onCommand } = this.#options;
+    const isFull = this.#unclaimed.size >= MAX_UNCLAIMED;
     const isStopped = performance.now() < (this.#stoppedUntil.get(subjectId) ?? 0);
     if (draining.aborted || isFull || isStopped) return;
     const earlier = this.#unclaimed.get(key);
@@ -77,20 +71,21 @@ export class UnclaimedWork<T> {
     const value = start(controller.signal);
     if (value === undefined) return;
     const withdraw = (): void => this.#end(key, begun, 'withdrawn');
-    const expiry = setTimeout(() => {
-      this.#stoppedUntil.set(subjectId, performance.now() + STOP_MS);
-      this.#keep(key, begun);
-    }, UNCLAIMED_MS).unref();
+    const stop = (): void => void this.#stoppedUntil.set(subjectId, performance.now() + STOP_MS);
+    const lateness = setTimeout(stop, UNCLAIMED_MS).unref();
+    const expiry = setTimeout(() => this.#end(key, begun, 'expired'), keptMs).unref();
     const listening = [
       onAbort(draining, withdraw),
       bus.onHint(`cancel:${turnId}`, withdraw),
-      bus.onHint(`command:${turnId}`, onCommand === 'keep' ? () => this.#keep(key, begun) : withdraw),
+      // A turn that is paused claims nothing.
+      bus.onHint(`command:${turnId}`, onCommand === 'keep' ? () => clearTimeout(lateness) : withdraw),
     ];
     const release = (): void => {
+      clearTimeout(lateness);
       clearTimeout(expiry);
       for (const stopListening of listening) stopListening();
     };
-    const begun: Unclaimed<T> = { turnId, value, controller, expiry, release };
+    const begun: Unclaimed<T> = { value, controller, release };
     this.#unclaimed.set(key, begun);
   }
 
@@ -108,23 +103,8 @@ export class UnclaimedWork<T> {
     return isClaimed ? { value: begun.value, release: linkSignal(signal, begun.controller) } : undefined;
   }
 
-  /** Ends the work of a turn that has ended: what is late was made by another worker. */
-  turnEnded(turnId: string): void {
-    for (const [key, begun] of this.#unclaimed)
-      if (begun.turnId === turnId) this.#end(key, begun, this.#late.has(key) ? 'expired' : 'withdrawn');
-  }
-
-  #keep(key: string, { expiry }: Unclaimed<T>): void {
-    clearTimeout(expiry);
-    this.#late.add(key);
-    const [oldest = key] = this.#late;
-    const ended = this.#late.size > MAX_LATE ? this.#unclaimed.get(oldest) : undefined;
-    if (ended) this.#end(oldest, ended, 'expired');
-  }
-
   #end(key: string, begun: Unclaimed<T>, outcome: SpeculativeStepOutcome): void {
     this.#unclaimed.delete(key);
-    this.#late.delete(key);
     begun.release();
     if (outcome !== 'claimed') begun.controller.abort();
     this.#options.onEnd(outcome);
