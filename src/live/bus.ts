@@ -49,11 +49,10 @@ export interface LiveListener {
 
 /**
  * What a hint is about:
- * - `growth:<turn id>`, for readers: the turn's log is about to grow, since an activity returns its result, a command was
- *   recorded, or the turn ends
+ * - `growth:<turn id>`, for readers that have subscribed to the turn: its log is about to grow, since an activity returns
+ *   its result, a command was recorded, or the turn ends
  * - `cancel:<turn id>`, for workers: the turn cancels its activities; the hint may arrive before the cancel is recorded
- * - `command:<turn id>`, for workers: a command has changed what comes next in the turn, which may be held; delivered in
- *   the process that gives it at once
+ * - `command:<turn id>`, for workers: a command has changed what comes next in the turn, which may be held
  * - `session:<session id>`, for readers: the session has a new turn, or was deleted
  * - `change:<change>`, for all processes: the catalog has a change, which they would otherwise find by polling
  */
@@ -81,7 +80,10 @@ export interface LiveBus {
    * a frame. Never throws and never waits; snapshots may not arrive.
    */
   requestSnapshots(turnId: string): void;
-  /** Tells the listeners of a topic, in all processes. Never throws and never waits. */
+  /**
+   * Tells the listeners of a topic, in all processes. Those of this process are told once, before it returns: a later
+   * echo would stop what has begun since. Never throws and never waits.
+   */
   hint(topic: Topic): void;
   /** Delivers the hints of a topic from now on, also those of this process; returns the unsubscribe function. */
   onHint(topic: Topic, listener: () => void): () => void;

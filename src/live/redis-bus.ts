@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
@@ -28,13 +29,18 @@ interface WatchedTurn {
 /** Each frame after a gap requests snapshots; until one arrives, the requests of this period are sent as one. */
 const REQUEST_INTERVAL_MS = 250;
 
+const GROWTH = 'growth:';
+
+/** Begins a hint; frames and snapshots are JSON, or encrypted. */
+const HINT = 'hint ';
+
 /** The limit of what waits to be accepted by Redis; above it frames are dropped until Redis has caught up. */
 const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
 
 /**
  * The live bus between separate processes: a channel for each turn, on which frames and snapshots are published in the
- * order in which their worker has sent them, and two channels to all processes: on one readers request snapshots, the
- * other carries the topics of hints.
+ * order in which their worker has sent them, and the hints that its log grows; and two channels to all processes: on one
+ * readers request snapshots, the other carries all other hints.
  *
  * Redis stores nothing. The text of a message in progress is in the memory of the worker that writes it: a frame costs
  * one publication, and no restart, flush or expiry of Redis can lose the text. The worker sends it as a snapshot when a
@@ -46,6 +52,8 @@ export class RedisBus implements LiveBus {
   readonly #prefix: string;
   readonly #log: Logger;
   readonly #cipher: Cipher;
+  /** Names the sender of a hint, which drops its own when Redis returns it. */
+  readonly #id = randomUUID();
   readonly #published = new PublishedMessages();
   readonly #hintListeners = new Listeners<string, () => void>();
   readonly #watched = new Map<string, WatchedTurn>();
@@ -110,8 +118,9 @@ export class RedisBus implements LiveBus {
   }
 
   hint(topic: Topic): void {
-    if (topic.startsWith('command:')) this.#onHint(topic);
-    this.#publish(this.#hintChannel, topic);
+    this.#tell(topic);
+    const channel = topic.startsWith(GROWTH) ? this.#channel(topic.slice(GROWTH.length)) : this.#hintChannel;
+    this.#publish(channel, `${HINT}${this.#id} ${topic}`);
   }
 
   onHint(topic: Topic, listener: () => void): () => void {
@@ -126,7 +135,12 @@ export class RedisBus implements LiveBus {
     return `${this.#prefix}hints`;
   }
 
-  #onHint(topic: string): void {
+  #onHint(text: string): void {
+    const [sender, topic = ''] = text.split(' ');
+    if (sender !== this.#id) this.#tell(topic);
+  }
+
+  #tell(topic: string): void {
     for (const listener of this.#hintListeners.of(topic)) listener();
   }
 
@@ -228,7 +242,7 @@ export class RedisBus implements LiveBus {
   readonly #onMessage = (message: string, channel: string): void => {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
-      else if (channel === this.#hintChannel) this.#onHint(message);
+      else if (message.startsWith(HINT)) this.#onHint(message.slice(HINT.length));
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {
       // An error that reaches the client would close the connection.
