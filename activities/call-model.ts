@@ -309,7 +309,7 @@ class ModelCallAttempt {
     return { ...record, ...reported(this.details.usage) };
   }
 
-  /** Whether what the model is asked for was within the budgets that its turn shares. */
+  /** Whether an earlier attempt called the model, or may have: such a retry is made although a budget was reached. */
   readonly #isRetry = (): boolean => this.details.isCalled === true;
 
   /** The request, which may take longer if the model was silent in earlier attempts. */
