@@ -134,7 +134,10 @@ export class Thread {
       await this.#turn.untilMayBegin();
       if (!this.#mustEnd()) await this.#connectTools();
     }
-    const subAgents = threads.map(({ steps: _, refused: __, planned: ___, ...agent }) => new Thread(this.#turn, agent));
+    const subAgents = threads.map((thread) => {
+      const { steps: _, refused: __, planned: ___, ...agent } = thread;
+      return new Thread(this.#turn, agent);
+    });
     let end = await this.#settle(ready, pending, subAgents);
     while (!end) {
       if (this.#turn.actions.isModelAwaited(this.#place.threadId)) await this.#untilModelMayBeCalled();
