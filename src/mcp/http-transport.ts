@@ -3,7 +3,7 @@ import { AnswerTooLargeError, overflowOf } from '../lib/answer-bounds.ts';
 import { noAnswerError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { failInvalid, tooLargeError, unreadableError } from './message-bounds.ts';
+import { tooLargeError, unreadableError } from './message-bounds.ts';
 import { idOfAnswer } from './open-requests.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
@@ -37,7 +37,8 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
         this.failure ??= error;
         void this.close();
       },
-      onMessage: (data) => failInvalid(this, data),
+      // If the SDK has accepted the answer, the protocol layer ignores the message.
+      onAnswer: (id) => this.onmessage?.(unreadableError(id)),
     });
     super(new URL(url), { requestInit: { headers }, fetch: (target, init) => trackStreaming(budgeted, target, init) });
     this.#answerTimeoutMs = answerTimeoutMs;

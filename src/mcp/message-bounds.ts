@@ -3,7 +3,6 @@ import type { Logger } from 'pino';
 import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { isFields, type Fields } from './fields.ts';
-import { idOfInvalid } from './open-requests.ts';
 import { readContent, resourceBlocks } from './read-content.ts';
 import { readTool } from './read-tools.ts';
 import type { StreamBudget } from './stream-budget.ts';
@@ -43,15 +42,6 @@ export function unreadableError(
 
 export function isUnreadableError(error: ProtocolError): boolean {
   return error.data === UNREADABLE;
-}
-
-/**
- * Fails the request that a message of an event stream answers without being a valid one. The SDK drops such a message, and
- * the request would wait for its time-out.
- */
-export function failInvalid(transport: Transport, data: string): void {
-  const id = idOfInvalid(data);
-  if (id !== undefined) transport.onmessage?.(unreadableError(id));
 }
 
 /** The listing of tools in progress, or the last one, over all of its pages. */

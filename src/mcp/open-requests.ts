@@ -1,7 +1,7 @@
-import { deserializeMessage, type JSONRPCMessage } from '@modelcontextprotocol/client';
+import type { JSONRPCMessage } from '@modelcontextprotocol/client';
 import type { CutLine } from './message-lines.ts';
 
-type RequestId = string | number;
+export type RequestId = string | number;
 
 const ID = String.raw`(-?\d+|"(?:[^"\\]|\\.)*")`;
 const VERSION = String.raw`"jsonrpc"\s*:\s*"2\.0"`;
@@ -12,6 +12,8 @@ const ID_LAST = new RegExp(String.raw`,\s*"id"\s*:\s*${ID}\s*(?:,\s*${VERSION}\s
 const MESSAGE = /^\s*\{\s*"(?:jsonrpc|id|result|error)"\s*:/;
 /** A request or a notification of the server. */
 const METHOD = new RegExp(String.raw`^\s*\{\s*(?:(?:${VERSION}|"id"\s*:\s*${ID})\s*,\s*)*"(?:method|params)"`);
+
+const END_LENGTH = 256;
 
 /** An answer that does not say which request it answers. */
 interface Unassigned {
@@ -47,15 +49,13 @@ export class OpenRequests {
 
   /** A message that exceeded the bounds. Those that answer nothing are dropped. */
   cut({ head, tail, error }: CutLine): void {
-    if (!MESSAGE.test(head) || METHOD.test(head)) return;
-    const [, written] = ID_FIRST.exec(head) ?? ID_LAST.exec(tail) ?? [];
-    if (written === undefined) {
+    if (!isAnswer(head)) return;
+    const id = idIn(head, tail);
+    if (id === undefined) {
       this.#unassigned.push({ candidates: new Set(this.#open), error });
       this.#assign();
       return;
     }
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a number or a string by its pattern
-    const id = JSON.parse(written) as RequestId;
     if (!this.#open.has(id)) return;
     this.#close(id);
     this.#onUnread(id, error);
@@ -94,14 +94,20 @@ export function idOfAnswer(message: unknown): RequestId | undefined {
   return typeof id === 'string' || typeof id === 'number' ? id : undefined;
 }
 
-/** Which request a text answers without being a valid message. */
-export function idOfInvalid(text: string): RequestId | undefined {
-  try {
-    deserializeMessage(text);
-    return undefined;
-  } catch {
-    return idOfAnswer(parsed(text));
-  }
+/** Which request a text answers, valid or not, by its ends: a message may be megabytes long, and the SDK parses it. */
+export function idInEnds(text: string): RequestId | undefined {
+  const head = text.slice(0, END_LENGTH);
+  return isAnswer(head) ? idIn(head, text.slice(-END_LENGTH)) : undefined;
+}
+
+function isAnswer(head: string): boolean {
+  return MESSAGE.test(head) && !METHOD.test(head);
+}
+
+function idIn(head: string, tail: string): RequestId | undefined {
+  const [, written] = ID_FIRST.exec(head) ?? ID_LAST.exec(tail) ?? [];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a number or a string by its pattern
+  return written === undefined ? undefined : (JSON.parse(written) as RequestId);
 }
 
 function parsed(text: string): unknown {

@@ -12,7 +12,7 @@ import { overflowOf } from '../lib/answer-bounds.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
-import { failInvalid } from './message-bounds.ts';
+import { unreadableError } from './message-bounds.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
@@ -33,7 +33,8 @@ export class SseTransport extends SSEClientTransport implements ServerTransport 
         this.#refused.abort(error);
         void this.close();
       },
-      onMessage: (data) => failInvalid(this, data),
+      // If the SDK has accepted the answer, the protocol layer ignores the message.
+      onAnswer: (id) => this.onmessage?.(unreadableError(id)),
     });
     let stream: Response | undefined;
     super(new URL(url), {

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import { once } from 'node:events';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { pino } from 'pino';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -13,7 +14,7 @@ import type { McpEndpoint } from './registry.ts';
 import { budgetedFetch, StreamBudget, type StreamLimits } from './stream-budget.ts';
 
 const MINUTE_MS = 60_000;
-const NO_LISTENERS = { end: () => undefined, onMessage: () => undefined };
+const NO_LISTENERS = { end: () => undefined, onAnswer: () => undefined };
 const { signal } = new AbortController();
 const calling = { operationId: 'turn_1/call_1', signal, timeoutMs: 60_000 };
 
@@ -116,19 +117,45 @@ describe('a stream', () => {
     if (count > 0) await expect(requested(count - 1)).rejects.toThrow(`more than ${count - 1} messages`);
   });
 
-  test.each([1, 3, 1_000])('is read for its messages in parts of %i bytes', async (size) => {
+  /**
+   * What happens while a client reads a stream of `parts` through several stages, as the SDK does: the texts that it gets,
+   * and the answers that are reported.
+   */
+  async function reading(method: string, parts: Uint8Array[]): Promise<(string | number)[]> {
+    const seen: (string | number)[] = [];
+    const respond = () => Promise.resolve(new Response(ReadableStream.from(parts), { headers: events }));
+    const onAnswer = (id: string | number) => void seen.push(id);
+    const budgeted = budgetedFetch(respond, budgetOf().budget, { ...NO_LISTENERS, onAnswer });
+    const { body } = await budgeted('http://x', { method });
+    let texts = body?.pipeThrough(new TextDecoderStream());
+    for (let stage = 0; stage < 10; stage++) texts = texts?.pipeThrough(new TransformStream<string, string>());
+    for await (const text of texts ?? []) seen.push(text);
+    await nextTurn();
+    return seen;
+  }
+
+  test.each([1, 3, 1_000])('is read for the answers in it in parts of %i bytes', async (size) => {
     const text =
-      ': hi\n\nid: 1\r\ndata: {"ä":\r\ndata:1}\r\n\r\nevent: endpoint\ndata: /x\n\nevent: message\rdata: 2\r\rid: 2\n\ndata: 3';
+      ': {"id":7,"result":1}\n\nid: 1\r\ndata: {"id":1,\r\ndata:"ä":1}\r\n\r\nevent: endpoint\ndata: {"id":8,"result":1}\n\n' +
+      'event: message\rdata: {"result":1,"id":"call-2"}\r\rdata: {"id":9,"method":7}\n\ndata: hello\n\ndata: {"id":3,"result":1}';
     const bytes = Buffer.from(text);
     const parts = Array.from({ length: Math.ceil(bytes.length / size) }, (_, i) =>
       bytes.subarray(i * size, (i + 1) * size),
     );
-    const respond = () => Promise.resolve(new Response(ReadableStream.from(parts), { headers: events }));
-    const messages: string[] = [];
-    const onMessage = (data: string) => void messages.push(data);
-    const response = await budgetedFetch(respond, budgetOf().budget, { ...NO_LISTENERS, onMessage })('http://x');
-    expect(await response.text()).toBe(text);
-    expect(messages).toEqual(['{"ä":\n1}', '2']);
+    const seen = await reading('GET', parts);
+    const ids = [1, 'call-2'];
+    expect(seen.filter((one) => ids.includes(one))).toEqual(ids);
+    expect(seen.filter((one) => !ids.includes(one)).join('')).toBe(text);
+  });
+
+  const [good, bad] = ['data: {"id":1,"result":{}}\n\n', 'data: {"id":1,"result":7}\n\n'];
+
+  test.each<[string, string, string[], (string | number)[]]>([
+    ['GET', 'when the client has read its part', [good + bad], [good + bad, 1, 1]],
+    ['POST', 'when the client has read all of it', [bad, good], [bad, good, 1]],
+  ])('in reply to a %s reports an answer only %s', async (method, _, parts, seen) => {
+    const bytes = parts.map((part) => Buffer.from(part));
+    expect(await reading(method, bytes)).toEqual(seen);
   });
 
   test('is requested without an encoding, also if a header of the server names one', async () => {

@@ -1,6 +1,8 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { withBody } from '../lib/answer-bounds.ts';
 import { McpServerError } from './errors.ts';
+import { idInEnds, type RequestId } from './open-requests.ts';
 
 const WINDOW_MS = 60_000;
 const MB = 1_000_000;
@@ -102,9 +104,12 @@ export class StreamBudget {
 }
 
 /**
- * `fetch` whose event streams spend a budget. `end` is called with the error before a stream fails with it, and
- * `onMessage` with the data of each message before it is passed on. A request for a stream counts as a message: a server
- * can end each stream at once, and says how soon the client asks again.
+ * `fetch` whose event streams spend a budget. `end` is called with the error before a stream fails with it. A request
+ * for a stream counts as a message: a server can end each stream at once, and says how soon the client asks again.
+ *
+ * `onAnswer` is called with the request that a message answers, valid or not, after the client has read the message: the
+ * SDK drops an invalid one, and the request would wait for its time-out. The reply to a POST may still have a valid answer,
+ * so only the last one counts, just before the end of the reply. Other streams last as long as their connection.
  *
  * Streams are requested without an encoding, and are rejected with one: a server could otherwise spend the processor
  * time of this process with hardly a byte on the network.
@@ -112,7 +117,7 @@ export class StreamBudget {
 export function budgetedFetch(
   fetch: Fetch,
   budget: StreamBudget,
-  { end, onMessage }: { end: (error: Error) => void; onMessage: (data: string) => void },
+  { end, onAnswer }: { end: (error: Error) => void; onAnswer: (id: RequestId) => void },
 ): Fetch {
   const ending = (work: () => void): void => {
     try {
@@ -133,13 +138,22 @@ export function budgetedFetch(
     // Clients read the answer to a GET as an event stream, also if its content type is another one.
     if (!(isStream || isGet) || !response.body) return response;
     const reader = new EventReader();
+    let last: RequestId | undefined;
     const counted = response.body.pipeThrough(
       new TransformStream<Uint8Array, Uint8Array>({
         transform: (part, controller) => {
           const events = reader.read(part);
           ending(() => budget.spend({ bytes: part.length, messages: events.length }));
-          for (const data of events) if (data !== undefined) onMessage(data);
           controller.enqueue(part);
+          const answered = events.flatMap((data) => (data === undefined ? [] : (idInEnds(data) ?? [])));
+          if (!isGet) last = answered.at(-1) ?? last;
+          else if (answered.length > 0) void nextTurn().then(() => answered.forEach(onAnswer));
+        },
+        flush: async () => {
+          if (last === undefined) return;
+          // By then the client has read what was passed on, while the end of the stream waits.
+          await nextTurn();
+          onAnswer(last);
         },
       }),
     );
@@ -162,7 +176,7 @@ const [LF, CR] = [0x0a, 0x0d];
 
 /** Reads the events of a stream: lines up to an empty one. A line ends with CR, LF or both. */
 class EventReader {
-  #last = 0;
+  #isAfterCr = false;
   /** The parts of the line that has not ended. */
   #line: Uint8Array[] = [];
   #isEventEmpty = true;
@@ -173,18 +187,25 @@ class EventReader {
   read(part: Uint8Array): (string | undefined)[] {
     const ended: (string | undefined)[] = [];
     let begin = 0;
-    for (const [at, byte] of part.entries()) {
-      const isSecondHalf = byte === LF && this.#last === CR;
-      this.#last = byte;
-      if (byte !== LF && byte !== CR) continue;
+    let [lf, cr] = [part.indexOf(LF), part.indexOf(CR)];
+    while (lf >= 0 || cr >= 0) {
+      const isCr = lf < 0 || (cr >= 0 && cr < lf);
+      const at = isCr ? cr : lf;
+      const isSecondHalf = !isCr && at === begin && this.#isAfterCr;
+      this.#isAfterCr = isCr;
       if (!isSecondHalf) {
         this.#line.push(part.subarray(begin, at));
         if (this.#endsEvent(Buffer.concat(this.#line).toString())) ended.push(this.#end());
         this.#line = [];
       }
       begin = at + 1;
+      if (isCr) cr = part.indexOf(CR, begin);
+      else lf = part.indexOf(LF, begin);
     }
-    this.#line.push(part.subarray(begin));
+    if (begin < part.length) {
+      this.#isAfterCr = false;
+      this.#line.push(part.subarray(begin));
+    }
     return ended;
   }
 

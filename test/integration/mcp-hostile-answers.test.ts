@@ -170,27 +170,23 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
 });
 
 describe.each(['2026-07-28', '2025-11-25'] as const)('an event stream of a server of %s', (protocol) => {
-  const callWith = async (events: string[], end = 'stays open') => {
+  const callWith = async (events: string[], isOpen = false) => {
     const head = events.map((event) => `${event}\n\n`).join('');
-    const open = end === 'stays open' && { unit: ': \n\n', bytes: Infinity, pauseMs: 100 };
+    const open = isOpen && { unit: ': \n\n', bytes: Infinity, pauseMs: 100 };
     const answer = { unit: ' ', bytes: 0, ...open, head };
     const { call } = await start({ methods: { 'tools/call': answer }, protocol, ...EVENTS });
     return call();
   };
   const good = 'data: {"jsonrpc":"2.0","id":$id,"result":{"resultType":"complete","content":[]}}';
 
-  test.each<[string, string[], string?]>([
+  test.each<[string, string[]]>([
     ['has a result that is no object', ['data: {"jsonrpc":"2.0","id":$id,"result":7}']],
     ['has no result and no error', ['data: {"jsonrpc":"2.0","id":$id}']],
     ['is of another version', ['event: message\ndata: {"id":$id,\ndata: "result":{"content":[]}}']],
-    [
-      'is no valid error, in a stream that could be resumed',
-      ['id: 1\ndata: {"jsonrpc":"2.0","id":$id,"error":7}'],
-      'ends',
-    ],
-  ])('with an answer that %s ends its call at once', async (_, events, end) => {
+    ['is no valid error, in a stream that could be resumed', ['id: 1\ndata: {"jsonrpc":"2.0","id":$id,"error":7}']],
+  ])('with an answer that %s ends its call with the stream', async (_, events) => {
     const text = expect.stringMatching(/has answered this call.* may have taken effect/);
-    expect(await callWith(events, end)).toMatchObject({
+    expect(await callWith(events)).toMatchObject({
       status: 'result',
       isError: true,
       content: [{ type: 'text', text }],
@@ -203,7 +199,16 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('an event stream of a serve
     ['text', 'data: hello'],
     ['event of another type', 'event: state\ndata: {"id":$id,"state":"working"}'],
   ])('with an invalid %s before the answer does not end it', async (_, event) => {
-    expect(await callWith([event, good])).toMatchObject({ status: 'result', isError: false });
+    expect(await callWith([event, good], true)).toMatchObject({ status: 'result', isError: false });
+  });
+
+  const invalid = 'data: {"jsonrpc":"2.0","id":$id,"result":7}';
+
+  test.each([
+    ['before', [invalid, good]],
+    ['after', [good, invalid]],
+  ])('with an invalid answer %s the valid one does not replace it', async (_, both) => {
+    expect(await callWith(both)).toMatchObject({ status: 'result', isError: false });
   });
 });
 
