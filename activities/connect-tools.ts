@@ -3,6 +3,7 @@ import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activ
 import type { Appended, ConnectToolsInput } from '../src/core/history.ts';
 import type { NewRecord } from '../src/core/records.ts';
 import type { Dependencies } from './dependencies.ts';
+import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
 import { foundServers } from '../src/tools/toolset.ts';
@@ -13,7 +14,8 @@ import { errorMessage } from '../src/lib/errors.ts';
  * not an error: the record and the model's prompt list them as unavailable.
  */
 export function createConnectTools({ catalog, toolsets, conversations, bus, log, draining }: Dependencies) {
-  return function connectTools(input: ConnectToolsInput): Promise<Appended> {
+  return async function connectTools(input: ConnectToolsInput): Promise<Appended> {
+    rejectResetRun(input);
     const { turnId, threadId, specHash } = input;
     const connect = async (): Promise<Appended> => {
       const signal = AbortSignal.any([Context.current().cancellationSignal, draining]);

@@ -1,23 +1,30 @@
+import type { RunGuard } from '../src/core/history.ts';
 import type { Subject } from '../src/core/subject.ts';
+import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import type { Dependencies } from './dependencies.ts';
 
-interface ForceDelegateInput {
+interface StopDelegateInput extends RunGuard {
   /** The session of the delegate. */
   childSessionId: string;
+}
+
+interface ForceDelegateInput extends StopDelegateInput {
   /** For whom the turn works that has delegated. */
   subject: Subject;
 }
 
 /** Has the turn of a delegate answer. */
 export function createForceDelegate({ delegator }: Pick<Dependencies, 'delegator'>) {
-  return function forceDelegate({ childSessionId, subject }: ForceDelegateInput): Promise<void> {
-    return delegator.force(childSessionId, subject);
+  return async function forceDelegate({ childSessionId, subject, ...run }: ForceDelegateInput): Promise<void> {
+    rejectResetRun(run);
+    await delegator.force(childSessionId, subject);
   };
 }
 
 /** Cancels the turn of a delegate. */
 export function createStopDelegate({ delegator }: Pick<Dependencies, 'delegator'>) {
-  return function stopDelegate({ childSessionId }: Pick<ForceDelegateInput, 'childSessionId'>): Promise<void> {
-    return delegator.stop(childSessionId);
+  return async function stopDelegate({ childSessionId, ...run }: StopDelegateInput): Promise<void> {
+    rejectResetRun(run);
+    await delegator.stop(childSessionId);
   };
 }

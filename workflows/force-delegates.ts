@@ -3,6 +3,7 @@ import type { Activities } from '../activities/index.ts';
 import type { Subject } from '../src/core/subject.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { DelegatedCall } from '../src/core/turn-delegations.ts';
+import type { TurnScope } from './turn-scope.ts';
 
 /** How long other agents may take to answer when the turn is to answer. */
 const GRACE = '30 seconds';
@@ -15,6 +16,7 @@ const { forceDelegate, stopDelegate } = proxyActivities<Pick<Activities, 'forceD
 
 interface ForceDelegatesOptions {
   actions: Pick<TurnActions, 'isForced' | 'delegated'>;
+  turn: Pick<TurnScope, 'run'>;
   subject: Subject;
 }
 
@@ -22,7 +24,7 @@ interface ForceDelegatesOptions {
  * Once the turn is to answer, the agents to which it has delegated calls are to answer too. One that has not after the
  * grace period is stopped: what it has written is its answer. The next run of a turn that continues as new begins again.
  */
-export function forceDelegates({ actions, subject }: ForceDelegatesOptions): void {
+export function forceDelegates({ actions, turn, subject }: ForceDelegatesOptions): void {
   const forced = new Set<string>();
   const next = (): DelegatedCall | undefined =>
     actions.isForced ? actions.delegated.find(({ sessionId }) => !forced.has(sessionId)) : undefined;
@@ -38,9 +40,9 @@ export function forceDelegates({ actions, subject }: ForceDelegatesOptions): voi
   }
 
   async function force(childSessionId: string): Promise<void> {
-    forceDelegate({ childSessionId, subject }).catch(() => undefined);
+    forceDelegate({ childSessionId, subject, ...turn.run }).catch(() => undefined);
     const hasAnswered = () => actions.delegated.every(({ sessionId }) => sessionId !== childSessionId);
-    if (!(await condition(hasAnswered, GRACE))) await stopDelegate({ childSessionId });
+    if (!(await condition(hasAnswered, GRACE))) await stopDelegate({ childSessionId, ...turn.run });
   }
 
   void CancellationScope.nonCancellable(run);

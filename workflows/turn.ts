@@ -77,7 +77,7 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     onSignIn: () => commands.index(),
   });
   const commands = new TurnCommands({ start, scope, onGrowth: () => turns.growing(turnId) });
-  forceDelegates({ actions, subject: start.createdBy });
+  forceDelegates({ actions, turn: scope, subject: start.createdBy });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (begun?.cancelled) stop(begun.cancelled);
   // No request is waiting to move it from the queue to the turns in the index.

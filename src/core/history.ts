@@ -211,13 +211,13 @@ interface ThreadPlace extends ToolScope {
   threadId: string;
 }
 
-/** The limits of an activity that a turn schedules. */
+/** The limits of an activity of a turn that has effects outside of it. */
 export interface RunGuard {
   /** When the turn times out, in milliseconds since 1970: see `src/engine/turn-deadline.ts`. */
   deadline: number;
   /**
-   * The run that schedules the activity or, after an operator's reset, the run that was reset. Activities of a run that
-   * results from a reset, or follows one, are rejected: see `src/temporal/reject-reset-run.ts`.
+   * The run that schedules the activity or, after an operator's reset, the run that was reset. These activities of a run
+   * that results from a reset, or follows one, are rejected: see `src/temporal/reject-reset-run.ts`.
    */
   runId: string;
 }
