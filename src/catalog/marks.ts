@@ -1,7 +1,10 @@
 import type { Kysely } from 'kysely';
 import type { Tables } from './schema.ts';
 
-/** Named timestamps up to which recurring work is complete. In a restored catalog they are as old as its backup. */
+/**
+ * Named timestamps: up to when recurring work is complete, or when a version last started. In a restored catalog they are
+ * as old as its backup.
+ */
 export class Marks {
   readonly #db: Kysely<Tables>;
 

@@ -38,7 +38,7 @@ test('turns that an earlier version began are not continued: a start names them,
   const turnId = newId('turn');
   await startAsBefore(turnStart({ turnId, sessionId }), { namespace, taskQueue });
   const catalog = new DatabaseSync(path.join(dataDir, 'catalog.db'));
-  catalog.exec(`delete from marks where name like 'turns of rules%'`);
+  catalog.exec(`delete from marks where name like 'no turns before rules%'`);
   catalog.close();
 
   const refused = await everturn(['start'], { EVERTURN_DATA: dataDir, EVERTURN_PORT: '0', ...env });
