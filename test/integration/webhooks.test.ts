@@ -269,7 +269,8 @@ test('a delivery whose server is killed before it could record it is repeated wi
   to.next.push(() => void process.kill().then(killed.resolve, killed.reject));
   await api.putAgent('a', { model: { name: 'a' } });
   const session = await api.createSession('a');
-  await api.turn(session, 'one').done;
+  // The delivery may come before the end of the stream, which the kill then cuts off.
+  await api.turn(session, 'one').done.catch(() => undefined);
   await killed.promise;
   // As if the lease had ended.
   await rows.updateTable('delivery_lanes').set({ due_at: new Date().toISOString() }).execute();
