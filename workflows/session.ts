@@ -1,5 +1,4 @@
 import {
-  ActivityFailure,
   ApplicationFailure,
   CancellationScope,
   condition,
@@ -43,7 +42,7 @@ import {
   type QueuedTurn,
 } from '../src/core/turn-queue.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
-import { errorMessage } from './errors.ts';
+import { causeOf, errorMessage } from './errors.ts';
 import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
@@ -132,7 +131,7 @@ class SessionRun {
       this.#state = loaded;
       this.#loaded = true;
     } catch (error) {
-      this.#failure = error instanceof ActivityFailure && error.cause ? error.cause : toError(error);
+      this.#failure = toError(causeOf(error));
       await condition(allHandlersFinished);
       throw error;
     }

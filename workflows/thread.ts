@@ -1,6 +1,5 @@
 import {
   ActivityCancellationType,
-  ActivityFailure,
   CancellationScope,
   condition,
   isCancellation,
@@ -31,13 +30,13 @@ import {
   type Waiting,
 } from '../src/core/records.ts';
 import { mayRepeatSignIns } from '../src/core/sign-ins.ts';
-import { MAX_CONCURRENT_TOOLS, MAX_CONCURRENT_TOOLS_OF_SUB_AGENT } from '../src/core/tool-lanes.ts';
+import { toolLanes } from '../src/core/tool-lanes.ts';
 import { callKey, heldCall, onReplacedOf, openCallsOf } from '../src/core/tool-records.ts';
 import { progressOf, type ThreadState } from '../src/core/thread-state.ts';
 import type { ThreadResult } from '../src/core/turn-result.ts';
 import { ownerOfThread } from '../src/core/work-owner.ts';
 import { isLimited, MAX_ASKING } from '../src/core/turn-actions.ts';
-import { errorMessage } from './errors.ts';
+import { causeOf, errorMessage } from './errors.ts';
 import type { CommandSinks } from './turn-commands.ts';
 import type { ReadyCall, Resumed, TurnScope } from './turn-scope.ts';
 
@@ -323,7 +322,7 @@ export class Thread {
     } catch (error) {
       this.#turn.ended(id, { error });
       if (isCancellation(error)) return { status: 'stopped' };
-      return this.#agent ? { status: 'done' } : { status: 'error', message: causeOf(error) };
+      return this.#agent ? { status: 'done' } : { status: 'error', message: errorMessage(causeOf(error)) };
     }
     this.#turn.ended(id, { result });
     const { outcome, records, stamp } = result;
@@ -388,7 +387,8 @@ export class Thread {
         }
       }
     };
-    const lanes = this.#agent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : this.#concurrentTools;
+    const inSequence = this.#turn.start.callsInSequence;
+    const lanes = toolLanes({ isSubAgent: this.#agent !== undefined, inSequence });
     await Promise.all(calls.slice(0, lanes).map(lane));
     return waiting;
   }
@@ -440,12 +440,10 @@ export class Thread {
         }
       }
     };
-    await Promise.all(Array.from({ length: this.#concurrentTools }, lane));
+    // In a turn that waits, a sub-agent has as many lanes as the root agent.
+    const lanes = toolLanes({ isSubAgent: false, inSequence: !this.#agent && this.#turn.start.callsInSequence });
+    await Promise.all(Array.from({ length: lanes }, lane));
     return stillWaiting();
-  }
-
-  get #concurrentTools(): number {
-    return this.#turn.start.callsInSequence && !this.#agent ? 1 : MAX_CONCURRENT_TOOLS;
   }
 
   /**
@@ -567,8 +565,4 @@ function newMessageId(): string {
 /** Whether a start is small enough to be in the history twice. */
 function isSmall(start: TurnStart): boolean {
   return JSON.stringify(start).length <= 4096;
-}
-
-function causeOf(error: unknown): string {
-  return errorMessage(error instanceof ActivityFailure ? (error.cause ?? error) : error);
 }

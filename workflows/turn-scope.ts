@@ -1,11 +1,4 @@
-import {
-  ActivityFailure,
-  CancellationScope,
-  condition,
-  isCancellation,
-  TimeoutFailure,
-  workflowInfo,
-} from '@temporalio/workflow';
+import { CancellationScope, condition, isCancellation, TimeoutFailure, workflowInfo } from '@temporalio/workflow';
 import type {
   ActivityResult,
   CallToolInput,
@@ -21,7 +14,7 @@ import type { TurnEvent } from '../src/core/turn-command.ts';
 import { isAnswerable } from '../src/core/tool-records.ts';
 import type { ThreadState } from '../src/core/thread-state.ts';
 import type { TurnTotals } from '../src/core/turn-totals.ts';
-import { errorMessage } from './errors.ts';
+import { causeOf, errorMessage } from './errors.ts';
 import { Slots } from './slots.ts';
 
 /**
@@ -138,11 +131,11 @@ export class TurnScope {
   /** An activity has ended. Without a result, `error` is why. */
   ended(id: number | undefined, end: { result: StepResult } | { error: unknown }): Ended {
     if (id === undefined) return { entries: [] };
-    const result = 'result' in end ? end.result : undefined;
     const after = this.ordinal;
     const at = new Date().toISOString();
-    const ended = this.#log.ended(id, at, 'result' in end ? { how: 'completed', ...end.result } : failureOf(end.error));
-    this.#noteRecords(after, result?.stamp);
+    const result: ActivityResult = 'result' in end ? { how: 'completed', ...end.result } : failureOf(end.error);
+    const ended = this.#log.ended(id, at, result);
+    this.#noteRecords(after, result.how === 'completed' ? result.stamp : undefined);
     const asksForSignIn = ended.entries.some(({ record }) => record.kind === 'mcp.auth_required');
     if (asksForSignIn && this.actions.waits) this.#onSignIn();
     return ended;
@@ -208,6 +201,6 @@ export class TurnScope {
 function failureOf(error: unknown): Exclude<ActivityResult, { how: 'completed' }> {
   // Only the history knows whether a cancelled one had started; that decides nothing here.
   if (isCancellation(error)) return { how: 'cancelled', started: true };
-  const cause = error instanceof ActivityFailure ? error.cause : error;
+  const cause = causeOf(error);
   return cause instanceof TimeoutFailure ? { how: 'timed_out' } : { how: 'failed', message: errorMessage(cause) };
 }

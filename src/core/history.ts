@@ -40,9 +40,8 @@ export type HistoryEvent =
   | { type: 'closed'; at: string; close: WorkflowClose };
 
 /**
- * The activities whose results append records to the log. The decoder and the projection
- * derive from this list: a name without an input, without its records at a failure, or without an activity is a type
- * error.
+ * The activities whose results append records to the log. The decoder and the projection derive from this list: a name
+ * without an input, without its records at a failure, or without an activity is a type error.
  */
 export const APPENDING_ACTIVITIES = ['callModel', 'callTool', 'connectTools'] as const;
 
@@ -188,7 +187,7 @@ export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
   /** The steps of the root agent: its model calls, and the message that its client has given. */
   step: number;
   isGiven?: true;
-  /** Of the root thread, as of the sub-agents in `threads`. */
+  /** These two describe the root thread, as in `OpenThread`. */
   refused?: number;
   planned?: PlannedMessage;
   next?: NextModelCall;

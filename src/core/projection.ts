@@ -48,7 +48,7 @@ export interface Ended {
   entries: LogEntry[];
   /** What the call waits for that the activity has run. */
   waiting?: PendingCall;
-  /** A person is asked about it while the turn goes on. */
+  /** Whether the running turn asks a person about it. */
   isAsked?: boolean;
 }
 
@@ -69,10 +69,10 @@ export class TurnProjection {
   #output: ModelMessage | null = null;
   #done = false;
   #actions: TurnActions | undefined;
-  /** Of a reader: the commands that arrived before the end of the current workflow task, and when the task started. */
+  /** Used by `feed`: the commands that arrived before the end of the current workflow task, and when the task started. */
   #commands: TurnEvent[] = [];
   #taskStartedAt = 0;
-  /** Of a reader: the answers to the commands of this run, by their ids. */
+  /** The verdicts on the commands that `feed` was given, by their ids. The workflow does not keep them. */
   readonly verdicts = new Map<string, Verdict>();
   /** By the ids of the accepted commands of this run: the calls whose answers the same subjects had given before. */
   readonly repeated = new Map<string, CallKey[]>();
@@ -87,7 +87,7 @@ export class TurnProjection {
   #signIns: AuthRequired[] = [];
   /** How many sub-agents, and sessions of other agents, the turn has started. */
   #startedAgents = 0;
-  /** Of a turn that ends when it needs answers: the calls that a person is asked about because of their outcomes. */
+  /** How many calls with an unknown outcome a person is asked about, in a turn that ends when it needs answers. */
   #unknown = 0;
   /** The threads that are not done. */
   readonly #threads = new Map<string, ThreadState>();
@@ -295,7 +295,7 @@ export class TurnProjection {
     return { entries: records.map((record) => this.#append(record)), ...answers };
   }
 
-  /** Of a reader, who may have sent one of the commands. */
+  /** Keeps the verdicts for the API, which waits for the one on its command. */
   #taskCompleted(commands: readonly TurnEvent[]): LogEntry[] {
     const { entries, verdicts, repeated } = this.taskEnded(this.#taskStartedAt, commands);
     for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);

@@ -105,21 +105,22 @@ test.each<[string, ActivityResult, boolean]>([
   expect(projection.thread('main').lacksResult).toBe(lacksResult);
 });
 
+const AGENT: SubAgent = {
+  threadId: 'thr_1',
+  title: 't',
+  parent: { threadId: 'main', toolCallId: 'a' },
+  depth: 1,
+  specHash: 'a',
+  hasServers: false,
+  iterations: 5,
+};
+
 test('a run that continues a turn knows of each thread what the one before knew', () => {
-  const agent: SubAgent = {
-    threadId: 'thr_1',
-    title: 't',
-    parent: { threadId: 'main', toolCallId: 'a' },
-    depth: 1,
-    specHash: 'a',
-    hasServers: false,
-    iterations: 5,
-  };
   const sub = { steps: 4, refused: 2, planned: { messageId: 'msg_2', createdAt: AT } };
   const planned = { messageId: 'msg_1', createdAt: AT };
   const projection = new TurnProjection();
   const root = { step: 7, isGiven: true as const, refused: 1, planned };
-  const carry = { ...NO_TOTALS, ...root, ordinal: 9, previousRunId: 'r', deadline: 0, threads: [{ ...agent, ...sub }] };
+  const carry = { ...NO_TOTALS, ...root, ordinal: 9, previousRunId: 'r', deadline: 0, threads: [{ ...AGENT, ...sub }] };
   projection.feed({ type: 'started', at: AT, start: turnStart({ carry }) });
   expect(projection.thread('thr_1')).toEqual(threadState(sub));
   expect(projection.thread('main')).toEqual(threadState({ steps: 7, refused: 1, planned }, { isGiven: true }));
@@ -127,16 +128,7 @@ test('a run that continues a turn knows of each thread what the one before knew'
 });
 
 test('a sub-agent begins with what its parent has read', () => {
-  const thread: SubAgent = {
-    threadId: 'thr_1',
-    title: 't',
-    parent: { threadId: 'main', toolCallId: 'a' },
-    depth: 1,
-    specHash: 'a',
-    hasServers: false,
-    iterations: 5,
-  };
-  const created: NewRecord = { kind: 'thread.created', at: AT, thread, input: 'do' };
+  const created: NewRecord = { kind: 'thread.created', at: AT, thread: AGENT, input: 'do' };
   const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
   expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3 }));
 });

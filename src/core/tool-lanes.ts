@@ -1,5 +1,17 @@
 /** How many calls of a message run at once: a workflow task that schedules hundreds is slow and large. */
-export const MAX_CONCURRENT_TOOLS = 50;
+const MAX_CONCURRENT_TOOLS = 50;
 
 /** The same for each sub-agent, of which five work at once by default. */
-export const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
+const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
+
+/** How many calls of a message its thread runs at once; `inSequence` is for the root agent. */
+export function toolLanes({
+  isSubAgent,
+  inSequence = false,
+}: {
+  isSubAgent: boolean;
+  inSequence?: boolean | undefined;
+}): number {
+  if (isSubAgent) return MAX_CONCURRENT_TOOLS_OF_SUB_AGENT;
+  return inSequence ? 1 : MAX_CONCURRENT_TOOLS;
+}

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { TurnProjection } from '../core/projection.ts';
 import type { HistoryEvent } from '../core/history.ts';
+import { backoffMs } from '../lib/backoff.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 
 /** How many turns are kept. The state of one takes some KB, beside its last message. */
@@ -10,9 +11,8 @@ const MAX_TURNS = 500;
 /** Events per request for what is new: a command and the workflow task that records it are seven. */
 const PAGE_SIZE = 10;
 
-/** The pauses between two requests of one who waits, from the first one on, in milliseconds. */
-const FIRST_PAUSE_MS = 10;
-const MAX_PAUSE_MS = 250;
+/** The pauses between two requests of a caller that waits, in milliseconds. */
+const PAUSES = { first: 10, max: 250 };
 
 interface Wait {
   until: (turn: TurnProjection) => boolean;
@@ -32,11 +32,14 @@ export class RunningTurns {
     this.#history = history;
   }
 
-  /** The present state of a turn, or the first that `until` accepts; or else that of its end. It goes on changing. */
+  /**
+   * The current state of a turn or, with `wait`, the first one that `until` accepts, or that of the end of the turn. Later
+   * calls update the returned object.
+   */
   async state(turnId: string, wait?: Wait): Promise<TurnProjection> {
     const turn = this.#turns.get(turnId) ?? new RunningTurn(this.#history, turnId);
     this.#turns.set(turnId, turn);
-    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
+    for (let attempt = 0; ; attempt++) {
       try {
         await turn.catchUp();
       } catch (error) {
@@ -47,7 +50,7 @@ export class RunningTurns {
       const { projection } = turn;
       if (projection.done) this.#forget(turnId, turn);
       if (!wait || projection.done || wait.until(projection)) return projection;
-      await sleep(pause, undefined, { signal: wait.signal });
+      await sleep(backoffMs(attempt, PAUSES), undefined, { signal: wait.signal });
     }
   }
 

@@ -5,7 +5,7 @@ import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from 
 import { heldCalls } from '../core/call-order.ts';
 import type { CallModelInput } from '../core/history.ts';
 import type { CallSource, ModelMessage, NewRecord, ToolCall } from '../core/records.ts';
-import { MAX_CONCURRENT_TOOLS, MAX_CONCURRENT_TOOLS_OF_SUB_AGENT } from '../core/tool-lanes.ts';
+import { toolLanes } from '../core/tool-lanes.ts';
 import { hasNoResult, openCallsOf, operationIdOf } from '../core/tool-records.ts';
 import type { Conversations } from '../engine/conversations.ts';
 import type { LiveBus } from '../live/bus.ts';
@@ -164,7 +164,7 @@ export class StepsAhead {
     const { toolCalls } = message;
     const { turnId, isRun, threadId, sessionId, owner, specHash } = input;
     const held = new Set([...heldCalls(openCallsOf(message, { turnId, stamp }))].map(({ source }) => source.index));
-    const lanes = input.subAgent ? MAX_CONCURRENT_TOOLS_OF_SUB_AGENT : inSequence ? 1 : MAX_CONCURRENT_TOOLS;
+    const lanes = toolLanes({ isSubAgent: input.subAgent !== undefined, inSequence });
     for (const [index, call] of toolCalls.slice(0, lanes).entries()) {
       if (!runsAtOnce(call) || held.has(index) || !tools.get(call.name)?.beginsAhead) continue;
       // Names the attempt too: the history may accept another one, in which the same id is that of another call.
