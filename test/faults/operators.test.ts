@@ -167,7 +167,9 @@ test.concurrent('a turn that has waited in the queue repeats nothing when the ru
   await it.ledger.reached(callOf(pay));
   await closed(turnWorkflowId(turnId));
   expect(effectsOf(turnId, 'pay')).toBe(1);
-  expect(it.requestsFor(pay)).toHaveLength(1);
+  // A worker that has not heard of the reset may call the model with the result ahead of the workflow.
+  const firsts = it.requestsFor(pay).filter(({ messages }) => messages.at(-1)?.role === 'user');
+  expect(firsts).toHaveLength(1);
   await expectGoesOn(sessionId);
 });
 
