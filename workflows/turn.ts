@@ -1,28 +1,32 @@
 import {
   CancellationScope,
+  condition,
   ContinueAsNew,
   proxySinks,
   setHandler,
   workflowInfo,
   type Sinks,
 } from '@temporalio/workflow';
+import { due, endOf, Slots, type Run } from '../src/core/due.ts';
 import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
-import { TurnProjection } from '../src/core/projection.ts';
 import { ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
 import { progressOf } from '../src/core/thread-state.ts';
+import type { TurnEvent } from '../src/core/turn-command.ts';
 import { turnResult, waitingOf, type ThreadResult } from '../src/core/turn-result.ts';
+import { Alarm } from './alarm.ts';
+import { beginner, type SpeculationSinks } from './begin.ts';
 import { errorMessage } from './errors.ts';
-import { forceDelegates } from './force-delegates.ts';
 import { archiveTurn, indexActions } from './index-activities.ts';
-import { cancelTurn } from './messages.ts';
+import { cancelTurn, commandTurn } from './messages.ts';
+import { microtasksDone } from './microtasks-done.ts';
 import { continueTurn } from './next-run.ts';
 import { untilBegun } from './queued-turn.ts';
-import { Thread } from './thread.ts';
-import { TurnCommands } from './turn-commands.ts';
-import { TurnScope } from './turn-scope.ts';
+import { TurnLog } from './turn-log.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
 export interface TurnSinks extends Sinks {
+  /** The turn is paused, or resumed. */
+  pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
   turns: {
     /** The turn cancels its activities, which hear of it with their next heartbeat. */
     cancelling(turnId: string): void;
@@ -31,7 +35,7 @@ export interface TurnSinks extends Sinks {
   };
 }
 
-const { turns } = proxySinks<TurnSinks>();
+const { pauses, speculation, turns } = proxySinks<TurnSinks & SpeculationSinks>();
 
 /** The clocks of workers and of Temporal differ less than this. */
 const MAX_CLOCK_DIFFERENCE_MS = 60_000;
@@ -39,14 +43,14 @@ const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 /** A turn: one request/response cycle of a session. Its history is its log. */
 export async function turn(start: TurnStart): Promise<TurnResult> {
   if (start.queued) return untilBegun(start);
-  const { carry, turnId, sessionId, begun } = start;
-  const { runId: previousRunId, startTime } = workflowInfo();
-  const deadline = carry?.deadline ?? startTime.getTime() + start.limits.seconds * 1000;
-  const log = new TurnProjection();
-  log.started(start);
+  const { carry, turnId, sessionId, begun, limits } = start;
+  const { runId: previousRunId, startTime, originalExecutionRunId } = workflowInfo();
+  const deadline = carry?.deadline ?? startTime.getTime() + limits.seconds * 1000;
+  const log = new TurnLog(start);
   const { actions } = log;
-  if (!actions) throw new Error('a run that has started has actions');
   const deadlineNow = () => deadline + actions.waitedMs;
+  // Only the activities check the run, since this code must replay the events before a reset.
+  const guard = () => ({ runId: start.resetRunId ?? originalExecutionRunId, deadline: deadlineNow() });
 
   let reason: CancelReason | undefined;
   const steps = new CancellationScope();
@@ -55,54 +59,115 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
     reason ??= why;
     steps.cancel();
   };
-  setHandler(cancelTurn, (why) => {
-    // The worker that runs an activity does not know that the turn was paused since.
-    const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
-    if (why !== 'server-execution-timeout') commands.cancelled();
-    else if (!isOverdue) return;
-    stop(why);
-  });
-  const stopped = () => {
+  /** Whether the turn begins nothing more, and ends when nothing runs. */
+  const isStopping = () => {
     if (!actions.isPaused && Date.now() >= deadlineNow()) stop('server-execution-timeout');
     if (actions.failure !== undefined) steps.cancel();
     return reason !== undefined || actions.failure !== undefined || actions.budget.failure !== undefined;
   };
-  const scope = new TurnScope({
-    start,
-    deadline: deadlineNow,
-    log,
-    actions,
-    stopped,
-    commandsDue: () => commands.areDue,
-    onSignIn: () => commands.index(),
+
+  /** The commands that have arrived since the last task. */
+  let inbox: TurnEvent[] = [];
+  /** An activity has ended since. */
+  let hasEnded = true;
+  /** The inbox of people is brought up to the end of the current task. */
+  let isIndexDue = false;
+  let bug: unknown;
+  setHandler(commandTurn, (command) => {
+    inbox.push(command);
   });
-  const commands = new TurnCommands({ start, scope, onGrowth: () => turns.growing(turnId) });
-  forceDelegates({ actions, turn: scope, subject: start.createdBy });
+  setHandler(cancelTurn, (why) => {
+    // The worker that runs an activity does not know that the turn was paused since.
+    const isOverdue = !actions.isPaused && Date.now() + MAX_CLOCK_DIFFERENCE_MS >= deadlineNow();
+    // It accepts no commands that arrive later.
+    if (why !== 'server-execution-timeout') inbox.push({ type: 'cancelled' });
+    else if (!isOverdue) return;
+    stop(why);
+  });
   CancellationScope.current().cancelRequested.catch(() => stop('abandoned'));
   if (begun?.cancelled) stop(begun.cancelled);
-  // No request is waiting to move it from the queue to the turns in the index.
-  if (begun && !carry) indexActions({ turnId, sessionId, through: 0 }).catch(() => undefined);
-  if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
+  const alarm = new Alarm(() => actions.nextDue);
+  const begin = beginner({
+    start,
+    log,
+    guard,
+    steps,
+    onEnd: (entries) => {
+      hasEnded = true;
+      isIndexDue ||= actions.waits && entries.some(({ record }) => record.kind === 'mcp.auth_required');
+    },
+    onError: (error) => {
+      bug = error;
+    },
+  });
+  const forced = new Set<string>();
+  let run: Run = { isStopping: false, isDraining: false, forced, slots: new Slots(limits.subAgents) };
+
+  /** The results of a task come before its commands, for every reader of the history. */
+  function endTask(): void {
+    const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
+    const commands = inbox;
+    inbox = [];
+    hasEnded = false;
+    const entries = log.taskEnded(now, commands);
+    if (entries.length > 0) turns.growing(turnId);
+    if (actions.isHeld !== wasHeld || commands.some(({ type }) => type !== 'answer')) speculation.changed(turnId);
+    // The inbox and webhooks are told what waits, what was decided, and whether the turn is paused.
+    const isNews = isIndexDue || entries.some(({ record }) => record.kind !== 'user.steered');
+    isIndexDue = false;
+    if (isNews) indexActions({ turnId, sessionId, through: log.state.ordinal }).catch(() => undefined);
+    if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
+    alarm.set();
+  }
+
+  const hasNews = () =>
+    hasEnded ||
+    inbox.length > 0 ||
+    bug !== undefined ||
+    isStopping() !== run.isStopping ||
+    workflowInfo().continueAsNewSuggested !== run.isDraining ||
+    actions.isUnsettled(Date.now());
+
+  async function untilEnd(): Promise<ThreadResult> {
+    // What is due may have waited in the run before.
+    alarm.set();
+    // No request is waiting to move it from the queue to the turns in the index.
+    if (begun && !carry) indexActions({ turnId, sessionId, through: 0 }).catch(() => undefined);
+    if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
+    for (;;) {
+      await condition(hasNews);
+      await microtasksDone();
+      if (bug !== undefined) throw bug;
+      endTask();
+      run = { ...run, isStopping: isStopping(), isDraining: workflowInfo().continueAsNewSuggested };
+      const end = endOf(log.state, run);
+      if (end) return end;
+      for (const work of due(log.state, run)) {
+        if (work.name === 'forceDelegate') forced.add(work.sessionId);
+        begin(work);
+      }
+    }
+  }
 
   let end: ThreadResult;
   try {
-    const thread = new Thread(scope);
-    end = await steps.run(() => thread.run(scope.resumed(ROOT_THREAD)));
-    await commands.settled();
+    // A turn that is being cancelled still records what ends, and the commands that arrive.
+    end = await CancellationScope.nonCancellable(untilEnd);
     if (actions.failure !== undefined && !reason) end = { status: 'error', ...actions.failure };
     const message = actions.budget.failure;
     if (message !== undefined && !reason && end.status === 'stopped') {
       end = { status: 'error', message, code: 'budget_exceeded' };
     }
     if (end.status === 'continue' && !reason) {
-      const { steps: step, ...progress } = progressOf(thread.state);
+      const root = log.state.thread(ROOT_THREAD);
+      const { steps: step, ...progress } = progressOf(root);
       const next: TurnContinuation = {
-        ...scope.progress,
+        ...log.progress,
         ...waitingOf(end),
         step,
         ...progress,
-        ...(thread.state.isGiven && { isGiven: true }),
-        next: thread.next,
+        ...(root.isGiven && { isGiven: true }),
+        next: log.next(ROOT_THREAD),
         previousRunId,
         deadline,
         actions: actions.state,

@@ -4,7 +4,6 @@ import {
   callKey,
   denial,
   hasBegun,
-  isAnswerable,
   outcomeText,
   toolResponse,
   waitingAfter,
@@ -14,13 +13,12 @@ import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { AnswerCommand, TurnEvent, Verdict } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
 import { modelCalled, modelEnded, threadState, toolEnded, type ThreadState } from './thread-state.ts';
+import { resolutionOf } from './tracked-call.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
   emptyAnswer,
   ROOT_THREAD,
-  type Approval,
   type AuthRequired,
-  type InputItem,
   type LogEntry,
   type LogRecord,
   type MessagePlan,
@@ -42,15 +40,6 @@ import {
   type TurnStart,
   type WorkflowClose,
 } from './history.ts';
-
-/** What follows from the end of an activity. */
-export interface Ended {
-  entries: LogEntry[];
-  /** What the call waits for that the activity has run. */
-  waiting?: PendingCall;
-  /** Whether the running turn asks a person about it. */
-  isAsked?: boolean;
-}
 
 /** What follows from the end of a workflow task. */
 type EndedTask = { entries: LogEntry[] } & Omit<ReturnType<TurnActions['endTask']>, 'records'>;
@@ -87,12 +76,8 @@ export class TurnProjection {
   #signIns: AuthRequired[] = [];
   /** How many sub-agents, and sessions of other agents, the turn has started. */
   #startedAgents = 0;
-  /** How many calls with an unknown outcome a person is asked about, in a turn that ends when it needs answers. */
-  #unknown = 0;
-  /** The threads that are not done. */
+  /** The threads that are not done; parents stand before their sub-agents. */
   readonly #threads = new Map<string, ThreadState>();
-  /** The sub-agents that are not done, by their threads; parents stand before their sub-agents. */
-  readonly #openThreads = new Map<string, SubAgent>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -106,7 +91,13 @@ export class TurnProjection {
 
   /** The sub-agents that are not done. */
   get threads(): SubAgent[] {
-    return [...this.#openThreads.values()];
+    return [...this.#threads.values()].flatMap(({ agent }) => agent ?? []);
+  }
+
+  /** The activities of a thread that are running, or of all. */
+  running(threadId?: string): ScheduledActivity[] {
+    const all = [...this.#running.values()];
+    return threadId === undefined ? all : all.filter(({ input }) => input.threadId === threadId);
   }
 
   /** What a thread has done. */
@@ -137,7 +128,7 @@ export class TurnProjection {
    */
   get mayAskIfUnknown(): boolean {
     if (this.#start?.onUnknown !== 'ask') return false;
-    let questions = this.#unknown + unknownOf(this.#actions?.open ?? []);
+    let questions = unknownOf(this.#actions?.open ?? []);
     for (const { name, input } of this.#running.values()) if (name === 'callTool' && input.onUnknown) questions += 1;
     return questions < MAX_ASKING;
   }
@@ -162,7 +153,7 @@ export class TurnProjection {
         this.scheduled(event.eventId, event.activity);
         return [];
       case 'ended':
-        return this.ended(event.scheduledEventId, event.at, event.end).entries;
+        return this.ended(event.scheduledEventId, event.at, event.end);
       case 'commanded':
         this.#commands.push(event.command);
         return [];
@@ -197,7 +188,6 @@ export class TurnProjection {
     this.#firstCall = startsWithModelCall(start) && !carry ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
     this.#threads.clear();
-    for (const thread of (carry ?? start).threads ?? []) this.#threads.set(thread.threadId, threadState(thread));
     if (carry) {
       const { step: steps, isGiven = false, ...progress } = carry;
       this.#threads.set(ROOT_THREAD, threadState({ ...progress, steps }, { isGiven }));
@@ -205,10 +195,8 @@ export class TurnProjection {
       const { usage, modelCalls, toolCalls } = carry;
       this.#totals = { usage, modelCalls, toolCalls };
       this.#startedAgents = carry.started ?? 0;
-      this.#unknown = unknownOf(carry.pending ?? []);
       // The same as for a reader that begins with this run.
       this.#openCalls.clear();
-      this.#openThreads.clear();
       this.#signIns = [];
       this.#reopen(carry);
       this.#reopen({ pending: this.#actions.open });
@@ -234,7 +222,8 @@ export class TurnProjection {
   /** What was open at the end of the previous run or turn. */
   #reopen({ pending = [], threads = [] }: Partial<Waiting>): void {
     for (const thread of threads) {
-      this.#openThreads.set(thread.threadId, thread);
+      const { steps: _, refused: __, planned: ___, ...agent } = thread;
+      this.#threads.set(thread.threadId, threadState(thread, { agent }));
       this.#openCalls.set(callKey(thread.parent), { ...thread.parent, scheduled: false });
     }
     for (const call of pending) {
@@ -251,6 +240,7 @@ export class TurnProjection {
       this.#actions?.limits.modelCalled(activity.input);
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
+    if (activity.name === 'connectTools') this.#thread(activity.input.threadId).isConnected = true;
     if (activity.name === 'callTool') {
       const open = this.#openCalls.get(callKey(activity.input));
       if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
@@ -260,26 +250,26 @@ export class TurnProjection {
   }
 
   /** An activity has ended. */
-  ended(scheduledId: number, at: string, end: ActivityResult): Ended {
+  ended(scheduledId: number, at: string, end: ActivityResult): LogEntry[] {
     const activity = this.#running.get(scheduledId);
-    if (!activity) return { entries: [] }; // an activity that does not append
+    if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
     const waiting = waitingAfterEnd(activity, end);
     const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
-    if (activity.name === 'callModel') modelEnded(this.#thread(activity.input.threadId), activity.input, end);
+    if (activity.name === 'callModel') {
+      modelEnded(this.#thread(activity.input.threadId), activity.input, end, this.#actions?.waits === true);
+    }
     if (activity.name === 'callTool') toolEnded(this.#thread(activity.input.threadId), end, waiting !== undefined);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
-    const isAsked = waiting !== undefined && this.#actions?.ask(waiting) === true;
-    if (waiting && !this.#actions?.waits) this.#unknown += unknownOf([waiting]);
+    if (waiting) this.#actions?.ask(waiting);
     if (waiting?.isAskedAgain) this.#openCalls.set(callKey(waiting), { ...waiting, scheduled: false });
     if (activity.name === 'callTool' && end.how === 'completed' && end.isDelegated) {
       this.#actions?.delegate(activity.input);
     }
-    const entries = withOutputs(records).map((record) => this.#append(record));
-    return { entries, ...(waiting && { waiting }), isAsked };
+    return withOutputs(records).map((record) => this.#append(record));
   }
 
   /**
@@ -321,13 +311,13 @@ export class TurnProjection {
     entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
     for (const { threadId, parent } of threads) {
-      this.#openThreads.delete(threadId);
+      this.#threads.delete(threadId);
       this.#openCalls.delete(callKey(parent));
     }
     for (const call of pending) this.#openCalls.delete(callKey(call));
     const message =
       finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
-    for (const thread of [...this.#openThreads.values()].reverse()) {
+    for (const thread of this.threads.toReversed()) {
       entries.push(...this.#closeCalls(at, thread.threadId));
       const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
       const records = endOfThread(thread, { ...stopped, isCancelled: true });
@@ -392,11 +382,10 @@ export class TurnProjection {
       for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
     } else if (record.kind === 'thread.created') {
       this.#startedAgents += 1;
-      const { threadId, parent } = record.thread;
-      this.#threads.set(threadId, threadState({ steps: 0 }, { read: this.#thread(parent.threadId).read }));
-      this.#openThreads.set(record.thread.threadId, record.thread);
+      const { thread: agent } = record;
+      const { read } = this.#thread(agent.parent.threadId);
+      this.#threads.set(agent.threadId, threadState({ steps: 0 }, { read, agent }));
     } else if (record.kind === 'thread.done') {
-      this.#openThreads.delete(record.threadId);
       this.#threads.delete(record.threadId);
     }
   }
@@ -453,18 +442,6 @@ export function firstCallOf({
     ...(hasServers && { connectsServers: true }),
     mayStart: startable(0, 0),
   };
-}
-
-export type CallResolution = Approval | { status: 'response'; content: string };
-
-/** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
-export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: InputItem[]): CallResolution {
-  if (!isAnswerable(call)) return { status: 'allow' };
-  for (const item of input) {
-    if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
-    return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };
-  }
-  throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
 }
 
 /** What a call waits for whose activity has ended without a result. */

@@ -122,7 +122,7 @@ test('a run that continues a turn knows of each thread what the one before knew'
   const root = { step: 7, isGiven: true as const, refused: 1, planned };
   const carry = { ...NO_TOTALS, ...root, ordinal: 9, previousRunId: 'r', deadline: 0, threads: [{ ...AGENT, ...sub }] };
   projection.feed({ type: 'started', at: AT, start: turnStart({ carry }) });
-  expect(projection.thread('thr_1')).toEqual(threadState(sub));
+  expect(projection.thread('thr_1')).toEqual(threadState(sub, { agent: AGENT }));
   expect(projection.thread('main')).toEqual(threadState({ steps: 7, refused: 1, planned }, { isGiven: true }));
   expect(progressOf(projection.thread('thr_1'))).toEqual(sub);
 });
@@ -130,5 +130,5 @@ test('a run that continues a turn knows of each thread what the one before knew'
 test('a sub-agent begins with what its parent has read', () => {
   const created: NewRecord = { kind: 'thread.created', at: AT, thread: AGENT, input: 'do' };
   const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
-  expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3 }));
+  expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3, agent: AGENT }));
 });

@@ -1,6 +1,19 @@
 import { heldCalls } from './call-order.ts';
-import type { CallSource, PendingCall, ToolDecided } from './records.ts';
+import type { CallToolInput } from './history.ts';
+import type { Approval, CallSource, InputItem, PendingCall, PendingElicitation, ToolDecided } from './records.ts';
+import { callKey, isAnswerable, type CallKey } from './tool-records.ts';
 import { countVotes, type Vote } from './votes.ts';
+
+/** What the server of a call is told whose question is put to nobody. */
+const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
+
+/**
+ * A tool call that may run: it needs no approval, is approved, has waited for a sign-in, or continues with an answer of
+ * the user.
+ */
+export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited' | 'policy' | 'requesters'> &
+  Partial<Pick<PendingCall, 'needs' | 'isAskedAgain' | 'onReplaced'>> &
+  Pick<CallToolInput, 'answered' | 'repeats'>;
 
 /** A call of a thread's last message, or of an earlier run's. */
 export interface TrackedCall {
@@ -15,12 +28,16 @@ export interface TrackedCall {
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
   /** Set for a call that waits, or has waited. */
   pending?: PendingCall;
-  /** Set for a call that runs in an order, and has not waited. */
+  /** Set for a call of a server that has not waited in this run. */
   source?: CallSource;
+  /** Set for such a call if the turn has resumed it, or the run has. */
+  resumed?: ReadyCall;
   /** The rule by which a decision on it is remembered: see `ruleFor`. */
   rule?: string;
   /** The answer to its server's question. */
   answer?: string;
+  /** Its server's question, which is put to nobody, since too many calls wait. */
+  cancelled?: PendingElicitation;
   /** When the log asked for the answer: milliseconds since 1970. */
   askedAt?: number;
   isEscalated?: true;
@@ -44,6 +61,48 @@ export function isWaitedFor(call: TrackedCall): boolean {
   return call.state === 'delegated' || isUnanswered(call);
 }
 
+/** Whether a call waits because of what came of it, not of its message. */
+export function hasBeenAsked({ pending }: TrackedCall): boolean {
+  return pending?.elicitation !== undefined || pending?.unknownOutcome !== undefined || pending?.isAskedAgain === true;
+}
+
+/** The call, if it may run. */
+export function readyCall(toolCallId: string, call: TrackedCall): ReadyCall | undefined {
+  const { state, pending, source, resumed, answer, cancelled } = call;
+  const refused = cancelled && { answered: { elicitation: cancelled, content: CANCELLED_ANSWER } };
+  if (state === 'running') return source && { ...(resumed ?? { toolCallId, source }), ...refused };
+  if (state !== 'allowed' || !pending) return undefined;
+  const { elicitation } = pending;
+  const answered = elicitation && answer !== undefined && { answered: { elicitation, content: answer } };
+  const repeats = pending.unknownOutcome !== undefined && { repeats: true as const };
+  return { ...pending, ...answered, ...repeats, ...refused };
+}
+
+export type CallResolution = Approval | { status: 'response'; content: string };
+
+/** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
+export function resolutionOf(call: CallKey & Pick<PendingCall, 'needs'>, input: InputItem[]): CallResolution {
+  if (!isAnswerable(call)) return { status: 'allow' };
+  for (const item of input) {
+    if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
+    return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };
+  }
+  throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
+}
+
+/** The call, if the turn's input allows that it runs or continues. */
+export function resumedCall(call: PendingCall, input: InputItem[]): ReadyCall | undefined {
+  const { source, elicitation, unknownOutcome } = call;
+  const resolution = resolutionOf(call, input);
+  if (resolution.status === 'response' && elicitation) {
+    return { ...call, answered: { elicitation, content: resolution.content } };
+  }
+  if (!source.run || resolution.status !== 'allow') return undefined;
+  const { edited } = resolution;
+  const repeats = unknownOutcome !== undefined && { repeats: true as const };
+  return { ...call, ...(edited && { edited }), ...repeats };
+}
+
 /** Whether one of a thread's calls runs, or is about to: it is not held by one that waits. */
 export function isAnyActive(calls: readonly TrackedCall[]): boolean {
   const open = calls.filter(({ state }) => state !== 'settled').flatMap(placed);
@@ -51,8 +110,8 @@ export function isAnyActive(calls: readonly TrackedCall[]): boolean {
   return calls.some((call) => (call.state === 'running' || call.state === 'allowed') && !held.has(call));
 }
 
-/** A call with its place; empty for one that no order concerns. */
-function placed(call: TrackedCall): { call: TrackedCall; source: CallSource }[] {
+/** A call with its place; empty for one that another thread answers. */
+export function placed(call: TrackedCall): { call: TrackedCall; source: CallSource }[] {
   const source = call.pending?.source ?? call.source;
   return source ? [{ call, source }] : [];
 }

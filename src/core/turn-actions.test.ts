@@ -11,6 +11,7 @@ import { TurnActions } from './turn-actions.ts';
 import type { Answer, AnswerCommand, PauseCommand, TurnCommand, TurnEvent } from './turn-command.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
 import { NO_TOTALS } from './turn-totals.ts';
+import { allowedCalls, statesOf } from '../../test/support/tracked-calls.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
@@ -174,14 +175,14 @@ test('a quorum needs distinct subjects, and one denial decides', () => {
   const actions = waitingOn(asking('a', policyOf({ quorum: 2 })), asking('b', policyOf({ quorum: 2 })));
   expect(endTask(actions, [command('ann', vote('a'), vote('b'))])).toEqual(['a allow ann 1', 'b allow ann 1']);
   expect(endTask(actions, [command('ann', vote('a'))])).toEqual([]);
-  expect(actions.allowed('main')).toEqual([]);
+  expect(allowedCalls(actions)).toEqual([]);
   expect(endTask(actions, [command('bob', vote('a'), vote('b', 'deny'))])).toEqual([
     'a allow bob 0',
     'b deny bob 0',
     'b denied',
     'turn.resumed',
   ]);
-  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a' }]);
+  expect(allowedCalls(actions)).toMatchObject([{ toolCallId: 'a' }]);
 });
 
 test('a call runs with the edited arguments that were allowed; a repeated edit changes nothing', () => {
@@ -189,7 +190,7 @@ test('a call runs with the edited arguments that were allowed; a repeated edit c
   expect(actions.refuse(command('ann', edit('b', 'x')))).toMatchObject({ code: 'edit_not_allowed', param: 'input.0' });
   const { records } = actions.endTask([command('ann', edit('a', 'x'))], BEGIN);
   expect(records).toMatchObject([{ decision: 'allow', edited: { hash: 'x' }, remaining: 0 }, { kind: 'turn.resumed' }]);
-  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a', edited: { hash: 'x' } }]);
+  expect(allowedCalls(actions)).toMatchObject([{ toolCallId: 'a', edited: { hash: 'x' } }]);
   expect([actions.refuse(command('ann', edit('a', 'x'))), endTask(actions, [command('ann', edit('a', 'x'))])]).toEqual([
     undefined,
     [],
@@ -207,7 +208,7 @@ test('votes for different arguments do not add up: an edit voids the votes befor
   // The response to the first request may have been lost, so its repetition must not void bob's edit.
   expect(endTask(actions, [command('ann', vote('a'))])).toEqual([]);
   expect(endTask(actions, [command('ann', edit('a', 'x'))])).toEqual(['a allow ann 0', 'turn.resumed']);
-  expect(actions.allowed('main')).toMatchObject([{ edited: { hash: 'x' } }]);
+  expect(allowedCalls(actions)).toMatchObject([{ edited: { hash: 'x' } }]);
 });
 
 test('whose vote was voided may deny', () => {
@@ -220,7 +221,7 @@ test('a call whose outcome is unknown is answered by what happened, or runs agai
   const policy = policyOf({ quorum: 2, expiresInSeconds: 10, onExpiry: 'allow' });
   const actions = waitingOn(asking('a', policy), asking('b'));
   endTask(actions, [command('ann', vote('a'), vote('b')), command('bob', vote('a'))]);
-  for (const { source, toolCallId, policy: its } of actions.allowed('main')) {
+  for (const { source, toolCallId, policy: its } of allowedCalls(actions)) {
     const call = { threadId: 'main', toolCallId, source, onUnknown: its ? { policy: its } : {} };
     const waiting = waitingAfter(call, 'lost');
     expect(waiting && actions.ask(waiting)).toBe(true);
@@ -236,7 +237,7 @@ test('a call whose outcome is unknown is answered by what happened, or runs agai
     'b succeeded',
   ]);
   expect(endTask(actions, [command('ann', vote('a'))])).toEqual(['a allow ann 0', 'turn.resumed']);
-  expect(actions.allowed('main')).toMatchObject([{ toolCallId: 'a', repeats: true }]);
+  expect(allowedCalls(actions)).toMatchObject([{ toolCallId: 'a', repeats: true }]);
 });
 
 test('an answer to the question of a server is neither an approval nor a denial', () => {
@@ -279,7 +280,7 @@ test.each([
   expect([actions.isUnsettled(BEGIN + 9_999), actions.isUnsettled(BEGIN + 10_000)]).toEqual([false, true]);
   // A vote in the task in which it expires still counts: commands come before time.
   expect(endTask(actions, [], 10_000)).toEqual(expected);
-  expect(actions.allowed('main').length).toBe(onExpiry === 'allow' ? 1 : 0);
+  expect(allowedCalls(actions).length).toBe(onExpiry === 'allow' ? 1 : 0);
   if (failure) expect(actions.failure?.message).toMatch(failure);
   else expect(actions.failure).toBeUndefined();
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'already_decided' });
@@ -337,7 +338,7 @@ test('a decision that is remembered holds for calls of the same tool by the same
     ];
     one.add(messageOf([...decided, ...asked], 't1'), 's');
     expect(endTask(one, [])).toEqual(['a2 allow ann 0', 'b2 deny ann 0', 'b2 denied', 'tool.approval_required']);
-    expect(one.allowed('t1').map(({ toolCallId }) => toolCallId)).toEqual(['a2']);
+    expect(allowedCalls(one, 't1').map(({ toolCallId }) => toolCallId)).toEqual(['a2']);
     expect(one.waiting.map(({ call }) => call.toolCallId)).toEqual(asked.map(({ id }) => id));
   }
 });
@@ -438,7 +439,7 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
   actions.add(requiring('s2', 'main', 'a'), 's');
   actions.add(requiring('s3', 'main', 'b'), 's');
   expect(actions.isModelAwaited('t1')).toBe(false);
-  expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+  expect(allowedCalls(actions).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
   expect(actions.waiting.map(({ call }) => call.toolCallId)).toEqual(['b']);
   expect(actions.refuse(command('ann', vote('b')))).toMatchObject({
     code: 'call_not_pending',
@@ -446,7 +447,7 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
   });
   const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(actions) }));
   expect(endTask(next, [signedIn('s3')])).toEqual([]);
-  expect(next.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
+  expect(allowedCalls(next).map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
 });
 
 test('a forced answer ends what waits and resumes what is paused, also in the next run', () => {
@@ -457,7 +458,7 @@ test('a forced answer ends what waits and resumes what is paused, also in the ne
   expect(actions.isRepetition(force)).toBe(false);
   expect(endTask(actions, [force], 2_000)).toEqual(['b cancelled', 'c cancelled', 'turn.resumed']);
   // What was allowed before still runs.
-  expect(actions.allowed('main').map(({ toolCallId }) => toolCallId)).toEqual(['a']);
+  expect(allowedCalls(actions).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
   expect([actions.isForced, actions.isRepetition(force)]).toEqual([true, true]);
   expect(endTask(actions, [command('ann', vote('b'))])).toEqual([]);
   expect(new TurnActions(turnStart({ carry: carryOf(actions) })).isForced).toBe(true);
@@ -537,7 +538,7 @@ test('the workflow and the projection agree on the log, in any order of commands
         if (queue.length > 0 || actions.isUnsettled(now)) count += actions.endTask(queue, now).records.length;
         queue = [];
         feed({ type: 'taskCompleted' });
-        for (const { toolCallId, source } of actions.isHeld ? [] : actions.allowed('main')) {
+        for (const { toolCallId, source } of actions.isHeld ? [] : allowedCalls(actions)) {
           if (scheduled.some(({ input: { toolCallId: id } }) => id === toolCallId)) continue;
           ran.add(toolCallId);
           const place = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a' };
@@ -696,9 +697,7 @@ test('a forced answer settles the calls behind those that wait, too, and no othe
   const { records } = actions.endTask([{ type: 'force_answer', id: 'req_f', subject: command('ann').subject }], BEGIN);
   const settled = records.filter(({ kind }) => kind === 'tool.response');
   expect(settled).toMatchObject(['w', 'r', 'allowed'].map((toolCallId) => ({ toolCallId, outcome: 'cancelled' })));
-  const isSettled = (toolCallId: string) => actions.isSettled({ threadId: 'main', toolCallId });
-  expect(['first', 'w', 'r', 'allowed', 'other'].map(isSettled)).toEqual([false, true, true, true, false]);
-  expect(actions.allowed('main')).toEqual([]);
+  expect(statesOf(actions)).toEqual({ first: 'running', other: 'running' });
 });
 
 test('a call whose connection was replaced is asked about once more: its votes begin anew, and decisions on its tool do not hold', () => {
@@ -706,7 +705,7 @@ test('a call whose connection was replaced is asked about once more: its votes b
   actions.add(messageOf([asking('pay', policyOf({ quorum: 2 })), asking('look')]), 's');
   actions.endTask([], BEGIN);
   actions.endTask([command('ann', vote('pay'), remember(vote('look'))), command('bob', vote('pay'))], BEGIN);
-  const allowed = actions.allowed('main');
+  const allowed = allowedCalls(actions).map((call) => ({ ...call, threadId: 'main' }));
   expect(allowed.map(({ toolCallId }) => toolCallId)).toEqual(['pay', 'look']);
   const asked = allowed.map((call) => ({ ...call, again: onReplacedOf(call) }));
   for (const { again, ...call } of asked) {
@@ -732,7 +731,7 @@ test('a call whose connection was replaced is asked about once more: its votes b
     { kind: 'turn.resumed' },
   ]);
   // It is not asked about a third time.
-  expect(actions.allowed('main').map((call) => onReplacedOf(call))).toEqual([undefined]);
+  expect(allowedCalls(actions).map((call) => onReplacedOf(call))).toEqual([undefined]);
 });
 
 test('an approved call that waits behind others is still asked about once more, and only if it was approved', () => {

@@ -1,6 +1,6 @@
 import { AnswerLimits } from './answer-limits.ts';
 import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
-import type { CallToolInput, TurnStart } from './history.ts';
+import type { TurnStart } from './history.ts';
 import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
 import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
@@ -9,6 +9,7 @@ import {
   ROOT_THREAD,
   type AnswerLimit,
   type AuthRequired,
+  type ModelMessage,
   type PauseReason,
   type PendingCall,
   type ToolDecided,
@@ -24,6 +25,7 @@ import {
   denial,
   hasBegun,
   hasNoResult,
+  isAnswerable,
   openCallsOf,
   toolResponse,
   type CallKey,
@@ -34,6 +36,8 @@ import {
   isWaitedFor,
   isAnyActive,
   behindWaiting,
+  hasBeenAsked,
+  resumedCall,
   remainingOf,
   expiresAt,
   escalatesAt,
@@ -139,7 +143,7 @@ export class TurnActions {
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
-    if (!carry) this.#resume(start);
+    this.#resume(start);
     this.#pauses = new Pauses(pauses);
     this.steering = new Steering(steering);
     this.#isForced = carry?.actions?.isForced === true;
@@ -161,7 +165,8 @@ export class TurnActions {
     const refresh = this.#refresh.state;
     const remembered = this.#remembered.state;
     return {
-      threads: [...this.#threads].map(([id, calls]) => [id, [...calls]]),
+      // A turn that ends when it needs answers has its open calls in `Waiting`.
+      threads: this.waits ? [...this.#threads].map(([id, calls]) => [id, [...calls]]) : [],
       pauses: this.#pauses.state,
       steering: this.steering.state,
       ...(this.#isForced && { isForced: true }),
@@ -250,84 +255,57 @@ export class TurnActions {
     return this.#delegations.started;
   }
 
-  /** Whether a call of the thread waits, for an answer or for another agent. */
-  isWaiting(threadId: string): boolean {
-    const isDelegated = this.delegated.some((call) => call.threadId === threadId);
-    return isDelegated || [...(this.#threads.get(threadId)?.values() ?? [])].some(isUnanswered);
-  }
-
-  /** Whether a call of the thread waits, or was approved and has no result. */
-  isOpen(threadId: string): boolean {
-    return this.isWaiting(threadId) || this.allowed(threadId).length > 0;
-  }
-
-  /** Whether a call waits, or was approved and has no result. */
-  isUnfinished(call: CallKey): boolean {
-    const found = this.#find(call);
-    return found?.pending !== undefined && found.state !== 'settled';
-  }
-
-  /** Whether a call was denied, has expired, was answered, or is not to run any more. */
-  isSettled(call: CallKey): boolean {
-    return this.#find(call)?.state === 'settled';
-  }
-
-  /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
-  allowed(threadId: string): (PendingCall & Pick<CallToolInput, 'answered' | 'repeats'>)[] {
-    const calls = [...(this.#threads.get(threadId)?.values() ?? [])];
-    return calls.flatMap(({ state, pending, answer }) => {
-      if (state !== 'allowed' || !pending) return [];
-      const { elicitation } = pending;
-      const answered = elicitation && answer !== undefined ? { elicitation, content: answer } : undefined;
-      const repeats = pending.unknownOutcome !== undefined && { repeats: true as const };
-      return [{ ...pending, ...(answered && { answered }), ...repeats }];
-    });
+  /** The calls of a thread that have no result, in the order of their message. */
+  unsettled(threadId: string): { toolCallId: string; call: TrackedCall }[] {
+    return [...(this.#threads.get(threadId) ?? [])].flatMap(([toolCallId, call]) =>
+      call.state === 'settled' ? [] : [{ toolCallId, call }],
+    );
   }
 
   /**
-   * A running call waits for an answer. False if too many calls wait: the call of a server that asks the user goes on
-   * without an answer. How many outcomes may be unknown is decided before the calls run.
+   * A running call waits for an answer. False if too many calls wait: the call of a server that asks the user continues
+   * with the answer that the question was cancelled. How many outcomes may be unknown is decided before the calls run.
    */
   ask(pending: PendingCall): boolean {
-    if (!this.waits || (isLimited(pending) && this.open.length >= MAX_ASKING)) return false;
-    const calls = this.#threads.get(pending.threadId) ?? new Map<string, TrackedCall>();
-    const rule = pending.isAskedAgain && calls.get(pending.toolCallId)?.rule;
-    const call: TrackedCall = { state: 'new', pending, ...(rule !== undefined && { rule }), votes: [] };
-    this.#threads.set(pending.threadId, calls.set(pending.toolCallId, call));
+    const { threadId, toolCallId, elicitation } = pending;
+    const calls = this.#callsOf(threadId);
+    const before = calls.get(toolCallId);
+    if (isLimited(pending) && this.#asked(threadId) >= MAX_ASKING) {
+      if (before && elicitation) before.cancelled = elicitation;
+      return false;
+    }
+    const rule = pending.isAskedAgain && before?.rule;
+    // A turn that ends asks in the order in which its calls have begun to wait.
+    if (!this.waits) calls.delete(toolCallId);
+    calls.set(toolCallId, { state: 'new', pending, ...(rule !== undefined && { rule }), votes: [] });
     return true;
+  }
+
+  /** How many calls wait, of those that a limit bounds with the thread's. */
+  #asked(threadId: string): number {
+    if (this.waits) return this.open.length;
+    return this.unsettled(threadId).filter(({ call }) => isUnanswered(call) && hasBeenAsked(call)).length;
+  }
+
+  /** The calls of a thread, which is tracked from now on. */
+  #callsOf(threadId: string): Map<string, TrackedCall> {
+    const calls = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
+    this.#threads.set(threadId, calls);
+    return calls;
   }
 
   /** Adds a record of an activity's result; `stamp` is that of the result, which an activity that failed has not. */
   add(record: UnsequencedRecord, stamp = ''): void {
     this.budget.add(record);
-    if (!this.waits) return;
     if (record.kind === 'model.message') {
-      const calls = new Map<string, TrackedCall>();
-      for (const { id, route } of record.toolCalls) {
-        if (route.to === 'thread') calls.set(id, { state: 'delegated', votes: [] });
-      }
-      for (const { toolCallId, source, pending } of openCallsOf(record, { turnId: this.#turnId, stamp })) {
-        const call = record.toolCalls[source.index];
-        const rule = call && pending && ruleFor(call, pending);
-        calls.set(toolCallId, {
-          state: pending ? 'new' : 'running',
-          ...(pending ? { pending } : source.run?.order && { source }),
-          ...(rule !== undefined && { rule }),
-          votes: [],
-        });
-      }
-      for (const { id: toolCallId, route } of record.toolCalls) {
-        const { threadId } = record;
-        if (route.to === 'session') this.#delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
-      }
-      this.#threads.set(record.threadId, calls);
+      this.#addMessage(record, stamp);
     } else if (record.kind === 'tool.response') {
       this.ended(record);
       const call = this.#find(record);
       // Without a stamp the activity has failed, which its thread knows: `ThreadState.lacksResult`.
       if (call && stamp !== '' && hasNoResult(record)) call.hasNoResult = true;
     } else if (record.kind === 'toolkit.refresh_required') {
-      if (!this.#isForced) this.#refresh.require(record);
+      if (this.waits && !this.#isForced) this.#refresh.require(record);
     } else if (record.kind === 'mcp.auth_required') {
       this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
@@ -338,11 +316,28 @@ export class TurnActions {
     }
   }
 
+  #addMessage(message: ModelMessage, stamp: string): void {
+    const { threadId, toolCalls } = message;
+    const calls = new Map<string, TrackedCall>();
+    for (const { id, route } of toolCalls) {
+      if (route.to === 'thread') calls.set(id, { state: 'delegated', votes: [] });
+    }
+    for (const { toolCallId, source, pending } of openCallsOf(message, { turnId: this.#turnId, stamp })) {
+      const call = toolCalls[source.index];
+      const rule = this.waits && call && pending && ruleFor(call, pending);
+      const asked = pending && { pending, ...(typeof rule === 'string' && { rule }) };
+      calls.set(toolCallId, { ...(asked ? { state: 'new', ...asked } : { state: 'running', source }), votes: [] });
+    }
+    for (const { id: toolCallId, route } of toolCalls) {
+      if (route.to === 'session') this.#delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
+    }
+    this.#threads.set(threadId, calls);
+  }
+
   /** Without calls it is the thread's model that was not called. */
   #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
-    const tracked = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
-    this.#threads.set(threadId, tracked);
-    if (calls.length === 0 && !this.#isForced) this.#signIns.require({ threadId, servers });
+    const tracked = this.#callsOf(threadId);
+    if (calls.length === 0 && this.waits && !this.#isForced) this.#signIns.require({ threadId, servers });
     for (const pending of calls) {
       const asked = this.#isForced ? 'new' : 'waiting';
       const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : asked;
@@ -350,20 +345,21 @@ export class TurnActions {
     }
   }
 
-  /** The sub-agents that the turn continues, and the calls that it resumes. */
-  #resume({ threads = [], resumes }: Pick<TurnStart, 'threads' | 'resumes'>): void {
-    if (!this.waits) return;
-    const track = ({ threadId, toolCallId }: CallKey, call: Pick<TrackedCall, 'state' | 'source'>): void => {
-      const calls = this.#threads.get(threadId) ?? new Map<string, TrackedCall>();
-      this.#threads.set(threadId, calls.set(toolCallId, { ...call, votes: [] }));
+  /** What was open at the end of the previous run or turn. */
+  #resume({ carry, threads = [], resumes, input }: TurnStart): void {
+    const track = ({ threadId, toolCallId }: CallKey, call: Omit<TrackedCall, 'votes'>): void => {
+      this.#callsOf(threadId).set(toolCallId, { ...call, votes: [] });
     };
-    for (const call of resumes) {
+    for (const call of carry ? (carry.pending ?? []) : resumes) {
       const { source } = call;
-      track(call, { state: 'running', ...(source.run?.order && { source }) });
+      // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
+      const resumed = carry ? (isAnswerable(call) ? undefined : call) : resumedCall(call, input);
+      if (resumed) track(call, { state: 'running', source, resumed });
+      else if (carry) track(call, { state: 'new', pending: call });
     }
-    for (const { threadId, parent } of threads) {
-      track(parent, { state: 'delegated' });
-      if (!this.#threads.has(threadId)) this.#threads.set(threadId, new Map());
+    for (const { threadId, parent } of carry ? (carry.threads ?? []) : threads) {
+      if (!this.#find(parent)) track(parent, { state: 'delegated' });
+      this.#callsOf(threadId);
     }
   }
 
@@ -388,7 +384,7 @@ export class TurnActions {
   /** Whether the end of a task without commands adds records. */
   isUnsettled(now: number): boolean {
     if (this.mustRecord(now)) return true;
-    if (this.#threads.size === 0 || this.#isCancelled) return false;
+    if (!this.waits || this.#threads.size === 0 || this.#isCancelled) return false;
     const due = this.nextDue;
     const waitsFor = this.#waitsFor;
     const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
@@ -485,6 +481,7 @@ export class TurnActions {
 
   /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
   #giveUpWaits(now: number): UnsequencedRecord[] {
+    if (!this.waits) return [];
     const waiting = [...this.#all('new'), ...this.#all('waiting')];
     const behind = [...this.#threads].flatMap(([threadId, calls]) =>
       behindWaiting(calls).map(([toolCallId, call]) => ({ call, key: { ...call.pending, threadId, toolCallId } })),
@@ -526,7 +523,7 @@ export class TurnActions {
 
   #refuseAnswers({ answers, refreshes, ...caller }: AnswerCommand): Verdict {
     const hasCalls = this.#all('waiting').length > 0 || answers.some((answer) => this.#find(answer)?.pending);
-    if (!hasCalls && !refreshes) {
+    if (!this.waits || (!hasCalls && !refreshes)) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
     const refusal = firstRefusal(answers, (answer, isAnswered) =>
@@ -701,6 +698,7 @@ export class TurnActions {
 
   /** What the turn waits for, if calls or threads wait and no thread does anything else. */
   get #waitsFor(): (typeof IDLE_REASONS)[number] | undefined {
+    if (!this.waits) return undefined;
     const threads = [...this.#threads].map(([id, calls]) => ({
       needsSignIn: this.#signIns.isWaiting(id),
       // What others work on comes first, and takes as long as it takes.
@@ -728,7 +726,9 @@ export class TurnActions {
     return this.#threads.get(key.threadId)?.get(key.toolCallId);
   }
 
+  /** A turn that ends when it needs answers asks with its end. */
   #all(state: 'new' | 'waiting'): AskedCall[] {
+    if (!this.waits) return [];
     const all = [...this.#threads.values()].flatMap((calls) => [...calls.values()]);
     return all.filter(isAsked).filter((call) => call.state === state);
   }

@@ -8,6 +8,7 @@ import { TurnActions } from './turn-actions.ts';
 import type { TurnCommand } from './turn-command.ts';
 import type { DelegationResult } from './turn-delegations.ts';
 import { NO_TOTALS } from './turn-totals.ts';
+import { statesOf } from '../../test/support/tracked-calls.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const at = new Date(BEGIN).toISOString();
@@ -54,13 +55,13 @@ test('a turn is paused while other agents work on its calls, and their first res
   const actions = delegating('a', 'b');
   expect(actions.isUnsettled(BEGIN)).toBe(true);
   expect(endTask(actions)).toEqual(['turn.paused delegation']);
-  expect([actions.isWaiting('main'), actions.isOpen('main'), actions.isUnsettled(BEGIN)]).toEqual([true, true, false]);
+  expect([statesOf(actions), actions.isUnsettled(BEGIN)]).toEqual([{ a: 'delegated', b: 'delegated' }, false]);
   expect(endTask(actions, [end('a')])).toEqual(['a succeeded answer a']);
   const failed: DelegationResult = { outcome: 'failed', content: 'late' };
   expect(endTask(actions, [end('a', failed), end('b', succeeded('b'), 'ses_other')])).toEqual([]);
   expect(actions.delegated).toMatchObject([{ ...key('b'), sessionId: 'ses_b' }]);
   expect(endTask(actions, [end('b', failed), end('b')], 5_000)).toEqual(['b failed late', 'turn.resumed delegation']);
-  expect([actions.isWaiting('main'), actions.waitedMs]).toEqual([false, 5_000]);
+  expect([statesOf(actions), actions.waitedMs]).toEqual([{}, 5_000]);
 });
 
 test('a turn that needs a client too is paused for that, until only other agents work', () => {
@@ -101,7 +102,7 @@ test('a turn that continues as new keeps its delegated calls, and one that is ca
     actions: structuredClone(before.state),
   };
   const next = new TurnActions(turnStart({ pause: 'wait', carry }));
-  expect([next.isWaiting('main'), endTask(next)]).toEqual([true, []]);
+  expect([statesOf(next), endTask(next)]).toEqual([{ a: 'delegated' }, []]);
   expect(endTask(next, [end('a')])).toEqual(['a succeeded answer a', 'turn.resumed delegation']);
   const cancelled = delegating('a');
   endTask(cancelled);

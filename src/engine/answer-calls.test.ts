@@ -8,6 +8,7 @@ import { TurnActions } from '../core/turn-actions.ts';
 import type { Answer } from '../core/turn-command.ts';
 import { answerCalls } from './answer-calls.ts';
 import type { Engine } from './engine.ts';
+import { allowedCalls } from '../../test/support/tracked-calls.ts';
 
 const start = turnStart({ pause: 'wait' });
 const boss: Caller = { subject: subjectNamed('boss'), roles: ['user'] };
@@ -106,7 +107,7 @@ describe('a call that was allowed, and is asked about once more', () => {
         const command = { ...boss, type: 'answer', id: 'req_0', mayDecide: true, mayRespond: true } as const;
         actions.endTask([{ ...command, answers: ['ran', 'again'].map(allow) }], Date.parse(AT));
         actions.ended({ threadId: 'main', toolCallId: 'ran' });
-        const call = actions.allowed('main').find(({ toolCallId }) => toolCallId === 'again');
+        const call = allowedCalls(actions).map((call) => ({ ...call, threadId: 'main' })).find(({ toolCallId }) => toolCallId === 'again');
         const onReplaced = call && onReplacedOf(call);
         const asked = call && waitingAfter({ ...call, ...(onReplaced && { onReplaced }) }, { isReplaced: true });
         if (asked) actions.ask(asked);

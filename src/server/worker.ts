@@ -28,7 +28,7 @@ import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import { sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
-import type { CommandSinks } from '../../workflows/turn-commands.ts';
+import type { SpeculationSinks } from '../../workflows/begin.ts';
 import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
 import type { TurnSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
@@ -233,7 +233,7 @@ interface WorkerSettings extends ActivitySettings {
   workflowBundle: { code: string };
   activities: ReturnType<typeof createActivities>;
   /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks & TurnSinks & CommandSinks>;
+  sinks: InjectedSinks<TraceSinks & ArchiveSinks & TurnSinks & SpeculationSinks>;
   /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
   buildId: string | undefined;
   /** Whether the worker knows where its workflows wait. */

@@ -34,6 +34,7 @@ import {
   type Attempt,
   type TurnStep,
 } from './random-turn.ts';
+import { allowedCalls } from './tracked-calls.ts';
 
 /**
  * Turns that wait for people: for votes and answers, which may come too late, and for sign-ins; that wait for agents in
@@ -169,7 +170,7 @@ class WaitingTurn {
     const mayRun = [...running];
     for (let rounds = 0; rounds < MAX_ROUNDS; rounds++) {
       if (this.#actions.isHeld) this.#command('resume');
-      const allowed = this.#actions.allowed(ROOT_THREAD);
+      const allowed = allowedCalls(this.#actions);
       for (const call of [...mayRun.splice(0), ...allowed]) this.#run(call);
       const { open, delegated, pauses } = this.#actions;
       const isIdle = open.length === 0 && delegated.length === 0 && !pauses.includes('sign_in');

@@ -23,9 +23,9 @@ TurnProjection.prototype.started = function (...args) {
   return entries;
 };
 TurnProjection.prototype.ended = function (...args) {
-  const end = ended.apply(this, args);
-  watch.entries(end.entries);
-  return end;
+  const entries = ended.apply(this, args);
+  watch.entries(entries);
+  return entries;
 };
 TurnProjection.prototype.taskEnded = function (...args) {
   const end = taskEnded.apply(this, args);

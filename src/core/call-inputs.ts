@@ -1,0 +1,137 @@
+import { isBegunByStart } from './due.ts';
+import type { CallModelInput, CallToolInput, ConnectToolsInput, NextModelCall, RunGuard, TurnStart } from './history.ts';
+import { firstCallOf, startsWithModelCall, type TurnProjection } from './projection.ts';
+import type { MessagePlan, PlannedMessage, SubAgent } from './records.ts';
+import { mayRepeatSignIns } from './sign-ins.ts';
+import { countedSteps } from './thread-state.ts';
+import { callKey, onReplacedOf } from './tool-records.ts';
+import type { ReadyCall } from './tracked-call.ts';
+import type { TurnActions } from './turn-actions.ts';
+import { ownerOfThread } from './work-owner.ts';
+
+/** A turn that runs, as far as it decides the inputs of its activities. */
+export interface RunningTurn {
+  start: TurnStart;
+  actions: TurnActions;
+  log: TurnProjection;
+  guard: RunGuard;
+}
+
+/** The input of an activity that connects a thread to its servers. */
+export function connectToolsInput(turn: RunningTurn, threadId: string): ConnectToolsInput {
+  return { ...placeOf(turn, threadId), ...turn.guard };
+}
+
+interface ModelCall extends NextModelCall {
+  threadId: string;
+  now: number;
+  /** Mints the message, unless its id is known. */
+  newMessage: () => PlannedMessage;
+}
+
+/** The input of a thread's next model call. */
+export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInput {
+  const { start, actions, log, guard } = turn;
+  const { threadId, now, recent } = call;
+  const { previousTurnId, sequence, agents, budget, limits } = start;
+  const thread = log.thread(threadId);
+  const { agent } = thread;
+  const step = thread.steps + 1;
+  const isFirst = !agent && step === 1;
+  const begins = !agent && isBegunByStart(log);
+  const left = actions.budget.left(now);
+  const idleMs = actions.budget.idleUntil(now);
+  const count = agent ? undefined : countedSteps(thread) + 1;
+  // What was recorded with the start does not change the call that it has begun.
+  const isForced = actions.isForced && !begins;
+  return {
+    ...placeOf(turn, threadId),
+    ...planOf(turn, call, isFirst),
+    previousTurnId,
+    sequence,
+    step,
+    recent,
+    ...guard,
+    ...(count !== undefined && count >= limits.iterations && { isLast: true }),
+    ...(isForced ? { isForced } : actions.limits.forcing({ count, isBegunByStart: begins }, now)),
+    ...(left && { left }),
+    ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
+    ...(idleMs > 0 && { idleMs }),
+    ...(agent && { subAgent: subAgentOf(agent, thread.refused) }),
+    ...(agents && { agents }),
+    ...(isFirst && isSmall(start) && { start }),
+  };
+}
+
+function planOf({ start, log }: RunningTurn, { threadId, newMessage }: ModelCall, isFirst: boolean): MessagePlan {
+  const { ordinal: upTo } = log;
+  const { agent, planned, refused, steps } = log.thread(threadId);
+  if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo };
+  const mayStart = log.startable(agent?.depth ?? 0);
+  // After a sign-in the log says which servers are connected now.
+  const connectsServers = !agent && refused === steps && refused > 0;
+  return {
+    threadId,
+    // Readers may have been shown the beginning of a message that is planned again.
+    ...(planned ?? newMessage()),
+    upTo,
+    ...(connectsServers && { connectsServers }),
+    ...(mayStart > 0 && { mayStart }),
+  };
+}
+
+/** The input of a tool call. */
+export function callToolInput(turn: RunningTurn, threadId: string, call: ReadyCall): CallToolInput {
+  const { toolCallId, source, edited, answered, signInId, repeats, policy, requesters } = call;
+  const { carry, input, resumes } = turn.start;
+  // A turn repeats its own requests.
+  const isResumed = !carry && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
+  const mayRepeat = !isResumed || mayRepeatSignIns(input);
+  const asksIfUnknown = source.run?.effect === 'once' && turn.log.mayAskIfUnknown;
+  const onReplaced = onReplacedOf(call);
+  return {
+    ...placeOf(turn, threadId),
+    toolCallId,
+    source,
+    ...(edited && { edited }),
+    ...(signInId !== undefined && { signIn: { id: signInId, mayRepeat } }),
+    ...(answered && { answered }),
+    ...(repeats && { repeats }),
+    ...(asksIfUnknown && { onUnknown: { ...(policy && { policy }), ...(requesters && { requesters }) } }),
+    ...(onReplaced && { onReplaced }),
+    ...turn.guard,
+  };
+}
+
+function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ConnectToolsInput, keyof RunGuard> {
+  const { turnId, sessionId, owner, isRun, specHash } = start;
+  const { agent } = log.thread(threadId);
+  return {
+    turnId,
+    sessionId,
+    threadId,
+    specHash: agent?.specHash ?? specHash,
+    owner: agent ? ownerOfThread(owner, agent) : owner,
+    ...(isRun && { isRun }),
+  };
+}
+
+/** @param refused how many of its steps do not count against its limit */
+function subAgentOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['subAgent']> {
+  const { title, parent, depth, agent: name, isRegistered, draftRoles, model, iterations } = agent;
+  return {
+    title,
+    parent,
+    depth,
+    iterations: iterations + refused,
+    ...(name !== undefined && { agent: name }),
+    ...(isRegistered && { isRegistered }),
+    ...(draftRoles && { draftRoles }),
+    ...(model !== undefined && { model }),
+  };
+}
+
+/** Whether a start is small enough to be in the history twice. */
+function isSmall(start: TurnStart): boolean {
+  return JSON.stringify(start).length <= 4096;
+}

@@ -1,0 +1,85 @@
+import { isCancellation, TimeoutFailure } from '@temporalio/workflow';
+import type {
+  ActivityResult,
+  NextModelCall,
+  ScheduledActivity,
+  TurnContinuation,
+  TurnStart,
+} from '../src/core/history.ts';
+import { TurnProjection } from '../src/core/projection.ts';
+import type { LogEntry } from '../src/core/records.ts';
+import type { TurnActions } from '../src/core/turn-actions.ts';
+import type { TurnEvent } from '../src/core/turn-command.ts';
+import type { TurnTotals } from '../src/core/turn-totals.ts';
+import { causeOf, errorMessage } from './errors.ts';
+
+/** The result of an activity that adds to the log. */
+export type StepResult = Omit<Extract<ActivityResult, { how: 'completed' }>, 'how'>;
+
+/** The log of a turn as its workflow keeps it: the readers' projection, fed with what their histories will have. */
+export class TurnLog {
+  readonly state = new TurnProjection();
+  readonly actions: TurnActions;
+  /** How many activities this run has begun. */
+  #activities = 0;
+  /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
+  readonly #results: { stamp: string; after: number }[];
+
+  constructor(start: TurnStart) {
+    this.state.started(start);
+    const { actions } = this.state;
+    if (!actions) throw new Error('a run that has started has actions');
+    this.actions = actions;
+    this.#results = (start.carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
+  }
+
+  /** What the next run continues with, beside what is open. */
+  get progress(): Pick<TurnContinuation, 'ordinal' | 'started' | keyof TurnTotals> {
+    const { ordinal, totals, startedAgents: started } = this.state;
+    return { ordinal, ...totals, ...(started > 0 && { started }) };
+  }
+
+  /** An activity begins. Returns its id in the log. */
+  scheduled(activity: ScheduledActivity): number {
+    this.#activities += 1;
+    this.state.scheduled(this.#activities, activity);
+    return this.#activities;
+  }
+
+  /** An activity has ended. Without a result, `error` is why. */
+  ended(id: number, end: { result: StepResult } | { error: unknown }): LogEntry[] {
+    const after = this.state.ordinal;
+    const result: ActivityResult = 'result' in end ? { how: 'completed', ...end.result } : failureOf(end.error);
+    const entries = this.state.ended(id, new Date().toISOString(), result);
+    this.#noteRecords(after, result.how === 'completed' ? result.stamp : undefined);
+    return entries;
+  }
+
+  /** Ends a workflow task with the commands that have arrived. Returns what is added to the log. */
+  taskEnded(now: number, commands: readonly TurnEvent[]): LogEntry[] {
+    const after = this.state.ordinal;
+    const { entries } = this.state.taskEnded(now, commands);
+    this.#noteRecords(after);
+    return entries;
+  }
+
+  /** No worker caches what the log adds without a result: with an empty stamp, the next model call reads the history. */
+  #noteRecords(after: number, stamp = ''): void {
+    if (stamp !== '' || this.state.ordinal > after) this.#results.push({ stamp, after });
+  }
+
+  /** What is known of a thread's next model call. */
+  next(threadId: string): NextModelCall {
+    const { read } = this.state.thread(threadId);
+    const first = this.#results.findLastIndex(({ after }) => after < read) + 1;
+    return { recent: this.#results.slice(first).map(({ stamp }) => stamp) };
+  }
+}
+
+/** What an activity without a result has ended with. */
+function failureOf(error: unknown): Exclude<ActivityResult, { how: 'completed' }> {
+  // Only the history knows whether a cancelled one had started; that decides nothing here.
+  if (isCancellation(error)) return { how: 'cancelled', started: true };
+  const cause = causeOf(error);
+  return cause instanceof TimeoutFailure ? { how: 'timed_out' } : { how: 'failed', message: errorMessage(cause) };
+}
