@@ -1,0 +1,480 @@
+import { expect, test } from 'vitest';
+import { messageWith, modelMessage } from '../../test/support/model-message.ts';
+import { turnStart } from '../../test/support/random-turn.ts';
+import { callModelInput, callToolInput, connectToolsInput } from './call-inputs.ts';
+import { due, endOf, Slots, type Run, type Work } from './due.ts';
+import type { ActivityResult, CallModelResult, TurnStart } from './history.ts';
+import { TurnProjection } from './projection.ts';
+import type { ModelMessage, NewRecord, PendingCall, SubAgent, ToolRoute } from './records.ts';
+import type { TurnCommand } from './turn-command.ts';
+import type { TurnActions } from './turn-actions.ts';
+
+const AT = '2026-11-28T08:00:00.000Z';
+const NOW = Date.parse(AT);
+
+const RUN: ToolRoute = { to: 'server', effect: 'retry', approval: false, callHash: 'h' };
+const ONCE: ToolRoute = { ...RUN, effect: 'once' };
+const ASKS: ToolRoute = { ...RUN, approval: true };
+const CLIENT: ToolRoute = { to: 'client' };
+const inOrder = (route: Extract<ToolRoute, { to: 'server' }>, isReadOnly?: true): ToolRoute => {
+  return { ...route, order: { server: 's', ...(isReadOnly && { isReadOnly }) } };
+};
+
+/** A run of a turn without a workflow: a test begins what is due, ends it, and ends tasks. */
+class PlayedRun {
+  readonly log = new TurnProjection();
+  readonly actions: TurnActions;
+  readonly #start: TurnStart;
+  #run: Run;
+  #running: { name: string; id: number }[] = [];
+  #ids = 0;
+
+  constructor(overrides: Partial<TurnStart> = {}) {
+    this.#start = turnStart(overrides);
+    this.log.started(this.#start);
+    this.actions = this.log.actions!;
+    this.#run = { isStopping: false, isDraining: false, forced: new Set(), slots: new Slots(this.#start.limits.subAgents) };
+  }
+
+  set(run: Partial<Run>): void {
+    this.#run = { ...this.#run, ...run };
+  }
+
+  /** Ends a task, and begins what is due then. Returns the names of that. */
+  task(...commands: Pick<TurnCommand, 'type'>[]): string[] {
+    const sent = commands.map((one, i) => ({ id: `req_${this.#ids}_${i}`, subject: SUBJECT, ...one }));
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
+    this.log.taskEnded(NOW, sent as TurnCommand[]);
+    if (endOf(this.log, this.#run)) return [];
+    const work = due(this.log, this.#run);
+    for (const one of work) this.#begin(one);
+    return work.map(nameOf);
+  }
+
+  get end(): ReturnType<typeof endOf> {
+    return endOf(this.log, this.#run);
+  }
+
+  #begin(work: Work): void {
+    if (work.name === 'forceDelegate') return;
+    const turn = { start: this.#start, log: this.log, actions: this.actions, guard: { runId: 'r', deadline: 0 } };
+    const id = ++this.#ids;
+    this.#running.push({ name: nameOf(work), id });
+    const { threadId } = work;
+    if (work.name === 'connectTools') {
+      this.log.scheduled(id, { name: work.name, input: connectToolsInput(turn, threadId) });
+    } else if (work.name === 'callTool') {
+      this.log.scheduled(id, { name: work.name, input: callToolInput(turn, threadId, work.call) });
+    } else {
+      const newMessage = () => ({ messageId: `msg_${id}`, createdAt: AT });
+      const input = callModelInput(turn, { threadId, now: NOW, recent: [], newMessage });
+      this.log.scheduled(id, { name: work.name, input });
+    }
+  }
+
+  ends(name: string, end: ActivityResult): void {
+    const one = this.#running.find((running) => running.name === name);
+    if (!one) throw new Error(`${name} does not run`);
+    this.#running.splice(this.#running.indexOf(one), 1);
+    this.log.ended(one.id, AT, end);
+  }
+
+  /** A thread's model call ends with a message, and what follows it. */
+  answers(message: ModelMessage, ...records: NewRecord[]): void {
+    this.model(message.threadId, { status: 'answered' }, message, ...records);
+  }
+
+  model(threadId: string, outcome: CallModelResult['outcome'], ...records: NewRecord[]): void {
+    this.ends(`${threadId} model`, { how: 'completed', stamp: 's', records, outcome });
+  }
+
+  /** A tool call has a result. */
+  returns(toolCallId: string, threadId = 'main', more: { noResult?: 'client' } = {}): void {
+    const result = { threadId, toolCallId, outcome: 'succeeded', content: 'ok', ...more } as const;
+    const records: NewRecord[] = [{ kind: 'tool.response', at: AT, ...result }];
+    this.ends(`${threadId} ${toolCallId}`, { how: 'completed', stamp: 's', records });
+  }
+
+  /** The server of a call asks the user. */
+  asks(toolCallId: string, threadId = 'main'): void {
+    const elicitation = { question: '{}', state: { blob: 'b' } };
+    this.ends(`${threadId} ${toolCallId}`, { how: 'completed', stamp: 's', records: [], elicitation });
+  }
+
+  /** A call finds that its server needs a sign-in. */
+  needsSignIn(toolCallId: string): void {
+    const running = this.log.running('main').find(({ input }) => 'source' in input && input.toolCallId === toolCallId);
+    if (running?.name !== 'callTool') throw new Error(`${toolCallId} does not run`);
+    const { source } = running.input;
+    const call: PendingCall = { threadId: 'main', toolCallId, needs: 'sign_in', source, signInId: 'sig_1' };
+    const server = { id: 's', name: 's', url: 'u', signInId: 'sig_1' };
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
+    const record = { kind: 'mcp.auth_required', at: AT, threadId: 'main', servers: [server], calls: [call] } as unknown;
+    this.ends(`main ${toolCallId}`, { how: 'completed', stamp: 's', records: [record as NewRecord] });
+  }
+}
+
+const SUBJECT = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' } as const;
+
+function nameOf(work: Work): string {
+  if (work.name === 'forceDelegate') return `force ${work.sessionId}`;
+  if (work.name === 'callTool') return `${work.threadId} ${work.call.toolCallId}`;
+  return `${work.threadId} ${work.name === 'callModel' ? 'model' : 'connect'}`;
+}
+
+const calls = (...routes: ToolRoute[]): ModelMessage => messageWith(...routes);
+const DONE = modelMessage({ content: 'Done.' });
+
+function agent(n: number, fields: Partial<SubAgent> = {}): SubAgent {
+  const parent = { threadId: 'main', toolCallId: `call_${n}` };
+  const rest = { title: 't', depth: 1, specHash: 'a', hasServers: false, iterations: 5 };
+  return { threadId: `thr_${n}`, parent, ...rest, ...fields };
+}
+
+/** A message of the root agent that starts sub-agents. */
+function starts(...agents: SubAgent[]): [ModelMessage, ...NewRecord[]] {
+  const routes = agents.map(({ threadId }): ToolRoute => ({ to: 'thread', threadId }));
+  return [calls(...routes), ...agents.map((thread): NewRecord => ({ kind: 'thread.created', at: AT, thread, input: 'do' }))];
+}
+
+/** The end of a sub-agent, with its answer. */
+function ended({ threadId, title, parent }: SubAgent): NewRecord[] {
+  return [
+    { kind: 'thread.done', at: AT, threadId, title, parent, end: { status: 'done' } },
+    { kind: 'tool.response', at: AT, ...parent, outcome: 'succeeded', content: 'x', fromThread: threadId },
+  ];
+}
+
+const BOTH = test.each([
+  ['a turn that ends when it needs answers', {}],
+  ['a turn that waits', { pause: 'wait' }],
+] satisfies [string, Partial<TurnStart>][]);
+
+BOTH('%s calls its model, runs the calls, and calls the model again', (_, start) => {
+  const run = new PlayedRun(start);
+  expect(run.task()).toEqual(['main model']);
+  run.answers(calls(RUN, ONCE));
+  expect(run.task()).toEqual(['main call_0', 'main call_1']);
+  run.returns('call_0');
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.returns('call_1');
+  expect(run.task()).toEqual(['main model']);
+  run.answers(DONE);
+  expect([run.task(), run.end]).toEqual([[], { status: 'done' }]);
+});
+
+test.each<[string, Partial<TurnStart>, number]>([
+  ['50 of its root agent', {}, 50],
+  ['one of its root agent in sequence', { callsInSequence: true }, 1],
+  ['50 of its root agent, in a turn that waits', { pause: 'wait' }, 50],
+  ['one of its root agent in sequence, in a turn that waits', { pause: 'wait', callsInSequence: true }, 1],
+])('of the calls of a message a turn runs at once %s', (_, start, lanes) => {
+  const run = new PlayedRun(start);
+  run.task();
+  run.answers(calls(...Array.from({ length: 60 }, () => RUN)));
+  expect(run.task()).toHaveLength(lanes);
+  run.returns('call_0');
+  expect(run.task()).toEqual([`main call_${lanes}`]);
+});
+
+BOTH('%s runs ten calls of a sub-agent at once', (_, start) => {
+  const run = new PlayedRun({ ...start, callsInSequence: true });
+  run.task();
+  run.answers(...starts(agent(0)));
+  expect(run.task()).toEqual(['thr_0 model']);
+  run.answers({ ...calls(...Array.from({ length: 20 }, () => RUN)), threadId: 'thr_0' });
+  expect(run.task()).toHaveLength(10);
+  run.returns('call_3', 'thr_0');
+  expect(run.task()).toEqual(['thr_0 call_10']);
+});
+
+BOTH('in %s a call waits behind earlier ones of its server', (_, start) => {
+  const run = new PlayedRun(start);
+  run.task();
+  run.answers(calls(inOrder(RUN), RUN, inOrder(RUN, true), inOrder(RUN, true)));
+  expect(run.task()).toEqual(['main call_0', 'main call_1']);
+  run.returns('call_1');
+  expect(run.task()).toEqual([]);
+  run.returns('call_0');
+  expect(run.task()).toEqual(['main call_2', 'main call_3']);
+});
+
+test('a turn ends with the calls that ask, those that need sign-ins, and those behind them, when nothing else runs', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(inOrder(RUN), inOrder(RUN), RUN, CLIENT, ASKS));
+  expect(run.task()).toEqual(['main call_0', 'main call_2']);
+  run.needsSignIn('call_0');
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.asks('call_2');
+  run.task();
+  const pending = run.end?.status === 'waiting' ? run.end.pending : [];
+  expect(pending.map(({ toolCallId, needs }) => `${toolCallId} ${needs}`)).toEqual([
+    'call_3 response',
+    'call_4 approval',
+    'call_2 response',
+    'call_0 sign_in',
+    'call_1 order',
+  ]);
+});
+
+test('too many questions of servers are answered with a cancellation', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(...Array.from({ length: 34 }, () => RUN)));
+  run.task();
+  for (let i = 0; i < 33; i++) run.asks(`call_${i}`);
+  expect(run.task()).toEqual(['main call_32']);
+  const [again] = run.log.running('main').filter(({ name, input }) => name === 'callTool' && input.toolCallId === 'call_32');
+  expect(again?.input).toMatchObject({ answered: { content: '{"action":"cancel"}' } });
+  run.returns('call_32');
+  run.returns('call_33');
+  run.task();
+  expect(run.end).toMatchObject({ status: 'waiting', pending: { length: 32 } });
+});
+
+test('a turn that waits runs the other calls, and the approved one once it is', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.answers(calls(ASKS, RUN));
+  expect(run.task()).toEqual(['main call_1']);
+  run.returns('call_1');
+  expect([run.task(), run.end, run.actions.pauses]).toEqual([[], undefined, ['action']]);
+  expect(run.task(allow('call_0'))).toEqual(['main call_0']);
+  run.returns('call_0');
+  expect(run.task()).toEqual(['main model']);
+});
+
+function allow(toolCallId: string, threadId = 'main'): Pick<TurnCommand, 'type'> {
+  const answer = { type: 'user.tool_approval', threadId, toolCallId, approval: { status: 'allow' } };
+  return { type: 'answer', answers: [answer], roles: [], mayRespond: true, mayDecide: true } as Pick<TurnCommand, 'type'>;
+}
+
+test('a paused turn begins nothing, in any thread; the call that its start has begun runs', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  expect(run.task({ type: 'pause' })).toEqual(['main model']);
+  run.answers(...starts(agent(0)));
+  expect(run.task()).toEqual([]);
+  expect(run.task({ type: 'resume' })).toEqual(['thr_0 model']);
+  run.answers({ ...calls(RUN), threadId: 'thr_0' });
+  expect(run.task({ type: 'pause' })).toEqual([]);
+  expect([run.task({ type: 'resume' }), run.end]).toEqual([['thr_0 call_0'], undefined]);
+});
+
+test('what a command says counts for what begins in its task, but for the call that the start has begun', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  expect(run.task({ type: 'force_answer' })).toEqual(['main model']);
+  expect(run.log.running()[0]?.input).not.toHaveProperty('isForced');
+  run.answers(calls(RUN));
+  run.task();
+  run.returns('call_0');
+  run.task();
+  expect(run.log.running()[0]?.input).toMatchObject({ isForced: true });
+});
+
+test('sub-agents get slots in the order in which they have something to do, and leave them while they do nothing', () => {
+  const [a, b, c] = [agent(0), agent(1), agent(2)];
+  const run = new PlayedRun({ pause: 'wait', limits: { ...turnStart().limits, subAgents: 1 } });
+  run.task();
+  run.answers(...starts(a, b, c));
+  expect(run.task()).toEqual(['thr_0 model']);
+  // It waits for a person, and leaves its slot.
+  run.answers({ ...calls(ASKS), threadId: 'thr_0' });
+  expect(run.task()).toEqual(['thr_1 model']);
+  // Approved, it is the last to ask for one.
+  expect(run.task(allow('call_0', 'thr_0'))).toEqual([]);
+  run.answers({ ...DONE, threadId: 'thr_1' }, ...ended(b));
+  expect(run.task()).toEqual(['thr_2 model']);
+  // It keeps its slot from its model to its calls.
+  run.answers({ ...calls(RUN), threadId: 'thr_2' });
+  expect(run.task()).toEqual(['thr_2 call_0']);
+  run.returns('call_0', 'thr_2');
+  expect(run.task()).toEqual(['thr_2 model']);
+  run.answers({ ...DONE, threadId: 'thr_2' }, ...ended(c));
+  expect(run.task()).toEqual(['thr_0 call_0']);
+});
+
+test('a parent calls its model when its calls and its sub-agents have ended', () => {
+  const run = new PlayedRun();
+  run.task();
+  const [message, ...created] = starts(agent(0));
+  run.answers({ ...message, toolCalls: [...message.toolCalls, ...calls(RUN, RUN).toolCalls.slice(1)] }, ...created);
+  expect(run.task()).toEqual(['main call_1', 'thr_0 model']);
+  run.returns('call_1');
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.answers({ ...DONE, threadId: 'thr_0' }, ...ended(agent(0)));
+  expect(run.task()).toEqual(['main model']);
+});
+
+test('a turn ends with the calls of its sub-agents when all of them wait; parents stand before their sub-agents', () => {
+  const inner = agent(9, { threadId: 'thr_9', depth: 2, parent: { threadId: 'thr_0', toolCallId: 'call_0' } });
+  const run = new PlayedRun();
+  run.task();
+  run.answers(...starts(agent(0), agent(1)));
+  run.task();
+  const [message] = starts(inner);
+  run.answers({ ...message, threadId: 'thr_0' }, { kind: 'thread.created', at: AT, thread: inner, input: 'do' });
+  run.answers({ ...calls(ASKS), threadId: 'thr_1' });
+  expect(run.task()).toEqual(['thr_9 model']);
+  run.answers({ ...calls(CLIENT), threadId: 'thr_9' });
+  run.task();
+  expect(run.end).toMatchObject({
+    status: 'waiting',
+    pending: [{ threadId: 'thr_9' }, { threadId: 'thr_1' }],
+    threads: [
+      { threadId: 'thr_0', steps: 1 },
+      { threadId: 'thr_9', steps: 1 },
+      { threadId: 'thr_1', steps: 1 },
+    ],
+  });
+});
+
+test('a thread whose model needs a sign-in ends the turn with its sub-agents, or waits for it', () => {
+  const required: NewRecord = { kind: 'mcp.auth_required', at: AT, threadId: 'main', servers: [], calls: [] };
+  const ending = new PlayedRun();
+  ending.task();
+  ending.model('main', { status: 'sign_in_required' }, required);
+  ending.task();
+  expect(ending.end).toEqual({ status: 'waiting', pending: [], threads: [] });
+  const waiting = new PlayedRun({ pause: 'wait' });
+  waiting.task();
+  const servers = [{ id: 's', name: 's', signInId: 'sig_1', authUrl: 'https://example.com' }];
+  waiting.model('main', { status: 'sign_in_required' }, { ...required, servers });
+  expect([waiting.task(), waiting.end, waiting.actions.pauses]).toEqual([[], undefined, ['sign_in']]);
+  const signedIn = { type: 'sign_in', signInId: 'sig_1', by: SUBJECT } as const;
+  expect(waiting.task(signedIn)).toEqual(['main model']);
+});
+
+test('a turn at its limit ends, unless it answers then; a steer at the limit is left to the next turn', () => {
+  const limits = { ...turnStart().limits, iterations: 1 };
+  const run = new PlayedRun({ limits });
+  run.task();
+  run.answers(calls(RUN));
+  run.task();
+  run.returns('call_0');
+  run.task();
+  expect(run.end).toMatchObject({ status: 'error', code: 'iteration_limit' });
+  const steered = new PlayedRun({ limits });
+  steered.task();
+  steered.answers(DONE);
+  expect([steered.task(STEER), steered.end]).toEqual([[], { status: 'done' }]);
+});
+
+const STEER = { type: 'steer', sessionId: 'ses_1', messages: ['And then?'] } as Pick<TurnCommand, 'type'>;
+
+test('a message that arrives while the model answers is answered by the next call, also with a run that drains', () => {
+  const run = new PlayedRun();
+  run.task();
+  expect(run.task(STEER)).toEqual([]);
+  run.answers(DONE);
+  run.set({ isDraining: true });
+  expect([run.task(), run.end]).toMatchObject([[], { status: 'continue' }]);
+  run.set({ isDraining: false });
+  expect(run.task()).toEqual(['main model']);
+  run.set({ isStopping: true });
+  run.answers(DONE);
+  expect([run.task(), run.end]).toEqual([[], { status: 'done' }]);
+});
+
+test('a run that drains begins no model call, runs what is ready, and continues when nothing runs', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.answers(...starts(agent(0), agent(1)));
+  run.task();
+  run.answers({ ...calls(RUN, ASKS), threadId: 'thr_0' });
+  run.set({ isDraining: true });
+  expect([run.task(), run.end]).toEqual([['thr_0 call_0'], undefined]);
+  run.answers({ ...calls(RUN), threadId: 'thr_1' });
+  expect(run.task()).toEqual(['thr_1 call_0']);
+  run.returns('call_0', 'thr_0');
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.returns('call_0', 'thr_1');
+  expect([run.task(), run.end]).toMatchObject([
+    [],
+    { status: 'continue', pending: [], threads: [{ threadId: 'thr_0' }, { threadId: 'thr_1' }] },
+  ]);
+});
+
+test('a turn that stops begins nothing, and ends when nothing runs', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(RUN, inOrder(RUN), inOrder(RUN)));
+  run.task();
+  run.set({ isStopping: true });
+  run.returns('call_1');
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.ends('main call_0', { how: 'cancelled', started: true });
+  expect([run.task(), run.end]).toEqual([[], { status: 'stopped' }]);
+});
+
+test('a turn that ends if a call has no result begins no more calls; its sub-agents end first', () => {
+  const run = new PlayedRun({ failsWithTools: true });
+  run.task();
+  const [message, ...created] = starts(agent(0));
+  const more = calls(RUN, inOrder(RUN), inOrder(RUN)).toolCalls.slice(1);
+  run.answers({ ...message, toolCalls: [...message.toolCalls, ...more] }, ...created);
+  expect(run.task()).toEqual(['main call_1', 'thr_0 model']);
+  run.returns('call_1', 'main', { noResult: 'client' });
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.answers({ ...DONE, threadId: 'thr_0' }, ...ended(agent(0)));
+  expect([run.task(), run.end]).toMatchObject([[], { status: 'error', code: 'tool_failed' }]);
+});
+
+test('a turn that answers calls connects to its servers first; registered sub-agents do so themselves', () => {
+  const source = { turnId: 't', messageId: 'm', stamp: 's', index: 0, run: { effect: 'retry', callHash: 'h' } } as const;
+  const call: PendingCall = { threadId: 'main', toolCallId: 'a', needs: 'sign_in', source };
+  const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 0 }];
+  const run = new PlayedRun({ hasServers: true, resumes: [call], threads });
+  expect(run.task()).toEqual(['main connect']);
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.ends('main connect', { how: 'timed_out' });
+  expect(run.task()).toEqual(['main a', 'thr_0 connect']);
+  run.ends('thr_0 connect', { how: 'completed', stamp: 's', records: [] });
+  expect(run.task()).toEqual(['thr_0 model']);
+});
+
+test.each<[string, ActivityResult, object]>([
+  ['failed', { how: 'failed', message: 'no' }, { status: 'error', message: 'no' }],
+  ['timed out', { how: 'timed_out' }, { status: 'error', message: 'A model call was lost.' }],
+  ['was cancelled', { how: 'cancelled', started: true }, { status: 'stopped' }],
+  ['has no message', completed({ status: 'answered' }), { status: 'error', message: 'A model call has no message.' }],
+  ['ended with an error', completed({ status: 'error', message: 'x' }), { status: 'error', message: 'x' }],
+  ['was cut off', completed({ status: 'answered' }, { ...DONE, finishReason: 'length' }), { status: 'error' }],
+  [
+    'may be cut off',
+    completed({ status: 'answered', mayBeCutOff: true }, { ...DONE, finishReason: 'length' }),
+    { status: 'done' },
+  ],
+])('a turn whose model call %s', (_, end, expected) => {
+  const run = new PlayedRun();
+  run.task();
+  run.ends('main model', end);
+  run.task();
+  expect(run.end).toMatchObject(expected);
+});
+
+function completed(outcome: CallModelResult['outcome'], ...records: NewRecord[]): ActivityResult {
+  return { how: 'completed', stamp: 's', records, outcome };
+}
+
+test('agents of other sessions are to answer once, when the turn is to answer', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.answers(calls({ to: 'session', sessionId: 'ses_2', agent: 'b', callHash: 'h' } as unknown as ToolRoute));
+  run.task();
+  run.ends('main call_0', { how: 'completed', stamp: 's', records: [], isDelegated: true });
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  expect(run.task({ type: 'force_answer' })).toEqual(['force ses_2']);
+  run.set({ forced: new Set(['ses_2']) });
+  expect(run.task()).toEqual([]);
+});
+
+test('a call whose message was compacted or refused for a budget is planned again, with its first message', () => {
+  const run = new PlayedRun({ hasServers: true });
+  run.task();
+  const [first] = run.log.running();
+  run.model('main', { status: 'compacted' });
+  expect(run.task()).toEqual(['main model']);
+  const [again] = run.log.running();
+  expect(again?.input).toEqual({ ...first?.input, upTo: again?.name === 'callModel' && again.input.upTo });
+});
