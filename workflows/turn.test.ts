@@ -1,0 +1,97 @@
+import { defaultPayloadConverter } from '@temporalio/common';
+import { expect, test } from 'vitest';
+import { ActivatedWorkflow, toPayload, type Job } from '../test/support/activated-workflow.ts';
+import { messageWith, modelMessage } from '../test/support/model-message.ts';
+import { turnStart } from '../test/support/random-turn.ts';
+import type { TurnStart } from '../src/core/history.ts';
+import type { ToolRoute } from '../src/core/records.ts';
+import { cancelTurn, commandTurn } from './messages.ts';
+
+type Commands = Awaited<ReturnType<ActivatedWorkflow['activate']>>;
+
+const IN_TIME = { createdAt: '2026-11-21T08:00:00.000Z' };
+const RUN: ToolRoute = { to: 'server', effect: 'retry', approval: false, callHash: 'h' };
+const ANSWERED = { stamp: 's', outcome: { status: 'answered' } };
+
+/** Starts a turn. Returns it, and what its first task begins. */
+async function begin(start: Partial<TurnStart>, ...jobs: Job[]): Promise<[ActivatedWorkflow, Commands]> {
+  const turn = await ActivatedWorkflow.create('turn');
+  const input = [toPayload(turnStart({ ...IN_TIME, ...start }))];
+  return [turn, await turn.activate({ initializeWorkflow: { workflowType: 'turn', arguments: input } }, ...jobs)];
+}
+
+function activitiesIn(commands: Commands): string[] {
+  return commands.flatMap(({ scheduleActivity }) => scheduleActivity?.activityType ?? []);
+}
+
+function seqOf(commands: Commands, activityType: string): number {
+  const found = commands.find(({ scheduleActivity }) => scheduleActivity?.activityType === activityType);
+  if (!found?.scheduleActivity) throw new Error(`no ${activityType} was scheduled`);
+  return found.scheduleActivity.seq ?? 0;
+}
+
+function resolved(seq: number, result: object): Job {
+  return { resolveActivity: { seq, result: { completed: { result: toPayload(result) } } } };
+}
+
+function sent(command: object): Job {
+  return { signalWorkflow: { signalName: commandTurn.name, input: [toPayload(command)] } };
+}
+
+function resultIn(commands: Commands): unknown {
+  const result = commands.find((one) => one.completeWorkflowExecution)?.completeWorkflowExecution?.result;
+  return result && defaultPayloadConverter.fromPayload(result);
+}
+
+test.each<[string, (jobs: Job[]) => Job[]]>([
+  ['in the order of the SDK, signals first', (jobs) => jobs],
+  ['in the other order', (jobs) => jobs.toReversed()],
+])('all that follows from the results of a task comes before its commands: %s', async (_name, inOrder) => {
+  const [running, first] = await begin({ pause: 'wait' });
+  await using turn = running;
+  const answer = { type: 'user.tool_approval', threadId: 'main', toolCallId: 'call_0', approval: { status: 'allow' } };
+  const subject = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const caller = { subject, roles: [], mayRespond: true, mayDecide: true, owner: 'ann' };
+  const records = [messageWith({ ...RUN, approval: true })];
+  const jobs: Job[] = [
+    sent({ type: 'answer', id: 'req_1', answers: [answer], ...caller }),
+    resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }),
+  ];
+  // The call was asked about and approved before it begins.
+  expect(activitiesIn(await turn.activate(...inOrder(jobs)))).toEqual(['indexActions', 'callTool']);
+});
+
+test('a turn that is cancelled ends when what runs has ended', async () => {
+  const [running, first] = await begin({});
+  await using turn = running;
+  const [message] = [messageWith(RUN, RUN)];
+  const second = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records: [message] }));
+  expect(activitiesIn(second)).toEqual(['callTool', 'callTool']);
+  const cancel = { signalWorkflow: { signalName: cancelTurn.name, input: [toPayload('client-cancelled')] } };
+  const third = await turn.activate(cancel);
+  expect(third.filter(({ requestCancelActivity }) => requestCancelActivity)).toHaveLength(2);
+  expect(resultIn(third)).toBeUndefined();
+  const seqs = second.flatMap(({ scheduleActivity }) => scheduleActivity?.seq ?? []);
+  const cancelled = (seq: number): Job => ({ resolveActivity: { seq, result: { cancelled: { failure: CANCELLED } } } });
+  expect(resultIn(await turn.activate(cancelled(seqs[0]!)))).toBeUndefined();
+  expect(resultIn(await turn.activate(cancelled(seqs[1]!)))).toEqual({ status: 'cancelled', reason: 'client-cancelled' });
+});
+
+const CANCELLED = { message: 'cancelled', canceledFailureInfo: {} };
+
+test('a result that the log does not accept ends the turn with an error, and fails no workflow task', async () => {
+  const [running, first] = await begin({});
+  await using turn = running;
+  const end = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records: [null] }));
+  expect(resultIn(end)).toMatchObject({ status: 'error' });
+});
+
+test('a command that arrives with the start does not delay the model call that the start has begun', async () => {
+  const subject = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const [running, first] = await begin({}, sent({ type: 'pause', id: 'req_1', subject }));
+  await using turn = running;
+  expect(activitiesIn(first)).toEqual(['callModel']);
+  const records = [modelMessage({ content: 'Hello.' })];
+  const end = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }));
+  expect(resultIn(end)).toEqual({ status: 'done', pending: [] });
+});
