@@ -53,8 +53,8 @@ test('killed after the first, a middle and the last word: the message is repeate
     const metrics = new Exposition(await (await fetch(`${spare.api.url}/metrics`)).text());
     const lost = metrics.value('everturn_retries_total', { activity: 'callModel', reason: 'lost' });
     expect(lost).toBeGreaterThanOrEqual(held.length);
-    // Bystanders may be affected, too.
-    expect(lost).toBeLessThanOrEqual(held.length + it.bystanders.length);
+    // Bystanders may be affected, too, and a turn of the noisy subject.
+    expect(lost).toBeLessThanOrEqual(held.length + it.bystanders.length + 1);
     [running, spare] = [spare, running];
   }
   // A busy machine may take longer than this figure: it is checked where it is measured.

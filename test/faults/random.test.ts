@@ -1,10 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import type { Frame } from '../support/api-client.ts';
-import { mulberry32 } from '../support/lossy-bus.ts';
+import { user } from '../support/runs.ts';
+import type { ServerProcess } from '../support/server-process.ts';
+import { Chance } from './support/chance.ts';
 import { answer, approval, messageFor, type Plan } from './support/plan.ts';
+import type { RecordedRun } from './support/recorded-run.ts';
 import type { RecordedTurn } from './support/recorder.ts';
-import { APPROVERS, type Subject } from './support/subjects.ts';
+import { APPROVERS, NOISY, OPERATOR, SUBJECTS, type Subject } from './support/subjects.ts';
 import { SEED } from '../support/seed.ts';
 import { AGENT, World } from './support/world.ts';
 import type { Steps } from './support/world-options.ts';
@@ -14,10 +17,15 @@ import type { Steps } from './support/world-options.ts';
 const DURATION_MS = Number(process.env['DURATION'] ?? 12) * 1000;
 /** The agent of each person. The turns of the last two wait. */
 const AGENTS = [AGENT, AGENT, 'waiting', 'waiting'];
+/** Its runs remember decisions. */
+const CAREFUL = 'careful';
 /** How deep sub-agents are nested. */
 const MAX_DEPTH = 2;
-/** The time for both approvers, of whom one may have no opinion. */
+/** The time for two of three approvers, who may have no opinion; operators are among them after the second one. */
 const EXPIRY_SECONDS = 3;
+const ESCALATION_SECONDS = 1;
+/** The longest time for which a process is frozen, in milliseconds: longer than a worker may be silent in a tool. */
+const FROZEN_MS = 5_000;
 
 test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, async () => {
   process.stdout.write(`The schedule of this run again: npm run test:faults -- random --seed ${SEED}\n`);
@@ -32,45 +40,36 @@ test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, a
     },
   });
   onTestFinished(() => world.stop());
-  const policy = { decision: 'ask', approvers: { roles: ['approver'] }, quorum: 2, expires_in_seconds: EXPIRY_SECONDS };
+  const asks = { match: { tool: 'refund' }, decision: 'ask', expires_in_seconds: EXPIRY_SECONDS };
+  const escalate = { after_seconds: ESCALATION_SECONDS, to: { roles: ['admin'] } };
   await world.putAgent('waiting', {
     model: { name: 'planned' },
     // A call without a policy would wait for ever if no approver has an opinion.
     mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['refund'] }],
     client_tools: [{ name: 'door', input_schema: { type: 'object' } }],
-    config: { pause: 'wait', decision_policies: [{ match: { tool: 'refund' }, ...policy }] },
+    config: {
+      pause: 'wait',
+      decision_policies: [{ ...asks, approvers: { roles: ['approver'] }, quorum: 2, escalate }],
+    },
+  });
+  await world.putAgent(CAREFUL, {
+    model: { name: 'planned' },
+    mcp_servers: [{ type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: [] }],
+    config: { pause: 'wait', decision_policies: [asks] },
   });
   const end = performance.now() + DURATION_MS;
   const goesOn = (): boolean => performance.now() < end;
   await Promise.all([
     ...AGENTS.map((agent, i) => new Person(world, new Chance(SEED + i), agent).live(goesOn)),
+    new Client(world, new Chance(SEED + AGENTS.length)).live(goesOn),
     new Trouble(world, new Chance(SEED - 1)).cause(goesOn),
   ]);
   await world.check();
   for (const turn of world.recorder.turns) {
+    if (world.recorder.ownerOf(turn.sessionId) === NOISY) continue;
     expect((await turn.done).status, `turn ${turn.turnId}`).not.toBe('error');
   }
 });
-
-class Chance {
-  readonly #random: () => number;
-
-  constructor(seed: number) {
-    this.#random = mulberry32(seed);
-  }
-
-  of(probability: number): boolean {
-    return this.#random() < probability;
-  }
-
-  upTo(limit: number): number {
-    return Math.floor(this.#random() * (limit + 1));
-  }
-
-  among<T>(first: T, ...others: T[]): T {
-    return [first, ...others][this.upTo(others.length)] ?? first;
-  }
-}
 
 /** A user with a session, who talks, decides, reconsiders, repeats requests, and steers what runs. */
 class Person {
@@ -154,7 +153,7 @@ class Person {
         if (steered?.isNew) this.#behind.push(recorder.follow(sessionId, steered.turnId));
       } else if (what === 'pause') {
         await recorder.control(sessionId, 'pause');
-        await wait(600);
+        await wait(this.#chance.among(600, 600, 2_500));
         // Otherwise another pause would repeat the one of a turn that is being cancelled.
         if ((await recorder.control(sessionId, 'resume')) !== 200) return;
       } else if (what === 'force_answer') {
@@ -175,7 +174,7 @@ class Person {
       const next = asked()[answered];
       if (!next) return;
       if (next.needs === 'approval') {
-        await Promise.all(APPROVERS.map((by) => this.#vote(sessionId, next, by)));
+        await Promise.all([...APPROVERS, OPERATOR].map((by) => this.#vote(sessionId, next, by)));
       } else {
         const [item = {}] = this.#answers([next]);
         await this.#world.recorder.respond(sessionId, item);
@@ -187,6 +186,8 @@ class Person {
   /** May allow, deny, have no opinion, change it, or repeat itself. */
   async #vote(sessionId: string, { id, threadId }: Waiting, by: Subject): Promise<void> {
     const { recorder } = this.#world;
+    // Around the moment from which it may.
+    if (by === OPERATOR) await sleep(this.#chance.upTo(2_000 * ESCALATION_SECONDS));
     for (let votes = this.#chance.among(1, 1, 1, 0, 2); votes > 0; votes--) {
       const status = this.#chance.among('allow', 'allow', 'allow', 'deny');
       await recorder.decide({ sessionId, toolCallId: id, threadId, status, by });
@@ -279,6 +280,45 @@ class Person {
   }
 }
 
+/** A client of the run API, whose decisions hold for later calls, or who lets them expire. */
+class Client {
+  readonly #world: World;
+  readonly #chance: Chance;
+
+  constructor(world: World, chance: Chance) {
+    this.#world = world;
+    this.#chance = chance;
+  }
+
+  async live(goesOn: () => boolean): Promise<void> {
+    const { recorder } = this.#world;
+    while (goesOn()) {
+      const steps: Steps = Array.from({ length: 2 + this.#chance.upTo(2) }, (_, n) => ({
+        say: `Refund ${n}.`,
+        tools: Array.from({ length: 1 + this.#chance.upTo(1) }, () => ({ name: this.#chance.among('refund', 'look') })),
+      }));
+      const plan = this.#world.plan(...steps, { say: 'All refunded.' });
+      const input = [user(messageFor(plan))];
+      await this.#answer(await recorder.run(CAREFUL, { input }, { by: SUBJECTS[0] }));
+    }
+  }
+
+  async #answer(run: RecordedRun): Promise<void> {
+    for (;;) {
+      const { status, required_action: action } = await run.read(1);
+      if (status !== 'running' && status !== 'requires_action') break;
+      for (const { tool_call_id: id } of action?.approvals ?? []) {
+        const answer = {
+          status: this.#chance.among('allow', 'allow', 'deny'),
+          remember: this.#chance.of(0.5),
+        } as const;
+        if (this.#chance.of(0.8)) await run.decide(id, answer);
+      }
+    }
+    expect(await run.done).toMatchObject({ status: 'completed' });
+  }
+}
+
 interface Waiting {
   id: string;
   threadId: string;
@@ -335,12 +375,23 @@ class Trouble {
       },
       () => Promise.resolve(recorder.turns.forEach((turn) => turn.cut())),
     ];
+    const frozen: Promise<void>[] = [];
     for (let i = 0; goesOn(); i++) {
       await sleep(500 + this.#chance.upTo(2_500));
+      const process = either(this.#world.processes);
+      if (process && this.#chance.of(0.4)) frozen.push(this.#freeze(process));
       // At random, a short run would hardly ever reach the second step of a change.
       const trouble = i % 3 === 0 ? () => this.#world.changeKey() : either(troubles);
       if (trouble) await this.#world.fault(trouble);
       await this.#world.up();
     }
+    await Promise.all(frozen);
+  }
+
+  /** Suspends a process, while others follow it. */
+  async #freeze(process: ServerProcess): Promise<void> {
+    await this.#world.fault(() => process.pause());
+    await sleep(this.#chance.upTo(FROZEN_MS));
+    process.goOn();
   }
 }

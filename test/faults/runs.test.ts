@@ -92,13 +92,30 @@ test('the worker is killed during a tool with effects: it has one, whatever is s
   await expectWhole(words);
 });
 
-test('everything is killed: a run continues after the restart, and one that waits keeps waiting', async () => {
+/** A run whose first refund is allowed for all of them, and whose model speaks before the next one. */
+async function remembering(): Promise<{ run: RecordedRun; plan: Plan }> {
+  const tools = [{ name: 'refund' }];
+  const plan = it.plan(
+    { say: 'I pay.', tools },
+    { say: TEXT, hold: 3, tools },
+    { say: 'Again.', tools },
+    { say: 'Paid.' },
+  );
+  const run = await begin(plan);
+  expect(await run.read(30)).toMatchObject({ status: 'requires_action' });
+  expect(await run.decide(`${plan.id}_0_0`, { status: 'allow', remember: true })).toBe(200);
+  await run.words(3);
+  return { run, plan };
+}
+
+test('everything is killed: a run continues after the restart, also with its decisions, and one that waits keeps waiting', async () => {
   const waiting = await begin(it.plan({ say: 'Please.', tools: [{ name: 'door' }] }, { say: 'Open.' }));
   const planner = { type: 'client', name: 'planner', tools: [], dynamic: true };
   const refreshed = it.plan({ say: 'Please.', tools: [{ name: 'door' }] }, { say: 'Closed.' });
   const refreshing = await begin(refreshed, { params: { toolkits: [planner] }, by: OPERATOR });
   expect(await refreshing.read(30)).toMatchObject({ required_action: { refresh: ['planner'] } });
   const words = await speaking();
+  const paying = await remembering();
   expect(await waiting.read(30)).toMatchObject({ status: 'requires_action' });
   const begun = beginThree();
   await sleep(30);
@@ -106,6 +123,10 @@ test('everything is killed: a run continues after the restart, and one that wait
   await it.recover();
   await expectGreetings(begun);
   await expectWhole(words);
+  expect(await paying.run.done).toMatchObject({ status: 'completed', content: [{ text: 'Paid.' }] });
+  const log = await paying.run.log();
+  expect(log.events.filter(({ type }) => type === 'tool.approval_required')).toHaveLength(1);
+  expect(it.ledger.effects.filter(({ operation }) => operation.includes(paying.plan.id))).toHaveLength(3);
   expect(await waiting.read()).toMatchObject({ status: 'requires_action', output: [{ type: 'model' }] });
   const id = refreshed.steps[0]?.tools?.[0]?.id;
   const body = { tool_results: [{ tool_call_id: id, content: 'yes' }], refresh: [{ name: 'planner', tools: [] }] };

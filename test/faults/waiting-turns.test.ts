@@ -10,6 +10,9 @@ import { World } from './support/world.ts';
 
 /** Decisions and sign-ins in turns that wait, messages for turns and pauses, while the processes around them are killed. */
 
+/** What passes while everything is killed, or before. */
+const TIMED_SECONDS = 3;
+
 let it: World;
 beforeAll(async () => {
   it = await World.start({ apis: 2, hasVault: true, spec: { config: { pause: 'wait', on_unknown: 'ask' } } });
@@ -169,6 +172,49 @@ const BEFORE_THE_CRASH: Record<string, () => Promise<() => Promise<void>>> = {
         expect(runs[1]).toMatchObject([{ tool: 'refund', arguments: edited }]);
       };
     },
+
+  'while approvals expire and escalate: both once, and who decides from then on may do so': async () => {
+    const asks = (what: string, policy: object) => ({
+      match: { tool: 'refund', arguments: { '/what': { const: what } } },
+      decision: 'ask',
+      ...policy,
+    });
+    const decision_policies = [
+      asks('flowers', { expires_in_seconds: TIMED_SECONDS }),
+      asks('shoes', {
+        approvers: { roles: ['approver'] },
+        escalate: { after_seconds: TIMED_SECONDS, to: { roles: ['admin'] } },
+      }),
+    ];
+    const mcp_servers = [{ type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: [] }];
+    await it.putAgent('timed', {
+      model: { name: 'planned' },
+      mcp_servers,
+      config: { pause: 'wait', decision_policies },
+    });
+    const tools = ['flowers', 'shoes'].map((what) => ({ name: 'refund', args: { what } }));
+    const plan = it.plan(
+      { say: 'Let me look.', tools: [{ name: 'look' }] },
+      { say: 'I pay back.', tools },
+      { say: 'Paid.' },
+    );
+    const sessionId = await it.session({ agent: 'timed' });
+    const turn = await it.turn(sessionId, plan);
+    const [flowers = '', shoes = ''] = [0, 1].map((i) => `${plan.id}_1_${i}`);
+    await turn.until((frames) => frames.some(({ type }) => type === 'turn.paused'));
+    const refused = await it.recorder.decide({ sessionId, toolCallId: shoes, status: 'allow', by: OPERATOR });
+    return async () => {
+      expect(refused).toBe(403);
+      const decided = () =>
+        turn.frames.flatMap((one) => (one.type === 'tool.decided' ? [`${one.decision} ${one.tool_call_id}`] : []));
+      await turn.until(() => decided().length === 2);
+      expect(decided().toSorted()).toEqual([`escalated ${shoes}`, `expired ${flowers}`]);
+      expect(await it.recorder.decide({ sessionId, toolCallId: flowers, status: 'allow', by: OPERATOR })).toBe(409);
+      expect(await it.recorder.decide({ sessionId, toolCallId: shoes, status: 'allow', by: OPERATOR })).toBe(200);
+      expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
+      expect(await it.outcomes(sessionId)).toMatchObject({ [flowers]: 'expired', [shoes]: 'succeeded' });
+    };
+  },
 
   'while the turn waits, between two decisions': async () => {
     const one = await waiting();

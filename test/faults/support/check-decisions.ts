@@ -1,8 +1,9 @@
 import { expect } from 'vitest';
 import { callOf, callsOf } from './called.ts';
-import type { Stored } from './check.ts';
+import type { Log, Stored } from './check.ts';
 import { NEED_APPROVAL, type Effect } from './ledger.ts';
 import { approval } from './plan.ts';
+import type { RecordedRun } from './recorded-run.ts';
 import type { SentDecision, SentInput } from './sent.ts';
 import type { World } from './world.ts';
 
@@ -12,8 +13,65 @@ export function checkDecisions({ recorder, ledger }: World, sessionId: string, t
   const decisions = recorder.decisions.filter((one) => one.sessionId === sessionId);
   const responses = recorder.responses.filter((one) => one.sessionId === sessionId && one.response === 200);
   checkVotes(decisions, turns);
+  for (const one of turns) checkDeadlines(one);
   checkAnswers([...inputs.flatMap(({ input }) => input), ...responses.map(({ item }) => item)], turns);
   checkApprovals(ledger.effects, [...inputs, ...decisions.map(asInput)], turns);
+}
+
+/** 5, and what a run remembers. */
+export function checkRunDecisions(run: RecordedRun, log: Log, effects: Effect[]): void {
+  checkDeadlines(log);
+  const ids = new Map(callsOf([log]).map((call) => [call.operation, call]));
+  for (const { operation, tool, at } of effects) {
+    const call = ids.get(operation);
+    if (!call || !NEED_APPROVAL.has(tool)) continue;
+    const allows = run.decisions.filter((one) => one.status === 'allow' && one.at < at);
+    const isAllowed = allows.some(({ toolCallId, remember }) => toolCallId === call.id || remember);
+    expect(isAllowed, `${tool} was allowed, which ran as ${operation}`).toBe(true);
+  }
+  let remembered: string | undefined;
+  for (const event of log.events) {
+    if (event.type === 'tool.decided') {
+      const sent = run.decisions.filter(({ toolCallId }) => toolCallId === event.tool_call_id);
+      const isSent = sent.some(
+        ({ status, remember }) => status === event.decision && remember === (event.remembered ?? false),
+      );
+      const isKnown = event.remembered === true && remembered === event.decision;
+      expect(isSent || isKnown || !event.by, `the decision on ${event.tool_call_id} in the log`).toBe(true);
+      if (event.remembered) remembered ??= event.decision;
+    }
+    // All of these agents ask about one tool.
+    if (event.type === 'tool.approval_required') {
+      expect(remembered, `what is remembered when run ${run.id} asks`).toBeUndefined();
+    }
+  }
+  const decided = log.events.flatMap((event) => (event.type === 'tool.decided' ? [event.tool_call_id] : []));
+  for (const { toolCallId, response } of run.decisions) {
+    if (response === 200) expect(decided, 'the calls that were decided').toContain(toolCallId);
+  }
+}
+
+/** What a policy says of time holds once, and not before its time. An expiry is the last decision on a call. */
+function checkDeadlines({ turn, events }: Log): void {
+  const due = new Map<string, number>();
+  const decided = new Set<string>();
+  for (const event of events) {
+    if (event.type === 'tool.approval_required') {
+      for (const { id, policy } of event.tool_calls) {
+        due.set(`expired ${id}`, Date.parse(policy?.expires_at ?? ''));
+        due.set(`escalated ${id}`, Date.parse(policy?.escalates_at ?? ''));
+      }
+    }
+    if (event.type !== 'tool.decided') continue;
+    const what = `${event.decision} ${event.tool_call_id}`;
+    expect(decided, `what time had decided in ${turn.id} before ${what}`).not.toContain(
+      `expired ${event.tool_call_id}`,
+    );
+    if (event.by) continue;
+    expect(decided, `what time has decided in ${turn.id}`).not.toContain(what);
+    expect(Date.parse(event.created_at), `when ${what}`).toBeGreaterThanOrEqual(due.get(what) ?? NaN);
+    decided.add(what);
+  }
 }
 
 /** A decision in a turn that waits, in the form of an input. One without a response may have been accepted. */
@@ -32,10 +90,12 @@ function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
     ),
   );
   expect(recorded, 'a subject votes once').toEqual([...new Set(recorded)]);
-  for (const { toolCallId, status, by, response } of decisions) {
-    if (response === undefined) continue;
-    const isRecorded = recorded.includes(`${toolCallId} ${status} ${by.id}`);
-    expect(isRecorded, `${by.id}: ${status} ${toolCallId}, answered with ${response}`).toBe(response === 200);
+  // One that was rejected may be accepted later: the call has been escalated.
+  const sent = Map.groupBy(decisions, ({ toolCallId, status, by }) => `${toolCallId} ${status} ${by.id}`);
+  for (const [vote, its] of sent) {
+    const responses = its.map(({ response }) => response);
+    if (responses.includes(undefined)) continue;
+    expect(recorded.includes(vote), `${vote}, answered with ${responses.join()}`).toBe(responses.includes(200));
   }
 }
 

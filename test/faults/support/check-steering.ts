@@ -13,6 +13,7 @@ export async function checkSteering(world: World, sessionId: string, turns: Stor
   const inputs = recorder.inputs.filter((one) => one.sessionId === sessionId);
   checkMessages(recorder.messages, sessionId, turns);
   checkPauses(controls, turns);
+  for (const turn of turns) checkHeld(turn);
   checkForced(world, controls, turns);
   await checkQueue(world, inputs, turns);
 }
@@ -39,6 +40,23 @@ function checkMessages(messages: SentMessage[], sessionId: string, turns: Stored
     if (turn.state.status !== 'done' || turn.state.required_actions.length > 0) continue;
     const last = events.findLast(({ type }) => type === 'user.steered' || type === 'model.message');
     expect(last?.type, `turn ${turn.id} has answered all of its messages`).not.toBe('user.steered');
+  }
+}
+
+/** No model call is scheduled between a pause and its end. One that began before it may end, and may be repeated. */
+function checkHeld({ turn, events }: Stored): void {
+  let since: string | undefined;
+  const held: { since: string; until: string }[] = [];
+  for (const event of events) {
+    if (event.type === 'turn.paused' && event.reason === 'requested') since = event.created_at;
+    if (event.type !== 'turn.resumed' || event.reason !== 'requested' || since === undefined) continue;
+    held.push({ since, until: event.created_at });
+    since = undefined;
+  }
+  for (const event of events) {
+    if (event.type !== 'model.message') continue;
+    const its = held.filter((pause) => pause.since < event.created_at && event.created_at < pause.until);
+    expect(its, `pauses of turn ${turn.id} around the begin of message ${event.id}`).toEqual([]);
   }
 }
 

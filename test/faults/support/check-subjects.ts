@@ -2,7 +2,7 @@ import { expect } from 'vitest';
 import { INTRUSION } from './bystander.ts';
 import type { Stored } from './check.ts';
 import { planOf } from './plan.ts';
-import { SUBJECTS } from './subjects.ts';
+import { NOISY, SUBJECTS } from './subjects.ts';
 import type { World } from './world.ts';
 
 /** What identifies a subject's data: ids of sessions, turns, plans and MCP sessions, and secrets. */
@@ -15,7 +15,7 @@ const TRACES =
  */
 export async function checkSubjects(world: World, sessions: Map<string, Stored[]>): Promise<void> {
   const traces = new Traces(world, sessions);
-  const leaks = [...intrusions(world), ...inRequests(world, traces), ...inTools(world, traces)];
+  const leaks = [...intrusions(world), ...misses(world), ...inRequests(world, traces), ...inTools(world, traces)];
   const { recorder } = world;
   for (const { sessionId, turnId, frames } of recorder.turns) {
     leaks.push(...traces.ofOthers(recorder.ownerOf(sessionId).id, frames, `the stream of turn ${turnId}`));
@@ -24,7 +24,7 @@ export async function checkSubjects(world: World, sessions: Map<string, Stored[]
     const { id } = recorder.ownerOf(sessionId);
     for (const stored of turns) leaks.push(...traces.ofOthers(id, stored, `turn ${stored.turn.id} and its events`));
   }
-  for (const subject of SUBJECTS) {
+  for (const subject of [...SUBJECTS, NOISY]) {
     const listed = await recorder.as(subject).list('/v1/agents/sessions');
     leaks.push(...traces.ofOthers(subject.id, listed, `the list of ${subject.id}'s sessions`));
   }
@@ -36,7 +36,7 @@ class Traces {
   readonly #owners = new Map<string, string>();
 
   constructor({ recorder, ledger }: World, sessions: Map<string, Stored[]>) {
-    for (const { id, secret } of SUBJECTS) this.#owners.set(secret, id);
+    for (const { id, secret } of [...SUBJECTS, NOISY]) this.#owners.set(secret, id);
     for (const [sessionId, { id }] of recorder.owners) {
       this.#owners.set(sessionId, id);
       for (const { turn } of sessions.get(sessionId) ?? []) this.#owners.set(turn.id, id);
@@ -67,6 +67,14 @@ class Traces {
 
   *ofOthers(owner: string, thing: unknown, what: string): Generator<string> {
     for (const other of this.ownersIn(thing)) if (other !== owner) yield `${what} have something of ${other}`;
+  }
+}
+
+/** What the noisy subject has sent amiss was rejected. */
+function* misses({ noise }: World): Generator<string> {
+  expect(noise.misses, `what ${NOISY.id} has sent amiss`).not.toEqual([]);
+  for (const { what, status } of noise.misses) {
+    if (status < 400) yield `${NOISY.id} was answered ${status} when it tried to ${what}`;
   }
 }
 

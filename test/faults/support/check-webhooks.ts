@@ -40,7 +40,10 @@ export async function checkWebhooks(
       events.flatMap((event) =>
         event.type === 'tool.approval_required' || event.type === 'tool.response_required'
           ? event.tool_calls.map((call) => call.id)
-          : [],
+          : // Those who may decide from then on are told.
+            event.type === 'tool.decided' && event.decision === 'escalated'
+            ? [event.tool_call_id]
+            : [],
       ),
     );
     expect(about('action.created').toSorted(), `actions of session ${sessionId}`).toEqual(required.toSorted());

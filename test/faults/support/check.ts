@@ -6,7 +6,7 @@ import { folded, foldedByTurn, inOrder, type Frame } from '../../support/api-cli
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
 import { callOf, callsOf } from './called.ts';
-import { checkDecisions } from './check-decisions.ts';
+import { checkDecisions, checkRunDecisions } from './check-decisions.ts';
 import { checkEvents } from './check-events.ts';
 import { checkRequests, checkSteering, unbegunOf } from './check-steering.ts';
 import { checkSubjects } from './check-subjects.ts';
@@ -66,6 +66,10 @@ export async function checkInvariants(world: World): Promise<number> {
   expect(missingAttempts, 'attempts that no turn accounts for').toBe(0);
   for (const run of recorder.runs) await run.check(END_MS);
   const logs = await Promise.all(recorder.runs.map((run) => run.log()));
+  for (const [i, log] of logs.entries()) {
+    const run = recorder.runs[i];
+    if (run) checkRunDecisions(run, log, ledger.effects);
+  }
   checkEffects(ledger.effects, [...turns, ...logs]);
   await checkSubjects(world, sessions);
   const told = { api: recorder.api, sessions, unbegun: [...unbegun], timeoutMs: END_MS };

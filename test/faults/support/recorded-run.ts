@@ -2,10 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import type { Run, RunItem, RunStreamEvent } from '../../../src/api/runs/wire/run.ts';
+import { newId } from '../../../src/engine/new-id.ts';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import { RunStream } from '../../support/runs.ts';
 import { isFinding, PAUSE_MS } from './persistence.ts';
 import type { Recorder } from './recorder.ts';
+import type { SentRunDecision } from './sent.ts';
 import type { Subject } from './subjects.ts';
 
 type End = Extract<RunStreamEvent, { event: 'response' | 'error' }>;
@@ -16,6 +18,7 @@ type End = Extract<RunStreamEvent, { event: 'response' | 'error' }>;
  */
 export class RecordedRun {
   readonly id: string;
+  readonly decisions: SentRunDecision[] = [];
   readonly items: RunItem[] = [];
   /** The texts of the item in progress, by the index of their part. */
   readonly partials = new Map<number, string>();
@@ -44,6 +47,18 @@ export class RecordedRun {
   async read(waitSeconds = 0): Promise<Run> {
     const path = `/v1/runs/${this.id}?wait_seconds=${waitSeconds}`;
     return (await this.#recorder.persist((api) => api.send<Run>('GET', path), { as: this.#owner })).body;
+  }
+
+  /** Decides on a call that it waits for. Returns the status of the response. */
+  async decide(toolCallId: string, decision: Pick<SentRunDecision, 'status' | 'remember'>): Promise<number> {
+    const sent: SentRunDecision = { toolCallId, ...decision, at: performance.now() };
+    this.decisions.push(sent);
+    const body = { approvals: [{ tool_call_id: toolCallId, ...decision }], wait_seconds: 0 };
+    const headers = { 'idempotency-key': newId('req') };
+    const path = `/v1/runs/${this.id}/resume`;
+    const answer = await this.#recorder.persist((api) => api.send('POST', path, body, headers), { as: this.#owner });
+    sent.response = answer.status;
+    return sent.response;
   }
 
   /** Its log, of which the stream and the run are projections; its id is that of the run, as in operation ids. */

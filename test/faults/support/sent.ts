@@ -35,6 +35,12 @@ export interface SentDecision {
   response?: number;
 }
 
+/** A decision on a call of a run, as it was sent. */
+export interface SentRunDecision extends Pick<SentDecision, 'toolCallId' | 'status' | 'at' | 'response'> {
+  /** It holds for later calls of the tool. */
+  remember: boolean;
+}
+
 /** An answer to a client's tool, or to a tool that asks, in a turn that waits. */
 export interface SentResponse {
   sessionId: string;

@@ -21,8 +21,13 @@ export const OPERATOR = subject('operator', 'admin');
 /** The sessions of a world belong to them alternately. */
 export const SUBJECTS: readonly [Subject, Subject] = [subject('ann', 'user'), subject('bob', 'user')];
 
+/** Makes noise beside them. */
+export const NOISY = subject('eve', 'user');
+
 /** They decide on calls in the sessions of all subjects, and have none. */
 export const APPROVERS: readonly [Subject, Subject] = [subject('cleo', 'approver'), subject('dan', 'approver')];
 
 /** For `EVERTURN_API_KEYS`. */
-export const API_KEYS = [OPERATOR, ...SUBJECTS, ...APPROVERS].map(({ id, role, key }) => `${id}:${role}=${key}`).join();
+export const API_KEYS = [OPERATOR, ...SUBJECTS, NOISY, ...APPROVERS]
+  .map(({ id, role, key }) => `${id}:${role}=${key}`)
+  .join();

@@ -32,7 +32,8 @@ export class TestTemporal {
     this.#program = program;
   }
 
-  static async start(folder: string, dynamicConfig: DynamicConfig = {}): Promise<TestTemporal> {
+  /** @param dynamicConfig of each start of the server */
+  static async start(folder: string, dynamicConfig: () => DynamicConfig = () => ({})): Promise<TestTemporal> {
     killUsersAtEnd(folder);
     const temporal = new TestTemporal(await onSqlite(folder, dynamicConfig));
     await temporal.up();
@@ -106,16 +107,26 @@ export class TestTemporal {
   }
 }
 
-async function onSqlite(folder: string, dynamicConfig: DynamicConfig): Promise<Program> {
+async function onSqlite(folder: string, dynamicConfig: () => DynamicConfig): Promise<Program> {
   const binary = await findTemporalCli();
   const databaseFile = path.join(folder, 'temporal.db');
-  const settings = settingsArguments({ databaseFile, namespace: NAMESPACE, sqliteSync: 'normal', dynamicConfig });
   const logFile = path.join(folder, 'temporal.log');
-  const home: ServerHome = { databaseFile, logFile, binary, namespace: NAMESPACE, settings };
+  const home = (): ServerHome => ({
+    databaseFile,
+    logFile,
+    binary,
+    namespace: NAMESPACE,
+    settings: settingsArguments({
+      databaseFile,
+      namespace: NAMESPACE,
+      sqliteSync: 'normal',
+      dynamicConfig: dynamicConfig(),
+    }),
+  });
   const port = await keptPort();
   return {
     address: `127.0.0.1:${port}`,
-    up: async () => void (await launchServer(home, port, new AbortController().signal)),
+    up: async () => void (await launchServer(home(), port, new AbortController().signal)),
     down: () => endDevServers(databaseFile, 0),
     pids: async () => (await findDevServers(databaseFile)).map(({ pid }) => pid),
   };

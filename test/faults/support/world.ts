@@ -21,19 +21,22 @@ import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { RECORD_INTO, recordHistories } from '../../support/histories.ts';
 import { Bystander } from './bystander.ts';
+import { continuingAsNew } from './continuing-as-new.ts';
 import { checkInvariants, END_MS } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
+import { Noise, NOISY_SERVER } from './noise.ts';
 import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.ts';
 import { Recorder, type RecordedTurn } from './recorder.ts';
-import { API_KEYS, SUBJECTS, type Subject } from './subjects.ts';
+import { API_KEYS, NOISY, SUBJECTS, type Subject } from './subjects.ts';
 import { TestTemporal } from './temporal.ts';
 import { NO_LIMITS, type Steps, type WorldOptions } from './world-options.ts';
 
 export const AGENT = 'agent';
 
-/** The agent of the subjects that do not take part in the scenario. */
+/** The agents of the subjects that do not take part in the scenario. */
 const BYSTANDER_AGENT = 'bystander';
+const NOISY_AGENT = 'noisy';
 
 let runtimeInstalled: Promise<void> | undefined;
 
@@ -54,9 +57,12 @@ export class World {
   readonly servers: ReadonlyMap<string, TestMcpServer>;
   /** Keeps state for each of its sessions; only bystanders use it. */
   readonly desk: TestMcpServer;
+  /** Only the noisy subject uses it. */
+  readonly crowd: TestMcpServer;
   readonly vault: ProtectedMcpServer | undefined;
   /** One of each subject. */
   readonly bystanders: Bystander[] = [];
+  #noise: Noise | undefined;
   readonly ledger: EffectLedger;
   readonly recorder: Recorder;
   /** Undefined unless the world is notified. */
@@ -78,7 +84,17 @@ export class World {
   private constructor(
     parts: Pick<
       World,
-      'folder' | 'temporal' | 'workersLine' | 'redis' | 'model' | 'mcp' | 'servers' | 'desk' | 'vault' | 'ledger'
+      | 'folder'
+      | 'temporal'
+      | 'workersLine'
+      | 'redis'
+      | 'model'
+      | 'mcp'
+      | 'servers'
+      | 'desk'
+      | 'crowd'
+      | 'vault'
+      | 'ledger'
     >,
     { env = {}, spec = {} }: WorldOptions,
   ) {
@@ -90,6 +106,7 @@ export class World {
     this.mcp = parts.mcp;
     this.servers = parts.servers;
     this.desk = parts.desk;
+    this.crowd = parts.crowd;
     this.vault = parts.vault;
     this.ledger = parts.ledger;
     this.#spec = spec;
@@ -125,19 +142,21 @@ export class World {
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
     const { apis = 1, workers = 1, servers: names = [], postgres, hasTemporalOnPostgres } = options;
-    const [temporal, redis, model, vault, desk, mcp, ...more] = await Promise.all([
+    const [temporal, redis, model, vault, desk, crowd, mcp, ...more] = await Promise.all([
       postgres && hasTemporalOnPostgres
         ? TestTemporal.startOnPostgres(folder, postgres.url)
-        : TestTemporal.start(folder, options.dynamicConfig),
+        : TestTemporal.start(folder, continuingAsNew(options.dynamicConfig)),
       TestRedis.start(),
       ScriptedModel.start(),
       options.hasVault ? ProtectedMcpServer.start({ mcp: { tools: ledger.tools('vault') } }) : undefined,
       TestMcpServer.start({ tools: ledger.deskTools('desk'), protocol: '2025-11-25' }),
+      TestMcpServer.start({ tools: ledger.tools(NOISY_SERVER) }),
       ...['test', ...names].map((name) => TestMcpServer.start({ tools: ledger.tools(name) })),
     ]);
     if (!mcp) throw new Error('there is one at least');
     const servers = new Map([mcp, ...more].map((server, i) => [names[i - 1] ?? 'test', server]));
-    const all = [...servers, ['desk', desk] as const, ...(vault ? [['vault', vault.mcp] as const] : [])];
+    const others = [['desk', desk] as const, [NOISY_SERVER, crowd] as const];
+    const all = [...servers, ...others, ...(vault ? [['vault', vault.mcp] as const] : [])];
     const registry = Object.fromEntries(all.map(([name, { url }]) => [name, { url }]));
     await writeFile(path.join(folder, 'mcp.json'), JSON.stringify({ servers: registry }));
     const workersLine = await TcpProxy.start(temporal.address);
@@ -147,7 +166,7 @@ export class World {
       EVERTURN_PUBLIC_URL: `http://127.0.0.1:${ports[0]}`,
       ...options.env,
     };
-    const parts = { folder, temporal, workersLine, redis, model, mcp, servers, desk, vault, ledger };
+    const parts = { folder, temporal, workersLine, redis, model, mcp, servers, desk, crowd, vault, ledger };
     const world = new World(parts, { ...options, env });
     for (const port of ports) {
       world.apis.push(await ServerProcess.prepare(folder, { ...world.#env, EVERTURN_PORT: String(port) }, 'api'));
@@ -157,12 +176,19 @@ export class World {
     await world.#putAgents();
     if (options.isNotified) await world.#notify();
     world.bystanders.push(...(await Promise.all(SUBJECTS.map((subject) => world.#bystander(subject)))));
+    world.#noise = await world.#startNoise();
     return world;
   }
 
   /** The configuration of Everturn's processes. */
   get config(): Config {
     return loadConfig(this.#env);
+  }
+
+  /** One more subject, who disturbs. */
+  get noise(): Noise {
+    if (!this.#noise) throw new Error('the world has not started');
+    return this.#noise;
   }
 
   get isEncrypted(): boolean {
@@ -235,6 +261,8 @@ export class World {
     const model = { name: 'planned' };
     await this.putAgent(AGENT, { model, mcp_servers: servers, client_tools: [door], ...this.#spec });
     await this.putAgent(BYSTANDER_AGENT, { model, mcp_servers: [desk] });
+    const crowd = { type: 'truefoundry-mcp-registry', name: NOISY_SERVER };
+    await this.putAgent(NOISY_AGENT, { model, mcp_servers: [crowd] });
   }
 
   async #notify(): Promise<void> {
@@ -270,6 +298,12 @@ export class World {
     const { recorder, planned } = this;
     const session = (): Promise<string> => this.session({ agent: BYSTANDER_AGENT, subject });
     return Bystander.start({ recorder, planned, session, plan: (...steps) => this.plan(...steps) }, subject);
+  }
+
+  #startNoise(): Promise<Noise> {
+    const { recorder, planned } = this;
+    const session = (): Promise<string> => this.session({ agent: NOISY_AGENT, subject: NOISY });
+    return Noise.start({ recorder, planned, session, plan: (...steps) => this.plan(...steps) });
   }
 
   /** Creates a plan from steps. Its calls have ids by which they can be found. */
@@ -332,6 +366,7 @@ export class World {
   }
 
   #disturb(): void {
+    this.#noise?.onFault();
     for (const [i, bystander] of this.bystanders.entries()) {
       for (const other of this.bystanders.toSpliced(i, 1)) bystander.onFault(other);
     }
@@ -351,7 +386,7 @@ export class World {
     this.#disturb();
     await withTimeout(
       END_MS,
-      Promise.all(this.bystanders.map((one) => one.end())),
+      Promise.all([...this.bystanders, this.noise].map((one) => one.end())),
       'the turns of bystanders do not end',
     );
     const turns = await checkInvariants(this);
@@ -373,9 +408,9 @@ export class World {
   async stop(): Promise<void> {
     for (const reader of [...this.recorder.sessions, ...this.recorder.events]) reader.close();
     await Promise.all(this.processes.map((one) => one.kill()));
-    const { temporal, workersLine, redis, model, servers, desk, vault } = this;
+    const { temporal, workersLine, redis, model, servers, desk, crowd, vault } = this;
     await Promise.all([temporal.stop(), workersLine.stop(), redis.down(), model.stop(), this.webhook?.receiver.stop()]);
-    const all = [desk, ...(vault ? [vault] : []), ...servers.values()];
+    const all = [desk, crowd, ...(vault ? [vault] : []), ...servers.values()];
     await Promise.all(all.map((server) => server.stop()));
     await rm(this.folder, { recursive: true, force: true });
   }
