@@ -169,10 +169,10 @@ function budgeted(speculativeCalls: SpeculativeCalls) {
   };
   const callModel = createCallModel(activityDependencies(dependencies));
   let heartbeatDetails: unknown;
-  const run = (attempt: number): Promise<CallModelResult> => {
+  const run = (attempt: number, step = 1): Promise<CallModelResult> => {
     const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
     env.on('heartbeat', (details) => (heartbeatDetails = details));
-    return env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, { ...MODEL_CALL, step: 1 });
+    return env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, { ...MODEL_CALL, step });
   };
   return { run, asked: () => asked, use: () => (steps += 1) };
 }
@@ -197,6 +197,13 @@ test('a budget that others have reached holds after a call that was begun ahead,
   const { run, asked, use } = budgeted(speculativeCalls);
   use();
   expect((await run(1)).outcome).toEqual({ status: 'budget_reached' });
+  expect(asked()).toBe(0);
+});
+
+test('a budget that others have reached holds in a later step, for which no call was begun ahead', async () => {
+  const { run, asked, use } = budgeted(new SpeculativeCalls());
+  use();
+  expect((await run(1, 2)).outcome).toEqual({ status: 'budget_reached' });
   expect(asked()).toBe(0);
 });
 

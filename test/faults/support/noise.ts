@@ -7,8 +7,8 @@ import type { Steps } from './world-options.ts';
 /** The tools that its agent has, on a server of its own. */
 export const NOISY_SERVER = 'noise';
 
-/** More calls of one message than run at once. */
-const CALLS = 60;
+/** The calls of each of its messages. */
+const CALLS = 12;
 
 interface Surroundings {
   recorder: Recorder;
@@ -25,7 +25,7 @@ export interface Miss {
 
 /**
  * A subject that takes as much as it gets, and little of it goes well, for the lifetime of a world. At each fault it starts
- * turns whose messages break off behind dozens of calls, whose tools lose their results, whose models reject, and which it
+ * turns whose messages break off behind a dozen calls, whose tools lose their results, whose models reject, and which it
  * pauses, forces and cancels, and it sends requests that miss. None of it may reach the scenario beside it.
  */
 export class Noise {
@@ -85,13 +85,12 @@ export class Noise {
 
   async #miss(): Promise<void> {
     const own = `/v1/agents/sessions/${this.#sessionId}`;
-    const message = { type: 'user.message', content: NOISY.secret };
+    const turn = { input: [{ type: 'user.message', content: NOISY.secret }], stream: false };
     const approval = { type: 'user.tool_approval', tool_call_id: newId('call'), approval: { status: 'allow' } };
     const requests: [what: string, method: string, path: string, body?: unknown][] = [
-      ['begin a turn of no session', 'POST', `/v1/agents/sessions/${newId('ses')}/turns`, { input: [message] }],
+      ['begin a turn of no session', 'POST', `/v1/agents/sessions/${newId('ses')}/turns`, turn],
       ['begin a turn with no JSON', 'POST', `${own}/turns`, '{"input": ['],
-      ['begin a turn with nothing', 'POST', `${own}/turns`, { input: [] }],
-      ['continue no turn', 'POST', `${own}/turns`, { input: [message], previous_turn_id: newId('turn') }],
+      ['continue no turn', 'POST', `${own}/turns`, { ...turn, previous_turn_id: newId('turn') }],
       ['decide on no call', 'POST', `${own}/actions`, { input: [approval] }],
       ['follow no turn', 'POST', `${own}/turns/${newId('turn')}/subscribe`, {}],
       ['read no run', 'GET', `/v1/runs/${newId('run')}`],

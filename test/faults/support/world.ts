@@ -261,7 +261,7 @@ export class World {
     const model = { name: 'planned' };
     await this.putAgent(AGENT, { model, mcp_servers: servers, client_tools: [door], ...this.#spec });
     await this.putAgent(BYSTANDER_AGENT, { model, mcp_servers: [desk] });
-    const crowd = { type: 'truefoundry-mcp-registry', name: NOISY_SERVER };
+    const crowd = { type: 'truefoundry-mcp-registry', name: NOISY_SERVER, require_approval_for_tools: [] };
     await this.putAgent(NOISY_AGENT, { model, mcp_servers: [crowd] });
   }
 
