@@ -1,4 +1,15 @@
 import { DefaultFailureConverter } from '@temporalio/common';
 
 /** Encodes the messages and stack traces of errors as payloads, so that the codec encrypts them. */
-export const failureConverter = new DefaultFailureConverter({ encodeCommonAttributes: true });
+class EncodingFailureConverter extends DefaultFailureConverter {
+  /**
+   * Ignores the details of a cancellation, which no code here reads. Temporal's server gives unencrypted ones to that of an
+   * activity which no worker has started: workers refuse them, so reading them would fail the workflow task for ever.
+   */
+  override failureToError(...[failure, ...rest]: Parameters<DefaultFailureConverter['failureToError']>): Error {
+    const { canceledFailureInfo } = failure;
+    return super.failureToError(canceledFailureInfo ? { ...failure, canceledFailureInfo: {} } : failure, ...rest);
+  }
+}
+
+export const failureConverter = new EncodingFailureConverter({ encodeCommonAttributes: true });

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { ApplicationFailure, defaultPayloadConverter, type SerializationContext } from '@temporalio/common';
+import { isCancellation } from '@temporalio/workflow';
 import { encodeErrorToFailure, loadDataConverter } from '../../test/support/sdk-internals.ts';
 import { expect, test } from 'vitest';
 import { Cipher, DecryptionFailed, EncryptionKeyMissing } from '../encryption/cipher.ts';
@@ -104,6 +105,19 @@ test('the message of an error and its cause are encrypted', async () => {
   expect(failure.applicationFailureInfo?.type).toBe('overloaded');
   expect(await failureMessage(converter, failure)).toBe('the provider says: door code');
   expect(await failureMessage(converter, { message: 'as it was before' })).toBe('as it was before');
+});
+
+test('an activity is cancelled that no worker has started, for which the server gives unencrypted details', async () => {
+  const details = {
+    payloads: await ofWorker.decode([defaultPayloadConverter.toPayload('ACTIVITY_ID_NOT_STARTED')], here),
+  };
+  const { failureConverter } = loadDataConverter(dataConverterFor(new Cipher([first]), 'marks'));
+  const failure = {
+    activityFailureInfo: { activityType: { name: 'callTool' }, retryState: 0 },
+    cause: { canceledFailureInfo: { details } },
+  };
+  const error = failureConverter.failureToError(failure, defaultPayloadConverter);
+  expect(isCancellation(error)).toBe(true);
 });
 
 test("without keys Temporal's default converter is used", () => {
