@@ -35,8 +35,8 @@ async function failedWorkflowTasks(): Promise<string[]> {
   const { client } = await world.temporal.operator();
   const converter = loadDataConverter(dataConverterFor(new Cipher(world.config.encryptionKeys)));
   const failed: string[] = [];
-  for await (const { workflowId } of client.workflow.list()) {
-    const history = await client.workflow.getHandle(workflowId).fetchHistory();
+  for await (const { workflowId, runId } of client.workflow.list()) {
+    const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
     for (const { workflowTaskFailedEventAttributes: failure } of history.events ?? []) {
       // Temporal repeats the last task of a workflow that got a signal while it ended.
       if (!failure || failure.cause === UNHANDLED_COMMAND) continue;

@@ -44,14 +44,9 @@ async function waiting(): Promise<Waiting> {
 /** Waits until so many commands are in the histories of the turn's runs. */
 async function received({ turnId }: RecordedTurn, count: number): Promise<void> {
   const operator = await it.temporal.operator();
-  const workflowId = turnWorkflowId(turnId);
-  const commandsOf = async (runId: string) => {
-    const { events } = await operator.client.workflow.getHandle(workflowId, runId).fetchHistory();
-    return (events ?? []).filter((event) => event.workflowExecutionSignaledEventAttributes).length;
-  };
   const commands = async () => {
-    const counts = await Promise.all((await operator.lineage(workflowId)).map(commandsOf));
-    return counts.reduce((sum, one) => sum + one, 0);
+    const events = await operator.events(turnWorkflowId(turnId));
+    return events.filter((event) => event.workflowExecutionSignaledEventAttributes).length;
   };
   await eventually(async () => expect(await commands()).toBe(count));
 }

@@ -70,6 +70,13 @@ export class TemporalClient {
     return runs;
   }
 
+  /** The events of all runs of a workflow. */
+  async events(workflowId: string): Promise<proto.temporal.api.history.v1.IHistoryEvent[]> {
+    const runs = await this.lineage(workflowId);
+    const histories = runs.map((runId) => this.client.workflow.getHandle(workflowId, runId).fetchHistory());
+    return (await Promise.all(histories)).flatMap(({ events }) => events ?? []);
+  }
+
   /** Whether a workflow has no pending task. */
   async isIdle(workflowId: string): Promise<boolean> {
     const { raw } = await this.client.workflow.getHandle(workflowId).describe();

@@ -349,9 +349,8 @@ export class World {
 
   /** The failure type of a turn's activities that had failed attempts, the last one of each. */
   async failedAttempts({ turnId }: RecordedTurn): Promise<string[]> {
-    const { client } = await this.temporal.operator();
-    const { events } = await client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
-    return (events ?? []).flatMap(({ activityTaskStartedEventAttributes: started }) =>
+    const events = await (await this.temporal.operator()).events(turnWorkflowId(turnId));
+    return events.flatMap(({ activityTaskStartedEventAttributes: started }) =>
       started?.lastFailure ? [started.lastFailure.applicationFailureInfo?.type ?? 'time-out'] : [],
     );
   }
