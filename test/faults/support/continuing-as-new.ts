@@ -35,5 +35,5 @@ export function continuingAsNew(given: DynamicConfig = {}): () => DynamicConfig 
 }
 
 function seedOf(name: string): number {
-  return [...name].reduce((sum, char) => (Math.imul(sum, 31) + char.charCodeAt(0)) | 0, SEED);
+  return Buffer.from(name).reduce((sum, byte) => (Math.imul(sum, 31) + byte) | 0, SEED);
 }

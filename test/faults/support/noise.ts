@@ -8,7 +8,7 @@ import type { Steps } from './world-options.ts';
 export const NOISY_SERVER = 'noise';
 
 /** The calls of each of its messages. */
-const CALLS = 12;
+const CALLS = 6;
 
 interface Surroundings {
   recorder: Recorder;
@@ -25,7 +25,7 @@ export interface Miss {
 
 /**
  * A subject that takes as much as it gets, and little of it goes well, for the lifetime of a world. At each fault it starts
- * turns whose messages break off behind a dozen calls, whose tools lose their results, whose models reject, and which it
+ * turns whose messages break off behind their calls, whose tools lose their results, whose models reject, and which it
  * pauses, forces and cancels, and it sends requests that miss. None of it may reach the scenario beside it.
  */
 export class Noise {
@@ -67,7 +67,7 @@ export class Noise {
     const looks = Array.from({ length: CALLS }, () => ({ name: 'look', args: secret }));
     // What began ahead of this message is of no use: its first attempt breaks off.
     const broken = plan({ say: 'Let me look.', faults: ['broken connection behind the calls'], tools: looks });
-    const cancelled = plan({ say: `${NOISY.secret} is what I repeat.`, hold: 1, tools: looks });
+    const cancelled = plan({ say: `${NOISY.secret} is what I repeat.`, hold: 1 });
     const rejected = plan(
       { say: 'I pay.', tools: ['pay', 'sync'].map((name) => ({ name, args: { ...secret, first: 'swallow' } })) },
       { say: 'Never.', faults: ['bad request'] },
