@@ -179,6 +179,38 @@ test('an approved call that never ran ends as cancelled, one that was started as
   expect(entries.at(-1)?.record).toMatchObject({ end: { status: 'cancelled', reason: 'client-cancelled' } });
 });
 
+test('a call that an earlier turn has run ends as unknown if its turn ends before it runs on', () => {
+  const elicitation = { question: '{}', state: { blob: 'b' } };
+  const begun: PendingCall[] = [
+    { ...call('a'), needs: 'response', elicitation },
+    { ...call('b'), needs: 'response', unknownOutcome: 'lost' },
+  ];
+  const input = [
+    { type: 'user.tool_response' as const, threadId: 'main', toolCallId: 'a', content: '{}' },
+    { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'b', approval: ALLOW },
+  ];
+  const entries = project([
+    { type: 'started', at: AT, start: turnStart({ resumes: begun, input }) },
+    { type: 'closed', at: AT, close: { how: 'terminated', reason: 'client-cancelled' } },
+  ]);
+  const outcomes = entries.flatMap(({ record }) => (record.kind === 'tool.response' ? [record.outcome] : []));
+  expect(outcomes).toEqual(['unknown_outcome', 'unknown_outcome']);
+});
+
+test('the sub-agents that running model calls may start are reserved until these have ended', () => {
+  const projection = new TurnProjection();
+  const start = turnStart();
+  projection.started(start);
+  const call = { ...start, ...firstCallOf(start), step: 1, recent: [], runId: 'r', deadline: 0 };
+  for (const [id, mayStart] of [10, 10, 10, 10, 7].entries()) {
+    expect(projection.startable(0)).toBe(10);
+    projection.scheduled(id + 1, { name: 'callModel', input: { ...call, mayStart } });
+  }
+  expect(projection.startable(0)).toBe(3);
+  projection.ended(5, AT, { how: 'cancelled', started: false });
+  expect(projection.startable(0)).toBe(10);
+});
+
 test('a call that is cancelled before it starts was not executed, unless it may be repeated', () => {
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
   const contentOf = (effect: 'retry' | 'once'): unknown => {

@@ -286,6 +286,20 @@ test.each([
   expect(actions.refuse(command('ann', vote('a')))).toMatchObject({ code: 'already_decided' });
 });
 
+test('an approval that has expired by the time of its escalation is not escalated', () => {
+  const escalate = { afterSeconds: 10, to: { subjects: ['bob'], roles: [] } };
+  const policy = (expiresInSeconds: number) => policyOf({ escalate, expiresInSeconds });
+  const actions = waitingOn(asking('a', policy(10)), asking('b', policy(11)));
+  expect(endTask(actions, [], 60_000)).toEqual([
+    'a expired time 0',
+    'a expired',
+    'b escalated time 1',
+    'b expired time 0',
+    'b expired',
+    'turn.resumed',
+  ]);
+});
+
 test('a turn that waits too long for answers fails; each pause has the whole time', () => {
   const waiting = new TurnActions(limited);
   waiting.add(messageOf([client('a'), client('b')]), 's');

@@ -64,6 +64,19 @@ test('a turn is paused while other agents work on its calls, and their first res
   expect([statesOf(actions), actions.waitedMs]).toEqual([{}, 5_000]);
 });
 
+test('the limit on the wait for answers does not hold while only other agents work', () => {
+  const actions = new TurnActions({ ...start, limits: { ...start.limits, actionSeconds: 10 } });
+  actions.add(messageOf(delegated('a'), onClient('b')), 's');
+  actions.delegate(key('a'));
+  endTask(actions);
+  expect(actions.nextDue).toBe(BEGIN + 10_000);
+  actions.ended(key('b'));
+  expect(endTask(actions, [], 5_000)).toEqual(['turn.resumed action', 'turn.paused delegation']);
+  expect(actions.nextDue).toBe(undefined);
+  endTask(actions, [], 60_000);
+  expect(actions.failure).toBe(undefined);
+});
+
 test('a turn that needs a client too is paused for that, until only other agents work', () => {
   const actions = new TurnActions(start);
   actions.add(messageOf(delegated('a'), onClient('b')), 's');

@@ -1,6 +1,9 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { Refusal } from '../catalog/slot-holders.ts';
+import { newId } from './new-id.ts';
 import { SessionQueue } from './session-queue.ts';
+
+type Services = ConstructorParameters<typeof SessionQueue>[0];
 
 /** A queue of a server with 10 slots, 4 of them for one subject, that refuses each session for this reason. */
 function refusing(refusal: Refusal): Promise<unknown> {
@@ -8,7 +11,7 @@ function refusing(refusal: Refusal): Promise<unknown> {
     catalog: { sessionSlots: { create: () => Promise.resolve(refusal) } },
     config: { agentSessions: 10 },
     limits: () => ({ agentSessionsPerSubject: 4 }),
-  } as unknown as ConstructorParameters<typeof SessionQueue>[0];
+  } as unknown as Services;
   const session = {} as Parameters<SessionQueue['create']>[0];
   return new SessionQueue(services).create(session).catch((error: unknown) => error);
 }
@@ -28,3 +31,55 @@ test.each([
     });
   },
 );
+
+test('a wake at any moment of a run is followed by another look at the queue', async () => {
+  for (let moment = 0; moment < 10; moment++) {
+    let looks = 0;
+    const admit = () => {
+      looks += 1;
+      return Promise.resolve([]);
+    };
+    const services = { catalog: { sessionSlots: { admit } }, config: { agentSessions: 10 }, limits: () => ({}) };
+    const queue = new SessionQueue(services as unknown as Services);
+    queue.wake();
+    for (let i = 0; i < moment; i++) await Promise.resolve();
+    const before = looks;
+    queue.wake();
+    await vi.waitFor(() => expect(looks).toBeGreaterThan(before), { interval: 1 });
+    await queue.stop();
+  }
+});
+
+/** What is cancelled of a session that was cancelled at this time while its first turn was being started. */
+async function cancelledAt(at: (created: number) => number | null): Promise<unknown[]> {
+  const created = Date.parse('2026-11-28T12:00:00.000Z');
+  const turnId = newId('turn', created);
+  const time = at(created);
+  const cancelled: unknown[] = [];
+  const services = {
+    catalog: {
+      sessionSlots: {
+        firstTurn: () => Promise.resolve({ turnId, roles: '[]', input: [] }),
+        started: () => Promise.resolve(false),
+      },
+      sessions: { get: () => Promise.resolve({ id: 'ses_1' }) },
+      sessionRequests: {
+        get: () => Promise.resolve({ cancelled_at: time === null ? null : new Date(time).toISOString() }),
+      },
+      turns: {
+        get: () => Promise.resolve({ id: turnId, session_id: 'ses_1', sequence: 1 }),
+        newestId: () => Promise.resolve(turnId),
+      },
+    },
+    commands: { cancel: (_: string, command: { turnId?: string }) => Promise.resolve(cancelled.push(command.turnId)) },
+  };
+  await new SessionQueue(services as unknown as Services).start('ses_1');
+  return cancelled.map((one) => one === turnId);
+}
+
+test('a session that is cancelled while its first turn is started ends that turn, and no turn of a later revival', async () => {
+  expect(await cancelledAt((created) => created + 1)).toEqual([true]);
+  expect(await cancelledAt((created) => created)).toEqual([true]);
+  expect(await cancelledAt((created) => created - 1)).toEqual([]);
+  expect(await cancelledAt(() => null)).toEqual([]);
+});
