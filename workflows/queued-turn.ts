@@ -1,7 +1,7 @@
 import { CancellationScope, condition, setHandler, workflowInfo } from '@temporalio/workflow';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
 import type { CancelReason } from '../src/core/records.ts';
-import type { BeginTurn } from '../src/core/turn-queue.ts';
+import { afterQueue, type BeginTurn } from '../src/core/turn-queue.ts';
 import { beginTurn, cancelTurn } from './messages.ts';
 import { continueTurn } from './next-run.ts';
 
@@ -10,7 +10,6 @@ import { continueTurn } from './next-run.ts';
  * with, so its log, its time limit and its readers begin there. A turn that is cancelled in the queue has no other run.
  */
 export async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
-  const { queued: _, ...start } = waiting;
   let begin: BeginTurn | undefined;
   let cancelled: CancelReason | undefined;
   setHandler(beginTurn, (given) => {
@@ -23,14 +22,7 @@ export async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
     cancelled ??= 'abandoned';
   });
   await CancellationScope.nonCancellable(() => condition(() => begin !== undefined || cancelled !== undefined));
-  if (begin) {
-    const begun = {
-      at: new Date().toISOString(),
-      queuedRunId: workflowInfo().runId,
-      // The session counts the turn from now on, so the turn ends in its next run.
-      ...(cancelled && { cancelled }),
-    };
-    return continueTurn({ ...start, ...begin, begun });
-  }
-  return { status: 'cancelled', reason: cancelled ?? 'abandoned' };
+  const at = new Date().toISOString();
+  const after = afterQueue(waiting, { begin, cancelled, at, queuedRunId: workflowInfo().runId });
+  return 'next' in after ? continueTurn(after.next) : after.end;
 }

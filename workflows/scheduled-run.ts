@@ -1,7 +1,7 @@
 import { ApplicationFailure, defineSearchAttributeKey } from '@temporalio/common';
 import { proxyActivities, workflowInfo } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import type { TriggeredRun } from '../src/core/scheduled-run.ts';
+import { scheduledForOf, type TriggeredRun } from '../src/core/scheduled-run.ts';
 import { scheduleIdOf } from '../src/core/temporal-names.ts';
 
 /**
@@ -25,6 +25,7 @@ export async function scheduledRun(triggered?: TriggeredRun): Promise<void> {
   const { workflowId, typedSearchAttributes, startTime } = workflowInfo();
   const scheduleId = scheduleIdOf(workflowId);
   if (scheduleId === undefined) throw ApplicationFailure.nonRetryable(`${workflowId} names no schedule`);
-  const scheduledFor = triggered?.triggeredAt ?? (typedSearchAttributes.get(SCHEDULED_TIME) ?? startTime).toISOString();
+  const scheduled = typedSearchAttributes.get(SCHEDULED_TIME);
+  const scheduledFor = scheduledForOf(triggered, { scheduled, started: startTime });
   await runSchedule({ scheduleId, workflowId, scheduledFor, isManual: triggered !== undefined });
 }

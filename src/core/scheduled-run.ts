@@ -19,3 +19,14 @@ export interface ScheduledTime {
  * the morning is still wanted when the server was down for breakfast, but not a day's worth of runs in one minute.
  */
 export const RUN_WITHIN_MS = 3_600_000;
+
+/**
+ * The time for which a run is, as ISO-8601: when its caller has triggered it, or that of its schedule, however late the
+ * run starts.
+ */
+export function scheduledForOf(
+  triggered: TriggeredRun | undefined,
+  { scheduled, started }: { scheduled: Date | undefined; started: Date },
+): string {
+  return triggered?.triggeredAt ?? (scheduled ?? started).toISOString();
+}

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
+import { turnStart } from '../../test/support/random-turn.ts';
 import type { CreateTurnCommand, SessionState, Tip } from './session.ts';
-import { insertQueued, isForQueue, MAX_QUEUED, nextInQueue, refuseQueued } from './turn-queue.ts';
+import { afterQueue, insertQueued, isForQueue, MAX_QUEUED, nextInQueue, refuseQueued } from './turn-queue.ts';
 
 const tip: Tip = { turnId: 'turn_r', previousTurnId: null, sequence: 4, pending: [] };
 const waiting: Tip = {
@@ -62,4 +63,18 @@ test('the first of the queue begins once no turn runs and nothing waits on the l
 test('a turn that is found again gets its place', () => {
   expect(insertQueued(queue, { turnId: 'turn_3', number: 4 }).map(({ number }) => number)).toEqual([3, 4, 5]);
   expect(insertQueued(queue, { turnId: 'turn_2', number: 5 })).toBe(queue);
+});
+
+test('a turn that has begun ends in its next run, which learns of a cancel; others end in the queue', () => {
+  const start = turnStart({ sequence: 0, queued: { number: 3 } });
+  const begin = { sequence: 5, previousTurnId: 'turn_r' };
+  const begun = { at: '2026-11-28T12:00:00.000Z', queuedRunId: 'run_1' };
+  const { queued: _, ...rest } = start;
+  expect(afterQueue(start, { begin, cancelled: undefined, ...begun })).toEqual({ next: { ...rest, ...begin, begun } });
+  expect(afterQueue(start, { begin, cancelled: 'client-cancelled', ...begun })).toEqual({
+    next: { ...rest, ...begin, begun: { ...begun, cancelled: 'client-cancelled' } },
+  });
+  expect(afterQueue(start, { begin: undefined, cancelled: 'client-cancelled', ...begun })).toEqual({
+    end: { status: 'cancelled', reason: 'client-cancelled' },
+  });
 });

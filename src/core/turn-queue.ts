@@ -1,6 +1,6 @@
-import type { TurnStart } from './history.ts';
+import type { TurnBegun, TurnResult, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
-import type { InputItem } from './records.ts';
+import type { CancelReason, InputItem } from './records.ts';
 import type { CreateTurnCommand, SessionState } from './session.ts';
 
 /** A turn's place in the queue of its session. */
@@ -60,4 +60,22 @@ export function nextInQueue({ tip, open, queue }: SessionState): QueuedTurn | un
 export function insertQueued(queue: QueuedTurn[], turn: QueuedTurn): QueuedTurn[] {
   if (queue.some(({ turnId }) => turnId === turn.turnId)) return queue;
   return [...queue, turn].toSorted((a, b) => a.number - b.number);
+}
+
+/** What a turn has learnt while it waited in the queue. */
+interface Awaited extends Omit<TurnBegun, 'cancelled'> {
+  begin: BeginTurn | undefined;
+  cancelled: CancelReason | undefined;
+}
+
+/**
+ * What follows the run of a turn that has waited in the queue: its next run, or its end. Once the turn has begun, its
+ * session counts it, so it ends in its next run, also if it was cancelled at the same moment.
+ */
+export function afterQueue(
+  { queued: _, ...start }: TurnStart,
+  { begin, cancelled, ...begun }: Awaited,
+): { next: TurnStart } | { end: TurnResult } {
+  if (!begin) return { end: { status: 'cancelled', reason: cancelled ?? 'abandoned' } };
+  return { next: { ...start, ...begin, begun: { ...begun, ...(cancelled && { cancelled }) } } };
 }
