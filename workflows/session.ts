@@ -19,28 +19,9 @@ import {
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
 import { TURN_RULES, type TurnStart } from '../src/core/history.ts';
-import type { Waiting } from '../src/core/records.ts';
-import { refuseInput, type Refusal } from '../src/core/input-rules.ts';
-import {
-  COMMAND_LIFETIME_MS,
-  type CancelCommand,
-  type CreateTurnCommand,
-  type SessionStart,
-  type SeenTurn,
-  type SessionState,
-  type Tip,
-  type TurnAccepted,
-  type TurnCreation,
-  type TurnEnqueued,
-} from '../src/core/session.ts';
-import {
-  insertQueued,
-  isForQueue,
-  nextInQueue,
-  refuseQueued,
-  type BeginTurn,
-  type QueuedTurn,
-} from '../src/core/turn-queue.ts';
+import type { CancelCommand, CreateTurnCommand, SeenTurn, SessionStart, TurnCreation } from '../src/core/session.ts';
+import { SessionTurns, type CreationStep } from '../src/core/session-turns.ts';
+import type { BeginTurn } from '../src/core/turn-queue.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { causeOf, errorMessage } from './errors.ts';
 import { beginTurn, cancelSession, createTurn } from './messages.ts';
@@ -60,10 +41,6 @@ const { loadSession: reloadSession } = proxyActivities<Pick<Activities, 'loadSes
   ...reading,
   heartbeatTimeout: '4 seconds',
 });
-
-/** Beyond these a session continues as new although a turn is open. */
-const MAX_HISTORY_EVENTS = 10_000;
-const MAX_HISTORY_BYTES = 20 * 1024 * 1024;
 
 /**
  * A session, which owns the order of its turns. Every command that changes it is an Update or a signal of this
@@ -88,7 +65,7 @@ export async function session(start: SessionStart): Promise<void> {
 class SessionRun {
   readonly #sessionId: string;
   readonly #begins: string | undefined;
-  #state: SessionState = { tip: null, open: false, closed: false, queue: [], newest: null };
+  readonly #turns: SessionTurns;
   #loaded: boolean;
   /** Why the session cannot be loaded. */
   #failure: Error | undefined;
@@ -102,23 +79,26 @@ class SessionRun {
     this.#sessionId = sessionId;
     this.#begins = begins;
     this.#loaded = state !== undefined;
-    if (state) this.#state = state;
+    this.#turns = new SessionTurns(sessionId, state);
     this.#watch = new TurnWatch({
       sessionId,
-      runs: (turnId) => this.#runs(turnId),
-      ended: (waiting) => this.#ended(waiting),
-      closed: (turnId) => this.#unqueue([turnId]),
+      runs: (turnId) => this.#turns.runs(turnId),
+      ended: (waiting) => {
+        this.#turns.ended(waiting);
+        this.#advanceLater();
+      },
+      closed: (turnId) => this.#turns.unqueue(turnId),
       neverBegan: (turnId) => this.#forget(turnId),
     });
   }
 
   async untilContinued(): Promise<never> {
     if (!this.#loaded) await this.#load();
-    const { tip, open } = this.#state;
-    if (open && tip) this.#watch.running(tip.turnId);
+    const { running } = this.#turns;
+    if (running !== undefined) this.#watch.running(running);
     this.#advanceLater();
     await condition(() => this.#mayContinue());
-    return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#state });
+    return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#turns.state });
   }
 
   /**
@@ -128,7 +108,7 @@ class SessionRun {
     try {
       // Skips `begins`, which usually does not exist. If it does, the start of the child workflow fails and reports it.
       const loaded = await loadSession({ sessionId: this.#sessionId, ...(this.#begins && { begins: this.#begins }) });
-      this.#state = loaded;
+      this.#turns.load(loaded);
       this.#loaded = true;
     } catch (error) {
       this.#failure = toError(causeOf(error));
@@ -144,125 +124,56 @@ class SessionRun {
     await this.#starting;
   }
 
-  /** Prefers to continue between turns, but continues during one before the history grows too long. */
   #mayContinue(): boolean {
-    const { continueAsNewSuggested, historyLength, historySize } = workflowInfo();
-    const isLong = historyLength >= MAX_HISTORY_EVENTS || historySize >= MAX_HISTORY_BYTES;
-    const { open, queue } = this.#state;
-    const isBusy = open || queue.length > 0;
-    if (!isLong && !(continueAsNewSuggested && !isBusy)) return false;
+    if (!this.#turns.mayContinue(workflowInfo())) return false;
     return !this.#isStarting && !this.#watch.isStopping && allHandlersFinished();
   }
 
   createTurn(command: CreateTurnCommand): Promise<TurnCreation> {
     return this.#commands.run(async () => {
       await this.#untilReady();
-      const repeated = this.#known(command.turnId);
+      const repeated = this.#turns.known(command.turnId);
       if (repeated) return repeated;
-      if (this.#mayExistAlready(command)) {
-        const known = await inspectTurn({ sessionId: this.#sessionId, turnId: command.turnId });
-        if (known) return this.#adoptExisting(known);
+      if (this.#turns.mayExistAlready(command, Date.now())) {
+        const known = await this.#inspect(command.turnId);
+        if (known) return this.#adopt(known);
       }
-      // A client reads the end of a turn in its log, and may answer it before the session has been notified.
-      const running = this.#state.tip;
-      if (running && mustHaveEnded(command)) await this.#watch.reconcile(running.turnId);
+      const running = this.#turns.mustHaveEnded(command);
+      if (running !== undefined) await this.#watch.reconcile(running);
       await this.#advance();
-      if (isForQueue(command, this.#state)) return this.#enqueue(command);
-      let previous = await this.#validate(command);
-      const { open, tip } = this.#state;
-      if (open && tip) {
-        if (command.onRunning) throw refused(RUNNING);
-        if (command.sparesRunning) throw refused(MAY_NOT_CANCEL);
-        this.#watch.stop(tip.turnId, 'cancelled-for-next-turn');
-        await condition(() => !this.#state.open);
-        // The turn may have ended before it was cancelled, with pending calls.
-        previous = await this.#validate(command);
+      for (;;) {
+        const step = await this.#decide(command);
+        if ('refusal' in step) throw refused(step.refusal);
+        if ('start' in step) {
+          // Not waited for: the acceptance of the command and the start are commands of the same workflow task, so they
+          // are committed together.
+          this.#run(() => this.#startChild(step.start, step.undo));
+          return step.creation;
+        }
+        this.#watch.stop(step.stops, 'cancelled-for-next-turn');
+        await condition(() => this.#turns.running === undefined);
       }
-      return this.#start(command, previous);
     });
   }
 
-  /** The result of a command that was carried out before, if its turn is the newest one, or waits in the queue. */
-  #known(turnId: string): TurnCreation | undefined {
-    const { tip, queue } = this.#state;
-    if (tip?.turnId === turnId) return accepted(tip);
-    const queued = queue.find((one) => one.turnId === turnId);
-    return queued && enqueued(queued);
+  async #decide(command: CreateTurnCommand): Promise<CreationStep> {
+    const forked = await this.#forked(command);
+    return this.#turns.create(command, forked, Date.now());
   }
 
-  /**
-   * Whether the turn may exist: its id is not newer than the newest one, so another may have followed, or the command is
-   * too old to start it. Temporal repeats such commands to a run that results from an operator's reset.
-   */
-  #mayExistAlready(command: CreateTurnCommand): boolean {
-    const { newest } = this.#state;
-    return (newest !== null && command.turnId <= newest) || isExpired(command);
+  async #forked(command: CreateTurnCommand): Promise<SeenTurn | undefined> {
+    const turnId = this.#turns.forkOf(command, Date.now());
+    return turnId === undefined ? undefined : await this.#inspect(turnId);
+  }
+
+  #inspect(turnId: string): Promise<SeenTurn | undefined> {
+    return inspectTurn({ sessionId: this.#sessionId, turnId });
   }
 
   /** Rejects a command that can be rejected from the state alone. Such a command leaves no event in the history. */
   validateCreateTurn(command: CreateTurnCommand): void {
-    const { previous, input } = command;
-    const { tip, open, closed, queue } = this.#state;
-    if (!this.#loaded || this.#mayExistAlready(command)) return;
-    if (closed) throw refused(CLOSED);
-    // It may have ended, with pending calls.
-    if (open || queue.length > 0) return;
-    const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
-    const refusal = isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
+    const refusal = this.#loaded ? this.#turns.refuseAtOnce(command, Date.now()) : undefined;
     if (refusal) throw refused(refusal);
-  }
-
-  /** Returns the turn that the new one follows, with its pending calls. */
-  async #validate(command: CreateTurnCommand): Promise<PreviousTurn | null> {
-    if (this.#state.closed) throw refused(CLOSED);
-    if (isExpired(command)) throw refused(EXPIRED);
-    const previous = await this.#previous(command.previous);
-    const refusal = refuseInput(command.input, previous?.pending ?? []);
-    if (refusal) throw refused(refusal);
-    return previous;
-  }
-
-  async #previous(previous: CreateTurnCommand['previous']): Promise<PreviousTurn | null> {
-    const { tip } = this.#state;
-    if (previous.turn === 'none') return null;
-    if (previous.turn === 'last' || previous.turnId === tip?.turnId) return tip;
-    const { turnId } = previous;
-    const seen = await inspectTurn({ sessionId: this.#sessionId, turnId });
-    if (!seen || seen.queued) throw refused({ code: 'turn_not_found', message: `the session has no turn ${turnId}` });
-    return { turnId, ...waitingOf(seen) };
-  }
-
-  /**
-   * Starts a turn. Does not wait until it has started: the acceptance of the command and the start are commands of the
-   * same workflow task, so they are committed together.
-   */
-  #start(command: CreateTurnCommand, previous: PreviousTurn | null): TurnAccepted {
-    const { previous: _, sparesRunning: __, onRunning: ___, ...rest } = command;
-    const start: TurnStart = {
-      ...rest,
-      sessionId: this.#sessionId,
-      sequence: (this.#state.tip?.sequence ?? 0) + 1,
-      previousTurnId: previous?.turnId ?? null,
-      resumes: previous?.pending ?? [],
-      ...(previous?.threads && { threads: previous.threads }),
-    };
-    const { turnId, previousTurnId, sequence } = start;
-    const undo = this.#makeTip({ turnId, previousTurnId, sequence });
-    this.#run(() => this.#startChild(start, undo));
-    return { turnId, previousTurnId, sequence };
-  }
-
-  /** Makes a turn that is about to run the newest one. Returns a function that undoes it. */
-  #makeTip(turn: TurnAccepted): () => void {
-    const { tip: before, newest } = this.#state;
-    this.#state.tip = { ...turn, pending: [] };
-    this.#state.open = true;
-    this.#state.newest = later(newest, turn.turnId);
-    return () => {
-      if (this.#state.tip?.turnId !== turn.turnId) return;
-      this.#state.tip = before;
-      this.#state.open = false;
-    };
   }
 
   /** Until `start` has ended, no other command runs and the session does not continue as new. */
@@ -273,29 +184,9 @@ class SessionRun {
     });
   }
 
-  /** Starts the workflow of a turn that waits, and is its log from now on. As `#start`, it does not wait for that. */
-  #enqueue(command: CreateTurnCommand): TurnEnqueued {
-    const { closed, queue } = this.#state;
-    const refusal = closed ? CLOSED : isExpired(command) ? EXPIRED : refuseQueued(command, this.#state);
-    if (refusal) throw refused(refusal);
-    const { previous, sparesRunning: _, onRunning: __, ...rest } = command;
-    const { turnId } = command;
-    const number = (queue.at(-1)?.number ?? 0) + 1;
-    const queued = { number, ...(previous.turn === 'none' && { isRoot: true as const }) };
-    this.#state.queue = [...queue, { turnId, ...queued }];
-    this.#state.newest = later(this.#state.newest, turnId);
-    const start = { ...rest, sessionId: this.#sessionId, sequence: 0, previousTurnId: null, resumes: [], queued };
-    this.#run(() => this.#startChild(start, () => this.#unqueue([turnId])));
-    return { turnId, queued };
-  }
-
-  #unqueue(turnIds: string[]): void {
-    this.#state.queue = this.#state.queue.filter(({ turnId }) => !turnIds.includes(turnId));
-  }
-
   /** Begins the next turn of the queue, as a command of its own. */
   #advanceLater(): void {
-    if (this.#state.queue.length === 0) return;
+    if (!this.#turns.isAnyQueued) return;
     runInBackground(() =>
       this.#commands.run(async () => {
         await this.#untilReady();
@@ -306,12 +197,8 @@ class SessionRun {
 
   /** Begins the next turn of the queue if it may begin. A turn that has closed in the queue is passed over. */
   async #advance(): Promise<void> {
-    for (let next = nextInQueue(this.#state); next; next = nextInQueue(this.#state)) {
-      const { turnId, isRoot } = next;
-      const { tip } = this.#state;
-      const begin = { sequence: (tip?.sequence ?? 0) + 1, previousTurnId: isRoot ? null : (tip?.turnId ?? null) };
-      this.#unqueue([turnId]);
-      const undo = this.#makeTip({ turnId, ...begin });
+    for (let next = this.#turns.beginNext(); next; next = this.#turns.beginNext()) {
+      const { turnId, begin, undo } = next;
       this.#run(() => this.#signalBegin(turnId, begin, undo));
       await this.#starting;
     }
@@ -349,100 +236,31 @@ class SessionRun {
         return;
       }
       // The command is repeated, and a run of the session that this one does not know has executed it.
-      const seen = await inspectTurn({ sessionId: this.#sessionId, turnId }).catch(() => undefined);
-      if (seen) this.#adoptExisting(seen);
+      const seen = await this.#inspect(turnId).catch(() => undefined);
+      if (seen) this.#adopt(seen);
     }
   }
 
-  /** Makes an existing turn the newest one, unless another has followed, or adds it to the queue. */
-  #adoptExisting(turn: SeenTurn): TurnCreation {
-    const { turnId, previousTurnId, sequence, open, queued, ...waiting } = turn;
-    this.#state.newest = later(this.#state.newest, turnId);
-    if (queued) {
-      if (open) this.#state.queue = insertQueued(this.#state.queue, { turnId, ...queued });
-      this.#advanceLater();
-      return { turnId, queued };
-    }
-    if (sequence > (this.#state.tip?.sequence ?? 0)) {
-      this.#state.tip = { turnId, previousTurnId, sequence, ...waitingOf(waiting) };
-      this.#state.open = open;
-      if (open) this.#watch.running(turnId);
-    }
-    return { turnId, previousTurnId, sequence };
+  #adopt(turn: SeenTurn): TurnCreation {
+    const creation = this.#turns.adopt(turn);
+    if ('queued' in creation) this.#advanceLater();
+    else if (this.#turns.runs(turn.turnId)) this.#watch.running(turn.turnId);
+    return creation;
   }
 
-  cancel({ close, upTo, turnId: only }: CancelCommand): Promise<void> {
+  cancel(command: CancelCommand): Promise<void> {
     return this.#commands.run(async () => {
       await this.#untilReady();
-      if (close) this.#state.closed = true;
-      const isMeant = (turnId: string) => (only === undefined ? turnId <= upTo : turnId === only);
-      const { tip, open, queue } = this.#state;
-      for (const { turnId } of queue) if (isMeant(turnId)) this.#stopQueued(turnId);
-      if (open && tip && isMeant(tip.turnId)) this.#watch.stop(tip.turnId, 'client-cancelled');
+      const { queued, running } = this.#turns.cancel(command);
+      for (const turnId of queued) this.#watch.stopQueued(turnId, 'client-cancelled');
+      if (running !== undefined) this.#watch.stop(running, 'client-cancelled');
     });
-  }
-
-  #stopQueued(turnId: string): void {
-    this.#unqueue([turnId]);
-    this.#watch.stopQueued(turnId, 'client-cancelled');
-  }
-
-  #ended(waiting: Waiting): void {
-    this.#state.open = false;
-    if (this.#state.tip) Object.assign(this.#state.tip, waitingOf(waiting));
-    this.#advanceLater();
   }
 
   /** The newest turn has ended before it could begin: an operator has terminated it. The one before is the newest. */
   async #forget(turnId: string): Promise<void> {
-    const { tip, open } = await reloadSession({ sessionId: this.#sessionId });
-    if (!this.#runs(turnId)) return;
-    Object.assign(this.#state, { tip, open });
-    this.#advanceLater();
+    if (this.#turns.forget(turnId, await reloadSession({ sessionId: this.#sessionId }))) this.#advanceLater();
   }
-
-  #runs(turnId: string): boolean {
-    return this.#state.open && this.#state.tip?.turnId === turnId;
-  }
-}
-
-type PreviousTurn = Pick<Tip, 'turnId'> & Waiting;
-
-/** What waits on a turn, without its other fields. */
-function waitingOf({ pending, threads }: Waiting): Waiting {
-  return { pending, ...(threads && { threads }) };
-}
-
-const CLOSED: Refusal = { code: 'session_closed', message: 'the session is closed' };
-const RUNNING: Refusal = {
-  code: 'turn_running',
-  message: 'another turn is running: send this again when it has ended, or with another on_running',
-};
-const MAY_NOT_CANCEL: Refusal = {
-  code: 'forbidden',
-  message: 'this would cancel the running turn, which your role does not allow: send it again when that turn has ended',
-};
-const EXPIRED: Refusal = { code: 'request_expired', message: 'the request took too long to arrive: send it again' };
-
-/** Whether a command is rejected if the last turn runs, rather than cancelling it. */
-function mustHaveEnded({ sparesRunning, onRunning, input }: CreateTurnCommand): boolean {
-  return sparesRunning === true || onRunning !== undefined || input.some(({ type }) => type !== 'user.message');
-}
-
-function enqueued({ turnId, ...queued }: QueuedTurn): TurnEnqueued {
-  return { turnId, queued };
-}
-
-function later(newest: string | null, turnId: string): string {
-  return newest !== null && newest > turnId ? newest : turnId;
-}
-
-function isExpired({ createdAt }: CreateTurnCommand): boolean {
-  return Date.now() - Date.parse(createdAt) > COMMAND_LIFETIME_MS;
-}
-
-function accepted({ turnId, previousTurnId, sequence }: TurnAccepted): TurnAccepted {
-  return { turnId, previousTurnId, sequence };
 }
 
 function toError(error: unknown): Error {

@@ -43,6 +43,8 @@ const NOW = Date.parse('2026-11-21T08:00:00.000Z');
 export class ActivatedWorkflow implements AsyncDisposable {
   readonly #runId: string;
   readonly #workflow: Workflow;
+  /** How many events the server says that its history has. */
+  historyLength = 3;
 
   private constructor(runId: string, workflow: Workflow) {
     this.#runId = runId;
@@ -78,7 +80,9 @@ export class ActivatedWorkflow implements AsyncDisposable {
 
   /** Runs a task. Returns the commands that it gives. @throws Error if it fails */
   async activate(...jobs: Job[]): Promise<coresdk.workflow_commands.IWorkflowCommand[]> {
-    const { successful, failed } = await this.#workflow.activate({ runId: this.#runId, timestamp: msToTs(NOW), jobs });
+    const { historyLength } = this;
+    const task = { runId: this.#runId, timestamp: msToTs(NOW), historyLength, jobs };
+    const { successful, failed } = await this.#workflow.activate(task);
     if (!successful) throw new Error(failed?.failure?.message ?? 'the task has no result');
     return successful.commands ?? [];
   }

@@ -1,1 +1,2 @@
+export { session } from '../../workflows/session.ts';
 export { turn } from '../../workflows/turn.ts';
