@@ -3,6 +3,7 @@ export const REPLACING_MODULES = [
   'src/{engine/archiver,engine/complete-reliably,blobs/folder-blob-store,blobs/open-blob-store}.test.ts',
   'src/lib/mixed-addresses.test.ts',
   'activities/call-tool.test.ts',
+  'workflows/turn-watch.test.ts',
 ];
 
 /**
