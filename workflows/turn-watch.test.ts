@@ -5,18 +5,23 @@ import { TurnWatch } from './turn-watch.ts';
 /** What the watch asks of Temporal, in its order. */
 const asked: string[] = [];
 /** Set by a test: how the turn behaves. */
-const turn = {
-  signal: (): Promise<void> => Promise.resolve(),
-  terminate: (_: { sparesTools: boolean }): Promise<boolean> => Promise.resolve(true),
-  inspect: (): Promise<SeenTurn | undefined> => Promise.resolve(undefined),
-  /** During a wait of the watch, which ends with it if the condition does not hold then. */
-  wait: (_: string | number): void => undefined,
+const turn: {
+  signal: () => Promise<void>;
+  terminate: (given: { sparesTools: boolean }) => Promise<boolean>;
+  inspect: () => Promise<SeenTurn | undefined>;
+  /** What happens while the watch waits. */
+  wait: () => void;
+} = {
+  signal: () => Promise.resolve(),
+  terminate: () => Promise.resolve(true),
+  inspect: () => Promise.resolve(undefined),
+  wait: () => undefined,
 };
 
 vi.mock('@temporalio/workflow', () => ({
   condition: (isTrue: () => boolean, timeout: string | number) => {
     asked.push(`wait ${timeout}`);
-    turn.wait(timeout);
+    turn.wait();
     return Promise.resolve(isTrue());
   },
   defineSignal: (name: string) => ({ name }),

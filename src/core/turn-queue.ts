@@ -73,9 +73,10 @@ interface Awaited extends Omit<TurnBegun, 'cancelled'> {
  * session counts it, so it ends in its next run, also if it was cancelled at the same moment.
  */
 export function afterQueue(
-  { queued: _, ...start }: TurnStart,
+  waiting: TurnStart,
   { begin, cancelled, ...begun }: Awaited,
 ): { next: TurnStart } | { end: TurnResult } {
   if (!begin) return { end: { status: 'cancelled', reason: cancelled ?? 'abandoned' } };
+  const { queued: _, ...start } = waiting;
   return { next: { ...start, ...begin, begun: { ...begun, ...(cancelled && { cancelled }) } } };
 }
