@@ -211,6 +211,44 @@ test('the sub-agents that running model calls may start are reserved until these
   expect(projection.startable(0)).toBe(10);
 });
 
+test('a message of a thread ends only the sign-ins that its own thread has asked for', () => {
+  const start = turnStart();
+  const at = AT;
+  const input = { ...start, ...firstCallOf(start), step: 1, recent: [], runId: 'r', deadline: 0 };
+  const asksFor = (signInId: string, threadId: string) => {
+    const servers = [{ id: signInId, name: signInId, signInId, authUrl: 'https://x/' }];
+    return { kind: 'mcp.auth_required' as const, at, threadId, servers, calls: [] };
+  };
+  const texts = { content: 'x', refusal: '', reasoning: '', toolCalls: [], finishReason: 'stop' as const };
+  const message = { kind: 'model.message' as const, id: 'msg_1', at, threadId: 'main', ...texts };
+  const entries = project([
+    { type: 'started', at, start },
+    ...[[asksFor('s1', 'main'), asksFor('s2', 'thr_1')], [message]].flatMap((records, eventId): HistoryEvent[] => [
+      { type: 'scheduled', eventId, at, activity: { name: 'callModel', input } },
+      { type: 'ended', scheduledEventId: eventId, at, end: { how: 'completed', records, stamp: 's' } },
+    ]),
+    { type: 'closed', at, close: { how: 'completed', result: { status: 'done', pending: [] } } },
+  ]);
+  expect(entries.at(-1)?.record).toMatchObject({
+    end: { output: null, requiredActions: [{ servers: [{ id: 's2' }] }] },
+  });
+});
+
+test('the calls with unknown outcomes that an earlier run asks about count towards those that a turn asks about', () => {
+  const mayAsk = (asked: number): boolean => {
+    const pending = Array.from({ length: asked }, (_, n): PendingCall => ({
+      ...call(`c${n}`),
+      needs: 'response',
+      unknownOutcome: 'lost',
+    }));
+    const carry = { ordinal: 2, step: 1, ...NO_TOTALS, previousRunId: 'r', deadline: 0, pending };
+    const projection = new TurnProjection();
+    projection.started(turnStart({ onUnknown: 'ask', carry }));
+    return projection.mayAskIfUnknown;
+  };
+  expect([31, 32].map(mayAsk)).toEqual([true, false]);
+});
+
 test('a call that is cancelled before it starts was not executed, unless it may be repeated', () => {
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
   const contentOf = (effect: 'retry' | 'once'): unknown => {

@@ -57,6 +57,10 @@ test('the first of the queue begins once no turn runs and nothing waits on the l
   expect(nextInQueue(state({ open: false }))).toBe(queue[0]);
   expect(nextInQueue(state({ open: false, tip: null }))).toBe(queue[0]);
   expect(nextInQueue(state({ open: false, tip: waiting }))).toBe(undefined);
+  const parent = { threadId: 'main', toolCallId: 'd' };
+  const rest = { title: 'T', depth: 1, specHash: 'a1', hasServers: false, iterations: 1, steps: 1 };
+  const threads = [{ threadId: 'thread_1', parent, ...rest }];
+  expect(nextInQueue(state({ open: false, tip: { ...tip, threads } }))).toBe(undefined);
   expect(nextInQueue(state({ open: false, queue: [] }))).toBe(undefined);
 });
 

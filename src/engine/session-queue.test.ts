@@ -5,11 +5,11 @@ import { SessionQueue } from './session-queue.ts';
 
 type Services = ConstructorParameters<typeof SessionQueue>[0];
 
-/** A queue of a server with 10 slots, 4 of them for one subject, that refuses each session for this reason. */
-function refusing(refusal: Refusal): Promise<unknown> {
+/** A queue of a server with these slots, 4 of them for one subject, that refuses each session for this reason. */
+function refusing(refusal: Refusal, agentSessions = 10): Promise<unknown> {
   const services = {
     catalog: { sessionSlots: { create: () => Promise.resolve(refusal) } },
-    config: { agentSessions: 10 },
+    config: { agentSessions },
     limits: () => ({ agentSessionsPerSubject: 4 }),
   } as unknown as Services;
   const session = {} as Parameters<SessionQueue['create']>[0];
@@ -31,6 +31,12 @@ test.each([
     });
   },
 );
+
+test('the share of one subject is at most what the server has', async () => {
+  expect(await refusing('share_full', 3)).toMatchObject({
+    message: expect.stringMatching(/^your sessions have the 3 /),
+  });
+});
 
 test('a wake at any moment of a run is followed by another look at the queue', async () => {
   for (let moment = 0; moment < 10; moment++) {
