@@ -10,7 +10,7 @@ import {
   type CallKey,
 } from './tool-records.ts';
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
-import type { AnswerCommand, TurnEvent, Verdict } from './turn-command.ts';
+import type { TurnEvent } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
 import { modelCalled, modelEnded, threadState, toolEnded, type ThreadState } from './thread-state.ts';
 import { resolutionOf } from './tracked-call.ts';
@@ -61,12 +61,8 @@ export class TurnProjection {
   /** Used by `feed`: the commands that arrived before the end of the current workflow task, and when the task started. */
   #commands: TurnEvent[] = [];
   #taskStartedAt = 0;
-  /** The verdicts on the commands that `feed` was given, by their ids. The workflow does not keep them. */
-  readonly verdicts = new Map<string, Verdict>();
-  /** By the ids of the accepted commands of this run: the calls whose answers the same subjects had given before. */
-  readonly repeated = new Map<string, CallKey[]>();
-  /** The answers that this run has accepted. */
-  readonly accepted: AnswerCommand[] = [];
+  /** What the last task that `feed` has completed says to its commands. The workflow does not keep it. */
+  #judged: EndedTask = { entries: [], verdicts: new Map(), repeated: new Map() };
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
@@ -87,6 +83,11 @@ export class TurnProjection {
   /** The calls of the turn that wait for answers; undefined before its first event. */
   get actions(): TurnActions | undefined {
     return this.#actions;
+  }
+
+  /** What the turn says to the commands of the last task that was fed, by their ids. */
+  get judged(): EndedTask {
+    return this.#judged;
   }
 
   /** The sub-agents that are not done. */
@@ -161,7 +162,8 @@ export class TurnProjection {
         this.#taskStartedAt = Date.parse(event.at);
         return [];
       case 'taskCompleted':
-        return this.#taskCompleted(this.#commands.splice(0));
+        this.#judged = this.taskEnded(this.#taskStartedAt, this.#commands.splice(0));
+        return this.#judged.entries;
       case 'continued':
         if (this.#running.size > 0) throw new Error(`${this.#name()}: continued as new with an activity open`);
         return [];
@@ -283,17 +285,6 @@ export class TurnProjection {
     }
     const { records, ...answers } = this.#actions.endTask(commands, now);
     return { entries: records.map((record) => this.#append(record)), ...answers };
-  }
-
-  /** Keeps the verdicts for the API, which waits for the one on its command. */
-  #taskCompleted(commands: readonly TurnEvent[]): LogEntry[] {
-    const { entries, verdicts, repeated } = this.taskEnded(this.#taskStartedAt, commands);
-    for (const [id, verdict] of verdicts) this.verdicts.set(id, verdict);
-    for (const [id, calls] of repeated) this.repeated.set(id, calls);
-    for (const command of commands) {
-      if (command.type === 'answer' && !verdicts.get(command.id)) this.accepted.push(command);
-    }
-    return entries;
   }
 
   #closed(at: string, close: WorkflowClose): LogEntry[] {

@@ -4,7 +4,7 @@ import type { Subject } from './subject.ts';
 /** Messages for the root agent, which its model reads with its next call. All of them are accepted, or none. */
 export interface SteerCommand {
   type: 'steer';
-  /** Equal for equal requests: the messages of a repetition are not accepted again. */
+  /** Equal for equal requests: the messages of a repetition are not accepted again. See `Given`. */
   id: string;
   subject: Subject;
   sessionId: string;
@@ -13,16 +13,12 @@ export interface SteerCommand {
 
 /** What a run of a turn passes on when it continues as new. */
 export interface SteeringState {
-  ids: string[];
   unread: number;
   authors?: string[];
 }
 
 /** How many messages of a turn may wait for a model call: one prompt has all of them. */
 export const MAX_UNREAD = 32;
-
-/** How many repetitions are recognised: the last ones, since a request is repeated soon or never. */
-const MAX_IDS = 100;
 
 /**
  * What a running turn is told, until it is recorded: messages of users, pauses. A part of `TurnActions`.
@@ -32,7 +28,6 @@ const MAX_IDS = 100;
  * message, and the record of the servers before it, at the place in the log that follows what the call has read.
  */
 export class Steering {
-  readonly #ids: string[];
   /** How many of the recorded messages no model call has read. */
   #unread: number;
   /** The subjects whose messages the turn has accepted. */
@@ -40,8 +35,7 @@ export class Steering {
   readonly #unrecorded: UnsequencedRecord[] = [];
   #isCalling = false;
 
-  constructor({ ids, unread, authors }: SteeringState = { ids: [], unread: 0 }) {
-    this.#ids = [...ids];
+  constructor({ unread, authors }: SteeringState = { unread: 0 }) {
     this.#unread = unread;
     this.#authors = new Set(authors);
   }
@@ -49,7 +43,7 @@ export class Steering {
   /** Taken while no model call runs, so all that was accepted is recorded. */
   get state(): SteeringState {
     const { authors } = this;
-    return { ids: this.#ids, unread: this.#unread, ...(authors.length > 0 && { authors }) };
+    return { unread: this.#unread, ...(authors.length > 0 && { authors }) };
   }
 
   /** The ids of the subjects that have sent it messages. */
@@ -71,14 +65,9 @@ export class Steering {
     return !this.#isCalling && this.#unrecorded.length > 0;
   }
 
-  /** Whether there is room for the messages of a command, or they were accepted before. */
-  mayAccept({ id, messages }: SteerCommand): boolean {
+  hasRoomFor({ messages }: SteerCommand): boolean {
     const waiting = this.#unread + this.#unrecorded.filter(isMessage).length;
-    return this.isKnown(id) || waiting + messages.length <= MAX_UNREAD;
-  }
-
-  isKnown(id: string): boolean {
-    return this.#ids.includes(id);
+    return waiting + messages.length <= MAX_UNREAD;
   }
 
   /** Adds the records of a command. */
@@ -87,9 +76,6 @@ export class Steering {
   }
 
   accept({ id: commandId, subject: by, sessionId, messages }: SteerCommand, at: string): void {
-    if (this.isKnown(commandId)) return;
-    this.#ids.push(commandId);
-    this.#ids.splice(0, this.#ids.length - MAX_IDS);
     this.#authors.add(by.subjectId);
     for (const content of messages) {
       this.add([{ kind: 'user.steered', at, by, commandId, sessionId, content }]);

@@ -748,6 +748,69 @@ test('a call whose connection was replaced is asked about once more: its votes b
   expect(allowedCalls(actions).map((call) => onReplacedOf(call))).toEqual([undefined]);
 });
 
+test('an answer that was sent before its call asked something else does not answer that', () => {
+  const actions = waitingOn(running('a'));
+  const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
+  const askFor = (question: string, after: number): void => {
+    const elicitation = { question, state: { blob: 'b' } };
+    const waiting = waitingAfter({ threadId: 'main', toolCallId: 'a', source }, { elicitation });
+    expect(waiting && actions.ask(waiting)).toBe(true);
+    actions.endTask([], BEGIN + after);
+  };
+  const yes = (who: string, after: number, more: Partial<AnswerCommand> = {}): AnswerCommand => {
+    return { ...command(who, respond('a', 'yes')), askedUntil: BEGIN + after, ...more };
+  };
+  askFor('One?', 0);
+  expect(endTask(actions, [yes('ann', 0)])).toEqual(['a respond ann 0', 'turn.resumed']);
+  askFor('Two?', 1);
+  const [again, late] = [yes('ann', 0), yes('bob', 0)];
+  const { records, verdicts, repeated } = actions.endTask([again, late], BEGIN + 2);
+  expect([records, verdicts.get(again.id), repeated.get(again.id)]).toMatchObject([
+    [],
+    undefined,
+    [{ toolCallId: 'a' }],
+  ]);
+  expect(verdicts.get(late.id)).toMatchObject({ code: 'already_decided' });
+  // Only a key tells an equal answer to the second question from a repetition of the first.
+  expect(endTask(actions, [yes('ann', 1, { isRepetition: true })], 2)).toEqual([]);
+  expect(endTask(actions, [yes('ann', 1)], 2)).toEqual(['a respond ann 0', 'turn.resumed']);
+});
+
+test('what was answered is known in later messages and runs: together, in parts, and to its subject alone', () => {
+  const actions = waitingOn(asking('a'), client('b'), asking('c'));
+  endTask(actions, [command('ann', vote('a'), respond('b', 'yes')), command('ann', vote('c', 'deny'))]);
+  expect(actions.isRepetition(command('ann'))).toBe(false);
+  actions.add(messageOf([asking('d')]), 't');
+  actions.endTask([], BEGIN);
+  const next = new TurnActions({ ...start, carry: carryOf(actions) });
+  for (const turn of [actions, next]) {
+    for (const given of [[vote('c', 'deny'), respond('b', 'yes')], [vote('a')]]) {
+      expect(turn.isRepetition(command('ann', ...given))).toBe(true);
+      expect(turn.refuse(command('ann', ...given))).toBeUndefined();
+      expect(turn.refuse(command('bob', ...given))?.code).toBe('call_not_pending');
+    }
+    for (const other of [[vote('a', 'deny')], [remember(vote('a'))], [vote('a'), vote('d')]]) {
+      expect(turn.isRepetition(command('ann', ...other))).toBe(false);
+      expect(turn.refuse(command('ann', ...other))).toBeDefined();
+    }
+  }
+});
+
+test('the last answers are known, as many as one request may have', () => {
+  const actions = new TurnActions(start);
+  const requests = ['a', 'b'].map((name) => Array.from({ length: 1_500 }, (_, i) => `${name}${i}`));
+  for (const ids of requests) {
+    actions.add(messageOf(ids.map((id) => client(id))), 's');
+    actions.endTask([], BEGIN);
+    endTask(actions, [command('ann', ...ids.map((id) => respond(id, 'x')))]);
+  }
+  actions.add(messageOf([]), 's');
+  const isKnown = (...ids: string[]) => actions.isRepetition(command('ann', ...ids.map((id) => respond(id, 'x'))));
+  const [first = [], last = []] = requests;
+  expect([isKnown(...last), isKnown(first.at(-1) ?? ''), isKnown(first[0] ?? '')]).toEqual([true, true, false]);
+  expect(actions.state.given).toHaveLength(2_050);
+});
+
 test('an approved call that waits behind others is still asked about once more, and only if it was approved', () => {
   const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 1 };
   const call = { threadId: 'main', toolCallId: 'pay', source };

@@ -1,5 +1,6 @@
 import { AnswerLimits } from './answer-limits.ts';
 import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
+import { Given } from './given.ts';
 import type { TurnStart } from './history.ts';
 import { firstRefusal, refuseAnswer } from './input-rules.ts';
 import { Pauses, type PausesState } from './pauses.ts';
@@ -48,7 +49,6 @@ import {
 import type {
   Answer,
   AnswerCommand,
-  Answerer,
   ForceCommand,
   PauseCommand,
   TurnCommand,
@@ -66,6 +66,7 @@ export interface TurnActionsState {
   threads: [threadId: string, calls: [toolCallId: string, call: TrackedCall][]][];
   pauses: PausesState;
   steering: SteeringState;
+  given?: string[];
   isForced?: true;
   limit?: AnswerLimit;
   expiresAt?: number;
@@ -119,6 +120,7 @@ export class TurnActions {
   readonly #threads: Map<string, Map<string, TrackedCall>>;
   readonly #pauses: Pauses;
   readonly steering: Steering;
+  readonly #given: Given;
   /** It is about to end: it asks for nothing more, and waits for nothing. */
   #isCancelled = false;
   #isForced: boolean;
@@ -138,7 +140,7 @@ export class TurnActions {
     const { turnId, pause, carry } = start;
     this.waits = pause === 'wait';
     this.#turnId = turnId;
-    const { threads = [], pauses, steering, signIns, refresh, remembered, delegations } = carry?.actions ?? {};
+    const { threads = [], pauses, steering, given, signIns, refresh, remembered, delegations } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
       calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
@@ -146,6 +148,7 @@ export class TurnActions {
     this.#resume(start);
     this.#pauses = new Pauses(pauses);
     this.steering = new Steering(steering);
+    this.#given = new Given(given);
     this.#isForced = carry?.actions?.isForced === true;
     this.#failsWithTools = start.failsWithTools === true;
     this.#answerSeconds = start.limits.actionSeconds;
@@ -164,11 +167,13 @@ export class TurnActions {
     const delegations = this.#delegations.state;
     const refresh = this.#refresh.state;
     const remembered = this.#remembered.state;
+    const given = this.#given.state;
     return {
       // A turn that ends when it needs answers has its open calls in `Waiting`.
       threads: this.waits ? [...this.#threads].map(([id, calls]) => [id, [...calls]]) : [],
       pauses: this.#pauses.state,
       steering: this.steering.state,
+      ...(given.length > 0 && { given }),
       ...(this.#isForced && { isForced: true }),
       ...(limit && { limit }),
       ...(this.#expiresAt !== undefined && { expiresAt: this.#expiresAt }),
@@ -422,10 +427,13 @@ export class TurnActions {
         this.#delegations.end(command);
       } else if (command.type === 'answer') {
         const { answers, refreshes = [], subject } = command;
+        const isRepetition = this.isRepetition(command);
         repeated.set(
           command.id,
-          answers.filter((answer) => this.#isRepeated(answer, subject)),
+          answers.filter((answer) => isRepetition || this.#isRepeated(answer, subject)),
         );
+        if (isRepetition) continue;
+        this.#given.add(command);
         const accepted = [
           ...answers.flatMap((answer) => this.#answer(answer, subject, now)),
           ...this.#refresh.accept(refreshes, subject, isoTime(now)),
@@ -464,7 +472,8 @@ export class TurnActions {
   #control(command: SteerCommand | ForceCommand | PauseCommand, now: number): void {
     const { type, subject } = command;
     if (type === 'steer') {
-      this.steering.accept(command, isoTime(now));
+      if (!this.isRepetition(command)) this.steering.accept(command, isoTime(now));
+      this.#given.add(command);
       return;
     }
     if (type === 'force_answer') this.steering.add(this.#force(now));
@@ -507,21 +516,29 @@ export class TurnActions {
 
   /** Why the turn refuses a command now, apart from its budget. */
   refuse(command: TurnCommand): Verdict {
-    if (command.type === 'answer') return this.#refuseAnswers(command);
+    if (command.type === 'answer') return this.isRepetition(command) ? undefined : this.#refuseAnswers(command);
     if (this.#isCancelled) return { code: 'nothing_running', message: 'the turn was cancelled' };
-    if (command.type !== 'steer' || this.steering.mayAccept(command)) return undefined;
+    if (command.type !== 'steer' || this.isRepetition(command) || this.steering.hasRoomFor(command)) return undefined;
     const message = `the turn has not read ${MAX_UNREAD} messages yet: wait until it calls its model`;
     return { code: 'too_many_messages', message };
   }
 
-  /** Whether the turn is in the state already that a command asks for. */
-  isRepetition(command: PauseCommand | ForceCommand): boolean {
+  /**
+   * Whether a command says nothing new: the turn is in the state that it asks for, or was given all of it before. A call
+   * may ask again, and be given an equal answer: a command whose calls all wait for it is new.
+   */
+  isRepetition(command: PauseCommand | ForceCommand | SteerCommand | AnswerCommand): boolean {
     if (command.type === 'pause') return this.#isPausedByRequest;
     if (command.type === 'force_answer') return this.#isForced && !this.isHeld;
-    return !this.isHeld && this.budget.hasRaised(command.budget);
+    if (command.type === 'steer') return this.#given.has(command);
+    if (command.type !== 'answer') return !this.isHeld && this.budget.hasRaised(command.budget);
+    if (!this.#given.has(command)) return false;
+    const isAwaited = command.answers.every((answer) => isAwaitedBy(command, this.#find(answer)));
+    return command.isRepetition === true || !isAwaited || this.#refuseAnswers(command) !== undefined;
   }
 
-  #refuseAnswers({ answers, refreshes, ...caller }: AnswerCommand): Verdict {
+  #refuseAnswers(command: AnswerCommand): Verdict {
+    const { answers, refreshes } = command;
     const hasCalls = this.#all('waiting').length > 0 || answers.some((answer) => this.#find(answer)?.pending);
     if (!this.waits || (!hasCalls && !refreshes)) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
@@ -529,14 +546,14 @@ export class TurnActions {
     const refusal = firstRefusal(answers, (answer, isAnswered) =>
       isAnswered
         ? { code: 'call_answered_twice', message: `${callName(answer)} is answered twice` }
-        : this.#refuseAnswer(answer, caller),
+        : this.#refuseAnswer(answer, command),
     );
     if (refusal || !refreshes) return refusal;
-    if (!caller.mayRespond) return { code: 'not_an_approver', message: 'you may not refresh toolkits' };
+    if (!command.mayRespond) return { code: 'not_an_approver', message: 'you may not refresh toolkits' };
     return this.#refresh.refuse(refreshes);
   }
 
-  #refuseAnswer(answer: Answer, caller: Answerer): Verdict {
+  #refuseAnswer(answer: Answer, caller: AnswerCommand): Verdict {
     const call = this.#find(answer);
     const what = callName(answer);
     // A repetition stays accepted, also when others have decided in the meantime.
@@ -565,7 +582,7 @@ export class TurnActions {
     if (hasVoted(call.votes, caller.subject)) {
       return { code: 'already_decided', message: `you have already answered ${what}, differently` };
     }
-    if (call.state !== 'waiting') return { code: 'already_decided', message: `${what} was already decided` };
+    if (!isAwaitedBy(caller, call)) return { code: 'already_decided', message: `${what} was already decided` };
     return undefined;
   }
 
@@ -732,6 +749,11 @@ export class TurnActions {
     const all = [...this.#threads.values()].flatMap((calls) => [...calls.values()]);
     return all.filter(isAsked).filter((call) => call.state === state);
   }
+}
+
+/** Whether a call waits, and did so when its answer was sent. */
+function isAwaitedBy({ askedUntil = Infinity }: AnswerCommand, call: TrackedCall | undefined): boolean {
+  return call?.state === 'waiting' && (call.askedAt ?? 0) <= askedUntil;
 }
 
 function isoTime(now: number): string {

@@ -25,6 +25,10 @@ export interface AnswerCommand extends Answerer {
   id: string;
   answers: Answer[];
   refreshes?: ToolkitRefresh[];
+  /** When the last question was asked that could be answered: a call may ask again. Milliseconds since 1970. */
+  askedUntil?: number;
+  /** An equal request came before, which this one repeats. */
+  isRepetition?: true;
 }
 
 /** A toolkit of the client as it is after a message. */

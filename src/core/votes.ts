@@ -1,4 +1,5 @@
 import type { Subject } from './subject.ts';
+import { callKey } from './tool-records.ts';
 import type { Answer } from './turn-command.ts';
 
 /** An answer of a subject to a call that waits. */
@@ -41,7 +42,12 @@ function votesOf(votes: Vote[], { subjectId }: Subject): Vote[] {
   return votes.filter(({ by }) => by.subjectId === subjectId);
 }
 
-export function answerText(answer: Answer): string {
+/** Equal for equal answers of a subject to a call. */
+export function answerKey(answer: Answer, { subjectId }: Subject): string {
+  return JSON.stringify([subjectId, callKey(answer), answerText(answer)]);
+}
+
+function answerText(answer: Answer): string {
   if (answer.type === 'user.tool_response') return answer.hash ?? JSON.stringify(answer.content);
   const { approval, remembers } = answer;
   const text = approval.status === 'allow' && approval.edited ? `allow ${approval.edited.hash}` : approval.status;

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { ToolCall, ToolDecided, UnsequencedRecord } from '../core/records.ts';
+import type { ToolCall } from '../core/records.ts';
 import { subjectNamed, type Caller } from '../core/subject.ts';
 import { onReplacedOf, waitingAfter } from '../core/tool-records.ts';
 import { TurnActions } from '../core/turn-actions.ts';
-import type { Answer } from '../core/turn-command.ts';
+import type { Answer, TurnCommand } from '../core/turn-command.ts';
 import { answerCalls } from './answer-calls.ts';
 import type { Engine } from './engine.ts';
 import { allowedCalls } from '../../test/support/tracked-calls.ts';
@@ -29,33 +29,29 @@ function callFor(id: string, subjects: string[]): ToolCall {
   return { id, name: id, arguments: '{}', info, route };
 }
 
-/** The engine of a session whose turn waits for these calls, and has recorded these decisions before. */
-function engineWith(
-  calls: ToolCall[],
-  decided: ToolDecided[] = [],
-  prepare = (_actions: TurnActions): void => undefined,
-): Engine {
-  const actions = new TurnActions(start);
+/** A message with these calls, which wait. */
+function ask(actions: TurnActions, calls: ToolCall[]): void {
   const message = { kind: 'model.message', id: 'msg_0', at: AT, threadId: 'main' } as const;
   const texts = { content: '', refusal: '', reasoning: '', finishReason: 'tool_calls' } as const;
-  const apply = (...records: Parameters<TurnActions['add']>[0][]) => {
-    for (const record of records) actions.add(record, 's');
-    actions.endTask([], Date.parse(AT));
+  actions.add({ ...message, ...texts, toolCalls: calls }, 's');
+  actions.endTask([], Date.parse(AT));
+}
+
+/** The engine of a session with this turn, and the commands that the turn was sent. */
+function engineOf(actions: TurnActions, sent: TurnCommand[] = []): Engine {
+  const judge = (command: TurnCommand) => {
+    sent.push(command);
+    const { verdicts, repeated } = actions.endTask([command], Date.parse(AT));
+    return { turn: { actions }, refusal: verdicts.get(command.id), repeated: repeated.get(command.id) ?? [] };
   };
-  apply({ ...message, ...texts, toolCalls: calls });
-  prepare(actions);
-  const entries: { ordinal: number; record: UnsequencedRecord }[] = decided.map((record, i) => ({
-    ordinal: i + 1,
-    record,
-  }));
-  const projection = { actions, done: false, start, threads: [], accepted: [], repeated: new Map() };
+  let judged: ReturnType<typeof judge> | undefined;
   const engine = {
     turnIndex: { confirmedLast: () => Promise.resolve({ id: TURN_ID }) },
     catalog: { turns: { get: () => Promise.resolve(undefined) } },
     blobs: {},
     commands: {
-      commandTurn: (_: string, command: Parameters<TurnActions['endTask']>[0][number]) => {
-        actions.endTask([command], Date.parse(AT));
+      commandTurn: (_: string, command: TurnCommand) => {
+        judged = judge(command);
         return Promise.resolve(true);
       },
     },
@@ -63,19 +59,12 @@ function engineWith(
       start: () => Promise.resolve(start),
       close: () => Promise.resolve(undefined),
       firstAndLast: () => Promise.resolve({ created: { input: [] } }),
-      currentRun: () => Promise.resolve({ ...projection, verdicts: { has: () => true, get: () => undefined } }),
-      async *readStored() {
-        yield await Promise.resolve({ entries });
-      },
+      currentRun: () => Promise.resolve({ actions, done: false, start, threads: [] }),
+      command: async (_: string, { send }: { send: () => Promise<boolean> }) => ((await send()) ? judged : undefined),
     },
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the answers to a running turn need
   return engine as unknown as Engine;
-}
-
-function allowedBy({ subject: by }: Caller, toolCallId: string): ToolDecided {
-  const kind = 'tool.decided';
-  return { kind, id: `evt_${toolCallId}`, at: AT, threadId: 'main', toolCallId, by, decision: 'allow', remaining: 0 };
 }
 
 // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what determines rights
@@ -85,35 +74,43 @@ test.each<[string, Caller, string[]]>([
   ['a stranger to the session, those that it may decide', boss, ['b']],
   ['a reader of the session, all', lead, ['b', 'c']],
 ])('the calls that still wait after an answer are shown to %s', async (_, caller, waiting) => {
-  const calls = [callFor('a', ['boss', 'lead']), callFor('b', ['boss', 'lead']), callFor('c', ['chief'])];
-  const result = await answerCalls(engineWith(calls), { session, caller, answers: [allow('a')] });
+  const actions = new TurnActions(start);
+  const sent: TurnCommand[] = [];
+  const engine = engineOf(actions, sent);
+  ask(actions, [callFor('a', ['boss', 'lead']), callFor('b', ['boss', 'lead']), callFor('c', ['chief'])]);
+  const result = await answerCalls(engine, { session, caller, answers: [allow('a')] });
   expect(result).toEqual({ accepted: ['a'], waiting, repeated: [] });
 
   // The call of the first answer has run, and its message has been answered.
-  const later = engineWith([callFor('b', ['boss', 'lead']), callFor('c', ['chief'])], [allowedBy(caller, 'a')]);
-  const again = await answerCalls(later, { session, caller, answers: [allow('a')] });
+  ask(actions, [callFor('b', ['boss', 'lead']), callFor('c', ['chief'])]);
+  const again = await answerCalls(engine, { session, caller, answers: [allow('a')] });
   expect(again).toEqual({ accepted: ['a'], waiting, repeated: ['a'] });
+  expect(sent).toMatchObject([{ type: 'answer', askedUntil: Date.parse(AT) }]);
 });
 
 describe('a call that was allowed, and is asked about once more', () => {
   const policy = { quorum: 1, onExpiry: 'deny' as const, approvers: { subjects: ['boss'], roles: [] } };
 
   /** The turn that has recorded the answers to `ran` and `again`, and asks about `again` once more. */
-  const waiting = () =>
-    engineWith(
+  const turn = () => {
+    const actions = new TurnActions(start);
+    ask(
+      actions,
       ['ran', 'again'].map((id) => callFor(id, ['boss'])),
-      ['ran', 'again'].map((id) => allowedBy(boss, id)),
-      (actions) => {
-        const command = { ...boss, type: 'answer', id: 'req_0', mayDecide: true, mayRespond: true } as const;
-        actions.endTask([{ ...command, answers: ['ran', 'again'].map(allow) }], Date.parse(AT));
-        actions.ended({ threadId: 'main', toolCallId: 'ran' });
-        const call = allowedCalls(actions).map((call) => ({ ...call, threadId: 'main' })).find(({ toolCallId }) => toolCallId === 'again');
-        const onReplaced = call && onReplacedOf(call);
-        const asked = call && waitingAfter({ ...call, ...(onReplaced && { onReplaced }) }, { isReplaced: true });
-        if (asked) actions.ask(asked);
-        actions.endTask([], Date.parse(AT));
-      },
     );
+    const command = { ...boss, type: 'answer', id: 'req_0', mayDecide: true, mayRespond: true } as const;
+    actions.endTask([{ ...command, answers: ['ran', 'again'].map(allow) }], Date.parse(AT));
+    actions.ended({ threadId: 'main', toolCallId: 'ran' });
+    const call = allowedCalls(actions)
+      .map((call) => ({ ...call, threadId: 'main' }))
+      .find(({ toolCallId }) => toolCallId === 'again');
+    const onReplaced = call && onReplacedOf(call);
+    const asked = call && waitingAfter({ ...call, ...(onReplaced && { onReplaced }) }, { isReplaced: true });
+    if (asked) actions.ask(asked);
+    actions.endTask([], Date.parse(AT) + 1);
+    return actions;
+  };
+  const waiting = () => engineOf(turn());
 
   /** The same where the turn was started with the answers, and has ended with the question. */
   const ended = () => {

@@ -6,7 +6,7 @@ import { firstRefusal, refuseInputAnswer, type Refusal } from '../core/input-rul
 import type { PendingCall } from '../core/records.ts';
 import { callKey, callName, isAnswerable, type CallKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
-import { answerText } from '../core/votes.ts';
+import { answerKey } from '../core/votes.ts';
 import type { Caller } from '../core/subject.ts';
 import { hashOf } from '../lib/hash.ts';
 import { decisionOf } from './action-changes.ts';
@@ -109,15 +109,11 @@ export async function isStartedWith(
   { answers, subject }: Pick<AnswerCommand, 'answers' | 'subject'>,
 ): Promise<boolean> {
   const { created } = await logs.firstAndLast(turnId);
-  return answers.every((answer) =>
-    created.input.some(
-      (item) =>
-        item.type !== 'user.message' &&
-        callKey(item) === callKey(answer) &&
-        answerText(item) === answerText(answer) &&
-        (item.by ?? created.createdBy).subjectId === subject.subjectId,
-    ),
-  );
+  const given = new Set<string>();
+  for (const item of created.input) {
+    if (item.type !== 'user.message') given.add(answerKey(item, item.by ?? created.createdBy));
+  }
+  return answers.every((answer) => given.has(answerKey(answer, subject)));
 }
 
 /** Starts the turn once, of several callers that give the last answers at the same time. @throws EngineError */
@@ -178,8 +174,7 @@ function refuse(
     if (!call || !mayAnswer({ pending: call }, answer, command))
       return { code: 'not_an_approver', message: `you may not answer ${what}` };
     const known = earlier.get(key);
-    const isRepeated =
-      known?.decision.by.subjectId === subject.subjectId && answerText(known.answer) === answerText(answer);
+    const isRepeated = known && answerKey(known.answer, known.decision.by) === answerKey(answer, subject);
     return known && !isRepeated ? { code: 'already_decided', message: `${what} was already answered` } : undefined;
   });
 }

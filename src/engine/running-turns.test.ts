@@ -1,14 +1,15 @@
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { HistoryEvent } from '../core/history.ts';
+import type { TurnCommand } from '../core/turn-command.ts';
 import { RunningTurns } from './running-turns.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const by = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
 
 /** The events of a command and of the workflow task that records it. */
-const commanded = (id: string): HistoryEvent[] => [
-  { type: 'commanded', command: { type: 'pause', id, subject: by } },
+const commanded = (id: string, command: TurnCommand = { type: 'pause', id, subject: by }): HistoryEvent[] => [
+  { type: 'commanded', command },
   { type: 'taskStarted', at: AT },
   { type: 'taskCompleted' },
 ];
@@ -38,19 +39,44 @@ class FakeHistory {
   }
 }
 
+/** A command that the turn records when it is sent. */
+function sending(id: string, { events }: FakeHistory, command?: TurnCommand) {
+  const send = () => {
+    events.push(...commanded(id, command));
+    return Promise.resolve(true);
+  };
+  return { id, send, signal: new AbortController().signal };
+}
+
 test('what was read of a running turn is not read again', async () => {
   const history = new FakeHistory();
   const turns = new RunningTurns(history);
   for (let i = 0; i < 100; i++) history.events.push(...commanded(`req_${i}`));
   const turn = await turns.state(TURN_ID);
-  expect([...turn.verdicts.keys()]).toHaveLength(100);
   for (const id of ['req_a', 'req_b']) {
-    const wait = { until: () => turn.verdicts.has(id), signal: new AbortController().signal };
-    const waiting = turns.state(TURN_ID, wait);
-    history.events.push(...commanded(id));
-    expect(await waiting).toBe(turn);
+    expect(await turns.command(TURN_ID, sending(id, history))).toEqual({ turn, refusal: undefined, repeated: [] });
   }
   expect(history.reads).toEqual(['301 events', '3 new', '3 new']);
+});
+
+test('each of many commands that are recorded together gets what the turn says to it', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  const ids = Array.from({ length: 300 }, (_, i) => `req_${i}`);
+  const said = await Promise.all(ids.map((id) => turns.command(TURN_ID, sending(id, history))));
+  expect(said.filter((one) => one?.repeated.length === 0)).toHaveLength(300);
+});
+
+test('a command that the turn refuses is sent again with another verdict; one that it never records has none', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  const answer = { type: 'answer', subject: by, roles: [], mayDecide: true, mayRespond: true } as const;
+  const refused = sending('req_1', history, { ...answer, id: 'req_1', answers: [] });
+  expect(await turns.command(TURN_ID, refused)).toMatchObject({ refusal: { code: 'nothing_pending' } });
+  expect(await turns.command(TURN_ID, sending('req_1', history))).toMatchObject({ refusal: undefined });
+  expect(await turns.command(TURN_ID, { ...refused, send: () => Promise.resolve(false) })).toBeUndefined();
+  history.events.push({ type: 'closed', at: AT, close: { how: 'timed_out' } });
+  expect(await turns.command(TURN_ID, { ...refused, send: () => Promise.resolve(true) })).toBeUndefined();
 });
 
 test('readers at the same time feed each event once', async () => {
@@ -77,8 +103,7 @@ test('a turn that continues as new is read on in its next run', async () => {
   };
   history.events.push({ type: 'continued', at: AT, runId: 'run_2' });
   history.runs.set('run_2', [{ type: 'started', at: AT, start: turnStart({ carry }), runId: 'run_2' }]);
-  history.events.push(...commanded('req_1'));
-  expect((await turns.state(TURN_ID)).verdicts.has('req_1')).toBe(true);
+  expect(await turns.command(TURN_ID, sending('req_1', history))).toMatchObject({ turn, refusal: undefined });
 });
 
 test('a turn that has ended, or could not be read, is read anew', async () => {

@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
-import { TurnProjection } from '../core/projection.ts';
 import type { HistoryEvent } from '../core/history.ts';
+import { TurnProjection } from '../core/projection.ts';
+import type { CallKey } from '../core/tool-records.ts';
+import type { Verdict } from '../core/turn-command.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 
@@ -15,7 +17,23 @@ const PAGE_SIZE = 10;
 const PAUSES = { first: 10, max: 250 };
 
 interface Wait {
-  until: (turn: TurnProjection) => boolean;
+  /** Default: the end of the turn. */
+  until?: () => boolean;
+  /** Ends the wait, which throws. */
+  signal: AbortSignal;
+}
+
+/** What a turn has said to a command. */
+interface Judgement {
+  refusal: Verdict;
+  /** The calls whose answers the same subject had given before. */
+  repeated: CallKey[];
+}
+
+interface CommandToSend {
+  id: string;
+  /** False if the turn has ended. */
+  send: () => Promise<boolean>;
   /** Ends the wait, which throws. */
   signal: AbortSignal;
 }
@@ -27,17 +45,20 @@ interface Wait {
 export class RunningTurns {
   readonly #history: Pick<TurnHistory, 'read' | 'readSince'>;
   readonly #turns = new LRUCache<string, RunningTurn>({ max: MAX_TURNS });
+  /** What was said to the commands that are being sent, by their ids. Nothing else is kept of a command. */
+  readonly #sent = new Map<string, Judgement | undefined>();
 
   constructor(history: Pick<TurnHistory, 'read' | 'readSince'>) {
     this.#history = history;
   }
 
   /**
-   * The current state of a turn or, with `wait`, the first one that `until` accepts, or that of the end of the turn. Later
-   * calls update the returned object.
+   * The current state of a turn or, with `wait`, that in which `until` is true first, or that of the end of the turn.
+   * Later calls update the returned object.
    */
   async state(turnId: string, wait?: Wait): Promise<TurnProjection> {
-    const turn = this.#turns.get(turnId) ?? new RunningTurn(this.#history, turnId);
+    const turn =
+      this.#turns.get(turnId) ?? new RunningTurn(turnId, this.#history, (state) => this.#taskCompleted(state));
     this.#turns.set(turnId, turn);
     for (let attempt = 0; ; attempt++) {
       try {
@@ -49,8 +70,30 @@ export class RunningTurns {
       }
       const { projection } = turn;
       if (projection.done) this.#forget(turnId, turn);
-      if (!wait || projection.done || wait.until(projection)) return projection;
+      if (!wait || projection.done || wait.until?.()) return projection;
       await sleep(backoffMs(attempt, PAUSES), undefined, { signal: wait.signal });
+    }
+  }
+
+  /** Sends a command to a turn, and waits for what the turn says to it; undefined if the turn ends before. */
+  async command(
+    turnId: string,
+    { id, send, signal }: CommandToSend,
+  ): Promise<(Judgement & { turn: TurnProjection }) | undefined> {
+    this.#sent.set(id, undefined);
+    try {
+      if (!(await send())) return undefined;
+      const turn = await this.state(turnId, { until: () => this.#sent.get(id) !== undefined, signal });
+      const judgement = this.#sent.get(id);
+      return judgement && { turn, ...judgement };
+    } finally {
+      this.#sent.delete(id);
+    }
+  }
+
+  #taskCompleted({ judged: { verdicts, repeated } }: TurnProjection): void {
+    for (const [id, refusal] of verdicts) {
+      if (this.#sent.has(id)) this.#sent.set(id, { refusal, repeated: repeated.get(id) ?? [] });
     }
   }
 
@@ -67,10 +110,16 @@ class RunningTurn {
   #runId: string | undefined;
   #lastEventId = 0;
   #last: Promise<void> = Promise.resolve();
+  readonly #onTask: (projection: TurnProjection) => void;
 
-  constructor(history: Pick<TurnHistory, 'read' | 'readSince'>, turnId: string) {
+  constructor(
+    turnId: string,
+    history: Pick<TurnHistory, 'read' | 'readSince'>,
+    onTask: (projection: TurnProjection) => void,
+  ) {
     this.#history = history;
     this.#turnId = turnId;
+    this.#onTask = onTask;
   }
 
   /** Adds what the history has by now. One read follows the other. */
@@ -97,6 +146,7 @@ class RunningTurn {
     this.#lastEventId = lastEventId;
     for (const event of events) {
       this.projection.feed(event);
+      if (event.type === 'taskCompleted') this.#onTask(this.projection);
       if (event.type === 'started') this.#runId = event.runId;
       if (event.type !== 'continued') continue;
       this.#runId = event.runId;

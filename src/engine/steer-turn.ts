@@ -57,7 +57,7 @@ export async function steerTurn(engine: Engine, messages: Messages): Promise<str
     if (!(error instanceof EngineError) || error.code !== 'nothing_running') throw error;
     // It is being cancelled: the messages begin the turn that follows.
     const follow = AbortSignal.timeout(END_TIMEOUT_MS);
-    await engine.logs.currentRun(last.id, { until: (projection) => projection.done, follow });
+    await engine.logs.currentRun(last.id, follow);
     return undefined;
   }
 }

@@ -404,14 +404,16 @@ export class TurnLogReader {
   }
 
   /**
-   * Projects the current run of a turn up to its present end. With `follow`, also what comes after, until `until` returns
-   * true or the turn ends. @throws TurnNotFound
+   * Projects the current run of a turn up to its present end. With `follow`, also what comes after, until the turn ends.
+   * @throws TurnNotFound
    */
-  async currentRun(
-    turnId: string,
-    { until = () => false, follow }: { until?: (projection: TurnProjection) => boolean; follow?: AbortSignal } = {},
-  ): Promise<TurnProjection> {
-    return this.#found(turnId, () => this.#running.state(turnId, follow && { until, signal: follow }));
+  async currentRun(turnId: string, follow?: AbortSignal): Promise<TurnProjection> {
+    return this.#found(turnId, () => this.#running.state(turnId, follow && { signal: follow }));
+  }
+
+  /** See `RunningTurns.command`. */
+  command(...args: Parameters<RunningTurns['command']>): ReturnType<RunningTurns['command']> {
+    return this.#running.command(...args);
   }
 
   /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */
