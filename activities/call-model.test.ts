@@ -1,11 +1,10 @@
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
-import { MODEL_CALL, modelDependencies } from '../test/support/activity-inputs.ts';
+import { CONVERSATION, MODEL_CALL, modelDependencies } from '../test/support/activity-inputs.ts';
 import { begunCall } from '../test/support/begun-call.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
-import { turnCreated } from '../src/core/projection.ts';
 import { SharedBudgets } from '../src/engine/shared-budgets.ts';
 import type { SpeculativeCall } from '../src/engine/speculation.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -33,11 +32,7 @@ async function routeBy(policy: Partial<DecisionPolicy>, newestAuthor: () => Prom
   const callModel = createCallModel(
     activityDependencies({
       catalog: { agents: { spec: () => Promise.resolve(spec) } },
-      conversations: {
-        load: () => Promise.resolve([turnCreated(turnStart())]),
-        remember: () => undefined,
-        newestAuthor,
-      },
+      conversations: { ...CONVERSATION, newestAuthor },
       toolsets: { load: () => Promise.resolve({ tools: new Map([['pay', pay]]), servers: [], unavailable: [] }) },
       models: {
         learnContext: () => Promise.resolve(),
@@ -91,7 +86,7 @@ async function callLimited(fallbacks: string[]): Promise<unknown> {
   const callModel = createCallModel(
     activityDependencies({
       catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm', fallbacks } }) } },
-      conversations: { load: () => Promise.resolve([turnCreated(turnStart())]), remember: () => undefined },
+      conversations: CONVERSATION,
       toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
       log: { warn: () => undefined },
       models: {

@@ -4,6 +4,7 @@ import { offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
+import type { ModelCall } from '../src/core/model-call.ts';
 import {
   addUsage,
   emptyAnswer,
@@ -136,6 +137,7 @@ class ModelCallAttempt {
   readonly #context = Context.current();
   readonly #signal: AbortSignal;
   readonly #startedAt = Date.now();
+  #known: ModelCall | undefined;
   #message: MessageAssembler | undefined;
   /** Whether the model may have processed the request of this attempt. */
   #wasCalled = false;
@@ -203,7 +205,7 @@ class ModelCallAttempt {
   async #answer(): Promise<Instead | undefined> {
     const { speculativeCalls, stepsAhead, bus, signIns } = this.#dependencies;
     const { attempt } = this.#context.info;
-    const input = this.#input;
+    const input = await this.#call();
     const isFirst = input.step === 1 && input.threadId === ROOT_THREAD;
     // None was started for a conversation that has to be compacted first, nor for a forced answer.
     const mayClaim = isFirst && attempt === 1 && input.upTo === 1 && !input.isForced;
@@ -211,11 +213,11 @@ class ModelCallAttempt {
     if (claimed) {
       this.#begin(claimed.message);
       // The next model call extends what this reads.
-      this.#conversation().catch(() => undefined);
+      this.#conversation(input).catch(() => undefined);
       await claimed.ended;
       return undefined;
     }
-    const conversation = this.#conversation();
+    const conversation = this.#conversation(input);
     // A call that was begun does not need it, but the next one extends what this reads.
     conversation.catch(() => undefined);
     const ahead = attempt === 1 ? await stepsAhead.claimModelCall(input, this.#signal) : undefined;
@@ -235,7 +237,7 @@ class ModelCallAttempt {
       prepared,
       bus,
       given,
-      draftToolset: given && (await this.#draftToolset(given, prepared)),
+      draftToolset: given && (await this.#draftToolset(input, given, prepared)),
     });
     this.#begin(message);
     if (isFirst && !mayClaim) speculativeCalls.forgo(input.turnId);
@@ -254,11 +256,11 @@ class ModelCallAttempt {
 
   /** The agent's tools as a draft of the client would have them, if it has brought calls that the agent has not made. */
   async #draftToolset(
+    { sessionId, owner }: ModelCall,
     { draftRoles, toolCalls }: GivenMessage,
     { spec }: PreparedModelCall,
   ): Promise<Toolset | undefined> {
     if (!draftRoles || toolCalls.every(({ isMade, result }) => isMade ?? result)) return undefined;
-    const { sessionId, owner } = this.#input;
     return this.#dependencies.toolsets.load(spec, { sessionId, owner: { ...owner, draftRoles } }, this.#signal);
   }
 
@@ -273,8 +275,9 @@ class ModelCallAttempt {
       const { contextTokens, namesContext } = error;
       if (contextTokens !== undefined && namesContext && this.#message)
         this.#dependencies.models.noteContext(this.#message.target, contextTokens);
-      const call = { ...this.#input, fallback: this.details.fallback, isRetry: this.#isRetry, rejected: error };
-      const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(), this.#signal);
+      const input = await this.#call();
+      const call = { ...input, fallback: this.details.fallback, isRetry: this.#isRetry, rejected: error };
+      const prepared = await prepareModelCall(this.#dependencies, call, this.#conversation(input), this.#signal);
       if (!prepared.compaction) throw error;
       try {
         return await this.#compact(prepared, prepared.compaction);
@@ -304,7 +307,7 @@ class ModelCallAttempt {
       if (message.content.trim()) return message.content;
       throw new ModelError(this.details.failures === 0 ? 'empty_answer' : 'bad_request', 'the model gave no summary');
     };
-    const record = await compactConversation(compaction, this.#input, { ...prepared, ask });
+    const record = await compactConversation(compaction, await this.#call(), { ...prepared, ask });
     this.#recordUsage();
     return { ...record, ...reported(this.details.usage) };
   }
@@ -347,33 +350,42 @@ class ModelCallAttempt {
     );
   }
 
-  #conversation(): Promise<UnsequencedRecord[]> {
-    const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
-    return this.#dependencies.conversations.load(this.#input, runId, this.#signal);
+  get #runId(): string {
+    return this.#context.info.workflowExecution?.runId ?? '';
+  }
+
+  /** The input with what is constant in its turn and thread. */
+  async #call(): Promise<ModelCall> {
+    this.#known ??= await this.#dependencies.conversations.call(this.#input, this.#runId);
+    return this.#known;
+  }
+
+  #conversation(call: ModelCall): Promise<UnsequencedRecord[]> {
+    return this.#dependencies.conversations.load(call, this.#runId, this.#signal);
   }
 
   /** The owner of the session, and the author of the newest user message. */
-  async #requesters(): Promise<string[]> {
-    const { runId } = this.#context.info.workflowExecution ?? { runId: '' };
-    const author = await this.#dependencies.conversations.newestAuthor(this.#input, runId, this.#signal);
-    const { subjectId: owner } = this.#input.owner;
+  async #requesters(call: ModelCall): Promise<string[]> {
+    const author = await this.#dependencies.conversations.newestAuthor(call, this.#runId, this.#signal);
+    const { subjectId: owner } = call.owner;
     return author === undefined || author === owner ? [owner] : [owner, author];
   }
 
   async #result(end: MessageOutcome, signIns: ServerSignIn[] = []): Promise<CallModelResult> {
     const { blobs } = this.#dependencies;
-    const { sessionId } = this.#input;
+    const input = await this.#call();
+    const { sessionId } = input;
     const status = end.status === 'sign_in_required' ? 'cancelled' : end.status;
     this.#recordUsage();
     const { usage, failed } = this.details;
     const finishReason = status === 'cancelled' ? 'cancelled' : 'error';
     const handling = {
-      refusal: refusalOf(this.#input),
-      maxWaiting: this.#input.subAgent ? MAX_WAITING_CALLS : Infinity,
+      refusal: refusalOf(input),
+      maxWaiting: input.subAgent ? MAX_WAITING_CALLS : Infinity,
       startSubAgent: (call: SubAgentCall) =>
-        retryWhileUnavailable(() => startSubAgent(this.#dependencies, this.#input, call), this.#signal),
-      delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => routeDelegation(this.#input, call),
-      requesters: () => retryWhileUnavailable(() => this.#requesters(), this.#signal),
+        retryWhileUnavailable(() => startSubAgent(this.#dependencies, input, call), this.#signal),
+      delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => routeDelegation(input, call),
+      requesters: () => retryWhileUnavailable(() => this.#requesters(input), this.#signal),
       storeFile: async (file: FileContent) => {
         const store = () => storeFiles([file], { blobs, sessionId, maxInlineBytes: 0 });
         const [stored] = await storeWhileUnavailable(store, this.#signal);
@@ -384,15 +396,15 @@ class ModelCallAttempt {
     };
     const answer: NewRecord[] =
       (this.#isCompacting ? undefined : await this.#message?.records(status, usage, handling)) ??
-      emptyAnswer(this.#input, finishReason, reported(usage).usage);
+      emptyAnswer(input, finishReason, reported(usage).usage);
     const message = answer.find((record) => record.kind === 'model.message');
     const outcome = outcomeOf(end, message, this.#message?.repairs ?? 0);
     const spec = outcome.status === 'answered' ? this.#message?.spec : undefined;
-    const refresh = spec ? refreshAfter({ spec, input: this.#input, records: answer }) : [];
+    const refresh = spec ? refreshAfter({ spec, input, records: answer }) : [];
     const records =
       signIns.length > 0
         ? this.#pausing(answer, signIns)
-        : [...answer, ...endOfSubAgent(this.#input, answer, outcome), ...refresh];
+        : [...answer, ...endOfSubAgent(input, answer, outcome), ...refresh];
     if (message && failed.length > 0) message.attempts = failed;
     return this.#append(records, outcome);
   }
@@ -408,7 +420,7 @@ class ModelCallAttempt {
     // A further attempt begins nothing: an earlier one may have, and its tools may be what has killed its worker.
     const message = answer.find((record) => record.kind === 'model.message');
     const { toolset, inSequence } = this.#context.info.attempt === 1 && this.#message ? this.#message : {};
-    if (toolset) stepsAhead.messageEnded(this.#input, stamp, answer, { tools: toolset.tools, inSequence });
+    if (toolset) stepsAhead.messageEnded(await this.#call(), stamp, answer, { tools: toolset.tools, inSequence });
     const extended = toolset && message && (await this.#storeWithResults(complete, { stamp, message }));
     const { records, stored } = extended ?? complete;
     conversations.remember(stamp, records);
@@ -433,7 +445,7 @@ class ModelCallAttempt {
     ended: { stamp: string; message: ModelMessage },
   ): Promise<StoredRecords | undefined> {
     if (stored !== records) return undefined;
-    const results = await this.#dependencies.stepsAhead.earlyResults(this.#input, ended, this.#signal);
+    const results = await this.#dependencies.stepsAhead.earlyResults(await this.#call(), ended, this.#signal);
     return results && this.#store(withEarlyResults(records, ended.message, results), this.#signal);
   }
 

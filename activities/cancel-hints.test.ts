@@ -14,7 +14,7 @@ const bus = new InProcessBus();
 const dependencies = activityDependencies({
   bus,
   catalog: { agents: { spec: forever } },
-  conversations: { load: forever, toolCall: forever },
+  conversations: { call: forever, toolCall: forever },
 });
 
 beforeEach(() => void vi.useFakeTimers());

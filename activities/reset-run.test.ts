@@ -32,7 +32,7 @@ test.each<[string, Run]>([
   };
   const run = of(
     activityDependencies({
-      conversations: { load: noting('load'), toolCall: noting('toolCall') },
+      conversations: { call: noting('call'), toolCall: noting('toolCall') },
       toolsets: { load: noting('connect') },
       delegator: { force: noting('force'), stop: noting('stop') },
     }),

@@ -1,4 +1,4 @@
-import type { CallModelInput } from '../core/history.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import type { ContextCompacted, WithoutId } from '../core/records.ts';
 import { TOKEN_CHARACTERS } from '../models/input-breakdown.ts';
 import type { Compaction, PreparedModelCall } from './prepare-model-call.ts';
@@ -7,7 +7,7 @@ import { summarize, type AskModel } from './summarize.ts';
 /** Compacts the conversation of a thread: the record says what stands for it from now on. */
 export async function compactConversation(
   { through, tokensBefore, tokensAfter, summarized, threshold, foundTools, connections }: Compaction,
-  { threadId, subAgent }: Pick<CallModelInput, 'threadId' | 'subAgent'>,
+  { threadId, subAgent }: Pick<ModelCall, 'threadId' | 'subAgent'>,
   { spec, request, ask }: Pick<PreparedModelCall, 'spec' | 'request'> & { ask: AskModel },
 ): Promise<WithoutId<ContextCompacted>> {
   const summary = summarized && (await summarize(summarized, { base: request, partTokens: threshold, ask }));

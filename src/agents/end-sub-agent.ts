@@ -1,31 +1,32 @@
-import type { CallModelInput, CallModelResult } from '../core/history.ts';
+import type { CallModelResult } from '../core/history.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import { isMisfit, type ModelMessage, type NewRecord, type ThreadDone } from '../core/records.ts';
 import { endOfThread, failureAnswer } from '../core/sub-agents.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MAX_RESULT_BYTES } from '../tools/results.ts';
 
-type Call = Pick<CallModelInput, 'threadId' | 'subAgent' | 'step' | 'isForced' | 'limit'>;
+type Call = Pick<ModelCall, 'subAgent' | 'isLast' | 'isForced' | 'limit'>;
 type Outcome = CallModelResult['outcome'];
 
 const NO_ANSWER = 'The sub-agent ended without an answer.';
 
 /** Why the calls of a message are not run: it is the last one that its agent may write. */
-export function refusalOf({ subAgent, step, isForced, limit }: Call): string | undefined {
+export function refusalOf({ subAgent, isLast, isForced, limit }: Call): string | undefined {
   if (limit) return 'This call was not executed: the turn had reached a limit, and an answer was required.';
   if (isForced) return 'This call was not executed: the user asked for an answer.';
-  return subAgent && step >= subAgent.iterations ? 'This call was not executed: the sub-agent has ended.' : undefined;
+  return subAgent && isLast ? 'This call was not executed: the sub-agent has ended.' : undefined;
 }
 
 /** The records with which a sub-agent ends after the records of its message; none if it has to go on. */
 export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome): NewRecord[] {
-  const { threadId, subAgent } = call;
+  const { subAgent } = call;
   const message = records.find((record) => record.kind === 'model.message');
   const end = message && endOf(call, message, outcome);
   if (!subAgent || !end) return [];
   const text = end.status === 'done' ? message.content || message.refusal || NO_ANSWER : failureAnswer(end.message);
   const answer = truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`);
   const isCancelled = outcome.status === 'cancelled';
-  return endOfThread({ ...subAgent, threadId }, { at: new Date().toISOString(), end, answer, isCancelled });
+  return endOfThread(subAgent, { at: new Date().toISOString(), end, answer, isCancelled });
 }
 
 function endOf(call: Call, message: ModelMessage, outcome: Outcome): ThreadDone['end'] | undefined {

@@ -13,7 +13,7 @@ import {
   type PlacedItem,
   type TranscriptItem,
 } from '../core/transcript.ts';
-import type { CallModelInput, ToolScope } from '../core/history.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import type { FileTexts } from '../files/file-texts.ts';
 import type { Skills } from '../skills/skills.ts';
 import type { FoundTool, ModelMessage, ServerSignIn, StatefulConnection, UnsequencedRecord } from '../core/records.ts';
@@ -81,15 +81,23 @@ export interface Compaction extends CompactionPlan {
  */
 export async function prepareModelCall(
   { catalog, toolsets, models, blobs, skills, files, budgets, losses }: ModelCallSources,
-  call: ToolScope &
-    Pick<
-      CallModelInput,
-      'specHash' | 'turnId' | 'threadId' | 'mayStart' | 'subAgent' | 'isForced' | 'sessionLimit' | 'idleMs'
-    > & {
-      fallback?: number;
-      rejected?: Pick<ModelError, 'isTooLong' | 'contextTokens'>;
-      isRetry?: () => boolean;
-    },
+  call: Pick<
+    ModelCall,
+    | 'specHash'
+    | 'turnId'
+    | 'sessionId'
+    | 'owner'
+    | 'threadId'
+    | 'mayStart'
+    | 'subAgent'
+    | 'isForced'
+    | 'sessionLimit'
+    | 'idleMs'
+  > & {
+    fallback?: number;
+    rejected?: Pick<ModelError, 'isTooLong' | 'contextTokens'>;
+    isRetry?: () => boolean;
+  },
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
   requests?: SignInRequests,

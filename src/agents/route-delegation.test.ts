@@ -16,7 +16,8 @@ test('each attempt at a message gives a call the same session, and no two calls 
 });
 
 test('no more agents get tasks than a message may start, and none from a sub-agent', () => {
-  const subAgent = { title: 't', parent: { threadId: 'main', toolCallId: 'c' }, depth: 1, iterations: 5 };
+  const thread = { threadId: 'thread_1', title: 't', parent: { threadId: 'main', toolCallId: 'c' }, depth: 1 };
+  const subAgent = { ...thread, specHash: 'a1', hasServers: false, iterations: 5 };
   expect(routeDelegation({ messageId, mayStart: 2 }, { index: 2, started: 2 })).toMatchObject({
     problem: expect.stringContaining('No more agents') as string,
   });

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
-import type { CallModelInput } from '../core/history.ts';
 import { DIGITS, timeOf, ulid } from '../core/ids.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import { MAX_STARTED_BY_MESSAGE, MAX_STARTED_BY_TURN } from '../core/sub-agents.ts';
 import type { SubAgentCall } from './start-sub-agent.ts';
 
-type CallingThread = Pick<CallModelInput, 'messageId' | 'mayStart' | 'subAgent'>;
+type CallingThread = Pick<ModelCall, 'messageId' | 'mayStart' | 'subAgent'>;
 
 /** The session in which another agent answers a call; `problem`: why none may be started. */
 export type DelegationRoute = { sessionId: string } | { problem: string };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { CallModelInput } from '../core/history.ts';
 import { threadIdOf } from '../core/ids.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import type { SubAgent, ToolCall } from '../core/records.ts';
 import { MAX_DEPTH, MAX_STARTED_BY_MESSAGE, MAX_STARTED_BY_TURN } from '../core/sub-agents.ts';
 import type { ModelProviders } from '../models/providers.ts';
@@ -12,7 +12,7 @@ export interface SubAgentSources {
   models: Pick<ModelProviders, 'has' | 'prefixProblem'>;
 }
 
-type CallingThread = Pick<CallModelInput, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
+type CallingThread = Pick<ModelCall, 'messageId' | 'threadId' | 'specHash' | 'mayStart' | 'subAgent' | 'agents'>;
 
 /** A call of `create_sub_agent` at its place in a message. */
 export interface SubAgentCall {

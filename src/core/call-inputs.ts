@@ -1,7 +1,7 @@
 import { isBegunByStart } from './due.ts';
 import type { CallModelInput, CallToolInput, ConnectToolsInput, NextModelCall, RunGuard, TurnStart } from './history.ts';
 import { firstCallOf, startsWithModelCall, type TurnProjection } from './projection.ts';
-import type { MessagePlan, PlannedMessage, SubAgent } from './records.ts';
+import type { MessagePlan, PlannedMessage } from './records.ts';
 import { mayRepeatSignIns } from './sign-ins.ts';
 import { countedSteps } from './thread-state.ts';
 import { callKey, onReplacedOf } from './tool-records.ts';
@@ -33,7 +33,7 @@ interface ModelCall extends NextModelCall {
 export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInput {
   const { start, actions, log, guard } = turn;
   const { threadId, now, recent } = call;
-  const { previousTurnId, sequence, agents, budget, limits } = start;
+  const { turnId, sessionId, limits } = start;
   const thread = log.thread(threadId);
   const { agent } = thread;
   const step = thread.steps + 1;
@@ -41,24 +41,21 @@ export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInp
   const begins = !agent && isBegunByStart(log);
   const left = actions.budget.left(now);
   const idleMs = actions.budget.idleUntil(now);
-  const count = agent ? undefined : countedSteps(thread) + 1;
+  const calls = countedSteps(thread) + 1;
+  const count = agent ? undefined : calls;
   // What was recorded with the start does not change the call that it has begun.
   const isForced = actions.isForced && !begins;
   return {
-    ...placeOf(turn, threadId),
+    turnId,
+    sessionId,
     ...planOf(turn, call, isFirst),
-    previousTurnId,
-    sequence,
     step,
     recent,
     ...guard,
-    ...(count !== undefined && count >= limits.iterations && { isLast: true }),
+    ...(calls >= (agent ?? limits).iterations && { isLast: true }),
     ...(isForced ? { isForced } : actions.limits.forcing({ count, isBegunByStart: begins }, now)),
     ...(left && { left }),
-    ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
     ...(idleMs > 0 && { idleMs }),
-    ...(agent && { subAgent: subAgentOf(agent, thread.refused) }),
-    ...(agents && { agents }),
     ...(isFirst && isSmall(start) && { start }),
   };
 }
@@ -113,21 +110,6 @@ function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ConnectToo
     specHash: agent?.specHash ?? specHash,
     owner: agent ? ownerOfThread(owner, agent) : owner,
     ...(isRun && { isRun }),
-  };
-}
-
-/** @param refused how many of its steps do not count against its limit */
-function subAgentOf(agent: SubAgent, refused: number): NonNullable<CallModelInput['subAgent']> {
-  const { title, parent, depth, agent: name, isRegistered, draftRoles, model, iterations } = agent;
-  return {
-    title,
-    parent,
-    depth,
-    iterations: iterations + refused,
-    ...(name !== undefined && { agent: name }),
-    ...(isRegistered && { isRegistered }),
-    ...(draftRoles && { draftRoles }),
-    ...(model !== undefined && { model }),
   };
 }
 

@@ -1,4 +1,4 @@
-import type { Budget, BudgetAmounts, BudgetLeft, BudgetReport } from './budget.ts';
+import type { Budget, BudgetLeft, BudgetReport } from './budget.ts';
 import type {
   AnswerLimit,
   CallSource,
@@ -12,7 +12,6 @@ import type {
   PendingCall,
   PendingElicitation,
   PlannedMessage,
-  SubAgent,
   TurnError,
   Waiting,
 } from './records.ts';
@@ -227,13 +226,13 @@ export interface NextModelCall {
   recent: string[];
 }
 
-export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall, RunGuard {
-  previousTurnId: string | null;
-  /** The turn's place in its session. */
-  sequence: number;
-  specHash: string;
+/** What is constant in a turn, or in a thread of it, is not here: see `ModelCall`. */
+export interface CallModelInput extends MessagePlan, NextModelCall, RunGuard {
+  turnId: string;
+  /** That of the turn's start: for log lines and for the result, also if the start cannot be read. */
+  sessionId: string;
   step: number;
-  /** The turn's limit allows no further model call. */
+  /** The limit of the turn, or of the sub-agent, allows no further model call of the thread. */
   isLast?: true;
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
@@ -246,14 +245,8 @@ export interface CallModelInput extends ThreadPlace, MessagePlan, NextModelCall,
   forcedFromMs?: number;
   /** What is left of the turn's budget, if it has one. */
   left?: BudgetLeft;
-  /** The budget of the session, if it has one. */
-  sessionLimit?: BudgetAmounts;
   /** How long the turn has waited in the queue of its session and was paused so far, if it did. */
   idleMs?: number;
-  /** Set for the thread of a sub-agent. */
-  subAgent?: Omit<SubAgent, 'threadId' | 'specHash' | 'hasServers'>;
-  /** Those of the turn's start. */
-  agents?: Record<string, string>;
   /** Set for the first model call of a turn, if it is small: the worker need not read it from the history. */
   start?: TurnStart;
 }

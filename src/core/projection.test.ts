@@ -321,10 +321,7 @@ test('a call that waits for a sign-in is required at the end, and was not execut
       type: 'scheduled',
       eventId: 5,
       at: AT,
-      activity: {
-        name: 'callModel',
-        input: { ...place, ...firstCallOf(start), previousTurnId: null, sequence: 1, step: 1, recent: [] },
-      },
+      activity: { name: 'callModel', input: { ...place, ...firstCallOf(start), step: 1, recent: [] } },
     },
     { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'completed', records: [message], stamp: 's' } },
     {
@@ -427,11 +424,9 @@ test('a turn that resumes sub-agents closes them, unless they wait again', () =>
 test.each(['failed', 'timed_out', 'cancelled'] as const)(
   'a sub-agent whose model call %s ends, with an answer for its parent',
   (how) => {
-    const { threadId, title, parent, depth, iterations } = inner;
-    const subAgent = { title, parent, depth, iterations };
-    const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId, specHash: 'a1' };
-    const plan = { messageId: 'msg_1', createdAt: AT, upTo: 1 };
-    const input = { ...place, ...plan, previousTurnId: null, sequence: 1, step: 1, recent: [], subAgent };
+    const { threadId, parent } = inner;
+    const plan = { threadId, messageId: 'msg_1', createdAt: AT, upTo: 1 };
+    const input = { turnId: TURN_ID, sessionId: 'ses_1', ...plan, step: 1, recent: [] };
     const end = { failed: { how, message: 'no' }, timed_out: { how }, cancelled: { how, started: true } }[how];
     const entries = project([
       { type: 'started', at: AT, start: turnStart({ threads: [outer, inner] }) },

@@ -257,7 +257,8 @@ export class TurnProjection {
     if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
     const waiting = waitingAfterEnd(activity, end);
-    const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at);
+    const { agent } = this.thread(activity.input.threadId);
+    const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at, agent);
     if (activity.name === 'callModel') {
       modelEnded(this.#thread(activity.input.threadId), activity.input, end, this.#actions?.waits === true);
     }
@@ -441,23 +442,23 @@ function waitingAfterEnd(activity: ScheduledActivity, end: ActivityResult): Pend
   return waitingAfter(activity.input, end.how === 'completed' ? end : 'lost');
 }
 
-/** The records that stand for an activity which has failed. */
+/** The records that stand for an activity of a thread which has failed; with its model call, a sub-agent ends, too. */
 function recordsOfFailure(
   activity: ScheduledActivity,
   end: Exclude<ActivityResult, { how: 'completed' }>,
   at: string,
+  subAgent: SubAgent | undefined,
 ): UnsequencedRecord[] {
   switch (activity.name) {
     case 'connectTools':
       return [];
     case 'callModel': {
-      const { threadId, subAgent } = activity.input;
       const isCancelled = end.how === 'cancelled';
       const answer = emptyAnswer(activity.input, isCancelled ? 'cancelled' : 'error', UNREPORTED);
       if (!subAgent) return answer;
       const message = end.how === 'failed' ? end.message : 'its model call was lost';
       const failed = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message), isCancelled };
-      return [...answer, ...endOfThread({ ...subAgent, threadId }, failed)];
+      return [...answer, ...endOfThread(subAgent, failed)];
     }
     case 'callTool': {
       const effect = activity.input.source.run?.effect;

@@ -158,7 +158,7 @@ test('whenever messages arrive, the log has each once, and never between tool ca
         const response = { kind: 'tool.response' as const, at: AT, threadId: ROOT_THREAD, toolCallId: `call_${i}` };
         const records = [{ ...response, outcome: 'succeeded' as const, content: 'seen' }];
         const source = { turnId: TURN_ID, messageId: message.id, stamp: `s${i}`, index: 0 };
-        const tool = { ...input, toolCallId: `call_${i}`, source };
+        const tool = { ...input, specHash: start.specHash, toolCallId: `call_${i}`, source };
         const running = eventId++;
         feed({ type: 'scheduled', eventId: running, at: AT, activity: { name: 'callTool', input: tool } });
         feed({ type: 'ended', scheduledEventId: running, at: AT, end: { how: 'completed', records, stamp: `t${i}` } });

@@ -2,10 +2,12 @@ import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
+import type { CallModelInput, HistoryEvent, TurnContinuation, TurnStart } from '../core/history.ts';
+import { constantsOf } from '../core/model-call.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
-import type { CallSource, ModelMessage, ToolCall, UnsequencedRecord } from '../core/records.ts';
+import type { CallSource, ModelMessage, SubAgent, ToolCall, UnsequencedRecord } from '../core/records.ts';
 import { subjectNamed } from '../core/subject.ts';
+import { NO_TOTALS } from '../core/turn-totals.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import { Conversations } from './conversations.ts';
@@ -17,17 +19,14 @@ const losses = new OnceLog({ warn: () => undefined });
 const AT = '2026-11-21T08:00:00.000Z';
 const never = new AbortController().signal;
 
-function input(upTo: number, step: number): CallModelInput {
+function input(upTo: number, step: number): CallModelInput & { previousTurnId: null } {
   return {
     turnId: TURN_ID,
     sessionId: 'ses_1',
-    owner: { subjectId: 'ann', draftRoles: null },
     threadId: 'main',
     runId: 'run_1',
     deadline: Infinity,
     previousTurnId: null,
-    sequence: 1,
-    specHash: 'a1',
     messageId: `msg_${step}`,
     createdAt: AT,
     step,
@@ -63,7 +62,7 @@ function history(messages: string[]): HistoryEvent[] {
 }
 
 /** Conversations over a history that the test extends, and the offsets from which it was read. */
-function conversationsOver(get: BlobStore['get']) {
+function conversationsOver(get: BlobStore['get'], logs: object = {}) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }, ...history(['one', 'two', 'three'])];
   const readsAfter: number[] = [];
   const fake: Pick<TurnHistory, 'readSince'> = {
@@ -76,7 +75,7 @@ function conversationsOver(get: BlobStore['get']) {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only `get` is used
   const blobs = { get } as BlobStore;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- there are no earlier runs and no earlier turns
-  const conversations = new Conversations({ losses, history: fake as TurnHistory, logs: {} as TurnLogReader, blobs });
+  const conversations = new Conversations({ losses, history: fake as TurnHistory, logs: logs as TurnLogReader, blobs });
   return { conversations, events, readsAfter };
 }
 
@@ -159,6 +158,90 @@ test('the conversation ahead of the history has the results of this worker, and 
   expect(contentsOf(await load)).toEqual(['turn.created', 'one', 'two', 'three', 'other four']);
 });
 
+const agent: SubAgent = {
+  threadId: 'thread_1',
+  title: 'read',
+  parent: { threadId: 'main', toolCallId: 'call_0' },
+  depth: 1,
+  specHash: 'b2',
+  isRegistered: true,
+  hasServers: false,
+  iterations: 5,
+};
+
+/** A run continues one with so many records. */
+function carryOf(ordinal: number): TurnContinuation {
+  return { ...NO_TOTALS, ordinal, step: 3, previousRunId: 'run_0', deadline: Infinity };
+}
+
+/** The records of the message that starts it. */
+const starting = [attempt(), { kind: 'thread.created' as const, at: AT, threadId: 'main', thread: agent, input: 'x' }];
+
+test('a model call has the constants of its turn and of its thread', () => {
+  const budget = { scope: 'session' as const, limit: { usd: 1 } };
+  const owner = { subjectId: 'ann', draftRoles: ['tester'] };
+  const start = turnStart({ previousTurnId: 'turn_0', sequence: 7, owner, isRun: true, agents: { a: 'b2' }, budget });
+  const { sessionId } = start;
+  const ofTurn = { sessionId, previousTurnId: 'turn_0', sequence: 7, isRun: true, agents: { a: 'b2' } };
+  const constants = { ...ofTurn, sessionLimit: { usd: 1 } };
+  expect(constantsOf(start)).toEqual({ ...constants, owner, specHash: 'a1' });
+  // The agent is registered: the rights of the draft are not its own.
+  const own = { owner: { ...owner, draftRoles: null }, specHash: 'b2', subAgent: agent };
+  expect(constantsOf(start, agent)).toEqual({ ...constants, ...own });
+});
+
+test('the first model call brings the start of its turn, and a result the thread that it begins: nothing is read', async () => {
+  const { conversations, readsAfter } = conversationsOver(() => Promise.reject(new Error('no blobs')));
+  const first = { ...input(1, 1), recent: [], start: turnStart() };
+  expect(await conversations.call(first, 'run')).toMatchObject({ messageId: 'msg_1', ...constantsOf(turnStart()) });
+  await conversations.load(first, 'run', never);
+  conversations.remember('s', starting);
+  const next = { ...input(3, 1), threadId: agent.threadId, recent: ['s'] };
+  expect(await conversations.call(next, 'run')).toMatchObject(constantsOf(turnStart(), agent));
+  // The record is among the others now.
+  await conversations.load(next, 'run', never);
+  expect(await conversations.call({ ...next, recent: [] }, 'run')).toMatchObject(constantsOf(turnStart(), agent));
+  expect(readsAfter).toEqual([]);
+});
+
+test('a worker that lacks the start of a run reads it with the conversation, once, also if the run has added nothing yet', async () => {
+  for (const carried of [undefined, carryOf(4)]) {
+    const start = turnStart({ sequence: 7, ...(carried && { carry: carried }) });
+    const earlier = [1, 2, 3, 4].map((ordinal) => ({ ordinal, record: attempt() }));
+    const logs = { all: () => Promise.resolve(earlier) };
+    const { conversations, events, readsAfter } = conversationsOver(() => Promise.reject(new Error('no blobs')), logs);
+    events.splice(0, carried ? Infinity : 1, { type: 'started', at: AT, start });
+    expect(await conversations.call(input(4, 3), 'run')).toMatchObject({ sequence: 7 });
+    expect(await conversations.load(input(4, 3), 'run', never)).toHaveLength(4);
+    expect(readsAfter).toEqual([0]);
+  }
+});
+
+test('a thread is known to a worker that did not begin it: from the history, the run before or the turn before', async () => {
+  const known = turnStart({ threads: [{ ...agent, steps: 1 }] });
+  const carried = turnStart({ carry: { ...carryOf(4), threads: [{ ...agent, steps: 1 }] } });
+  for (const start of [undefined, known, carried]) {
+    const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')));
+    const ended: HistoryEvent = { type: 'ended', scheduledEventId: 10, at: AT, end: { how: 'completed', records: starting } };
+    if (start) events.splice(0, Infinity, { type: 'started', at: AT, start });
+    else events.splice(2, Infinity, ended);
+    const call = conversations.call({ ...input(4, 1), threadId: agent.threadId }, 'run');
+    expect(await call).toMatchObject({ specHash: 'b2', subAgent: agent });
+    const other = conversations.call({ ...input(4, 1), threadId: 'thread_2' }, 'run');
+    await expect(other).rejects.toThrow(`turn ${TURN_ID} has no thread thread_2`);
+  }
+});
+
+test('the constants of a call are known where the texts of its turn cannot be read', async () => {
+  const { conversations, events, readsAfter } = conversationsOver(() => Promise.reject(new Error('too large')));
+  const last = events.at(-1);
+  if (last?.type !== 'ended' || last.end.how !== 'completed') throw new Error('no message');
+  Object.assign(last.end.records[0] ?? {}, { content: { $blob: 'f'.repeat(64) } });
+  expect(await conversations.call(input(4, 3), 'run')).toMatchObject({ specHash: 'a1' });
+  await expect(conversations.load(input(4, 3), 'run', never)).rejects.toThrow('too large');
+  expect(readsAfter).toEqual([0]);
+});
+
 /** Three threads of one turn, each with a step per round, as one worker or several see them. */
 function threeThreads(workers: number) {
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
@@ -178,7 +261,7 @@ function threeThreads(workers: number) {
   let upTo = 1;
   /** A step of each thread: all load what they answer, then all results arrive. */
   const round = async (n: number): Promise<void> => {
-    const calls = ['a', 'b', 'c'].map((threadId, i): [Conversations, CallModelInput] => {
+    const calls = ['a', 'b', 'c'].map((threadId, i): [Conversations, ReturnType<typeof input>] => {
       const recent = stamps.slice((known.get(threadId) ?? 1) - 1);
       known.set(threadId, upTo);
       const call = { ...input(upTo, n + 1), threadId, messageId: `msg_${n}_${threadId}`, recent };

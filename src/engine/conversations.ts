@@ -6,6 +6,7 @@ import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { hasSummary } from '../core/compacted.ts';
 import { newestAuthor } from '../core/deciders.ts';
 import { eventId } from '../core/ids.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import { turnCreated } from '../core/projection.ts';
 import { connectionsReliedOn } from '../core/transcript.ts';
 import {
@@ -39,12 +40,15 @@ export class ConversationLost extends Error {
 
 /** What decides which conversation a model call answers. */
 export type ExpectedCall = Pick<
-  CallModelInput,
+  ModelCall,
   'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
 >;
 
+/** A model call whose conversation is loaded. */
+type LoadedCall = CallModelInput & Pick<ModelCall, 'previousTurnId'>;
+
 /** A thread at the end of a chain of turns. */
-type ReadThread = Pick<CallModelInput, 'sessionId' | 'threadId' | 'previousTurnId'>;
+type ReadThread = Pick<ModelCall, 'sessionId' | 'threadId' | 'previousTurnId'>;
 
 /** The limit of each cache. */
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
@@ -120,18 +124,23 @@ export class Conversations {
     this.#stamped.set(stamp, records);
   }
 
+  /** A model call with the constants of its turn and thread, which are read from the history if this worker lacks them. */
+  async call(input: CallModelInput, runId: string): Promise<ModelCall> {
+    return { ...input, ...(await this.#ofRun(runId, (records) => records.constants(input))) };
+  }
+
   /** All records that a model call answers, oldest first: from the turn on in which its thread was last summarized. */
-  async load(input: CallModelInput, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
-    return this.#withPrevious(await this.#turn(input, runId), input, signal);
+  async load(call: LoadedCall, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+    return this.#withPrevious(await this.#turn(call, runId), call, signal);
   }
 
   /**
    * The author of the newest user message on the chain of a turn, which may be older than what a model call answers: the
    * thread was summarized since. Undefined if no turn of the chain that is kept has one.
    */
-  async newestAuthor(input: CallModelInput, runId: string, signal: AbortSignal): Promise<string | undefined> {
-    const { previousTurnId, sessionId } = input;
-    const author = newestAuthor(await this.#turn(input, runId));
+  async newestAuthor(call: LoadedCall, runId: string, signal: AbortSignal): Promise<string | undefined> {
+    const { previousTurnId, sessionId } = call;
+    const author = newestAuthor(await this.#turn(call, runId));
     if (author !== undefined || previousTurnId === null) return author;
     for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
       const records = recordsOf(entries);
@@ -250,11 +259,15 @@ export class Conversations {
     this.#ended.set(turnId, records);
   }
 
-  async #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {
+  #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {
+    return this.#ofRun(runId, (records) => records.upTo(input));
+  }
+
+  async #ofRun<T>(runId: string, read: (records: RunRecords) => Promise<T>): Promise<T> {
     const records = this.#inProgress.get(runId) ?? this.#runRecords(runId);
     this.#inProgress.set(runId, records);
     try {
-      return await records.upTo(input);
+      return await read(records);
     } finally {
       // The cache measures an entry when it is added.
       this.#inProgress.delete(runId);

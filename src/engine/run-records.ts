@@ -1,7 +1,8 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { CallModelInput } from '../core/history.ts';
+import type { CallModelInput, TurnStart } from '../core/history.ts';
+import { constantsOf, type CallConstants } from '../core/model-call.ts';
 import { TurnProjection } from '../core/projection.ts';
-import type { LogEntry, UnsequencedRecord } from '../core/records.ts';
+import { ROOT_THREAD, type LogEntry, type UnsequencedRecord } from '../core/records.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { TurnHistory } from '../temporal/history.ts';
@@ -26,10 +27,14 @@ export class RunRecords {
   readonly #options: RunRecordsOptions;
   /** From the runs before this one. */
   #earlier: UnsequencedRecord[] = [];
-  /** From this run's history up to `#lastEventId`. */
+  /** From this run's history. */
   #projected: UnsequencedRecord[] = [];
+  /** What follows these up to `#lastEventId`: texts that are in the blob store are not restored yet. */
+  #read: LogEntry[] = [];
   /** Produced by this process, and not read from the history yet. */
   #ahead: UnsequencedRecord[] = [];
+  /** Set once it was read, or a model call has brought it. */
+  #start: TurnStart | undefined;
   #projection = new TurnProjection();
   #lastEventId = 0;
   #characters = 1;
@@ -46,9 +51,21 @@ export class RunRecords {
 
   /** The turn's records up to the ordinal that a model call names. */
   upTo(input: CallModelInput): Promise<UnsequencedRecord[]> {
-    const result = this.#last.then(() => this.#upTo(input));
-    this.#last = result.catch(() => undefined);
-    return result;
+    return this.#next(() => this.#upTo(input));
+  }
+
+  /**
+   * What the thread's model calls have in common. Reads the history if this process does not know it, but no blob: it is
+   * known also where reading the turn's texts is what kills workers.
+   */
+  constants(input: CallModelInput): Promise<CallConstants> {
+    return this.#next(async () => {
+      this.#start ??= input.start;
+      if (!this.#constants(input)) await this.#readHistory(input);
+      const constants = this.#constants(input);
+      if (!constants) throw new Error(`turn ${input.turnId} has no thread ${input.threadId}`);
+      return constants;
+    });
   }
 
   /** The turn's records up to that ordinal if `recent` are its next results; undefined if one is missing. Adds nothing. */
@@ -59,17 +76,19 @@ export class RunRecords {
     return [...this.#earlier, ...this.#projected, ...this.#ahead, ...next];
   }
 
+  /** Reads after the readers before. */
+  #next<T>(read: () => Promise<T>): Promise<T> {
+    const result = this.#last.then(read);
+    // What was read may be incomplete: the next reader begins anew.
+    this.#last = result.catch(() => this.#clear());
+    return result;
+  }
+
   async #upTo(input: CallModelInput): Promise<UnsequencedRecord[]> {
     const { upTo, turnId } = input;
-    try {
-      if (this.#count === 0) await this.#begin(input);
-      this.#addRecent(input);
-      if (this.#count < upTo) await this.#readOn(input);
-    } catch (error) {
-      // What was read may be incomplete: the next reader begins anew.
-      this.#clear();
-      throw error;
-    }
+    if (this.#count === 0) await this.#begin(input);
+    this.#addRecent(input);
+    if (this.#count < upTo) await this.#readOn(input);
     if (this.#count < upTo) throw new Error(`turn ${turnId} has no entry ${upTo}`);
     return [...this.#earlier, ...this.#projected, ...this.#ahead].slice(0, upTo);
   }
@@ -84,6 +103,19 @@ export class RunRecords {
     this.#add(recordsOf(await this.#restore(entries, turn)));
   }
 
+  /** Undefined as long as the start, or the record that begins the thread, is missing. */
+  #constants({ threadId, recent }: CallModelInput): CallConstants | undefined {
+    const start = this.#start;
+    if (!start || threadId === ROOT_THREAD) return start && constantsOf(start);
+    // Those that were open before this run, and those that it has started.
+    const open = (start.carry ?? start).threads?.find((thread) => thread.threadId === threadId);
+    const stamped = recent.flatMap((stamp) => this.#options.stamped(stamp) ?? []);
+    const records = [...this.#projected, ...recordsOf(this.#read), ...this.#ahead, ...stamped];
+    const created = records.find((record) => record.kind === 'thread.created' && record.thread.threadId === threadId);
+    const agent = open ?? (created?.kind === 'thread.created' ? created.thread : undefined);
+    return agent && constantsOf(start, agent);
+  }
+
   /**
    * Adds the results that this process has produced, if nothing is missing before them. The stamps are those of the
    * turn's last results, in the order of the log, and the last of their records is the one at `upTo`.
@@ -96,17 +128,24 @@ export class RunRecords {
     if (known >= 0 && known < last.length) this.#add(last.slice(known));
   }
 
-  async #readOn({ turnId, sessionId }: CallModelInput): Promise<void> {
-    const { history, logs, runId } = this.#options;
-    const isFirst = this.#lastEventId === 0;
+  async #readOn(input: CallModelInput): Promise<void> {
+    if (this.#projection.ordinal < input.upTo) await this.#readHistory(input);
+    const { carry } = this.#projection.start ?? {};
+    if (carry && this.#earlier.length === 0)
+      this.#earlier = recordsOf((await this.#options.logs.all(input.turnId)).slice(0, carry.ordinal));
+    this.#projected.push(...recordsOf(await this.#restore(this.#read.splice(0), input)));
+    this.#ahead = [];
+    this.#characters = charactersOf([...this.#earlier, ...this.#projected]);
+  }
+
+  async #readHistory({ turnId }: CallModelInput): Promise<void> {
+    const { history, runId } = this.#options;
     const { events, lastEventId } = await history.readSince(turnId, runId, this.#lastEventId);
     const entries = events.flatMap((event) => this.#projection.feed(event));
-    const { carry } = this.#projection.start ?? {};
-    if (isFirst && carry) this.#earlier = recordsOf((await logs.all(turnId)).slice(0, carry.ordinal));
-    this.#projected.push(...recordsOf(await this.#restore(entries, { turnId, sessionId })));
-    this.#ahead = [];
+    this.#start = this.#projection.start;
+    this.#read.push(...entries);
     this.#lastEventId = lastEventId;
-    this.#characters = charactersOf([...this.#earlier, ...this.#projected]);
+    this.#characters += charactersOf(recordsOf(entries));
   }
 
   #add(records: UnsequencedRecord[]): void {
@@ -117,7 +156,9 @@ export class RunRecords {
   #clear(): void {
     this.#earlier = [];
     this.#projected = [];
+    this.#read = [];
     this.#ahead = [];
+    this.#start = undefined;
     this.#projection = new TurnProjection();
     this.#lastEventId = 0;
     this.#characters = 1;

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { MessageAssembler } from '../agents/message-assembler.ts';
-import type { CallModelInput } from '../core/history.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import type { TurnAccepted } from '../core/session.ts';
 import type { SpeculativeCall } from '../engine/speculation.ts';
 import { linkSignal, onAbort, waitOrAbort } from '../lib/abort.ts';
@@ -22,7 +22,7 @@ export interface ClaimedMessage {
   ended: Promise<void>;
 }
 
-export type ClaimedCall = Pick<CallModelInput, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
+export type ClaimedCall = Pick<ModelCall, 'turnId' | 'previousTurnId' | 'sequence' | 'specHash'>;
 
 /** A turn that has not claimed its call after this time was rejected, or runs on another worker. */
 const UNCLAIMED_MS = 30_000;

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { messageWith } from '../../test/support/model-message.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
-import type { CallModelInput } from '../core/history.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import { turnCreated } from '../core/projection.ts';
 import type { NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
@@ -17,7 +17,7 @@ const AT = '2026-01-01T00:00:00.000Z';
 const STAMP = 'stamp of the message';
 const never = new AbortController().signal;
 
-const input: CallModelInput = {
+const input: ModelCall = {
   turnId: 'turn_1',
   sessionId: 'ses_1',
   owner: { subjectId: 'ann', draftRoles: null },
@@ -120,7 +120,7 @@ async function begun(): Promise<void> {
 
 /** Ends a message of a turn that is not held, as its first attempt. */
 function end(
-  more: Partial<CallModelInput>,
+  more: Partial<ModelCall>,
   stamp: string,
   records: NewRecord[],
   tools: Parameters<StepsAhead['messageEnded']>[3] = toolset(),
@@ -131,7 +131,7 @@ function end(
 }
 
 /** Ends a message with these calls and, under `results`, each call. Returns whether the next model call has begun. */
-async function run(routes: ToolRoute[], results: string[], more: Partial<CallModelInput> = {}): Promise<boolean> {
+async function run(routes: ToolRoute[], results: string[], more: Partial<ModelCall> = {}): Promise<boolean> {
   const before = models.length;
   end(more, STAMP, [messageWith(...routes)]);
   for (const [i, stamp] of results.entries()) steps.toolEnded(source(i), stamp, resultOf(`call_${i}`));
@@ -140,7 +140,7 @@ async function run(routes: ToolRoute[], results: string[], more: Partial<CallMod
 }
 
 /** The model call that the workflow schedules after `run`. */
-const next = (results: string[], more: Partial<CallModelInput> = {}): CallModelInput => ({
+const next = (results: string[], more: Partial<ModelCall> = {}): ModelCall => ({
   ...input,
   step: 2,
   messageId: 'msg_2',
@@ -188,7 +188,7 @@ test.each<[string, ToolRoute, 'cannot'?]>([
   expect(tools).toEqual([]);
 });
 
-test.each<[string, CallModelInput['left']]>([
+test.each<[string, ModelCall['left']]>([
   ['model calls', { steps: 1 }],
   ['tokens', { steps: 9, tokens: 0 }],
   ['time', { untilMs: 0 }],
@@ -213,13 +213,12 @@ test('the next model call begins with the last result, and its activity reads th
   expect(await countOf('model_call', 'claimed')).toBe(1);
 });
 
-test.each<[string, Partial<CallModelInput>]>([
+test.each<[string, Partial<ModelCall>]>([
   ['a record came in between', { upTo: 4 }],
   ['another attempt at a tool was accepted', { recent: [STAMP, 'of another attempt'] }],
   ['another attempt at the message was accepted', { recent: ['of another attempt', 'r'] }],
   ['a result was lost', { recent: [STAMP, ''] }],
   ['there are more results', { recent: [STAMP, 'r', 'more'] }],
-  ['the agent has changed', { specHash: 'b2' }],
   ['an answer is forced', { isForced: true }],
 ])('a call is ended if %s', async (_what, more) => {
   await run([server], ['r']);
@@ -248,7 +247,7 @@ test('a call that begins before the time of its limit is not a forced one', asyn
   expect(requests[0]).not.toHaveProperty('toolChoice');
 });
 
-test.each<Partial<CallModelInput>>([{ threadId: 'helper' }, { turnId: 'turn_2' }])(
+test.each<Partial<ModelCall>>([{ threadId: 'helper' }, { turnId: 'turn_2' }])(
   'a call is not claimed by another thread or turn (%j)',
   async (more) => {
     await run([server], ['r']);
@@ -257,7 +256,7 @@ test.each<Partial<CallModelInput>>([{ threadId: 'helper' }, { turnId: 'turn_2' }
   },
 );
 
-test.each<[string, ToolRoute[], Partial<CallModelInput>]>([
+test.each<[string, ToolRoute[], Partial<ModelCall>]>([
   ['a call waits for an approval', [server, { ...server, approval: true }], {}],
   ['a call waits for the client', [server, { to: 'client' }], {}],
   ['the iteration limit is reached', [server], { isLast: true }],
@@ -424,9 +423,10 @@ test('a model call that runs on another worker is forgotten', () => {
 });
 
 const parent = { threadId: 'main', toolCallId: 'call_9' };
-const subAgent = { title: '', parent, depth: 1, iterations: 9 };
+const thread = { threadId: 'thread_1', title: '', parent, depth: 1 };
+const subAgent = { ...thread, specHash: 'a1', hasServers: false, iterations: 9 };
 
-test.each<[string, number, Partial<CallModelInput>, boolean]>([
+test.each<[string, number, Partial<ModelCall>, boolean]>([
   ['the root agent', 50, {}, false],
   ['a root agent whose calls run one after the other', 1, {}, true],
   ['a sub-agent', 10, { subAgent }, false],

@@ -4,6 +4,7 @@ import { addRecord, NO_TOTALS } from '../core/turn-totals.ts';
 import { prepareModelCall, type ModelCallSources, type PreparedModelCall } from '../agents/prepare-model-call.ts';
 import { heldCalls } from '../core/call-order.ts';
 import type { CallModelInput } from '../core/history.ts';
+import type { ModelCall } from '../core/model-call.ts';
 import type { CallSource, ModelMessage, NewRecord, ToolCall } from '../core/records.ts';
 import { toolLanes } from '../core/tool-lanes.ts';
 import { hasNoResult, openCallsOf, operationIdOf } from '../core/tool-records.ts';
@@ -38,7 +39,7 @@ interface OpenMessage {
 }
 
 type NextCall = Pick<
-  CallModelInput,
+  ModelCall,
   | 'turnId'
   | 'threadId'
   | 'sessionId'
@@ -152,7 +153,7 @@ export class StepsAhead {
 
   /** The first attempt at a message has all `records` that it returns under `stamp`, except early results. */
   messageEnded(
-    input: CallModelInput,
+    input: ModelCall,
     stamp: string,
     records: NewRecord[],
     { tools, inSequence }: Pick<Toolset, 'tools'> & { inSequence?: boolean | undefined },
@@ -216,7 +217,7 @@ export class StepsAhead {
    * Waits only if the tools have returned as soon before, and no thread beside this one uses up the budget of the turn.
    */
   async earlyResults(
-    { subAgent }: Pick<CallModelInput, 'subAgent'>,
+    { subAgent }: Pick<ModelCall, 'subAgent'>,
     { stamp, message }: EndedMessage,
     signal: AbortSignal,
   ): Promise<EarlyResult[] | undefined> {
@@ -315,7 +316,6 @@ function runsAtOnce({ route }: ToolCall): boolean {
 /** Whether a call that was begun is the one that a workflow asks for. The order of results does not matter to a model. */
 function isSame(begun: NextCall, asked: CallModelInput): boolean {
   return (
-    begun.specHash === asked.specHash &&
     begun.upTo === asked.upTo &&
     begun.mayStart === asked.mayStart &&
     begun.isForced === asked.isForced &&

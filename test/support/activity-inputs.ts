@@ -1,10 +1,11 @@
 import { defaultActivityInfo } from '@temporalio/testing';
 import type { CallModelInput, CallToolInput } from '../../src/core/history.ts';
+import { constantsOf } from '../../src/core/model-call.ts';
 import { turnCreated } from '../../src/core/projection.ts';
 import type { ModelProvider } from '../../src/models/provider.ts';
 import { AT, turnStart, TURN_ID } from './random-turn.ts';
 
-/** What the inputs of all activities of a turn have, in the run of a `MockActivityEnvironment`. */
+/** What the inputs of a turn's activities have, but those of model calls, in the run of a `MockActivityEnvironment`. */
 export const PLACE = {
   owner: { subjectId: 'ann', draftRoles: null },
   turnId: TURN_ID,
@@ -17,9 +18,11 @@ export const PLACE = {
 
 /** A model call that is not the first one of its turn, and so has no speculative call. */
 export const MODEL_CALL: CallModelInput = {
-  ...PLACE,
-  previousTurnId: null,
-  sequence: 1,
+  turnId: PLACE.turnId,
+  sessionId: PLACE.sessionId,
+  threadId: PLACE.threadId,
+  runId: PLACE.runId,
+  deadline: PLACE.deadline,
   messageId: 'msg_0',
   createdAt: AT,
   step: 2,
@@ -42,10 +45,18 @@ export function conversationsWithCall(name: string) {
   };
 }
 
+/** The conversation of a root agent's model call in a session of ann, for `activityDependencies`. */
+export const CONVERSATION = {
+  call: (input: CallModelInput) =>
+    Promise.resolve({ ...input, ...constantsOf(turnStart({ sessionId: PLACE.sessionId })) }),
+  load: () => Promise.resolve([turnCreated(turnStart())]),
+  remember: () => undefined,
+};
+
 /** What a model call of an agent without tools needs, for `activityDependencies`. */
 export function modelDependencies(stream: ModelProvider['stream']) {
   return {
-    conversations: { load: () => Promise.resolve([turnCreated(turnStart())]), remember: () => undefined },
+    conversations: CONVERSATION,
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable: [] }) },
     models: { learnContext: () => Promise.resolve(), resolve: () => ({ model: 'm', provider: { stream } }) },
     speculativeCalls: {

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { ActivityResult, CallModelInput, HistoryEvent, TurnResult } from '../../src/core/history.ts';
+import type { ActivityResult, HistoryEvent, TurnResult } from '../../src/core/history.ts';
 import { threadIdOf } from '../../src/core/ids.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';
 import { firstCallOf, TurnProjection } from '../../src/core/projection.ts';
@@ -119,9 +119,7 @@ class ThreadsOfTurn {
   ): Generator<Next> {
     const scheduled = this.#eventId++;
     const { threadId } = plan;
-    const subAgent = thread && { subAgent: subAgentOf(thread.agent) };
-    const input = { ...PLACE, ...plan, ...subAgent, previousTurnId: null, sequence: 1, specHash: 'a1' };
-    const call = { ...input, step: 1, recent: [] };
+    const call = { ...PLACE, ...plan, step: 1, recent: [] };
     yield this.#step(() => {
       this.#event({ type: 'scheduled', eventId: scheduled, at: AT, activity: { name: 'callModel', input: call } });
     });
@@ -188,7 +186,3 @@ const FAILURES: Record<'failed' | 'timed_out' | 'cancelled', ActivityResult> = {
   timed_out: { how: 'timed_out' },
   cancelled: { how: 'cancelled', started: true },
 };
-
-function subAgentOf({ title, parent, depth, iterations }: SubAgent): NonNullable<CallModelInput['subAgent']> {
-  return { title, parent, depth, iterations };
-}

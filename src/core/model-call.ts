@@ -1,0 +1,36 @@
+import type { BudgetAmounts } from './budget.ts';
+import type { CallModelInput, ToolScope, TurnStart } from './history.ts';
+import type { SubAgent } from './records.ts';
+import { ownerOfThread } from './work-owner.ts';
+
+/** What all model calls of a thread have in common, in one run of its turn. */
+export interface CallConstants extends ToolScope, Pick<TurnStart, 'previousTurnId' | 'sequence' | 'isRun' | 'agents'> {
+  /** That of the thread's agent. */
+  specHash: string;
+  /** The budget of the session, if it has one. */
+  sessionLimit?: BudgetAmounts;
+  /** Set for the thread of a sub-agent. */
+  subAgent?: SubAgent;
+}
+
+/**
+ * A model call with all that it depends on. Its input has only what changes from call to call, because each input stays in
+ * the turn's history; the constants are in the start of the turn and in the record that begins a thread.
+ */
+export type ModelCall = CallModelInput & CallConstants;
+
+/** The constants of a sub-agent's thread, or without one of the root agent's. */
+export function constantsOf(start: TurnStart, subAgent?: SubAgent): CallConstants {
+  const { sessionId, owner, specHash, previousTurnId, sequence, isRun, agents, budget } = start;
+  return {
+    sessionId,
+    owner: subAgent ? ownerOfThread(owner, subAgent) : owner,
+    specHash: subAgent?.specHash ?? specHash,
+    previousTurnId,
+    sequence,
+    ...(isRun && { isRun }),
+    ...(agents && { agents }),
+    ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
+    ...(subAgent && { subAgent }),
+  };
+}
