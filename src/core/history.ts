@@ -131,7 +131,10 @@ export interface TurnStart extends ToolScope {
   limits: TurnLimits;
   budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
-  queued?: QueuePlace;
+  queued?: QueuePlace & {
+    /** Its position in the queue at its creation, from 1. */
+    position: number;
+  };
   /** Set for a turn that has waited in the queue. */
   begun?: TurnBegun;
   /** Set on the runs that follow one which results from an operator's reset: the run that was reset, with the log. */
@@ -160,6 +163,7 @@ export type TurnHeader = Pick<
   | 'conversation'
   | 'isRun'
   | 'specHash'
+  | 'queued'
 >;
 
 export interface TurnLimits {

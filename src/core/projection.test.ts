@@ -505,7 +505,7 @@ test('of the answers in one task those are accepted that are not refused', () =>
 });
 
 test('the log of a turn from the queue begins when it begins; one that ends in the queue has just that', () => {
-  const start = turnStart({ queued: { number: 1 }, sequence: 0, previousTurnId: null });
+  const start = turnStart({ queued: { number: 4, position: 2 }, sequence: 0, previousTurnId: null });
   const begun = turnStart({ begun: { at: '2026-11-21T09:00:00.000Z', queuedRunId: 'run' }, previousTurnId: 'turn_0' });
   const queued: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   const later = project([
@@ -514,6 +514,7 @@ test('the log of a turn from the queue begins when it begins; one that ends in t
     { type: 'started', at: AT, start: begun },
   ]);
   expect(later).toMatchObject([{ ordinal: 1, record: { kind: 'turn.created', previousTurnId: 'turn_0' } }]);
+  expect(later[0]?.record).not.toHaveProperty('queued');
   expect(firstCallOf(begun).createdAt).toBe('2026-11-21T09:00:00.000Z');
   const closes = [
     { how: 'completed', result: { status: 'cancelled', reason: 'client-cancelled' } },
@@ -522,7 +523,7 @@ test('the log of a turn from the queue begins when it begins; one that ends in t
   for (const close of closes) {
     const ended = project([...queued, { type: 'closed', at: AT, close }]);
     expect(ended).toMatchObject([
-      { ordinal: 1, record: { kind: 'turn.created', previousTurnId: null } },
+      { ordinal: 1, record: { kind: 'turn.created', previousTurnId: null, queued: { position: 2 } } },
       { ordinal: 2, record: { kind: 'turn.done', end: { status: 'cancelled' } } },
     ]);
   }

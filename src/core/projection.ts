@@ -395,7 +395,8 @@ export class TurnProjection {
 
 /** The first record of a turn. */
 export function turnCreated(start: TurnHeader): TurnCreated {
-  const { turnId, sessionId, previousTurnId, createdBy, input, conversation, isRun, specHash, createdAt: at } = start;
+  const { turnId, sessionId, previousTurnId, createdBy, input, createdAt: at } = start;
+  const { conversation, isRun, specHash, queued } = start;
   return {
     kind: 'turn.created',
     id: eventId(turnId, 1),
@@ -408,6 +409,7 @@ export function turnCreated(start: TurnHeader): TurnCreated {
     ...(conversation && { conversation }),
     ...(isRun && { isRun }),
     specHash,
+    ...(queued && { queued: { position: queued.position } }),
   };
 }
 

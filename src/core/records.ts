@@ -192,6 +192,8 @@ export interface TurnCreated extends Base {
   /** That of the turn's start. */
   isRun?: true;
   specHash: string;
+  /** The turn waits in the queue of its session, or has ended there: its position in it at its creation, from 1. */
+  queued?: { position: number };
   /** It stands for a record that is damaged: see `lostRecord`. Stored records do not have it. */
   isLost?: true;
 }

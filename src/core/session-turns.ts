@@ -260,7 +260,8 @@ export class SessionTurns {
     const queued = { number, ...(previous.turn === 'none' && { isRoot: true as const }) };
     this.#state.queue = [...queue, { turnId, ...queued }];
     this.#state.newest = later(newest, turnId);
-    const start = { ...rest, sessionId: this.#sessionId, sequence: 0, previousTurnId: null, resumes: [], queued };
+    const waiting = { ...queued, position: queue.length + 1 };
+    const start = { ...rest, sessionId: this.#sessionId, sequence: 0, previousTurnId: null, resumes: [], queued: waiting };
     return { start, creation: { turnId, queued }, undo: () => this.unqueue(turnId) };
   }
 

@@ -53,13 +53,13 @@ test('messages that wait for the end of a model call count towards those that ma
   const messages = (count: number) => Array.from({ length: count }, (_, n) => `m${n}`);
   steering.modelCalled();
   steering.accept(steer('c1', ...messages(MAX_UNREAD - 1)), AT);
-  expect(steering.mayAccept(steer('c2', 'a', 'b'))).toBe(false);
-  expect(steering.mayAccept(steer('c2', 'a'))).toBe(true);
+  expect(steering.hasRoomFor(steer('c2', 'a', 'b'))).toBe(false);
+  expect(steering.hasRoomFor(steer('c2', 'a'))).toBe(true);
   steering.modelEnded();
   steering.record();
-  expect(steering.mayAccept(steer('c2', 'a', 'b'))).toBe(false);
+  expect(steering.hasRoomFor(steer('c2', 'a', 'b'))).toBe(false);
   steering.modelCalled();
-  expect(steering.mayAccept(steer('c2', ...messages(MAX_UNREAD)))).toBe(true);
+  expect(steering.hasRoomFor(steer('c2', ...messages(MAX_UNREAD)))).toBe(true);
 });
 
 test('a repeated command is accepted once, also by the next run', () => {

@@ -85,10 +85,8 @@ export interface GivenText extends Pick<ConversationRef, 'repaired'> {
 }
 
 export interface StartedTurn {
-  /** The first record of its log. */
-  created: TurnCreated;
-  /** The turn waits in the queue of its session. */
-  isQueued: boolean;
+  /** The first record of its log; undefined if the turn waits in the queue of its session. */
+  created: TurnCreated | undefined;
   /** Settles when the turn is in the index. Never rejects. */
   indexed: Promise<void>;
 }
@@ -140,7 +138,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
         () => undefined,
         (error: unknown) => log.error({ turnId, err: error }, 'a turn was not indexed'),
       );
-    return { created: turnCreated({ ...start, input }), isQueued, indexed };
+    return { created: isQueued ? undefined : turnCreated({ ...start, input }), indexed };
   } catch (error) {
     speculation?.withdraw();
     // An expired command is never carried out: the client's next request with the same key is a new turn.

@@ -1,7 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { QueuedTurn } from '../core/turn-queue.ts';
+import type { QueuedTurn, QueuePlace } from '../core/turn-queue.ts';
 import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
@@ -95,7 +95,7 @@ export class TurnIndex {
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
-  async accept(start: Omit<TurnStart, 'resumes'>): Promise<boolean> {
+  async accept(start: Omit<TurnStart, 'resumes' | 'queued'> & { queued?: QueuePlace }): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt, pause, budget, queued, begun } = start;
     if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
     const title = sequence === 1 ? start.title : null;

@@ -30,7 +30,7 @@ export type TurnFrame =
   /** Completes a message whose text was sent by `begin` and `delta`: the client lacks its other fields. */
   | { kind: 'end'; message: ModelMessage }
   /** What is known of a turn that waits in the queue of its session: its first record replaces it. */
-  | { kind: 'queued'; created: TurnCreated; position: number }
+  | { kind: 'queued'; created: TurnCreated }
   /** A whole record, also a message that is sent in one frame. */
   | { kind: 'record'; record: LogRecord };
 
@@ -105,6 +105,7 @@ export class StreamSequencer {
    */
   durable({ ordinal, record, liveAttempt }: FollowedEntry): NumberedFrame[] {
     if (ordinal !== this.#ordinal + 1) throw new Error(`entry ${ordinal} cannot follow ${this.#ordinal}`);
+    if (record.kind === 'turn.created' && record.queued) return this.#neverBegun(record);
     const isSent = this.#preceding !== undefined && isDeepStrictEqual(record, this.#preceding);
     const { before, last } =
       record.kind === 'model.message' ? this.#finish(record, liveAttempt) : { before: [], last: recordFrame(record) };
@@ -140,10 +141,22 @@ export class StreamSequencer {
     return this.#number(frames);
   }
 
-  /** Gives the frame of a turn that waits in the queue of its session, and has no log yet. */
-  queued(created: TurnCreated, position: number): NumberedFrame[] {
-    if (this.#ordinal > 0 || !this.#hasNumbersFor(1)) return [];
-    return this.#number([{ kind: 'queued', created, position }]);
+  /**
+   * Gives the frame of a turn that waits in the queue of its session, and has no log yet. None for a reader that was sent
+   * it before: nothing else comes before the first entry.
+   */
+  queued(created: TurnCreated): NumberedFrame[] {
+    return this.#ordinal > 0 || this.#frame > 0 ? [] : this.#number([{ kind: 'queued', created }]);
+  }
+
+  /** The first entry of a turn that has ended in the queue is what its readers were sent while it waited. */
+  #neverBegun(record: TurnCreated): NumberedFrame[] {
+    const isSent = this.#frame > 0;
+    const frames = isSent ? [] : this.#number([recordFrame(record)]);
+    this.#ordinal += 1;
+    this.#frame = 0;
+    this.#isCut = false;
+    return frames;
   }
 
   /** The rest of a message: `last` takes the ordinal's number. */

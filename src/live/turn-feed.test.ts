@@ -2,9 +2,11 @@ import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
 import { cursorAfter, expectRising, fold } from '../../test/support/central-property.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
+import type { Cursor } from '../core/cursor.ts';
 import { emptyText } from '../core/message.ts';
 import type { LogEntry, McpInitialized, ModelMessage } from '../core/records.ts';
 import { turnCreated } from '../core/projection.ts';
+import { NO_TOTALS } from '../core/turn-totals.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { frameToWire } from '../api/sessions/turn-event-reader.ts';
 import { toWire } from '../api/sessions/wire/events-to-wire.ts';
@@ -276,6 +278,47 @@ test('a client with one event per connection gets the text of a message, not the
   // Its connection was not sent the record, so it gets the durable one.
   feed.entry({ ordinal: 1, record });
   expect(resume(feed, [first, second!]).map(({ frame }) => frame)[0]).toEqual({ kind: 'record', record });
+});
+
+test('a turn that ends in the queue has one turn.created, with one number, in every stream and from every cursor', () => {
+  const created = turnCreated(turnStart({ queued: { number: 7, position: 2 } }));
+  const end = { status: 'cancelled' as const, reason: 'client-cancelled' as const };
+  const done = { kind: 'turn.done' as const, id: 'evt_2', at: AT, ...NO_TOTALS, end, waitedMs: 0, workedMs: 0 };
+  const feed = new TurnFeed();
+  /** A connection while the turn waits, which stays. */
+  const waiting = (cursor?: Cursor): NumberedFrame[] => {
+    const reader = new StreamSequencer(cursor);
+    const frames = reader.queued(created);
+    feed.join(reader, (sent) => frames.push(...sent));
+    return frames;
+  };
+  const whole = waiting();
+  const resumed = waiting({ ordinal: 0, frame: 1 });
+  expect([whole, resumed].map(({ length }) => length)).toEqual([1, 0]);
+  for (const entry of [
+    { ordinal: 1, record: created },
+    { ordinal: 2, record: done },
+  ])
+    feed.entry(entry);
+  const [first, last] = eventsOf(whole);
+  expect(first).toMatchObject({ sequenceNumber: 1, event: { state: { status: 'running', queued: { position: 2 } } } });
+  expect(last).toMatchObject({ sequenceNumber: 2_000_000, event: { type: 'turn.done' } });
+  expect(eventsOf(whole)).toEqual([first, last]);
+  expect(eventsOf(resumed)).toEqual([last]);
+  for (let cut = 0; cut <= whole.length; cut++) {
+    expect(eventsOf(resume(feed, whole.slice(0, cut)))).toEqual([first, last].slice(cut));
+  }
+});
+
+test('the turn.created of a turn that waits in the queue is replaced when the turn begins', () => {
+  const waiting = new StreamSequencer();
+  const frames = waiting.queued(turnCreated(turnStart({ queued: { number: 7, position: 2 } })));
+  const record = turnCreated(turnStart({ previousTurnId: 'turn_0' }));
+  for (const reader of [waiting, new StreamSequencer(cursorAfter(frames))]) {
+    const begun = reader.durable({ ordinal: 1, record });
+    expect(begun).toEqual([{ sequenceNumber: 1_000_000, frame: { kind: 'record', record } }]);
+    expect(fold([...frames, ...begun]).events).toEqual([toWire(record, OWNER)]);
+  }
 });
 
 test('a client keeps its text when its server has received no frame of the message yet', () => {

@@ -81,6 +81,14 @@ test('queued turns begin in their order, each after the end of the one before; o
     expect([cancelled.status, cancelled.body]).toEqual([200, {}]);
     expect(await third.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
   }
+  // Its position is that of its creation, in every stream.
+  const stream = await third.done;
+  expect(stream.map((event) => [event.sequence_number, event.type])).toEqual([
+    [1, 'turn.created'],
+    [2_000_000, 'turn.done'],
+  ]);
+  expect(await server.api.subscribe(chat.sessionId, thirdId).done).toEqual(stream);
+  expect(await server.api.subscribe(chat.sessionId, thirdId, 1).done).toEqual(stream.slice(1));
   expect(first.frames.at(-1)?.type).not.toBe('turn.done');
   expect((await turnOf(chat, thirdId)).state).toMatchObject({ status: 'cancelled' });
   await expect.poll(async () => (await turnOf(chat, fourthId)).state.queued).toEqual({ position: 2 });

@@ -150,9 +150,9 @@ async function follow({ logs, turnId, reader, lease, created, waits, endsWithNot
     stream.noContent();
     return true;
   }
-  const { created: first, position } = waits ? await logs.firstAndLast(turnId) : {};
+  const first = waits ? (await logs.firstAndLast(turnId)).created : undefined;
   stream.open();
-  if (first && position !== undefined) await reader.write(reader.sequencer.queued(first, position));
+  if (first?.queued) await reader.write(reader.sequencer.queued(first));
   for (let isOver = false; !isOver && !stream.isClosed;) {
     for (;;) {
       while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {

@@ -99,8 +99,8 @@ async function startAndStream(
   stream.onDelivered(() => turn.acknowledge());
   try {
     const started = await turn.start();
-    if (started?.isQueued) await turn.whenIndexed();
-    const created = started?.isQueued ? undefined : started?.created;
+    const created = started?.created;
+    if (started && !created) await turn.whenIndexed();
     // The first delta of a turn that an earlier request started does not measure this request.
     const onFirstDelta = created ? () => metrics.firstDelta.observe(secondsSinceStart(response)) : undefined;
     const events = new TurnEventReader({ cursor: BEGINNING, stream, view, reader, onFirstDelta });
@@ -113,8 +113,8 @@ async function startAndStream(
 async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, answer: Answer): Promise<void> {
   const started = await turn.start();
   await turn.whenIndexed();
-  const firstAndLast =
-    started && !started.isQueued ? { created: started.created, done: undefined } : await logs.firstAndLast(turn.turnId);
+  const created = started?.created;
+  const firstAndLast = created ? { created, done: undefined } : await logs.firstAndLast(turn.turnId);
   await returnTurn(turn, firstAndLast, answer);
 }
 

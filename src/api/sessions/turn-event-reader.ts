@@ -4,7 +4,7 @@ import type { NumberedFrame, TurnFrame } from '../../live/stream-sequencer.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import { TurnReader } from '../http/turn-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { toWire, turnCreatedToWire } from './wire/events-to-wire.ts';
+import { toWire } from './wire/events-to-wire.ts';
 import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
 import { isShown, type View } from './wire/view.ts';
 
@@ -67,7 +67,7 @@ export function frameToWire(frame: TurnFrame, reader: Reader): StreamEvent {
         ...messageEnd(frame.message),
       };
     case 'queued':
-      return turnCreatedToWire(frame.created, frame.position);
+      return toWire(frame.created, reader);
     case 'record':
       return toWire(frame.record, reader);
   }

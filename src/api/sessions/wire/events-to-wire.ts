@@ -73,10 +73,10 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-export function turnCreatedToWire(record: TurnCreated, position?: number): SessionEvent {
+function turnCreatedToWire(record: TurnCreated): SessionEvent {
   // The conversation is that of a run: this API has no runs.
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, ...hidden } = record;
-  const { specHash: _, conversation: __, isRun: ___, isLost: ____, ...rest } = hidden;
+  const { queued, specHash: _, conversation: __, isRun: ___, isLost: ____, ...rest } = hidden;
   rest satisfies NoFields;
   return {
     type,
@@ -86,7 +86,7 @@ export function turnCreatedToWire(record: TurnCreated, position?: number): Sessi
     turn_id: turnId,
     previous_turn_id: previousTurnId,
     input: inputToWire(input, sessionId),
-    state: runningState(position),
+    state: runningState(queued?.position),
     created_by: subjectToWire(createdBy),
   };
 }
