@@ -9,7 +9,7 @@ import { SharedBudgets } from '../src/engine/shared-budgets.ts';
 import type { SpeculativeCall } from '../src/engine/speculation.ts';
 import { NEVER } from '../src/lib/abort.ts';
 import { ModelError } from '../src/models/model-error.ts';
-import type { ModelChunk } from '../src/models/provider.ts';
+import type { ModelChunk, ModelProvider } from '../src/models/provider.ts';
 import type { DecisionPolicy } from '../src/spec/agent-spec.ts';
 import { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
 import { createCallModel } from './call-model.ts';
@@ -207,6 +207,24 @@ test('a call that was within a budget is repeated although it was reached since'
   await expect(run(1)).rejects.toMatchObject({ type: 'broken_stream' });
   await expect(run(2)).rejects.toMatchObject({ type: 'broken_stream' });
   expect(asked()).toBe(2);
+});
+
+test('a model call whose turn cannot be read is not retried without end, and has asked no model', async () => {
+  const stream = vi.fn<ModelProvider['stream']>();
+  const conversations = { call: () => Promise.reject(new Error('turn_1 has no thread main')) };
+  const callModel = createCallModel(activityDependencies({ ...modelDependencies(stream), conversations }));
+  let heartbeatDetails: unknown;
+  const run = (attempt: number) => {
+    const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
+    env.on('heartbeat', (details) => (heartbeatDetails = details));
+    return env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, MODEL_CALL);
+  };
+  const failures: unknown[] = [];
+  while (failures.length < 20) failures.push(await run(failures.length + 1).catch((error: unknown) => error));
+  const message = expect.stringContaining('turn_1 has no thread main') as string;
+  expect(failures[0]).toMatchObject({ nonRetryable: false, message });
+  expect(failures.at(-1)).toMatchObject({ nonRetryable: true, message });
+  expect(stream).not.toHaveBeenCalled();
 });
 
 test('a further attempt at a message begins nothing ahead', async () => {

@@ -3,11 +3,13 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
 import {
+  CONVERSATION,
   conversationsWithCall,
   MODEL_CALL,
   modelDependencies,
   toolCallInput,
 } from '../test/support/activity-inputs.ts';
+import type { CallModelInput } from '../src/core/history.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
 
@@ -85,4 +87,29 @@ test('a model call that crashes its worker on each attempt ends in error, and it
   expect(outcome).toMatchObject({ status: 'error', message: expect.stringContaining('5 attempts') });
   expect(records).toMatchObject([{ kind: 'model.message', finishReason: 'error', usage: { unreportedAttempts: 5 } }]);
   expect(model.asked).toBe(5);
+});
+
+test('a model call of a sub-agent whose conversation crashes each worker ends its thread, without reading it again', async () => {
+  const blobs = new SilentService();
+  const parent = { threadId: 'main', toolCallId: 'call_0' };
+  const agent = { threadId: 'thread_1', title: 'read', parent, depth: 1, specHash: 'a1', hasServers: false };
+  const subAgent = { ...agent, iterations: 5 };
+  const dependencies = activityDependencies({
+    ...modelDependencies(async function* () {
+      yield* await Promise.resolve([]);
+    }),
+    conversations: {
+      ...CONVERSATION,
+      call: async (input: CallModelInput) => ({ ...(await CONVERSATION.call(input)), subAgent }),
+      load: (_call: unknown, _runId: string, signal: AbortSignal) => blobs.ask(signal),
+    },
+  });
+  const input = { ...MODEL_CALL, threadId: agent.threadId };
+  const { records } = await untilEnded(() => createCallModel(dependencies)(input), blobs);
+  expect(records).toMatchObject([
+    { kind: 'model.message', finishReason: 'error' },
+    { kind: 'thread.done', threadId: agent.threadId, title: 'read', end: { status: 'error' } },
+    { kind: 'tool.response', ...parent, outcome: 'failed' },
+  ]);
+  expect(blobs.asked).toBe(5);
 });

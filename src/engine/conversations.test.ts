@@ -222,7 +222,12 @@ test('a thread is known to a worker that did not begin it: from the history, the
   const carried = turnStart({ carry: { ...carryOf(4), threads: [{ ...agent, steps: 1 }] } });
   for (const start of [undefined, known, carried]) {
     const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')));
-    const ended: HistoryEvent = { type: 'ended', scheduledEventId: 10, at: AT, end: { how: 'completed', records: starting } };
+    const ended: HistoryEvent = {
+      type: 'ended',
+      scheduledEventId: 10,
+      at: AT,
+      end: { how: 'completed', records: starting },
+    };
     if (start) events.splice(0, Infinity, { type: 'started', at: AT, start });
     else events.splice(2, Infinity, ended);
     const call = conversations.call({ ...input(4, 1), threadId: agent.threadId }, 'run');

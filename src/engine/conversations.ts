@@ -39,10 +39,7 @@ export class ConversationLost extends Error {
 }
 
 /** What decides which conversation a model call answers. */
-export type ExpectedCall = Pick<
-  ModelCall,
-  'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
->;
+export type ExpectedCall = Pick<ModelCall, 'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'>;
 
 /** A model call whose conversation is loaded. */
 type LoadedCall = CallModelInput & Pick<ModelCall, 'previousTurnId'>;

@@ -86,19 +86,13 @@ function scheduledIn(history: object): Told['scheduled'] {
 
 /** Fields of inputs that came, or went, after the histories were recorded. They follow from other fields. */
 const CHANGED_SINCE = new Map([
-  [
-    'callModel',
-    new Set([
-      ...['owner', 'specHash', 'previousTurnId', 'sequence', 'isRun', 'agents', 'sessionLimit', 'subAgent'],
-      ...['isLast', 'isBegun'],
-    ]),
-  ],
-  ['callTool', new Set(['onReplaced'])],
+  ['callModel', 'owner specHash previousTurnId sequence isRun agents sessionLimit subAgent isLast isBegun'],
+  ['callTool', 'onReplaced'],
 ]);
 
 function asRecorded([activityType, input]: Told['scheduled'][number]): unknown {
   const fields = typeof input === 'object' && input !== null ? Object.entries(input) : [];
-  return [activityType, Object.fromEntries(fields.filter(([key]) => !CHANGED_SINCE.get(activityType)?.has(key)))];
+  return [activityType, Object.fromEntries(fields.filter(([key]) => !CHANGED_SINCE.get(activityType)?.split(' ').includes(key)))];
 }
 
 function eventsIn(history: object): proto.temporal.api.history.v1.IHistoryEvent[] {
