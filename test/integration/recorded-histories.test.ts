@@ -92,7 +92,10 @@ const CHANGED_SINCE = new Map([
 
 function asRecorded([activityType, input]: Told['scheduled'][number]): unknown {
   const fields = typeof input === 'object' && input !== null ? Object.entries(input) : [];
-  return [activityType, Object.fromEntries(fields.filter(([key]) => !CHANGED_SINCE.get(activityType)?.split(' ').includes(key)))];
+  return [
+    activityType,
+    Object.fromEntries(fields.filter(([key]) => !CHANGED_SINCE.get(activityType)?.split(' ').includes(key))),
+  ];
 }
 
 function eventsIn(history: object): proto.temporal.api.history.v1.IHistoryEvent[] {
