@@ -5,6 +5,8 @@ import { messageWith, modelMessage } from '../test/support/model-message.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import type { TurnStart } from '../src/core/history.ts';
 import type { ToolRoute } from '../src/core/records.ts';
+import { TurnActions } from '../src/core/turn-actions.ts';
+import { NO_TOTALS } from '../src/core/turn-totals.ts';
 import { cancelTurn, commandTurn } from './messages.ts';
 
 type Commands = Awaited<ReturnType<ActivatedWorkflow['activate']>>;
@@ -94,4 +96,15 @@ test('a command that arrives with the start does not delay the model call that t
   const records = [modelMessage({ content: 'Hello.' })];
   const end = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }));
   expect(resultIn(end)).toEqual({ status: 'done', pending: [] });
+});
+
+test('a run that continues a turn starts the timer of what is due, although nothing else happens in it', async () => {
+  const policy = { quorum: 1, onExpiry: 'deny', expiresInSeconds: 60 } as const;
+  const actions = new TurnActions(turnStart({ pause: 'wait' }));
+  actions.add(messageWith({ ...RUN, approval: true, policy }));
+  actions.endTask([], Date.now());
+  const carry = { ordinal: 2, ...NO_TOTALS, step: 1, previousRunId: 'r', deadline: Infinity, actions: actions.state };
+  const [running, first] = await begin({ pause: 'wait', carry });
+  await using _turn = running;
+  expect(first.filter(({ startTimer }) => startTimer)).toHaveLength(1);
 });

@@ -70,7 +70,7 @@ test('a turn that is found again gets its place', () => {
 });
 
 test('a turn that has begun ends in its next run, which learns of a cancel; others end in the queue', () => {
-  const start = turnStart({ sequence: 0, queued: { number: 3 } });
+  const start = turnStart({ sequence: 0, queued: { number: 3, position: 1 } });
   const begin = { sequence: 5, previousTurnId: 'turn_r' };
   const begun = { at: '2026-11-28T12:00:00.000Z', queuedRunId: 'run_1' };
   const { queued: _, ...rest } = start;
