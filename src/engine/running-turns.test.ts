@@ -79,6 +79,20 @@ test('a command that the turn refuses is sent again with another verdict; one th
   expect(await turns.command(TURN_ID, { ...refused, send: () => Promise.resolve(true) })).toBeUndefined();
 });
 
+test('equal commands at the same time, which have one id, are told the same', async () => {
+  const history = new FakeHistory();
+  const turns = new RunningTurns(history);
+  const slow = sending('req_1', history);
+  const held = Promise.withResolvers<void>();
+  const [first, second] = [
+    turns.command(TURN_ID, slow),
+    turns.command(TURN_ID, { ...slow, send: () => held.promise.then(() => slow.send()) }),
+  ];
+  expect(await first).toMatchObject({ refusal: undefined });
+  held.resolve();
+  expect(await second).toMatchObject({ refusal: undefined });
+});
+
 test('readers at the same time feed each event once', async () => {
   const history = new FakeHistory();
   const turns = new RunningTurns(history);

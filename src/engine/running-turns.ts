@@ -45,8 +45,8 @@ interface CommandToSend {
 export class RunningTurns {
   readonly #history: Pick<TurnHistory, 'read' | 'readSince'>;
   readonly #turns = new LRUCache<string, RunningTurn>({ max: MAX_TURNS });
-  /** What was said to the commands that are being sent, by their ids. Nothing else is kept of a command. */
-  readonly #sent = new Map<string, Judgement | undefined>();
+  /** The commands that are being sent, of which repetitions have the same id. Nothing else is kept of a command. */
+  readonly #sent = new Set<{ id: string; said?: Judgement }>();
 
   constructor(history: Pick<TurnHistory, 'read' | 'readSince'>) {
     this.#history = history;
@@ -80,20 +80,22 @@ export class RunningTurns {
     turnId: string,
     { id, send, signal }: CommandToSend,
   ): Promise<(Judgement & { turn: TurnProjection }) | undefined> {
-    this.#sent.set(id, undefined);
+    const sent: { id: string; said?: Judgement } = { id };
+    this.#sent.add(sent);
     try {
       if (!(await send())) return undefined;
-      const turn = await this.state(turnId, { until: () => this.#sent.get(id) !== undefined, signal });
-      const judgement = this.#sent.get(id);
-      return judgement && { turn, ...judgement };
+      const turn = await this.state(turnId, { until: () => sent.said !== undefined, signal });
+      return sent.said && { turn, ...sent.said };
     } finally {
-      this.#sent.delete(id);
+      this.#sent.delete(sent);
     }
   }
 
   #taskCompleted({ judged: { verdicts, repeated } }: TurnProjection): void {
-    for (const [id, refusal] of verdicts) {
-      if (this.#sent.has(id)) this.#sent.set(id, { refusal, repeated: repeated.get(id) ?? [] });
+    if (verdicts.size === 0) return;
+    for (const sent of this.#sent) {
+      const { id } = sent;
+      if (verdicts.has(id)) sent.said = { refusal: verdicts.get(id), repeated: repeated.get(id) ?? [] };
     }
   }
 
