@@ -796,21 +796,6 @@ test('what was answered is known in later messages and runs: together, in parts,
   }
 });
 
-test('the last answers are known, as many as one request may have', () => {
-  const actions = new TurnActions(start);
-  const requests = ['a', 'b'].map((name) => Array.from({ length: 1_500 }, (_, i) => `${name}${i}`));
-  for (const ids of requests) {
-    actions.add(messageOf(ids.map((id) => client(id))), 's');
-    actions.endTask([], BEGIN);
-    endTask(actions, [command('ann', ...ids.map((id) => respond(id, 'x')))]);
-  }
-  actions.add(messageOf([]), 's');
-  const isKnown = (...ids: string[]) => actions.isRepetition(command('ann', ...ids.map((id) => respond(id, 'x'))));
-  const [first = [], last = []] = requests;
-  expect([isKnown(...last), isKnown(first.at(-1) ?? ''), isKnown(first[0] ?? '')]).toEqual([true, true, false]);
-  expect(actions.state.given).toHaveLength(2_050);
-});
-
 test('an approved call that waits behind others is still asked about once more, and only if it was approved', () => {
   const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 1 };
   const call = { threadId: 'main', toolCallId: 'pay', source };
