@@ -444,7 +444,7 @@ test.each(['failed', 'timed_out', 'cancelled'] as const)(
 
 test('a turn that is cancelled while it is paused has waited until its end', () => {
   const pauses = { reasons: ['action' as const], since: Date.parse(AT) - 5_000, waitedMs: 2_000 };
-  const actions = { threads: [], pauses, steering: { ids: [], unread: 0 }, signIns: { threads: [], ended: [] } };
+  const actions = { threads: [], pauses, steering: { unread: 0 }, signIns: { threads: [], ended: [] } };
   const carry = { ...NO_TOTALS, ordinal: 3, step: 1, previousRunId: 'r1', deadline: 0, actions };
   const ago = (ms: number) => new Date(Date.parse(AT) - ms).toISOString();
   const begun = { at: ago(17_000), queuedRunId: 'run' };
