@@ -119,8 +119,7 @@ export function beginner({ start, log, guard, steps, onEnd, onError }: BeginOpti
         return activity({ name: work.name, input }, () => callTool(input, start.limits));
       }
       case 'forceDelegate': {
-        const hasAnswered = (): boolean =>
-          log.actions.delegated.every(({ sessionId }) => sessionId !== work.sessionId);
+        const hasAnswered = (): boolean => log.actions.delegated.every(({ sessionId }) => sessionId !== work.sessionId);
         force({ childSessionId: work.sessionId, ...turn.guard }, start, hasAnswered).catch(() => undefined);
       }
     }
@@ -161,5 +160,8 @@ async function force(
 /** In a workflow `Date.now` and `Math.random` are deterministic: a replay mints the same ids. */
 function newMessage(): PlannedMessage {
   const now = Date.now();
-  return { messageId: ulid('msg', now, () => Math.floor(Math.random() * DIGITS)), createdAt: new Date(now).toISOString() };
+  return {
+    messageId: ulid('msg', now, () => Math.floor(Math.random() * DIGITS)),
+    createdAt: new Date(now).toISOString(),
+  };
 }

@@ -76,7 +76,10 @@ test('a turn that is cancelled ends when what runs has ended', async () => {
   const seqs = second.flatMap(({ scheduleActivity }) => scheduleActivity?.seq ?? []);
   const cancelled = (seq: number): Job => ({ resolveActivity: { seq, result: { cancelled: { failure: CANCELLED } } } });
   expect(resultIn(await turn.activate(cancelled(seqs[0]!)))).toBeUndefined();
-  expect(resultIn(await turn.activate(cancelled(seqs[1]!)))).toEqual({ status: 'cancelled', reason: 'client-cancelled' });
+  expect(resultIn(await turn.activate(cancelled(seqs[1]!)))).toEqual({
+    status: 'cancelled',
+    reason: 'client-cancelled',
+  });
 });
 
 const CANCELLED = { message: 'cancelled', canceledFailureInfo: {} };

@@ -1,5 +1,12 @@
 import { isBegunByStart } from './due.ts';
-import type { CallModelInput, CallToolInput, ConnectToolsInput, NextModelCall, RunGuard, TurnStart } from './history.ts';
+import type {
+  CallModelInput,
+  CallToolInput,
+  ConnectToolsInput,
+  NextModelCall,
+  RunGuard,
+  TurnStart,
+} from './history.ts';
 import { firstCallOf, startsWithModelCall, type TurnProjection } from './projection.ts';
 import type { MessagePlan, PlannedMessage } from './records.ts';
 import { mayRepeatSignIns } from './sign-ins.ts';

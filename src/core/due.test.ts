@@ -33,7 +33,12 @@ class PlayedRun {
     this.#start = turnStart(overrides);
     this.log.started(this.#start);
     this.actions = this.log.actions!;
-    this.#run = { isStopping: false, isDraining: false, forced: new Set(), slots: new Slots(this.#start.limits.subAgents) };
+    this.#run = {
+      isStopping: false,
+      isDraining: false,
+      forced: new Set(),
+      slots: new Slots(this.#start.limits.subAgents),
+    };
   }
 
   set(run: Partial<Run>): void {
@@ -134,7 +139,10 @@ function agent(n: number, fields: Partial<SubAgent> = {}): SubAgent {
 /** A message of the root agent that starts sub-agents. */
 function starts(...agents: SubAgent[]): [ModelMessage, ...NewRecord[]] {
   const routes = agents.map(({ threadId }): ToolRoute => ({ to: 'thread', threadId }));
-  return [calls(...routes), ...agents.map((thread): NewRecord => ({ kind: 'thread.created', at: AT, thread, input: 'do' }))];
+  return [
+    calls(...routes),
+    ...agents.map((thread): NewRecord => ({ kind: 'thread.created', at: AT, thread, input: 'do' })),
+  ];
 }
 
 /** The end of a sub-agent, with its answer. */
@@ -225,7 +233,9 @@ test('too many questions of servers are answered with a cancellation', () => {
   run.task();
   for (let i = 0; i < 33; i++) run.asks(`call_${i}`);
   expect(run.task()).toEqual(['main call_32']);
-  const [again] = run.log.running('main').filter(({ name, input }) => name === 'callTool' && input.toolCallId === 'call_32');
+  const again = run.log
+    .running('main')
+    .find(({ name, input }) => name === 'callTool' && input.toolCallId === 'call_32');
   expect(again?.input).toMatchObject({ answered: { content: '{"action":"cancel"}' } });
   run.returns('call_32');
   run.returns('call_33');
@@ -247,7 +257,10 @@ test('a turn that waits runs the other calls, and the approved one once it is', 
 
 function allow(toolCallId: string, threadId = 'main'): Pick<TurnCommand, 'type'> {
   const answer = { type: 'user.tool_approval', threadId, toolCallId, approval: { status: 'allow' } };
-  return { type: 'answer', answers: [answer], roles: [], mayRespond: true, mayDecide: true } as Pick<TurnCommand, 'type'>;
+  return { type: 'answer', answers: [answer], roles: [], mayRespond: true, mayDecide: true } as Pick<
+    TurnCommand,
+    'type'
+  >;
 }
 
 test('a paused turn begins nothing, in any thread; the call that its start has begun runs', () => {
@@ -421,7 +434,13 @@ test('a turn that ends if a call has no result begins no more calls; its sub-age
 });
 
 test('a turn that answers calls connects to its servers first; registered sub-agents do so themselves', () => {
-  const source = { turnId: 't', messageId: 'm', stamp: 's', index: 0, run: { effect: 'retry', callHash: 'h' } } as const;
+  const source = {
+    turnId: 't',
+    messageId: 'm',
+    stamp: 's',
+    index: 0,
+    run: { effect: 'retry', callHash: 'h' },
+  } as const;
   const call: PendingCall = { threadId: 'main', toolCallId: 'a', needs: 'sign_in', source };
   const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 0 }];
   const run = new PlayedRun({ hasServers: true, resumes: [call], threads });

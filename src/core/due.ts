@@ -4,7 +4,7 @@ import { ROOT_THREAD, type OpenThread, type PendingCall, type TurnError, type Wa
 import { countedSteps, progressOf, type ThreadEnd } from './thread-state.ts';
 import { heldCall } from './tool-records.ts';
 import { toolLanes } from './tool-lanes.ts';
-import { isUnanswered, placed, readyCall, type ReadyCall } from './tracked-call.ts';
+import { hasBeenAsked, isUnanswered, placed, readyCall, type ReadyCall } from './tracked-call.ts';
 import type { ThreadResult } from './turn-result.ts';
 
 /** What a turn can begin. */
@@ -170,9 +170,11 @@ function openOf(turn: TurnState, threadId = ROOT_THREAD): Required<Waiting> {
   };
 }
 
-/** What people answer comes first. */
-function rank({ needs }: PendingCall): number {
-  return needs === 'order' ? 2 : needs === 'sign_in' ? 1 : 0;
+/** What people answer comes first: what the message asks, then what has come of its calls. */
+function rank(pending: PendingCall): number {
+  if (pending.needs === 'order') return 3;
+  if (pending.needs === 'sign_in') return 2;
+  return hasBeenAsked({ pending }) ? 1 : 0;
 }
 
 function subAgentsOf(turn: TurnState, threadId: string): TurnProjection['threads'] {

@@ -3,7 +3,6 @@ import {
   actionsRequired,
   callKey,
   denial,
-  hasBegun,
   outcomeText,
   toolResponse,
   waitingAfter,
@@ -22,6 +21,7 @@ import {
   type LogEntry,
   type LogRecord,
   type MessagePlan,
+  type OpenThread,
   type ModelMessage,
   type PendingCall,
   type SubAgent,
@@ -66,8 +66,6 @@ export class TurnProjection {
   readonly #running = new Map<number, ScheduledActivity>();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
-  /** Tool calls without a result; `scheduled` is true once their first activity is scheduled. */
-  readonly #openCalls = new Map<string, CallKey & Pick<PendingCall, 'edited'> & { scheduled: boolean }>();
   /** The sign-ins that were requested since the last message of their thread. */
   #signIns: AuthRequired[] = [];
   /** How many sub-agents, and sessions of other agents, the turn has started. */
@@ -198,38 +196,27 @@ export class TurnProjection {
       this.#totals = { usage, modelCalls, toolCalls };
       this.#startedAgents = carry.started ?? 0;
       // The same as for a reader that begins with this run.
-      this.#openCalls.clear();
       this.#signIns = [];
-      this.#reopen(carry);
-      this.#reopen({ pending: this.#actions.open });
-      for (const call of this.#actions.delegated) this.#openCalls.set(callKey(call), { ...call, scheduled: true });
+      this.#reopen(carry.threads);
       return [];
     }
     const { createdAt: at } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
     const { threads = [] } = start;
     this.#startedAgents = threads.length;
-    this.#reopen({ threads });
+    this.#reopen(threads);
     for (const call of start.resumes) {
       const resolution = resolutionOf(call, start.input);
-      if (resolution.status === 'deny') {
-        entries.push(this.#append(denial(call, resolution.reason, at)));
-      } else if (resolution.status === 'allow' || call.elicitation) {
-        this.#openCalls.set(callKey(call), { ...call, scheduled: hasBegun(call) });
-      }
+      if (resolution.status === 'deny') entries.push(this.#append(denial(call, resolution.reason, at)));
     }
     return entries;
   }
 
-  /** What was open at the end of the previous run or turn. */
-  #reopen({ pending = [], threads = [] }: Partial<Waiting>): void {
+  /** The sub-agents that were open at the end of the previous run or turn. */
+  #reopen(threads: readonly OpenThread[] = []): void {
     for (const thread of threads) {
       const { steps: _, refused: __, planned: ___, ...agent } = thread;
       this.#threads.set(thread.threadId, threadState(thread, { agent }));
-      this.#openCalls.set(callKey(thread.parent), { ...thread.parent, scheduled: false });
-    }
-    for (const call of pending) {
-      this.#openCalls.set(callKey(call), { ...call, scheduled: hasBegun(call) });
     }
   }
 
@@ -243,11 +230,8 @@ export class TurnProjection {
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
     if (activity.name === 'connectTools') this.#thread(activity.input.threadId).isConnected = true;
-    if (activity.name === 'callTool') {
-      const open = this.#openCalls.get(callKey(activity.input));
-      if (!open) throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
-      open.scheduled = true;
-      if (activity.input.edited) open.edited = activity.input.edited;
+    if (activity.name === 'callTool' && !this.#actions?.scheduled(activity.input)) {
+      throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
     }
   }
 
@@ -268,7 +252,6 @@ export class TurnProjection {
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (waiting) this.#actions?.ask(waiting);
-    if (waiting?.isAskedAgain) this.#openCalls.set(callKey(waiting), { ...waiting, scheduled: false });
     if (activity.name === 'callTool' && end.how === 'completed' && end.isDelegated) {
       this.#actions?.delegate(activity.input);
     }
@@ -302,20 +285,17 @@ export class TurnProjection {
     this.#actions?.steering.modelEnded();
     entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
-    for (const { threadId, parent } of threads) {
-      this.#threads.delete(threadId);
-      this.#openCalls.delete(callKey(parent));
-    }
-    for (const call of pending) this.#openCalls.delete(callKey(call));
+    for (const { threadId } of threads) this.#threads.delete(threadId);
+    const isLeft = new Set([...pending, ...threads.map(({ parent }) => parent)].map(callKey));
     const message =
       finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
     for (const thread of this.threads.toReversed()) {
-      entries.push(...this.#closeCalls(at, thread.threadId));
+      entries.push(...this.#closeCalls(at, isLeft, thread.threadId));
       const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
       const records = endOfThread(thread, { ...stopped, isCancelled: true });
       entries.push(...records.map((record) => this.#append(record)));
     }
-    entries.push(...this.#closeCalls(at));
+    entries.push(...this.#closeCalls(at, isLeft, ROOT_THREAD));
     const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
     const held = pending.filter(({ needs }) => needs === 'order');
@@ -342,10 +322,14 @@ export class TurnProjection {
     return [...entries, ...actions, done];
   }
 
-  /** Closes the calls of a thread, or of all. */
-  #closeCalls(at: string, threadId?: string): LogEntry[] {
-    const calls = [...this.#openCalls.values()].filter((call) => threadId === undefined || call.threadId === threadId);
-    return calls.map((call) => this.#append(toolResponse(call, call.scheduled ? 'unknown_outcome' : 'cancelled', at)));
+  /** Closes the calls of a thread, but those that the turn leaves to the next one. */
+  #closeCalls(at: string, isLeft: ReadonlySet<string>, threadId: string): LogEntry[] {
+    return (this.#actions?.unsettled(threadId) ?? []).flatMap(({ toolCallId, call }) => {
+      const { hasBegun, edited } = call;
+      const key = { threadId, toolCallId, ...(edited && { edited }) };
+      if (isLeft.has(callKey(key))) return [];
+      return this.#append(toolResponse(key, hasBegun ? 'unknown_outcome' : 'cancelled', at));
+    });
   }
 
   #append<R extends UnsequencedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
@@ -362,16 +346,13 @@ export class TurnProjection {
     if (record.kind === 'model.message') {
       if (record.threadId === ROOT_THREAD) this.#output = record;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
-      for (const { id: toolCallId, route } of record.toolCalls) {
+      for (const { route } of record.toolCalls) {
         if (route.to === 'session') this.#startedAgents += 1;
-        const call = { threadId: record.threadId, toolCallId };
-        this.#openCalls.set(callKey(call), { ...call, scheduled: false });
       }
     } else if (record.kind === 'tool.response') {
-      this.#openCalls.delete(callKey(record));
+      this.#actions?.ended(record);
     } else if (record.kind === 'mcp.auth_required') {
       this.#signIns.push(record);
-      for (const call of record.calls) this.#openCalls.set(callKey(call), { ...call, scheduled: false });
     } else if (record.kind === 'thread.created') {
       this.#startedAgents += 1;
       const { thread: agent } = record;

@@ -1,6 +1,14 @@
 import { heldCalls } from './call-order.ts';
 import type { CallToolInput } from './history.ts';
-import type { Approval, CallSource, InputItem, PendingCall, PendingElicitation, ToolDecided } from './records.ts';
+import type {
+  Approval,
+  CallSource,
+  EditedArguments,
+  InputItem,
+  PendingCall,
+  PendingElicitation,
+  ToolDecided,
+} from './records.ts';
 import { callKey, isAnswerable, type CallKey } from './tool-records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
@@ -26,6 +34,10 @@ export interface TrackedCall {
    * - `settled`: it was denied, has expired, or was answered.
    */
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
+  /** Its activity was scheduled, or it has begun in an earlier run or turn: it may have taken effect. */
+  hasBegun?: boolean;
+  /** The arguments with which it was scheduled, or is to be, if not those that the model wrote. */
+  edited?: EditedArguments | undefined;
   /** Set for a call that waits, or has waited. */
   pending?: PendingCall;
   /** Set for a call of a server that has not waited in this run. */
@@ -62,7 +74,7 @@ export function isWaitedFor(call: TrackedCall): boolean {
 }
 
 /** Whether a call waits because of what came of it, not of its message. */
-export function hasBeenAsked({ pending }: TrackedCall): boolean {
+export function hasBeenAsked({ pending }: Pick<TrackedCall, 'pending'>): boolean {
   return pending?.elicitation !== undefined || pending?.unknownOutcome !== undefined || pending?.isAskedAgain === true;
 }
 

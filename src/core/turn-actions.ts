@@ -143,7 +143,10 @@ export class TurnActions {
     const { threads = [], pauses, steering, given, signIns, refresh, remembered, delegations } = carry?.actions ?? {};
     // Copies, since several readers may have the same start.
     const copies = (calls: [string, TrackedCall][]) =>
-      calls.map(([id, call]): [string, TrackedCall] => [id, { ...call, votes: [...call.votes] }]);
+      calls.map(([id, call]): [string, TrackedCall] => [
+        id,
+        { ...call, ...begunOf(call.pending), votes: [...call.votes] },
+      ]);
     this.#threads = new Map(threads.map(([id, calls]) => [id, new Map(copies(calls))]));
     this.#resume(start);
     this.#pauses = new Pauses(pauses);
@@ -157,6 +160,7 @@ export class TurnActions {
     this.#refresh = new TurnRefresh(refresh);
     this.#remembered = new RememberedDecisions(remembered);
     this.#delegations = new TurnDelegations(delegations);
+    for (const key of this.delegated) this.scheduled(key);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
   }
@@ -280,9 +284,10 @@ export class TurnActions {
       return false;
     }
     const rule = pending.isAskedAgain && before?.rule;
-    // A turn that ends asks in the order in which its calls have begun to wait.
-    if (!this.waits) calls.delete(toolCallId);
-    calls.set(toolCallId, { state: 'new', pending, ...(rule !== undefined && { rule }), votes: [] });
+    const begun = pending.isAskedAgain
+      ? begunOf(pending)
+      : { hasBegun: before?.hasBegun === true, edited: before?.edited };
+    calls.set(toolCallId, { state: 'new', pending, ...begun, ...(rule !== undefined && { rule }), votes: [] });
     return true;
   }
 
@@ -324,17 +329,19 @@ export class TurnActions {
   #addMessage(message: ModelMessage, stamp: string): void {
     const { threadId, toolCalls } = message;
     const calls = new Map<string, TrackedCall>();
-    for (const { id, route } of toolCalls) {
-      if (route.to === 'thread') calls.set(id, { state: 'delegated', votes: [] });
-    }
-    for (const { toolCallId, source, pending } of openCallsOf(message, { turnId: this.#turnId, stamp })) {
-      const call = toolCalls[source.index];
-      const rule = this.waits && call && pending && ruleFor(call, pending);
-      const asked = pending && { pending, ...(typeof rule === 'string' && { rule }) };
-      calls.set(toolCallId, { ...(asked ? { state: 'new', ...asked } : { state: 'running', source }), votes: [] });
-    }
-    for (const { id: toolCallId, route } of toolCalls) {
+    const open = new Map(
+      openCallsOf(message, { turnId: this.#turnId, stamp }).map((call) => [call.source.index, call]),
+    );
+    // Those without results are closed in the order of the message.
+    for (const [index, call] of toolCalls.entries()) {
+      const { id: toolCallId, route } = call;
+      if (route.to === 'thread') calls.set(toolCallId, { state: 'delegated', votes: [] });
       if (route.to === 'session') this.#delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
+      const { source, pending } = open.get(index) ?? {};
+      if (!source) continue;
+      const rule = this.waits && pending ? ruleFor(call, pending) : undefined;
+      const asked = pending && { pending, ...(rule !== undefined && { rule }) };
+      calls.set(toolCallId, { ...(asked ? { state: 'new', ...asked } : { state: 'running', source }), votes: [] });
     }
     this.#threads.set(threadId, calls);
   }
@@ -346,7 +353,7 @@ export class TurnActions {
     for (const pending of calls) {
       const asked = this.#isForced ? 'new' : 'waiting';
       const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : asked;
-      tracked.set(pending.toolCallId, { state, pending, votes: [] });
+      tracked.set(pending.toolCallId, { state, pending, ...begunOf(pending), votes: [] });
     }
   }
 
@@ -355,17 +362,27 @@ export class TurnActions {
     const track = ({ threadId, toolCallId }: CallKey, call: Omit<TrackedCall, 'votes'>): void => {
       this.#callsOf(threadId).set(toolCallId, { ...call, votes: [] });
     };
-    for (const call of carry ? (carry.pending ?? []) : resumes) {
-      const { source } = call;
-      // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
-      const resumed = carry ? (isAnswerable(call) ? undefined : call) : resumedCall(call, input);
-      if (resumed) track(call, { state: 'running', source, resumed });
-      else if (carry) track(call, { state: 'new', pending: call });
-    }
     for (const { threadId, parent } of carry ? (carry.threads ?? []) : threads) {
       if (!this.#find(parent)) track(parent, { state: 'delegated' });
       this.#callsOf(threadId);
     }
+    for (const call of carry ? (carry.pending ?? []) : resumes) {
+      const { source } = call;
+      const begun = begunOf(call);
+      // What waits at the end of a run for a sign-in is tried again: only its own requests are in the log of a run.
+      const resumed = carry ? (isAnswerable(call) ? undefined : call) : resumedCall(call, input);
+      if (resumed) track(call, { state: 'running', source, resumed, ...begun });
+      else if (carry) track(call, { state: 'new', pending: call, ...begun });
+    }
+  }
+
+  /** The activity of a call is scheduled. False if the call is not open. */
+  scheduled({ edited, ...key }: CallKey & Pick<PendingCall, 'edited'>): boolean {
+    const call = this.#find(key);
+    if (!call || call.state === 'settled') return false;
+    call.hasBegun = true;
+    call.edited = edited ?? call.edited;
+    return true;
   }
 
   /** Another agent has got the call as its task. */
@@ -754,6 +771,11 @@ export class TurnActions {
 /** Whether a call waits, and did so when its answer was sent. */
 function isAwaitedBy({ askedUntil = Infinity }: AnswerCommand, call: TrackedCall | undefined): boolean {
   return call?.state === 'waiting' && (call.askedAt ?? 0) <= askedUntil;
+}
+
+/** What an earlier run or turn has told of a call. */
+function begunOf(pending: PendingCall | undefined): Pick<TrackedCall, 'hasBegun' | 'edited'> {
+  return pending ? { hasBegun: hasBegun(pending), edited: pending.edited } : { hasBegun: false };
 }
 
 function isoTime(now: number): string {
