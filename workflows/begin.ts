@@ -111,7 +111,8 @@ export function beginner({ start, log, guard, steps, onEnd, onError }: BeginOpti
         const { threadId } = work;
         const call = { threadId, now: Date.now(), newMessage, ...log.next(threadId) };
         const input = callModelInput(turn, call);
-        speculation.modelCalled(input.messageId);
+        // The call that the start has begun is also made in a turn that is held.
+        if (!log.actions.isHeld) speculation.modelCalled(input.messageId);
         return activity({ name: work.name, input }, () => callModel(input));
       }
       case 'callTool': {

@@ -66,7 +66,8 @@ test.each<[string, (jobs: Job[]) => Job[]]>([
 test('a turn that is cancelled ends when what runs has ended', async () => {
   const [running, first] = await begin({});
   await using turn = running;
-  const [message] = [messageWith(RUN, RUN)];
+  expect(await turn.sinkCalls()).toContain('speculation.modelCalled');
+  const message = messageWith(RUN, RUN);
   const second = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records: [message] }));
   expect(activitiesIn(second)).toEqual(['callTool', 'callTool']);
   const cancel = { signalWorkflow: { signalName: cancelTurn.name, input: [toPayload('client-cancelled')] } };
@@ -96,6 +97,8 @@ test('a command that arrives with the start does not delay the model call that t
   const [running, first] = await begin({}, sent({ type: 'pause', id: 'req_1', subject }));
   await using turn = running;
   expect(activitiesIn(first)).toEqual(['callModel']);
+  // It is held: its tools do not begin ahead.
+  expect(await turn.sinkCalls()).not.toContain('speculation.modelCalled');
   const records = [modelMessage({ content: 'Hello.' })];
   const end = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }));
   expect(resultIn(end)).toEqual({ status: 'done', pending: [] });

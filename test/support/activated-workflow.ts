@@ -87,6 +87,11 @@ export class ActivatedWorkflow implements AsyncDisposable {
     return successful.commands ?? [];
   }
 
+  /** The functions of sinks that it has called since this was asked last. */
+  async sinkCalls(): Promise<string[]> {
+    return (await this.#workflow.getAndResetSinkCalls()).map(({ ifaceName, fnName }) => `${ifaceName}.${fnName}`);
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#workflow.dispose();
   }
