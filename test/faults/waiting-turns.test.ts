@@ -209,7 +209,8 @@ const BEFORE_THE_CRASH: Record<string, () => Promise<() => Promise<void>>> = {
         turn.frames.flatMap((one) => (one.type === 'tool.decided' ? [`${one.decision} ${one.tool_call_id}`] : []));
       await turn.until(() => decided().length === 2);
       expect(decided().toSorted()).toEqual([`escalated ${shoes}`, `expired ${flowers}`]);
-      expect(await it.recorder.decide({ sessionId, toolCallId: flowers, status: 'allow', by: OPERATOR })).toBe(409);
+      const owner = it.recorder.ownerOf(sessionId);
+      expect(await it.recorder.decide({ sessionId, toolCallId: flowers, status: 'allow', by: owner })).toBe(409);
       expect(await it.recorder.decide({ sessionId, toolCallId: shoes, status: 'allow', by: OPERATOR })).toBe(200);
       expect(await turn.done).toMatchObject({ status: 'done', output: { content: 'Paid.' } });
       expect(await it.outcomes(sessionId)).toMatchObject({ [flowers]: 'expired', [shoes]: 'succeeded' });
