@@ -12,12 +12,19 @@ import type { Steps } from './support/world-options.ts';
 const TOTAL_STEPS = 2_000;
 const TURNS = 1_000;
 
+/** As Temporal suggests it by default. */
+const dynamicConfig = { 'limit.historyCount.suggestContinueAsNew': 4_096 };
+
 /** The limit of Temporal's server, past which it terminates a workflow. */
 const HISTORY_LIMIT = 51_200;
 
 describe.runIf(process.env['LONG'])('for a long time', () => {
   test('a turn of 2,000 steps, with a reader through each continue-as-new', { timeout: 3_600_000 }, async () => {
-    const world = await World.start({ env: INSPECTED, spec: { config: { iteration_limit: TOTAL_STEPS + 1 } } });
+    const world = await World.start({
+      env: INSPECTED,
+      dynamicConfig,
+      spec: { config: { iteration_limit: TOTAL_STEPS + 1 } },
+    });
     onTestFinished(() => world.stop());
     const steps: Steps = Array.from({ length: TOTAL_STEPS - 1 }, (_, i) => ({
       say: `Step ${i}.`,
@@ -49,7 +56,7 @@ describe.runIf(process.env['LONG'])('for a long time', () => {
   });
 
   test('a session of 1,000 turns', { timeout: 3_600_000 }, async () => {
-    const world = await World.start({ env: INSPECTED });
+    const world = await World.start({ env: INSPECTED, dynamicConfig });
     onTestFinished(() => world.stop());
     const sessionId = await world.session();
     const memory = new Memory(world);

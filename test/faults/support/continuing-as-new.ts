@@ -5,7 +5,9 @@ import { RECORD_INTO } from '../../support/histories.ts';
 import { SEED } from '../../support/seed.ts';
 import { Chance } from './chance.ts';
 
-/** The range, in events, of what a turn has between two of its steps, and of a turn with some steps. */
+const SUGGESTS = 'limit.historyCount.suggestContinueAsNew';
+
+/** The first step of a turn has about 8 events, and a turn of some steps 48. */
 const [MIN_EVENTS, MAX_EVENTS] = [8, 48];
 
 /** The number of worlds of each test file. */
@@ -23,14 +25,10 @@ export function continuingAsNew(given: DynamicConfig = {}): () => DynamicConfig 
   worlds.set(file, count);
   const chance = new Chance(seedOf(`${file}/${count}`));
   return () => {
-    const events = MIN_EVENTS + chance.upTo(MAX_EVENTS - MIN_EVENTS);
+    const events = given[SUGGESTS] ?? MIN_EVENTS + chance.upTo(MAX_EVENTS - MIN_EVENTS);
     process.stdout.write(`${file}: histories continue as new after ${events} events (SEED=${SEED})\n`);
-    return {
-      'limit.historyCount.suggestContinueAsNew': events,
-      // Otherwise runs as short as these would each be delayed by a second.
-      'history.continueAsNewMinInterval': '20ms',
-      ...given,
-    };
+    // Otherwise runs as short as these would each be delayed by a second.
+    return { 'history.continueAsNewMinInterval': '20ms', ...given, [SUGGESTS]: events };
   };
 }
 
