@@ -3,7 +3,7 @@ import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
-import { progressOf, threadState } from './thread-state.ts';
+import { progressOf, threadState, toolEnded } from './thread-state.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
@@ -131,4 +131,13 @@ test('a sub-agent begins with what its parent has read', () => {
   const created: NewRecord = { kind: 'thread.created', at: AT, thread: AGENT, input: 'do' };
   const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
   expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3, agent: AGENT }));
+});
+
+test('a lost call has no result, unless a person is asked about it: it may run again', () => {
+  const after = (isOpen: boolean): boolean => {
+    const thread = threadState({ steps: 1 });
+    toolEnded(thread, { how: 'timed_out' }, isOpen);
+    return thread.lacksResult;
+  };
+  expect([true, false].map(after)).toEqual([false, true]);
 });

@@ -714,6 +714,31 @@ test('a forced answer settles the calls behind those that wait, too, and no othe
   expect(statesOf(actions)).toEqual({ first: 'running', other: 'running' });
 });
 
+test('a forced answer leaves an unknown outcome unknown; while its turn is held, it is no repetition', () => {
+  const actions = new TurnActions(start);
+  actions.add(messageOf([running('a')]), 's');
+  const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
+  const lost = {
+    threadId: 'main',
+    toolCallId: 'a',
+    needs: 'response' as const,
+    source,
+    unknownOutcome: 'It was lost.',
+  };
+  expect(actions.ask(lost)).toBe(true);
+  endTask(actions, []);
+  const { id, subject } = command('ann');
+  const force = { type: 'force_answer' as const, id, subject };
+  expect(actions.isRepetition(force)).toBe(false);
+  expect(actions.endTask([force], BEGIN).records).toMatchObject([
+    { outcome: 'unknown_outcome', content: 'It was lost.' },
+    { kind: 'turn.resumed' },
+  ]);
+  expect(actions.isRepetition(force)).toBe(true);
+  endTask(actions, [hold('pause')]);
+  expect(actions.isRepetition(force)).toBe(false);
+});
+
 test('a call whose connection was replaced is asked about once more: its votes begin anew, and decisions on its tool do not hold', () => {
   const actions = new TurnActions(start);
   actions.add(messageOf([asking('pay', policyOf({ quorum: 2 })), asking('look')]), 's');

@@ -315,3 +315,12 @@ test('a call behind one that asks is no work ahead in a turn that ends then', ()
     expect(actions.pauses.includes('budget')).toBe(isPaused);
   }
 });
+
+test('a resume is a repetition if all limits that it raises are at least that high', () => {
+  const actions = new TurnActions(startOf({ tokens: 10, steps: 5 }));
+  const isRepeated = (budget: BudgetAmounts) =>
+    actions.isRepetition({ type: 'resume', id: 'r', subject: { ...ann, subjectType: 'user' }, budget });
+  expect(isRepeated({ tokens: 10, steps: 5 })).toBe(true);
+  expect(isRepeated({ tokens: 10 })).toBe(true);
+  expect(isRepeated({ tokens: 11, steps: 5 })).toBe(false);
+});
