@@ -199,8 +199,9 @@ test('a turn that closed in the queue is passed over', () => {
 test('a turn that exists already is the newest one unless another has followed, or gets its place in the queue', () => {
   const session = turns({ queue });
   const found = { ...tip, turnId: 'turn_7', previousTurnId: 'turn_3', sequence: 4, pending: [pending], open: false };
-  expect(session.adopt({ ...found, sequence: 3 })).toMatchObject({ sequence: 3 });
-  expect(session.state.tip).toEqual(tip);
+  expect(session.adopt({ ...found, turnId: 'turn_2', sequence: 2 })).toMatchObject({ sequence: 2 });
+  expect(session.adopt({ ...found, turnId: 'turn_4', sequence: 3 })).toMatchObject({ sequence: 3 });
+  expect(session.state).toMatchObject({ tip, newest: 'turn_6' });
   expect(session.adopt(found)).toEqual({ turnId: 'turn_7', previousTurnId: 'turn_3', sequence: 4 });
   expect(session.state).toMatchObject({ tip: { turnId: 'turn_7', pending: [pending] }, open: false, newest: 'turn_7' });
   session.adopt({ ...found, sequence: 5, open: true });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { PendingCall } from './records.ts';
-import { denial, hasNoResult } from './tool-records.ts';
+import { actionsRequired, denial, hasNoResult } from './tool-records.ts';
 
 const AT = '2026-11-28T12:00:00.000Z';
 const call: PendingCall = {
@@ -21,4 +21,18 @@ test('a call has no result of its tool if its outcome is unknown, unless its cli
   expect(hasNoResult({ outcome: 'unknown_outcome', isGiven: true })).toBe(false);
   expect(hasNoResult({ outcome: 'failed', noResult: 'client' })).toBe(true);
   expect(hasNoResult({ outcome: 'failed' })).toBe(false);
+});
+
+test('answers are asked for by thread, all approvals before the other ones', () => {
+  const given = ['response', 'approval', 'sign_in', 'approval'] as const;
+  const pending = given.map((needs, n): PendingCall => ({ ...call, needs, toolCallId: `c${n}` }));
+  const other: PendingCall = { ...call, threadId: 'thread_1' };
+  const asked = actionsRequired([...pending, other], AT);
+  expect(asked.map(({ kind, threadId, calls }) => [kind, threadId, calls.map(({ toolCallId }) => toolCallId)])).toEqual(
+    [
+      ['tool.approval_required', 'main', ['c1', 'c3']],
+      ['tool.approval_required', 'thread_1', ['c']],
+      ['tool.response_required', 'main', ['c0']],
+    ],
+  );
 });
