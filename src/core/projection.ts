@@ -6,7 +6,6 @@ import {
   outcomeText,
   toolResponse,
   waitingAfter,
-  type CallKey,
 } from './tool-records.ts';
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { TurnEvent } from './turn-command.ts';

