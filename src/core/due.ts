@@ -116,9 +116,10 @@ function standOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threa
   const { end } = turn.thread(threadId);
   if (end && !(end.status === 'done' && isSteered(turn, threadId))) return end;
   if (!isDraining && connectsFirst(turn, threadId)) return works({ name: 'connectTools', threadId });
+  // A forced answer leaves none of its calls to run.
   const open = end ? [] : actions.unsettled(threadId);
   const hasFailed = failsWithTools(turn, threadId);
-  const calls = hasFailed ? [] : readyOf(turn, threadId);
+  const calls = hasFailed || end ? [] : readyOf(turn, threadId);
   if (calls.length > 0 || running.length > 0) {
     const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
     const free = Math.max(0, lanes - running.length);
