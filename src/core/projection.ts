@@ -1,12 +1,5 @@
 import { eventId, firstMessageId } from './ids.ts';
-import {
-  actionsRequired,
-  callKey,
-  denial,
-  outcomeText,
-  toolResponse,
-  waitingAfter,
-} from './tool-records.ts';
+import { actionsRequired, callKey, denial, outcomeText, toolResponse, waitingAfter } from './tool-records.ts';
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { TurnEvent } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';

@@ -261,7 +261,14 @@ export class SessionTurns {
     this.#state.queue = [...queue, { turnId, ...queued }];
     this.#state.newest = later(newest, turnId);
     const waiting = { ...queued, position: queue.length + 1 };
-    const start = { ...rest, sessionId: this.#sessionId, sequence: 0, previousTurnId: null, resumes: [], queued: waiting };
+    const start = {
+      ...rest,
+      sessionId: this.#sessionId,
+      sequence: 0,
+      previousTurnId: null,
+      resumes: [],
+      queued: waiting,
+    };
     return { start, creation: { turnId, queued }, undo: () => this.unqueue(turnId) };
   }
 
