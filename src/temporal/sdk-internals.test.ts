@@ -3,7 +3,8 @@ import { createRequire } from 'node:module';
 import { ApplicationFailure, type SerializationContext } from '@temporalio/common';
 import { expect, test, vi } from 'vitest';
 import packageJson from '../../package.json' with { type: 'json' };
-import { ActivatedWorkflow } from '../../test/support/activated-workflow.ts';
+import { ActivatedWorkflow, toPayload } from '../../test/support/activated-workflow.ts';
+import { turnStart } from '../../test/support/random-turn.ts';
 import {
   encodeErrorToFailure,
   historyFromJSON,
@@ -75,8 +76,9 @@ test('histories are restored from JSON', () => {
 
 test('a workflow thread gets each request by `send`, where it is watched, and records no stacks', async () => {
   const send = vi.spyOn(WorkerThreadClient.prototype, 'send');
-  await using workflow = await ActivatedWorkflow.create('order');
-  await workflow.activate({ initializeWorkflow: { workflowType: 'order' } });
+  await using workflow = await ActivatedWorkflow.create('turn');
+  const input = [toPayload(turnStart())];
+  await workflow.activate({ initializeWorkflow: { workflowType: 'turn', arguments: input } });
   const [answer] = await workflow.activate({ queryWorkflow: { queryId: 'q', queryType: '__stack_trace' } });
   expect(answer?.respondToQuery?.failed?.message).toContain('not enabled');
   expect(send.mock.calls.map(([{ type }]) => type).slice(-3)).toEqual([
