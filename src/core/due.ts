@@ -44,15 +44,15 @@ export class Slots {
 }
 
 /**
- * How it stands with a thread: it works, begins `work` next, or waits for what this run gets (without work, and with
- * nothing that runs); or it has come to its end in this run.
+ * The phase of a thread: it works, and begins `work` next; without work and not active, it waits for what this run will
+ * be told. The other phases are its ends in this run.
  */
-type Stand = { status: 'works'; work: Work[]; isActive: boolean } | ThreadEnd | { status: 'continue' };
+type Phase = { status: 'works'; work: Work[]; isActive: boolean } | ThreadEnd | { status: 'continue' };
 
 type TurnState = Pick<TurnProjection, 'start' | 'actions' | 'threads' | 'thread' | 'running'>;
 
-const WORKS: Stand = { status: 'works', work: [], isActive: true };
-const LISTENS: Stand = { status: 'works', work: [], isActive: false };
+const BUSY: Phase = { status: 'works', work: [], isActive: true };
+const WAITING: Phase = { status: 'works', work: [], isActive: false };
 
 /** What a turn begins now: threads in the order of their creation, calls in that of their message. */
 export function due(turn: TurnState, run: Run): Work[] {
@@ -62,19 +62,19 @@ export function due(turn: TurnState, run: Run): Work[] {
   const delegates = [...new Set(forced.map(({ sessionId }) => sessionId))].map((sessionId): Work => {
     return { name: 'forceDelegate', sessionId };
   });
-  const stands = [ROOT_THREAD, ...turn.threads.map(({ threadId }) => threadId)].map((threadId) => {
-    return { threadId, stand: standOf(turn, run, threadId) };
+  const phases = [ROOT_THREAD, ...turn.threads.map(({ threadId }) => threadId)].map((threadId) => {
+    return { threadId, phase: phaseOf(turn, run, threadId) };
   });
-  const active = stands.filter(({ stand }) => stand.status === 'works' && stand.isActive);
+  const active = phases.filter(({ phase }) => phase.status === 'works' && phase.isActive);
   const slots = run.slots.of(active.map(({ threadId }) => threadId).filter((threadId) => threadId !== ROOT_THREAD));
   // Readers may have seen the answer to the call with which a turn starts: it waits for nothing.
   if (actions.isHeld && !isBegunByStart(turn)) return delegates;
   // The sub-agents that a turn resumes begin when its servers are connected.
   const isConnecting = turn.running(ROOT_THREAD).some(({ name }) => name === 'connectTools');
   const isFirst = isConnecting || (!run.isDraining && connectsFirst(turn, ROOT_THREAD));
-  const begins = isFirst ? stands.slice(0, 1) : stands;
-  const own = begins.flatMap(({ threadId, stand }) => {
-    return stand.status === 'works' && (threadId === ROOT_THREAD || slots.has(threadId)) ? stand.work : [];
+  const begins = isFirst ? phases.slice(0, 1) : phases;
+  const own = begins.flatMap(({ threadId, phase }) => {
+    return phase.status === 'works' && (threadId === ROOT_THREAD || slots.has(threadId)) ? phase.work : [];
   });
   return [...delegates, ...own];
 }
@@ -84,7 +84,7 @@ export function endOf(turn: TurnState, run: Pick<Run, 'isStopping' | 'isDraining
   if (turn.running().length > 0) return undefined;
   const end = run.isStopping
     ? (turn.thread(ROOT_THREAD).end ?? ({ status: 'stopped' } as const))
-    : withSubAgents(turn, run, ROOT_THREAD);
+    : phaseWithSubAgents(turn, run, ROOT_THREAD);
   switch (end.status) {
     case 'works':
       return undefined;
@@ -98,21 +98,21 @@ export function endOf(turn: TurnState, run: Pick<Run, 'isStopping' | 'isDraining
   }
 }
 
-/** The same with the sub-agents of the thread, which continues when they have ended. */
-function withSubAgents(turn: TurnState, run: Pick<Run, 'isDraining'>, threadId: string): Stand {
-  const own = standOf(turn, run, threadId);
+/** The phase of a thread with its sub-agents: it continues when they have ended. */
+function phaseWithSubAgents(turn: TurnState, run: Pick<Run, 'isDraining'>, threadId: string): Phase {
+  const own = phaseOf(turn, run, threadId);
   if (own.status === 'works' && own.isActive) return own;
-  const below = subAgentsOf(turn, threadId).map((agent) => withSubAgents(turn, run, agent.threadId));
-  const one = (status: Stand['status']): Stand | undefined => below.find((stand) => stand.status === status);
+  const below = subAgentsOf(turn, threadId).map((agent) => phaseWithSubAgents(turn, run, agent.threadId));
+  const one = (status: Phase['status']): Phase | undefined => below.find((phase) => phase.status === status);
   return one('works') ?? one('stopped') ?? (own.status === 'error' ? own : undefined) ?? one('continue') ?? own;
 }
 
-/** How it stands with a thread itself. */
-function standOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threadId: string): Stand {
+/** The phase of a thread by what it does itself. */
+function phaseOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threadId: string): Phase {
   const { actions, start } = turn;
   if (!actions || !start) throw new Error('a turn that has not started has no threads');
   const running = turn.running(threadId);
-  if (running.some(({ name }) => name !== 'callTool')) return WORKS;
+  if (running.some(({ name }) => name !== 'callTool')) return BUSY;
   const { end } = turn.thread(threadId);
   if (end && !(end.status === 'done' && isSteered(turn, threadId))) return end;
   if (!isDraining && connectsFirst(turn, threadId)) return works({ name: 'connectTools', threadId });
@@ -129,16 +129,16 @@ function standOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threa
   const parents = new Set(subAgentsOf(turn, threadId).map(({ parent }) => parent.toolCallId));
   if (open.some(({ toolCallId }) => !parents.has(toolCallId))) {
     if (!actions.waits) return { status: 'waiting' };
-    return isDraining ? { status: 'continue' } : LISTENS;
+    return isDraining ? { status: 'continue' } : WAITING;
   }
   // What a turn carries whose sub-agents wait is decided by them.
   if (open.length > 0) return { status: 'waiting' };
   if (isDraining) return { status: 'continue' };
-  if (actions.isModelAwaited(threadId)) return LISTENS;
+  if (actions.isModelAwaited(threadId)) return WAITING;
   return isAtLimit(turn, threadId) ? limitReached(start.limits.iterations) : works({ name: 'callModel', threadId });
 }
 
-function works(...work: Work[]): Stand {
+function works(...work: Work[]): Phase {
   return { status: 'works', work, isActive: true };
 }
 
