@@ -26,10 +26,19 @@ function activitiesIn(commands: Commands): string[] {
   return commands.flatMap(({ scheduleActivity }) => scheduleActivity?.activityType ?? []);
 }
 
-function seqOf(commands: Commands, activityType: string): number {
+function scheduledIn(commands: Commands, activityType: string): NonNullable<Commands[number]['scheduleActivity']> {
   const found = commands.find(({ scheduleActivity }) => scheduleActivity?.activityType === activityType);
   if (!found?.scheduleActivity) throw new Error(`no ${activityType} was scheduled`);
-  return found.scheduleActivity.seq ?? 0;
+  return found.scheduleActivity;
+}
+
+function seqOf(commands: Commands, activityType: string): number {
+  return scheduledIn(commands, activityType).seq ?? 0;
+}
+
+function inputOf(commands: Commands, activityType: string): unknown {
+  const [input] = scheduledIn(commands, activityType).arguments ?? [];
+  return input && defaultPayloadConverter.fromPayload(input);
 }
 
 function resolved(seq: number, result: object): Job {
@@ -104,13 +113,57 @@ test('a command that arrives with the start does not delay the model call that t
   expect(resultIn(end)).toEqual({ status: 'done', pending: [] });
 });
 
-test('a run that continues a turn starts the timer of what is due, although nothing else happens in it', async () => {
+test('a run that continues a turn starts the timer of what is due, although nothing else happens in it, and again if it fires early', async () => {
   const policy = { quorum: 1, onExpiry: 'deny', expiresInSeconds: 60 } as const;
   const actions = new TurnActions(turnStart({ pause: 'wait' }));
   actions.add(messageWith({ ...RUN, approval: true, policy }));
   actions.endTask([], Date.now());
   const carry = { ordinal: 2, ...NO_TOTALS, step: 1, previousRunId: 'r', deadline: Infinity, actions: actions.state };
   const [running, first] = await begin({ pause: 'wait', carry });
-  await using _turn = running;
-  expect(first.filter(({ startTimer }) => startTimer)).toHaveLength(1);
+  await using turn = running;
+  const timers = first.flatMap(({ startTimer }) => startTimer ?? []);
+  expect(timers).toHaveLength(1);
+  // It fires before the time: the clocks of Temporal's hosts differ.
+  const next = await turn.activate({ fireTimer: { seq: timers[0]!.seq ?? 0 } });
+  expect(next.filter(({ startTimer }) => startTimer)).toHaveLength(1);
+});
+
+test('a model call is told which results have been added since the last one of its thread', async () => {
+  const [running, first] = await begin({});
+  await using turn = running;
+  const records = [messageWith(RUN)];
+  const result = { kind: 'tool.response', at: IN_TIME.createdAt, threadId: 'main', toolCallId: 'call_0' };
+  const response = { ...result, outcome: 'succeeded', content: 'ok' };
+  const recent: unknown[] = [];
+  let model = first;
+  for (const n of [1, 2]) {
+    const tool = await turn.activate(resolved(seqOf(model, 'callModel'), { ...ANSWERED, stamp: `m${n}`, records }));
+    model = await turn.activate(resolved(seqOf(tool, 'callTool'), { stamp: `t${n}`, records: [response] }));
+    recent.push(inputOf(model, 'callModel'));
+  }
+  expect(recent).toMatchObject([{ recent: ['m1', 't1'] }, { recent: ['m2', 't2'] }]);
+});
+
+test.each([
+  ['cancels a turn that is nearly over, since clocks differ', [], true],
+  ['does not cancel a turn that was paused since', [{ type: 'pause', id: 'req_1' }], false],
+])('the end of its time that a worker reports %s', async (_, commands, expected) => {
+  const subject = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const limits = { ...turnStart().limits, seconds: 30 };
+  const [running] = await begin({ limits }, ...commands.map((one) => sent({ ...one, subject })));
+  await using turn = running;
+  const timeUp = { signalWorkflow: { signalName: cancelTurn.name, input: [toPayload('server-execution-timeout')] } };
+  const next = await turn.activate(timeUp);
+  expect(next.some(({ requestCancelActivity }) => requestCancelActivity)).toBe(expected);
+});
+
+test('a turn whose time is up ends, although a message arrives with a call that asks', async () => {
+  const [running, first] = await begin({ pause: 'wait', limits: { ...turnStart().limits, seconds: 60 } });
+  await using turn = running;
+  turn.now += 3_600_000;
+  const subject = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
+  const steer = sent({ type: 'steer', id: 'req_1', subject, sessionId: 'ses_1', messages: ['And?'] });
+  const records = [messageWith({ ...RUN, approval: true })];
+  const end = await turn.activate(steer, resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }));
+  expect(resultIn(end)).toEqual({ status: 'cancelled', reason: 'server-execution-timeout' });
 });

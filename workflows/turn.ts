@@ -121,10 +121,11 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
   }
 
   const hasNews = () =>
+    // First, and before the end of a task, which may pause the turn: a paused one has no deadline.
+    isStopping() !== run.isStopping ||
     hasEnded ||
     inbox.length > 0 ||
     bug !== undefined ||
-    isStopping() !== run.isStopping ||
     workflowInfo().continueAsNewSuggested !== run.isDraining ||
     actions.isUnsettled(Date.now());
 

@@ -3,11 +3,12 @@ import { messageWith, modelMessage } from '../../test/support/model-message.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
 import { callModelInput, callToolInput, connectToolsInput } from './call-inputs.ts';
 import { due, endOf, Slots, type Run, type Work } from './due.ts';
-import type { ActivityResult, CallModelResult, TurnStart } from './history.ts';
+import type { ActivityResult, CallModelResult, ScheduledActivity, TurnStart } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { ModelMessage, NewRecord, PendingCall, SubAgent, ToolRoute } from './records.ts';
 import type { TurnCommand } from './turn-command.ts';
 import type { TurnActions } from './turn-actions.ts';
+import { NO_TOTALS } from './turn-totals.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const NOW = Date.parse(AT);
@@ -53,11 +54,20 @@ class PlayedRun {
     if (endOf(this.log, this.#run)) return [];
     const work = due(this.log, this.#run);
     for (const one of work) this.#begin(one);
+    // A turn in which nothing runs waits for somebody, and says so.
+    if (this.#running.length === 0 && !this.end) expect(this.actions.isPaused).toBe(true);
     return work.map(nameOf);
   }
 
   get end(): ReturnType<typeof endOf> {
     return endOf(this.log, this.#run);
+  }
+
+  /** The input of a thread's model call that runs. */
+  modelInput(threadId: string): Extract<ScheduledActivity, { name: 'callModel' }>['input'] {
+    const running = this.log.running(threadId).find(({ name }) => name === 'callModel');
+    if (running?.name !== 'callModel') throw new Error(`${threadId} calls no model`);
+    return running.input;
   }
 
   #begin(work: Work): void {
@@ -243,6 +253,16 @@ test('too many questions of servers are answered with a cancellation', () => {
   expect(run.end).toMatchObject({ status: 'waiting', pending: { length: 32 } });
 });
 
+test('the calls that a message asks about leave the room of the questions of servers as it is', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(CLIENT, ASKS, ...Array.from({ length: 32 }, () => RUN)));
+  run.task();
+  for (let i = 2; i < 34; i++) run.asks(`call_${i}`);
+  expect(run.task()).toEqual([]);
+  expect(run.end).toMatchObject({ status: 'waiting', pending: { length: 34 } });
+});
+
 test('a turn that waits runs the other calls, and the approved one once it is', () => {
   const run = new PlayedRun({ pause: 'wait' });
   run.task();
@@ -342,20 +362,34 @@ test('a turn ends with the calls of its sub-agents when all of them wait; parent
   });
 });
 
+/** The servers of the root agent's model need sign-ins. */
+function signInRequired(...signInIds: string[]): NewRecord {
+  const servers = signInIds.map((signInId) => ({ id: 's', name: 's', signInId, authUrl: 'https://example.com' }));
+  return { kind: 'mcp.auth_required', at: AT, threadId: 'main', servers, calls: [] };
+}
+
+const SIGNED_IN = { type: 'sign_in', signInId: 'sig_1', by: SUBJECT } as const;
+
 test('a thread whose model needs a sign-in ends the turn with its sub-agents, or waits for it', () => {
-  const required: NewRecord = { kind: 'mcp.auth_required', at: AT, threadId: 'main', servers: [], calls: [] };
   const ending = new PlayedRun();
   ending.task();
-  ending.model('main', { status: 'sign_in_required' }, required);
+  ending.model('main', { status: 'sign_in_required' }, signInRequired());
   ending.task();
   expect(ending.end).toEqual({ status: 'waiting', pending: [], threads: [] });
   const waiting = new PlayedRun({ pause: 'wait' });
   waiting.task();
-  const servers = [{ id: 's', name: 's', signInId: 'sig_1', authUrl: 'https://example.com' }];
-  waiting.model('main', { status: 'sign_in_required' }, { ...required, servers });
+  waiting.model('main', { status: 'sign_in_required' }, signInRequired('sig_1'));
   expect([waiting.task(), waiting.end, waiting.actions.pauses]).toEqual([[], undefined, ['sign_in']]);
-  const signedIn = { type: 'sign_in', signInId: 'sig_1', by: SUBJECT } as const;
-  expect(waiting.task(signedIn)).toEqual(['main model']);
+  expect(waiting.task(SIGNED_IN)).toEqual(['main model']);
+});
+
+test('a run that drains continues although its model waits for a sign-in', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.model('main', { status: 'sign_in_required' }, signInRequired('sig_1'));
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.set({ isDraining: true });
+  expect(run.end).toEqual({ status: 'continue', pending: [], threads: [] });
 });
 
 test('a turn at its limit ends, unless it answers then; a steer at the limit is left to the next turn', () => {
@@ -433,23 +467,94 @@ test('a turn that ends if a call has no result begins no more calls; its sub-age
   expect([run.task(), run.end]).toMatchObject([[], { status: 'error', code: 'tool_failed' }]);
 });
 
+test('a turn in which a call has no result is paused while only its sub-agents wait for people', () => {
+  const run = new PlayedRun({ pause: 'wait', failsWithTools: true, callsInSequence: true });
+  run.task();
+  const [message, ...created] = starts(agent(0));
+  run.answers(
+    { ...message, toolCalls: [...message.toolCalls, ...calls(RUN, ONCE, ONCE).toolCalls.slice(1)] },
+    ...created,
+  );
+  expect(run.task()).toEqual(['main call_1', 'thr_0 model']);
+  run.ends('main call_1', { how: 'timed_out' });
+  run.answers({ ...calls(ASKS), threadId: 'thr_0' });
+  expect([run.task(), run.end, run.actions.isPaused]).toEqual([[], undefined, true]);
+});
+
+test('what is unknown of a call stays so while it waits for a sign-in', () => {
+  const run = new PlayedRun({ pause: 'wait', onUnknown: 'ask' });
+  run.task();
+  run.answers(calls(ONCE));
+  run.task();
+  run.ends('main call_0', { how: 'timed_out' });
+  run.task();
+  const allow = { type: 'user.tool_approval', threadId: 'main', toolCallId: 'call_0', approval: { status: 'allow' } };
+  const answer = { type: 'answer', answers: [allow], roles: [], owner: 'ann', mayDecide: true, mayRespond: true };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
+  expect(run.task(answer as Pick<TurnCommand, 'type'>)).toEqual(['main call_0']);
+  run.needsSignIn('call_0');
+  expect(run.actions.open).toMatchObject([{ needs: 'sign_in', unknownOutcome: expect.any(String) as string }]);
+});
+
+test('a turn that is held does not end at its limit before it is resumed', () => {
+  const run = new PlayedRun({ limits: { ...turnStart().limits, iterations: 1 } });
+  run.task();
+  run.answers(calls(RUN));
+  run.task();
+  run.task({ type: 'pause' });
+  run.returns('call_0');
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  run.task({ type: 'resume' });
+  expect(run.end).toMatchObject({ status: 'error', code: 'iteration_limit' });
+});
+
+test('a turn in which a call has no result ends with its run that drains: its sub-agents do not continue', () => {
+  const run = new PlayedRun({ failsWithTools: true });
+  run.task();
+  const [message, ...created] = starts(agent(0));
+  run.answers({ ...message, toolCalls: [...message.toolCalls, ...calls(RUN, RUN).toolCalls.slice(1)] }, ...created);
+  expect(run.task()).toEqual(['main call_1', 'thr_0 model']);
+  run.returns('call_1', 'main', { noResult: 'client' });
+  run.answers({ ...calls(RUN), threadId: 'thr_0' });
+  run.set({ isDraining: true });
+  expect(run.task()).toEqual(['thr_0 call_0']);
+  run.returns('call_0', 'thr_0');
+  expect([run.task(), run.end]).toMatchObject([[], { status: 'error', code: 'tool_failed' }]);
+});
+
+test('the model of a sub-agent reads that a call has no result, also in a turn that ends if one of its own has none', () => {
+  const run = new PlayedRun({ failsWithTools: true });
+  run.task();
+  run.answers(...starts(agent(0)));
+  run.task();
+  run.answers({ ...calls(RUN), threadId: 'thr_0' });
+  run.task();
+  run.returns('call_0', 'thr_0', { noResult: 'client' });
+  expect([run.task(), run.end]).toEqual([['thr_0 model'], undefined]);
+});
+
+/** A call that an earlier turn has left. */
+const NEEDING_SIGN_IN: PendingCall = {
+  threadId: 'main',
+  toolCallId: 'a',
+  needs: 'sign_in',
+  source: { turnId: 't', messageId: 'm', stamp: 's', index: 0, run: { effect: 'retry', callHash: 'h' } },
+};
+
 test('a turn that answers calls connects to its servers first; registered sub-agents do so themselves', () => {
-  const source = {
-    turnId: 't',
-    messageId: 'm',
-    stamp: 's',
-    index: 0,
-    run: { effect: 'retry', callHash: 'h' },
-  } as const;
-  const call: PendingCall = { threadId: 'main', toolCallId: 'a', needs: 'sign_in', source };
   const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 0 }];
-  const run = new PlayedRun({ hasServers: true, resumes: [call], threads });
+  const run = new PlayedRun({ hasServers: true, resumes: [NEEDING_SIGN_IN], threads });
   expect(run.task()).toEqual(['main connect']);
   expect([run.task(), run.end]).toEqual([[], undefined]);
   run.ends('main connect', { how: 'timed_out' });
   expect(run.task()).toEqual(['main a', 'thr_0 connect']);
   run.ends('thr_0 connect', { how: 'completed', stamp: 's', records: [] });
   expect(run.task()).toEqual(['thr_0 model']);
+});
+
+test('a registered sub-agent that has called its model does not connect first when it goes on', () => {
+  const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 1 }];
+  expect(new PlayedRun({ threads }).task()).toEqual(['thr_0 model']);
 });
 
 test.each<[string, ActivityResult, object]>([
@@ -496,4 +601,52 @@ test('a call whose message was compacted or refused for a budget is planned agai
   expect(run.task()).toEqual(['main model']);
   const [again] = run.log.running();
   expect(again?.input).toEqual({ ...first?.input, upTo: again?.name === 'callModel' && again.input.upTo });
+});
+
+test('a sub-agent has a limit of its own: that of the turn neither ends its calls nor forces its answer', () => {
+  const limits = { ...turnStart().limits, iterations: 2, answersAtIterations: true } as const;
+  const run = new PlayedRun({ limits });
+  run.task();
+  run.answers(...starts(agent(0, { iterations: 1 }), agent(1, { iterations: 3 })));
+  run.task();
+  expect(run.modelInput('thr_0')).toMatchObject({ step: 1, isLast: true });
+  run.answers({ ...calls(RUN), threadId: 'thr_1' });
+  run.task();
+  run.returns('call_0', 'thr_1');
+  run.task();
+  const second = run.modelInput('thr_1');
+  expect(second.step).toBe(2);
+  expect(second).not.toHaveProperty('isLast');
+  expect(second).not.toHaveProperty('isForced');
+});
+
+test.each([
+  ['connects to the servers, if each one before found that one is missing', false, { step: 2, connectsServers: true }],
+  ['does not connect to the servers, if one before it has answered', true, { step: 3 }],
+])('the model call after a sign-in %s', (_, hasAnswered, expected) => {
+  const run = new PlayedRun({ pause: 'wait', hasServers: true });
+  run.task();
+  if (hasAnswered) {
+    run.answers(calls(RUN));
+    run.task();
+    run.returns('call_0');
+    run.task();
+  }
+  run.model('main', { status: 'sign_in_required' }, signInRequired('sig_1'));
+  run.task();
+  expect(run.task(SIGNED_IN)).toEqual(['main model']);
+  const { step, connectsServers } = run.modelInput('main');
+  expect({ step, ...(connectsServers && { connectsServers }) }).toEqual(expected);
+});
+
+test('a turn with a message asks for no sign-in of an earlier turn again; a run asks for those of the run before', () => {
+  const call = { ...NEEDING_SIGN_IN, signInId: 'sig_1' };
+  const first = new PlayedRun({ resumes: [call] });
+  expect(first.task()).toEqual(['main a']);
+  expect(first.log.running()[0]?.input).toMatchObject({ signIn: { id: 'sig_1', mayRepeat: false } });
+  const actions = first.actions.state;
+  const carry = { ordinal: 2, ...NO_TOTALS, step: 1, previousRunId: 'r', deadline: Infinity, pending: [call], actions };
+  const next = new PlayedRun({ resumes: [call], carry });
+  expect(next.task()).toEqual(['main a']);
+  expect(next.log.running()[0]?.input).toMatchObject({ signIn: { id: 'sig_1', mayRepeat: true } });
 });

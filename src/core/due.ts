@@ -54,7 +54,10 @@ type TurnState = Pick<TurnProjection, 'start' | 'actions' | 'threads' | 'thread'
 const BUSY: Phase = { status: 'works', work: [], isActive: true };
 const WAITING: Phase = { status: 'works', work: [], isActive: false };
 
-/** What a turn begins now: threads in the order of their creation, calls in that of their message. */
+/**
+ * What a turn begins now: threads in the order in which the run has learnt of them, calls in that of their message. Once
+ * per task: it hands out the slots.
+ */
 export function due(turn: TurnState, run: Run): Work[] {
   const { actions, start } = turn;
   if (!actions || !start || run.isStopping) return [];
@@ -118,7 +121,7 @@ function phaseOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threa
   if (!isDraining && connectsFirst(turn, threadId)) return works({ name: 'connectTools', threadId });
   // A forced answer leaves none of its calls to run.
   const open = end ? [] : actions.unsettled(threadId);
-  const hasFailed = failsWithTools(turn, threadId);
+  const hasFailed = threadId === ROOT_THREAD && actions.hasFailed;
   const calls = hasFailed || end ? [] : readyOf(turn, threadId);
   if (calls.length > 0 || running.length > 0) {
     const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
@@ -135,7 +138,9 @@ function phaseOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threa
   if (open.length > 0) return { status: 'waiting' };
   if (isDraining) return { status: 'continue' };
   if (actions.isModelAwaited(threadId)) return WAITING;
-  return isAtLimit(turn, threadId) ? limitReached(start.limits.iterations) : works({ name: 'callModel', threadId });
+  if (!isAtLimit(turn, threadId)) return works({ name: 'callModel', threadId });
+  // What holds the turn may be lifted with a message to it, or a higher budget.
+  return actions.isHeld ? WAITING : limitReached(start.limits.iterations);
 }
 
 function works(...work: Work[]): Phase {
@@ -216,10 +221,4 @@ function isAtLimit(turn: TurnState, threadId: string): boolean {
 function limitReached(iterations: number): TurnError {
   const message = `The turn reached its iteration limit of ${iterations} model calls.`;
   return { status: 'error', message, code: 'iteration_limit' };
-}
-
-/** Whether a call has no result, and the turn is to end because of that. */
-function failsWithTools(turn: TurnState, threadId: string): boolean {
-  if (threadId !== ROOT_THREAD || !turn.start?.failsWithTools) return false;
-  return turn.thread(threadId).lacksResult || turn.actions?.lacksResult(threadId) === true;
 }

@@ -3,7 +3,7 @@ import { actionsRequired, callKey, denial, outcomeText, toolResponse, waitingAft
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { TurnEvent } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
-import { modelCalled, modelEnded, threadState, toolEnded, type ThreadState } from './thread-state.ts';
+import { modelCalled, modelEnded, threadState, type ThreadState } from './thread-state.ts';
 import { resolutionOf } from './tracked-call.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
@@ -238,9 +238,10 @@ export class TurnProjection {
     if (activity.name === 'callModel') {
       modelEnded(this.#thread(activity.input.threadId), activity.input, end, this.#actions?.waits === true);
     }
-    if (activity.name === 'callTool') toolEnded(this.#thread(activity.input.threadId), end, waiting !== undefined);
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
+    const isLost = activity.name === 'callTool' && !waiting && end.how !== 'completed' && end.how !== 'cancelled';
+    if (isLost) this.#actions?.lackResult(activity.input);
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
     if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
     if (waiting) this.#actions?.ask(waiting);

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
-import type { ActivityResult, HistoryEvent } from './history.ts';
+import type { ActivityResult, HistoryEvent, TurnStart } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
-import { progressOf, threadState, toolEnded } from './thread-state.ts';
+import { progressOf, threadState } from './thread-state.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
@@ -30,9 +30,9 @@ const completed = (outcome: Outcome, ...records: NewRecord[]): ActivityResult =>
 });
 
 /** A turn whose root agent calls its model with step 1, 2, ..., which end like this. */
-function afterCalls(ends: (ActivityResult | undefined)[]): TurnProjection {
+function afterCalls(ends: (ActivityResult | undefined)[], overrides: Partial<TurnStart> = {}): TurnProjection {
   const projection = new TurnProjection();
-  const start = turnStart();
+  const start = turnStart(overrides);
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   for (const [i, end] of ends.entries()) {
     const input = { ...start, ...plan, previousTurnId: null, step: i + 1, recent: [] };
@@ -90,7 +90,7 @@ test.each<[string, ActivityResult, boolean]>([
   ['has no result of its tool', completed({ status: 'answered' }, response('unreachable')), true],
   ['was lost', { how: 'timed_out' }, true],
   ['was cancelled', { how: 'cancelled', started: true }, false],
-])('a call that %s', (_, end, lacksResult) => {
+])('whether a turn fails by a call that %s', (_, end, fails) => {
   const call = { id: 'a', name: 'a', arguments: '{}', info: { type: 'system' as const, name: 'a' } };
   const called = {
     ...message,
@@ -98,11 +98,11 @@ test.each<[string, ActivityResult, boolean]>([
       { ...call, route: { to: 'server' as const, effect: 'retry' as const, approval: false, callHash: 'h' } },
     ],
   };
-  const projection = afterCalls([completed({ status: 'answered' }, called)]);
+  const projection = afterCalls([completed({ status: 'answered' }, called)], { failsWithTools: true });
   const input = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId: 'a', source };
   projection.feed({ type: 'scheduled', eventId: 9, at: AT, activity: { name: 'callTool', input } });
   projection.feed({ type: 'ended', scheduledEventId: 9, at: AT, end });
-  expect(projection.thread('main').lacksResult).toBe(lacksResult);
+  expect(projection.actions?.hasFailed).toBe(fails);
 });
 
 const AGENT: SubAgent = {
@@ -131,13 +131,4 @@ test('a sub-agent begins with what its parent has read', () => {
   const created: NewRecord = { kind: 'thread.created', at: AT, thread: AGENT, input: 'do' };
   const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
   expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3, agent: AGENT }));
-});
-
-test('a lost call has no result, unless a person is asked about it: it may run again', () => {
-  const after = (isOpen: boolean): boolean => {
-    const thread = threadState({ steps: 1 });
-    toolEnded(thread, { how: 'timed_out' }, isOpen);
-    return thread.lacksResult;
-  };
-  expect([true, false].map(after)).toEqual([false, true]);
 });

@@ -1,6 +1,5 @@
 import type { ActivityResult, ScheduledActivity } from './history.ts';
 import { isMisfit, type OpenThread, type PlannedMessage, type SubAgent, type TurnError } from './records.ts';
-import { hasNoResult } from './tool-records.ts';
 
 /** How a thread has ended with its last model call. A sub-agent that is done has ended in the log, and has no state. */
 export type ThreadEnd =
@@ -19,8 +18,6 @@ export interface ThreadState {
   refused: number;
   /** The first step was the message with which the client's conversation ends: no model was called. */
   isGiven: boolean;
-  /** A call that its server has run has no result. */
-  lacksResult: boolean;
   /** How many records the log had when it last called its model; 0 in a run that has not called it. */
   read: number;
   /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
@@ -42,7 +39,7 @@ export function threadState(
   { steps, refused = 0, planned }: ThreadProgress,
   more: Partial<ThreadState> = {},
 ): ThreadState {
-  return { steps, refused, isGiven: false, lacksResult: false, read: 0, planned, isConnected: false, ...more };
+  return { steps, refused, isGiven: false, read: 0, planned, isConnected: false, ...more };
 }
 
 export function progressOf({ steps, refused, planned }: ThreadState): ThreadProgress {
@@ -71,7 +68,6 @@ export function modelEnded(thread: ThreadState, input: Input<'callModel'>, end: 
   }
   if (status === 'sign_in_required') thread.refused += 1;
   for (const record of end.records) if (record.kind === 'model.message') thread.isGiven ||= record.isGiven === true;
-  noteFailures(thread, end.records);
 }
 
 const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_reason: length).';
@@ -102,15 +98,4 @@ function endAfter(input: Input<'callModel'>, end: ActivityResult, waits: boolean
   if (message.finishReason === 'length' && !mayBeCutOff) return { status: 'error', message: LENGTH_REACHED };
   const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
   return isAnswer && !isMisfit(message) ? { status: 'done' } : undefined;
-}
-
-/** A tool call of the thread has ended. `isOpen`: it waits, and has no result yet. */
-export function toolEnded(thread: ThreadState, end: ActivityResult, isOpen: boolean): void {
-  if (end.how === 'completed') noteFailures(thread, end.records);
-  // Its outcome is unknown.
-  else if (end.how !== 'cancelled' && !isOpen) thread.lacksResult = true;
-}
-
-function noteFailures(thread: ThreadState, records: Extract<ActivityResult, { how: 'completed' }>['records']): void {
-  thread.lacksResult ||= records.some((record) => record.kind === 'tool.response' && hasNoResult(record));
 }

@@ -20,7 +20,7 @@ const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
  * the user.
  */
 export type ReadyCall = Pick<PendingCall, 'toolCallId' | 'source' | 'signInId' | 'edited' | 'policy' | 'requesters'> &
-  Partial<Pick<PendingCall, 'needs' | 'isAskedAgain' | 'onReplaced'>> &
+  Partial<Pick<PendingCall, 'needs' | 'isAskedAgain' | 'onReplaced' | 'unknownOutcome'>> &
   Pick<CallToolInput, 'answered' | 'repeats'>;
 
 /** A call of a thread's last message, or of an earlier run's. */
@@ -36,6 +36,8 @@ export interface TrackedCall {
   state: 'running' | 'delegated' | 'new' | 'waiting' | 'allowed' | 'settled';
   /** Its activity was scheduled, or it has begun in an earlier run or turn: it may have taken effect. */
   hasBegun?: boolean;
+  /** Its activity has not ended. */
+  isRunning?: boolean;
   /** The arguments with which it was scheduled, or is to be, if not those that the model wrote. */
   edited?: EditedArguments | undefined;
   /** Set for a call that waits, or has waited. */
@@ -53,8 +55,6 @@ export interface TrackedCall {
   /** When the log asked for the answer: milliseconds since 1970. */
   askedAt?: number;
   isEscalated?: true;
-  /** Its client has no result of its tool. */
-  hasNoResult?: true;
   votes: Vote[];
 }
 

@@ -319,19 +319,19 @@ test('a turn that waits too long for answers fails; each pause has the whole tim
   expect(waiting.nextDue).toBe(BEGIN + 40_000);
 });
 
-test('a result is repeated if all of it is the same; without one its thread lacks it until the next message', () => {
-  const actions = waitingOn(client('a'), client('b'));
+test('a result is repeated if all of it is the same; a turn may fail by a call that has none', () => {
+  const actions = new TurnActions({ ...start, failsWithTools: true });
+  actions.add(messageOf([client('a'), client('b')]), 's');
+  endTask(actions, []);
   const given = (more: object): AnswerCommand => command('ann', { ...respond('a', 'x'), ...more });
   expect(endTask(actions, [given({ isError: true, hash: '1' })])).toEqual(['a failed']);
   expect(actions.refuse(given({ isError: true, hash: '1' }))).toBeUndefined();
   expect(actions.refuse(given({ hash: '2' }))).toMatchObject({ code: 'already_decided' });
-  expect(actions.lacksResult('main')).toBe(false);
+  expect(actions.hasFailed).toBe(false);
   const thrown = { ...respond('b', 'It threw.'), error: 'secret' };
   const { records } = actions.endTask([command('ann', thrown)], BEGIN);
   expect(records[0]).toMatchObject({ outcome: 'failed', noResult: 'client', content: 'It threw.', error: 'secret' });
-  expect(new TurnActions({ ...start, carry: carryOf(actions) }).lacksResult('main')).toBe(true);
-  actions.add(messageOf([client('c')]), 't');
-  expect(actions.lacksResult('main')).toBe(false);
+  expect(actions.hasFailed).toBe(true);
 });
 
 test('a decision that is remembered holds for calls of the same tool by the same policy, in all threads and runs', () => {

@@ -131,6 +131,8 @@ export class TurnActions {
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
   readonly #failsWithTools: boolean;
+  /** A call of the root agent has no result of its tool. A turn that fails by it never continues as new. */
+  #lacksResult = false;
   readonly #answerSeconds: number | undefined;
   /** When the turn ends because of the answers that it waits for now: milliseconds since 1970. */
   #expiresAt: number | undefined;
@@ -227,9 +229,9 @@ export class TurnActions {
     return this.#failure;
   }
 
-  /** Whether a call of a thread's last message has ended without a result. */
-  lacksResult(threadId: string): boolean {
-    return [...(this.#threads.get(threadId)?.values() ?? [])].some(({ hasNoResult }) => hasNoResult);
+  /** Whether the turn is to end because a call of the root agent has no result of its tool: it begins no other call. */
+  get hasFailed(): boolean {
+    return this.#failsWithTools && this.#lacksResult;
   }
 
   /** Whether a thread cannot call its model before sign-ins to its servers have ended, or toolkits were refreshed. */
@@ -237,10 +239,8 @@ export class TurnActions {
     return this.#signIns.isWaiting(threadId) || this.#needsRefresh(threadId);
   }
 
-  /** A turn that ends because of a call without a result needs nothing more. */
   #needsRefresh(threadId: string): boolean {
-    const isEnding = this.#failsWithTools && this.lacksResult(threadId);
-    return threadId === ROOT_THREAD && this.#refresh.isPending && !isEnding;
+    return threadId === ROOT_THREAD && this.#refresh.isPending && !this.hasFailed;
   }
 
   /** The calls that wait for an answer or a sign-in, and since when: milliseconds since 1970, for answers. */
@@ -280,7 +280,7 @@ export class TurnActions {
     const calls = this.#callsOf(threadId);
     const before = calls.get(toolCallId);
     if (isLimited(pending) && this.#asked(threadId) >= MAX_ASKING) {
-      if (before && elicitation) before.cancelled = elicitation;
+      if (before && elicitation) Object.assign(before, { cancelled: elicitation, isRunning: false });
       return false;
     }
     const rule = pending.isAskedAgain && before?.rule;
@@ -304,6 +304,11 @@ export class TurnActions {
     return calls;
   }
 
+  /** A call has ended without a result of its tool. */
+  lackResult({ threadId }: Pick<CallKey, 'threadId'>): void {
+    this.#lacksResult ||= threadId === ROOT_THREAD;
+  }
+
   /** Adds a record of an activity's result; `stamp` is that of the result, which an activity that failed has not. */
   add(record: UnsequencedRecord, stamp = ''): void {
     this.budget.add(record);
@@ -311,9 +316,7 @@ export class TurnActions {
       this.#addMessage(record, stamp);
     } else if (record.kind === 'tool.response') {
       this.ended(record);
-      const call = this.#find(record);
-      // Without a stamp the activity has failed, which its thread knows: `ThreadState.lacksResult`.
-      if (call && stamp !== '' && hasNoResult(record)) call.hasNoResult = true;
+      if (hasNoResult(record)) this.lackResult(record);
     } else if (record.kind === 'toolkit.refresh_required') {
       if (this.waits && !this.#isForced) this.#refresh.require(record);
     } else if (record.kind === 'mcp.auth_required') {
@@ -350,7 +353,11 @@ export class TurnActions {
   #needSignIn({ threadId, servers, calls }: WithoutId<AuthRequired>): void {
     const tracked = this.#callsOf(threadId);
     if (calls.length === 0 && this.waits && !this.#isForced) this.#signIns.require({ threadId, servers });
-    for (const pending of calls) {
+    for (const call of calls) {
+      const before = tracked.get(call.toolCallId);
+      // It was to run again: a sign-in does not make its first outcome known.
+      const unknownOutcome = before?.pending?.unknownOutcome ?? before?.resumed?.unknownOutcome;
+      const pending = unknownOutcome === undefined ? call : { ...call, unknownOutcome };
       const asked = this.#isForced ? 'new' : 'waiting';
       const state = this.#signIns.hasEnded(pending.signInId) ? 'allowed' : asked;
       tracked.set(pending.toolCallId, { state, pending, ...begunOf(pending), votes: [] });
@@ -381,6 +388,7 @@ export class TurnActions {
     const call = this.#find(key);
     if (!call || call.state === 'settled') return false;
     call.hasBegun = true;
+    call.isRunning = true;
     call.edited = edited ?? call.edited;
     return true;
   }
@@ -388,13 +396,13 @@ export class TurnActions {
   /** Another agent has got the call as its task. */
   delegate(key: CallKey): void {
     const call = this.#find(key);
-    if (call && this.#delegations.start(key)) call.state = 'delegated';
+    if (call && this.#delegations.start(key)) Object.assign(call, { state: 'delegated', isRunning: false });
   }
 
   /** A call has a result. */
   ended(key: CallKey): void {
     const call = this.#find(key);
-    if (call) call.state = 'settled';
+    if (call) Object.assign(call, { state: 'settled', isRunning: false });
     this.#delegations.ended(key);
   }
 
@@ -618,7 +626,7 @@ export class TurnActions {
     if (answer.type === 'user.tool_response') {
       call.state = 'settled';
       const response = clientResponse(pending, answer, { at, by });
-      if (hasNoResult(response)) call.hasNoResult = true;
+      if (hasNoResult(response)) this.lackResult(response);
       return [response];
     }
     const { approval, remembers } = answer;
@@ -738,12 +746,17 @@ export class TurnActions {
       // What others work on comes first, and takes as long as it takes.
       needsRefresh: this.#needsRefresh(id) && ![...calls.values()].some(({ state }) => state === 'delegated'),
       calls: [...calls.values()],
+      // What has not begun in a turn that is to end never begins.
+      isActive:
+        this.hasFailed && id === ROOT_THREAD
+          ? [...calls.values()].some(({ isRunning }) => isRunning)
+          : isAnyActive([...calls.values()]),
     }));
     const isAwaited = ({ needsSignIn, needsRefresh }: (typeof threads)[number]) => needsSignIn || needsRefresh;
     const needsPeople = threads.some((thread) => isAwaited(thread) || thread.calls.some(isUnanswered));
     const isIdle =
       (needsPeople || this.delegated.length > 0) &&
-      threads.every((thread) => (isAwaited(thread) || thread.calls.some(isWaitedFor)) && !isAnyActive(thread.calls));
+      threads.every((thread) => (isAwaited(thread) || thread.calls.some(isWaitedFor)) && !thread.isActive);
     if (!isIdle) return undefined;
     if (!needsPeople) return 'delegation';
     const needsAnswers =

@@ -45,6 +45,8 @@ export class ActivatedWorkflow implements AsyncDisposable {
   readonly #workflow: Workflow;
   /** How many events the server says that its history has. */
   historyLength = 3;
+  /** When the server says that the next task starts: milliseconds since 1970. */
+  now = NOW;
 
   private constructor(runId: string, workflow: Workflow) {
     this.#runId = runId;
@@ -81,7 +83,7 @@ export class ActivatedWorkflow implements AsyncDisposable {
   /** Runs a task. Returns the commands that it gives. @throws Error if it fails */
   async activate(...jobs: Job[]): Promise<coresdk.workflow_commands.IWorkflowCommand[]> {
     const { historyLength } = this;
-    const task = { runId: this.#runId, timestamp: msToTs(NOW), historyLength, jobs };
+    const task = { runId: this.#runId, timestamp: msToTs(this.now), historyLength, jobs };
     const { successful, failed } = await this.#workflow.activate(task);
     if (!successful) throw new Error(failed?.failure?.message ?? 'the task has no result');
     return successful.commands ?? [];
