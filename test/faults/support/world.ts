@@ -25,7 +25,7 @@ import { continuingAsNew } from './continuing-as-new.ts';
 import { checkInvariants, END_MS } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
-import { Noise, NOISY_SERVER } from './noise.ts';
+import { Noise, NOISE_AT_FAULTS, NOISY_SERVER } from './noise.ts';
 import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.ts';
 import { Recorder, type RecordedTurn } from './recorder.ts';
 import { API_KEYS, NOISY, SUBJECTS, type Subject } from './subjects.ts';
@@ -365,7 +365,7 @@ export class World {
   }
 
   #disturb(): void {
-    this.#noise?.onFault();
+    if (process.env[NOISE_AT_FAULTS] !== undefined) this.#noise?.onFault();
     for (const [i, bystander] of this.bystanders.entries()) {
       for (const other of this.bystanders.toSpliced(i, 1)) bystander.onFault(other);
     }
