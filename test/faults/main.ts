@@ -6,7 +6,7 @@ import path from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import packageJson from '../../package.json' with { type: 'json' };
 import { HISTORIES, RECORD_INTO } from '../support/histories.ts';
-import { NOISE_AT_FAULTS } from './support/noise.ts';
+import { ALL_NOISY } from './support/noise.ts';
 import { FIGURES_FILE, summary } from './support/figures.ts';
 
 interface Options {
@@ -39,7 +39,7 @@ async function run(files: string[], { seed, duration, long, record }: Options): 
       DURATION: String(duration),
       SEED: seed?.toString() ?? process.env['SEED'] ?? 'random',
       ...(long && { LONG: '1' }),
-      [NOISE_AT_FAULTS]: '1',
+      [ALL_NOISY]: '1',
       ...(record && { [RECORD_INTO]: path.join(HISTORIES, packageJson.version) }),
     },
   });

@@ -31,6 +31,7 @@ test('random actions under random faults', { timeout: DURATION_MS + 300_000 }, a
   process.stdout.write(`The schedule of this run again: npm run test:faults -- random --seed ${SEED}\n`);
   const world = await World.start({
     isNotified: true,
+    isNoisy: true,
     apis: 2,
     workers: 2,
     env: {

@@ -72,6 +72,7 @@ class Traces {
 
 /** What the noisy subject has sent amiss was rejected. */
 function* misses({ noise }: World): Generator<string> {
+  if (!noise) return;
   expect(noise.misses, `what ${NOISY.id} has sent amiss`).not.toEqual([]);
   for (const { what, status } of noise.misses) {
     if (status < 400) yield `${NOISY.id} was answered ${status} when it tried to ${what}`;

@@ -7,8 +7,8 @@ import type { Steps } from './world-options.ts';
 /** The tools that its agent has, on a server of its own. */
 export const NOISY_SERVER = 'noise';
 
-/** Set if it is made again at each fault, which costs a fifth of the time; otherwise at the start of a world. */
-export const NOISE_AT_FAULTS = 'NOISE_AT_FAULTS';
+/** Set if every scenario has it, which costs a fifth of the time. */
+export const ALL_NOISY = 'ALL_NOISY';
 
 /** The calls of each of its messages. */
 const CALLS = 6;
@@ -27,7 +27,7 @@ export interface Miss {
 }
 
 /**
- * A subject that takes as much as it gets, and little of it goes well, for the lifetime of a world. It starts
+ * A subject that takes as much as it gets, and little of it goes well, for the lifetime of a world. At each fault it starts
  * turns whose messages break off behind their calls, whose tools lose their results, whose models reject, and which it
  * pauses, forces and cancels, and it sends requests that miss. None of it may reach the scenario beside it.
  */

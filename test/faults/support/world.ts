@@ -25,7 +25,7 @@ import { continuingAsNew } from './continuing-as-new.ts';
 import { checkInvariants, END_MS } from './check.ts';
 import { report } from './figures.ts';
 import { EffectLedger } from './ledger.ts';
-import { Noise, NOISE_AT_FAULTS, NOISY_SERVER } from './noise.ts';
+import { ALL_NOISY, Noise, NOISY_SERVER } from './noise.ts';
 import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.ts';
 import { Recorder, type RecordedTurn } from './recorder.ts';
 import { API_KEYS, NOISY, SUBJECTS, type Subject } from './subjects.ts';
@@ -176,7 +176,7 @@ export class World {
     await world.#putAgents();
     if (options.isNotified) await world.#notify();
     world.bystanders.push(...(await Promise.all(SUBJECTS.map((subject) => world.#bystander(subject)))));
-    world.#noise = await world.#startNoise();
+    if (options.isNoisy || process.env[ALL_NOISY] !== undefined) world.#noise = await world.#startNoise();
     return world;
   }
 
@@ -186,8 +186,7 @@ export class World {
   }
 
   /** One more subject, who disturbs. */
-  get noise(): Noise {
-    if (!this.#noise) throw new Error('the world has not started');
+  get noise(): Noise | undefined {
     return this.#noise;
   }
 
@@ -365,7 +364,7 @@ export class World {
   }
 
   #disturb(): void {
-    if (process.env[NOISE_AT_FAULTS] !== undefined) this.#noise?.onFault();
+    this.#noise?.onFault();
     for (const [i, bystander] of this.bystanders.entries()) {
       for (const other of this.bystanders.toSpliced(i, 1)) bystander.onFault(other);
     }
@@ -385,7 +384,7 @@ export class World {
     this.#disturb();
     await withTimeout(
       END_MS,
-      Promise.all([...this.bystanders, this.noise].map((one) => one.end())),
+      Promise.all([...this.bystanders, this.noise].map((one) => one?.end())),
       'the turns of bystanders do not end',
     );
     const turns = await checkInvariants(this);
