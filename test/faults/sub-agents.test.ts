@@ -12,7 +12,8 @@ let world: World;
 let running: ServerProcess;
 let spare: ServerProcess;
 beforeAll(async () => {
-  world = await World.start({ workers: 2 });
+  // A turn that is to continue as new begins no call, and those of its sub-agents that are held here would not end.
+  world = await World.start({ workers: 2, dynamicConfig: { 'limit.historyCount.suggestContinueAsNew': 80 } });
   const [one, two] = world.workers;
   if (!one || !two) throw new Error('there are two');
   [running, spare] = [one, two];
