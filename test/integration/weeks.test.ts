@@ -145,8 +145,19 @@ function course(turnId: string): string[] {
   });
 }
 
+/** The workflow tells of an entry before the server has the timers of the same task: time may not pass before that. */
 async function untilLogged(turnId: string, entry: string): Promise<void> {
   await expect.poll(() => course(turnId)).toContain(entry);
+  await expect.poll(() => isWorking(turnId)).toBe(false);
+}
+
+/** Whether a workflow task of a turn's newest run has not ended. */
+async function isWorking(turnId: string): Promise<boolean> {
+  const { events } = await time.client.workflow.getHandle(turnWorkflowId(turnId)).fetchHistory();
+  const count = (pattern: RegExp): number =>
+    (events ?? []).filter(({ attributes }) => pattern.test(attributes ?? '')).length;
+  const ended = /^workflowTask(Completed|Failed|TimedOut)EventAttributes$/;
+  return count(/^workflowTaskScheduledEventAttributes$/) > count(ended);
 }
 
 /** How many runs a turn has had before its last one. Each tells how far the one before got. */
