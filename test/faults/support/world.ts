@@ -384,7 +384,7 @@ export class World {
     this.#disturb();
     await withTimeout(
       END_MS,
-      Promise.all([...this.bystanders, this.noise].map((one) => one?.end())),
+      Promise.all([...this.bystanders, ...(this.noise ? [this.noise] : [])].map((one) => one.end())),
       'the turns of bystanders do not end',
     );
     const turns = await checkInvariants(this);
