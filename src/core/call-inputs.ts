@@ -7,6 +7,7 @@ import type {
   RunGuard,
   TurnStart,
 } from './history.ts';
+import { constantsOf } from './model-call.ts';
 import { firstCallOf, startsWithModelCall, type TurnProjection } from './projection.ts';
 import type { MessagePlan, PlannedMessage } from './records.ts';
 import { mayRepeatSignIns } from './sign-ins.ts';
@@ -14,7 +15,6 @@ import { countedSteps } from './thread-state.ts';
 import { callKey, onReplacedOf } from './tool-records.ts';
 import type { ReadyCall } from './tracked-call.ts';
 import type { TurnActions } from './turn-actions.ts';
-import { ownerOfThread } from './work-owner.ts';
 
 /** A turn that runs, as far as it decides the inputs of its activities. */
 export interface RunningTurn {
@@ -108,16 +108,8 @@ export function callToolInput(turn: RunningTurn, threadId: string, call: ReadyCa
 }
 
 function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ConnectToolsInput, keyof RunGuard> {
-  const { turnId, sessionId, owner, isRun, specHash } = start;
-  const { agent } = log.thread(threadId);
-  return {
-    turnId,
-    sessionId,
-    threadId,
-    specHash: agent?.specHash ?? specHash,
-    owner: agent ? ownerOfThread(owner, agent) : owner,
-    ...(isRun && { isRun }),
-  };
+  const { sessionId, owner, specHash, isRun } = constantsOf(start, log.thread(threadId).agent);
+  return { turnId: start.turnId, sessionId, threadId, specHash, owner, ...(isRun && { isRun }) };
 }
 
 /** Whether a start is small enough to be in the history twice. */

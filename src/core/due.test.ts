@@ -54,7 +54,7 @@ class PlayedRun {
     if (endOf(this.log, this.#run)) return [];
     const work = due(this.log, this.#run);
     for (const one of work) this.#begin(one);
-    // A turn in which nothing runs waits for somebody, and says so.
+    // A turn in which nothing runs is paused.
     if (this.#running.length === 0 && !this.end) expect(this.actions.isPaused).toBe(true);
     return work.map(nameOf);
   }
@@ -552,7 +552,7 @@ test('a turn that answers calls connects to its servers first; registered sub-ag
   expect(run.task()).toEqual(['thr_0 model']);
 });
 
-test('a registered sub-agent that has called its model does not connect first when it goes on', () => {
+test('a registered sub-agent that has called its model does not connect first when it continues', () => {
   const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 1 }];
   expect(new PlayedRun({ threads }).task()).toEqual(['thr_0 model']);
 });

@@ -5,6 +5,7 @@ import { countedSteps, progressOf, type ThreadEnd } from './thread-state.ts';
 import { heldCall } from './tool-records.ts';
 import { toolLanes } from './tool-lanes.ts';
 import { hasBeenAsked, isUnanswered, placed, readyCall, type ReadyCall } from './tracked-call.ts';
+import type { TurnActions } from './turn-actions.ts';
 import type { ThreadResult } from './turn-result.ts';
 
 /** What a turn can begin. */
@@ -122,7 +123,7 @@ function phaseOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threa
   // A forced answer leaves none of its calls to run.
   const open = end ? [] : actions.unsettled(threadId);
   const hasFailed = threadId === ROOT_THREAD && actions.hasFailed;
-  const calls = hasFailed || end ? [] : readyOf(turn, threadId);
+  const calls = hasFailed ? [] : readyOf(turn, threadId, open);
   if (calls.length > 0 || running.length > 0) {
     const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
     const free = Math.max(0, lanes - running.length);
@@ -147,9 +148,8 @@ function works(...work: Work[]): Phase {
   return { status: 'works', work, isActive: true };
 }
 
-/** The calls of a thread that may begin: earlier ones do not hold them. */
-function readyOf(turn: TurnState, threadId: string): ReadyCall[] {
-  const open = turn.actions?.unsettled(threadId) ?? [];
+/** Those of a thread's open calls that may begin: earlier ones do not hold them. */
+function readyOf(turn: TurnState, threadId: string, open: ReturnType<TurnActions['unsettled']>): ReadyCall[] {
   const held = new Set([...heldCalls(open.flatMap(({ call }) => placed(call)))].map(({ call }) => call));
   const running = new Set(turn.running(threadId).map(({ name, input }) => name === 'callTool' && input.toolCallId));
   return open.flatMap(({ toolCallId, call }) => {

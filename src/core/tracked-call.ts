@@ -12,7 +12,7 @@ import type {
 import { callKey, isAnswerable, type CallKey } from './tool-records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
-/** What the server of a call is told whose question is put to nobody. */
+/** The answer to a server's question that no person is asked. */
 const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
 
 /**
@@ -50,7 +50,7 @@ export interface TrackedCall {
   rule?: string;
   /** The answer to its server's question. */
   answer?: string;
-  /** Its server's question, which is put to nobody, since too many calls wait. */
+  /** Its server's question, which no person is asked, since too many calls wait. */
   cancelled?: PendingElicitation;
   /** When the log asked for the answer: milliseconds since 1970. */
   askedAt?: number;
