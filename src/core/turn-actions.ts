@@ -162,7 +162,10 @@ export class TurnActions {
     this.#refresh = new TurnRefresh(refresh);
     this.#remembered = new RememberedDecisions(remembered);
     this.#delegations = new TurnDelegations(delegations);
-    for (const key of this.delegated) this.scheduled(key);
+    for (const key of this.delegated) {
+      const call = this.#find(key);
+      if (call) call.hasBegun = true;
+    }
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
   }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import type { ActivityResult, HistoryEvent, TurnStart, WorkflowClose } from './history.ts';
+import type { ActivityResult, HistoryEvent, TurnContinuation, TurnStart, WorkflowClose } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { LogEntry, ModelMessage, ToolCall } from './records.ts';
 import { openCallsOf } from './tool-records.ts';
@@ -103,18 +103,23 @@ test('a result that arrives before its session is known to exist is recorded aft
   expect(endTask(actions, [end('b')])).toEqual([]);
 });
 
+function carryOf(actions: TurnActions): TurnContinuation {
+  const state = structuredClone(actions.state);
+  return { ordinal: 3, step: 1, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: state };
+}
+
+test('a call that was delegated in an earlier run does not run: a turn that is to fail stays paused for it', () => {
+  const before = delegating('a');
+  endTask(before);
+  const next = new TurnActions(turnStart({ pause: 'wait', failsWithTools: true, carry: carryOf(before) }));
+  next.lackResult(key('b'));
+  expect(endTask(next)).toEqual([]);
+});
+
 test('a turn that continues as new keeps its delegated calls, and one that is cancelled records no results', () => {
   const before = delegating('a');
   endTask(before);
-  const carry = {
-    ordinal: 3,
-    step: 1,
-    ...NO_TOTALS,
-    previousRunId: 'r',
-    deadline: 0,
-    actions: structuredClone(before.state),
-  };
-  const next = new TurnActions(turnStart({ pause: 'wait', carry }));
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(before) }));
   expect([statesOf(next), endTask(next)]).toEqual([{ a: 'delegated' }, []]);
   expect(endTask(next, [end('a')])).toEqual(['a succeeded answer a', 'turn.resumed delegation']);
   const cancelled = delegating('a');
