@@ -116,7 +116,7 @@ export function beginner({ start, log, guard, steps, onEnd, onError }: BeginOpti
         return activity({ name: work.name, input }, () => callModel(input));
       }
       case 'callTool': {
-        const input = callToolInput(turn, work.threadId, work.call);
+        const input = callToolInput(turn, work.call);
         return activity({ name: work.name, input }, () => callTool(input, start.limits));
       }
       case 'forceDelegate': {

@@ -2,7 +2,9 @@ import { isCancellation, TimeoutFailure } from '@temporalio/workflow';
 import type {
   ActivityResult,
   NextModelCall,
+  Open,
   ScheduledActivity,
+  StampedResult,
   TurnContinuation,
   TurnStart,
 } from '../src/core/history.ts';
@@ -10,7 +12,6 @@ import { TurnProjection } from '../src/core/projection.ts';
 import type { LogEntry } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
-import type { TurnTotals } from '../src/core/turn-totals.ts';
 import { causeOf, errorMessage } from './errors.ts';
 
 /** The result of an activity that adds to the log. */
@@ -22,21 +23,15 @@ export class TurnLog {
   readonly actions: TurnActions;
   /** How many activities this run has begun. */
   #activities = 0;
-  /** The results of this run, and the last of the previous one: their stamps, and how many records came before each. */
-  readonly #results: { stamp: string; after: number }[];
+  /** The results of this run, and the last ones of the previous run. */
+  readonly #results: StampedResult[];
 
   constructor(start: TurnStart) {
     this.state.started(start);
     const { actions } = this.state;
     if (!actions) throw new Error('a run that has started has actions');
     this.actions = actions;
-    this.#results = (start.carry?.next?.recent ?? []).map((stamp) => ({ stamp, after: 0 }));
-  }
-
-  /** What the next run continues with, beside what is open. */
-  get progress(): Pick<TurnContinuation, 'ordinal' | 'started' | keyof TurnTotals> {
-    const { ordinal, totals, startedAgents: started } = this.state;
-    return { ordinal, ...totals, ...(started > 0 && { started }) };
+    this.#results = [...(start.carry?.results ?? [])];
   }
 
   /** An activity begins. Returns its id in the log. */
@@ -70,9 +65,20 @@ export class TurnLog {
 
   /** What is known of a thread's next model call. */
   next(threadId: string): NextModelCall {
-    const { read } = this.state.thread(threadId);
-    const first = this.#results.findLastIndex(({ after }) => after < read) + 1;
-    return { recent: this.#results.slice(first).map(({ stamp }) => stamp) };
+    return { recent: this.#since(this.state.thread(threadId).read).map(({ stamp }) => stamp) };
+  }
+
+  /** What the next run of the turn continues with. */
+  get open(): Open & Pick<TurnContinuation, 'results'> {
+    const { open } = this.state;
+    if (!open) throw new Error('a run that has started has a state');
+    const read = Math.min(...open.threads.map((thread) => thread.read ?? 0));
+    return { ...open, results: this.#since(read) };
+  }
+
+  /** The results that a model call has not read which has read this many records. */
+  #since(read: number): StampedResult[] {
+    return this.#results.slice(this.#results.findLastIndex(({ after }) => after < read) + 1);
   }
 }
 

@@ -2,11 +2,10 @@ import { defaultPayloadConverter } from '@temporalio/common';
 import { expect, test } from 'vitest';
 import { ActivatedWorkflow, toPayload, type Job } from '../test/support/activated-workflow.ts';
 import { messageWith, modelMessage } from '../test/support/model-message.ts';
-import { turnStart } from '../test/support/random-turn.ts';
+import { continuation, turnStart } from '../test/support/random-turn.ts';
 import type { TurnStart } from '../src/core/history.ts';
 import type { ToolRoute } from '../src/core/records.ts';
 import { TurnActions } from '../src/core/turn-actions.ts';
-import { NO_TOTALS } from '../src/core/turn-totals.ts';
 import { cancelTurn, commandTurn } from './messages.ts';
 
 type Commands = Awaited<ReturnType<ActivatedWorkflow['activate']>>;
@@ -118,7 +117,7 @@ test('a run that continues a turn starts the timer of what is due, although noth
   const actions = new TurnActions(turnStart({ pause: 'wait' }));
   actions.add(messageWith({ ...RUN, approval: true, policy }));
   actions.endTask([], Date.now());
-  const carry = { ordinal: 2, ...NO_TOTALS, step: 1, previousRunId: 'r', deadline: Infinity, actions: actions.state };
+  const carry = continuation({ ...actions.state, deadline: Infinity });
   const [running, first] = await begin({ pause: 'wait', carry });
   await using turn = running;
   const timers = first.flatMap(({ startTimer }) => startTimer ?? []);

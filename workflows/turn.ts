@@ -8,11 +8,10 @@ import {
   type Sinks,
 } from '@temporalio/workflow';
 import { due, endOf, Slots, type Run } from '../src/core/due.ts';
-import type { TurnContinuation, TurnResult, TurnStart } from '../src/core/history.ts';
-import { ROOT_THREAD, type CancelReason } from '../src/core/records.ts';
-import { progressOf } from '../src/core/thread-state.ts';
+import type { TurnResult, TurnStart } from '../src/core/history.ts';
+import type { CancelReason } from '../src/core/records.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
-import { turnResult, waitingOf, type ThreadResult } from '../src/core/turn-result.ts';
+import { turnResult, type ThreadResult } from '../src/core/turn-result.ts';
 import { Alarm } from './alarm.ts';
 import { beginner, type SpeculationSinks } from './begin.ts';
 import { errorMessage } from './errors.ts';
@@ -160,20 +159,8 @@ export async function turn(start: TurnStart): Promise<TurnResult> {
       end = { status: 'error', message, code: 'budget_exceeded' };
     }
     if (end.status === 'continue' && !reason) {
-      const root = log.state.thread(ROOT_THREAD);
-      const { steps: step, ...progress } = progressOf(root);
-      const next: TurnContinuation = {
-        ...log.progress,
-        ...waitingOf(end),
-        step,
-        ...progress,
-        ...(root.isGiven && { isGiven: true }),
-        next: log.next(ROOT_THREAD),
-        previousRunId,
-        deadline,
-        actions: actions.state,
-      };
-      return await continueTurn({ ...start, carry: next });
+      const { resumes: _, ...constants } = start;
+      return await continueTurn({ ...constants, carry: { ...log.open, previousRunId, deadline } });
     }
   } catch (error) {
     if (error instanceof ContinueAsNew) throw error;

@@ -174,7 +174,7 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   if (workflow?.status !== 'running') return [];
   const calls = await runningCalls(turnId, sources);
   const { actions } = await sources.logs.currentRun(turnId);
-  const waiting = (actions?.waiting ?? []).map(({ call: { needs, toolCallId }, askedAt }): Wait => {
+  const waiting = (actions?.waiting ?? []).map(({ needs, toolCallId, askedAt = 0 }): Wait => {
     return { for: needs, toolCallId, ...named(tools, toolCallId), since: new Date(askedAt).toISOString() };
   });
   const delegated = (actions?.delegated ?? []).map(({ toolCallId, sessionId }): Wait => {

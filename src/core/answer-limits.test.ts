@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import { turnStart } from '../../test/support/random-turn.ts';
-import type { CallModelInput, HistoryEvent, TurnContinuation, TurnLimits } from './history.ts';
+import { continuation, turnStart } from '../../test/support/random-turn.ts';
+import type { CallModelInput, HistoryEvent, TurnLimits } from './history.ts';
 import { firstCallOf, TurnProjection } from './projection.ts';
 import { TurnActions } from './turn-actions.ts';
-import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const by = { id: 'req_1', subject: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' } };
@@ -44,16 +43,12 @@ test('a model call of any thread is forced once the time is up, except the one t
   expect(forcing(actions, 1, 1_500, true)).toEqual({ forcedFromMs: BEGIN + 1_500 });
 });
 
-function continued(actions: TurnActions): TurnContinuation {
-  return { ...NO_TOTALS, ordinal: 2, step: 1, previousRunId: 'r1', deadline: 0, actions: actions.state };
-}
-
 test('pauses and the queue of the session do not use up the time, across runs', () => {
   const begun = { at: new Date(BEGIN + 60_000).toISOString(), queuedRunId: 'r' };
   const start = { ...startOf({ answerAfterSeconds: 10 }), begun };
   const first = new TurnActions(start);
   first.endTask([{ type: 'pause', ...by }], BEGIN + 65_000);
-  const actions = new TurnActions({ ...start, carry: continued(first) });
+  const actions = new TurnActions({ ...start, carry: continuation(first.state) });
   expect(forcing(actions, 2, 99_000)).toEqual({ forcedFromMs: BEGIN + 104_000 });
   actions.endTask([{ type: 'resume', ...by }], BEGIN + 100_000);
   expect(forcing(actions, 2, 104_999)).toEqual({ forcedFromMs: BEGIN + 105_000 });
@@ -91,7 +86,7 @@ test('the end of the log names the limit, also in a later run', () => {
   expect(actions.state).not.toHaveProperty('limit');
   actions.limits.modelCalled(call);
   actions.limits.modelCalled({ limit: 'time' });
-  const next: HistoryEvent = { type: 'started', at, start: { ...start, carry: continued(actions) } };
+  const next: HistoryEvent = { type: 'started', at, start: { ...start, carry: continuation(actions.state) } };
   expect(doneAfter([next])).toMatchObject(done);
   expect(doneAfter([...failed, { type: 'continued', at, runId: 'r2' }, next])).toMatchObject(done);
   expect(doneAfter([{ type: 'started', at, start }])).not.toHaveProperty('limit');

@@ -28,7 +28,7 @@ export class AnswerLimits {
   constructor({ start, budget }: AnswerLimitsOptions) {
     this.#limits = start.limits;
     this.#budget = budget;
-    this.#reached = start.carry?.actions?.limit;
+    this.#reached = start.carry?.limit;
   }
 
   /** The first limit that has forced a model call. */

@@ -1,3 +1,4 @@
+import { answeredBy, type Call } from './call.ts';
 import { isBegunByStart } from './due.ts';
 import type {
   CallModelInput,
@@ -8,12 +9,11 @@ import type {
   TurnStart,
 } from './history.ts';
 import { constantsOf } from './model-call.ts';
-import { firstCallOf, startsWithModelCall, type TurnProjection } from './projection.ts';
+import { firstCallOf, type TurnProjection } from './projection.ts';
 import type { MessagePlan, PlannedMessage } from './records.ts';
 import { mayRepeatSignIns } from './sign-ins.ts';
-import { countedSteps } from './thread-state.ts';
+import { countedSteps, type Thread } from './threads.ts';
 import { callKey, onReplacedOf } from './tool-records.ts';
-import type { ReadyCall } from './tracked-call.ts';
 import type { TurnActions } from './turn-actions.ts';
 
 /** A turn that runs, as far as it decides the inputs of its activities. */
@@ -55,7 +55,7 @@ export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInp
   return {
     turnId,
     sessionId,
-    ...planOf(turn, call, isFirst),
+    ...planOf(turn, call),
     step,
     recent,
     ...guard,
@@ -67,29 +67,36 @@ export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInp
   };
 }
 
-function planOf({ start, log }: RunningTurn, { threadId, newMessage }: ModelCall, isFirst: boolean): MessagePlan {
+function planOf({ start, log }: RunningTurn, { threadId, newMessage }: ModelCall): MessagePlan {
   const { ordinal: upTo } = log;
-  const { agent, planned, refused, steps } = log.thread(threadId);
-  if (isFirst && startsWithModelCall(start)) return { ...firstCallOf(start), upTo };
+  const thread = log.thread(threadId);
+  const { agent, planned } = thread;
+  if (!agent && isBegunByStart(log)) return { ...firstCallOf(start), upTo };
   const mayStart = log.startable(agent?.depth ?? 0);
-  // After a sign-in the log says which servers are connected now.
-  const connectsServers = !agent && refused === steps && refused > 0;
   return {
     threadId,
     // Readers may have been shown the beginning of a message that is planned again.
     ...(planned ?? newMessage()),
     upTo,
-    ...(connectsServers && { connectsServers }),
+    ...(connectsServers(start, thread) && { connectsServers: true }),
     ...(mayStart > 0 && { mayStart }),
   };
 }
 
+/** Before the root agent's first message no server is connected; after a sign-in the log says which ones are now. */
+function connectsServers({ hasServers }: TurnStart, { agent, steps, refused, isConnected }: Thread): boolean {
+  if (agent || !hasServers || refused !== steps) return false;
+  return refused > 0 || !isConnected;
+}
+
 /** The input of a tool call. */
-export function callToolInput(turn: RunningTurn, threadId: string, call: ReadyCall): CallToolInput {
-  const { toolCallId, source, edited, answered, signInId, repeats, policy, requesters } = call;
-  const { carry, input, resumes } = turn.start;
+export function callToolInput(turn: RunningTurn, call: Call): CallToolInput {
+  const { threadId, toolCallId, source, edited, signInId, unknownOutcome, policy, requesters } = call;
+  if (!source) throw new Error(`${callKey(call)} is answered by another thread`);
+  const { input, resumes } = turn.start;
   // A turn repeats its own requests.
-  const isResumed = !carry && resumes.some((one) => callKey(one) === callKey({ threadId, toolCallId }));
+  const isResumed = resumes?.pending.some((one) => callKey(one) === callKey(call)) ?? false;
+  const answered = answeredBy(call);
   const mayRepeat = !isResumed || mayRepeatSignIns(input);
   const asksIfUnknown = source.run?.effect === 'once' && turn.log.mayAskIfUnknown;
   const onReplaced = onReplacedOf(call);
@@ -100,7 +107,7 @@ export function callToolInput(turn: RunningTurn, threadId: string, call: ReadyCa
     ...(edited && { edited }),
     ...(signInId !== undefined && { signIn: { id: signInId, mayRepeat } }),
     ...(answered && { answered }),
-    ...(repeats && { repeats }),
+    ...(unknownOutcome !== undefined && { repeats: true }),
     ...(asksIfUnknown && { onUnknown: { ...(policy && { policy }), ...(requesters && { requesters }) } }),
     ...(onReplaced && { onReplaced }),
     ...turn.guard,

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import { isNamed, isShown, mayAnswer, newestAuthor, withRequesters, type DecidableCall } from './deciders.ts';
+import { isNamed, isShown, mayAnswer, newestAuthor, withRequesters } from './deciders.ts';
 import { turnCreated } from './projection.ts';
 import { votesOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, UnsequencedRecord } from './records.ts';
@@ -23,8 +23,10 @@ function callerOf(
   };
 }
 
-const callOf = (policy: Partial<ApprovalPolicy> = {}, isEscalated = false): DecidableCall => ({
-  pending: { policy: { quorum: 1, onExpiry: 'deny', ...policy } },
+type AskedOf = Parameters<typeof isNamed>[0];
+
+const callOf = (policy: Partial<ApprovalPolicy> = {}, isEscalated = false): AskedOf => ({
+  policy: { quorum: 1, onExpiry: 'deny', ...policy },
   isEscalated,
 });
 
@@ -37,7 +39,7 @@ const byAdmins = { approvers: { subjects: [], roles: ['admin' as const] } };
 const thenChief = { escalate: { afterSeconds: 1, to: { subjects: ['chief'], roles: [] } } };
 const thenAdmins = { escalate: { afterSeconds: 1, to: { subjects: [], roles: ['admin' as const] } } };
 
-test.each<[string, DecidableCall, Answerer, boolean]>([
+test.each<[string, AskedOf, Answerer, boolean]>([
   ['a subject that is named, by its id', callOf(byBoss), callerOf('boss'), true],
   ['a subject whose name alone is named', callOf(byBoss), callerOf(`${ISSUER}#1`, { slug: 'boss' }), false],
   [
@@ -98,13 +100,12 @@ test('no key has the subject of a token, and no token that of a key', () => {
     expect(isTokenSubjectId(other, ISSUER)).toBe(false);
 });
 
-const requestedBy = (requesters: string[], policy: Partial<ApprovalPolicy>): DecidableCall => {
-  const { pending } = callOf(policy, true);
-  return { pending: { ...pending, requesters }, isEscalated: true };
+const requestedBy = (requesters: string[], policy: Partial<ApprovalPolicy>): AskedOf => {
+  return { ...callOf(policy, true), requesters };
 };
 const others = { excludeRequester: true as const };
 
-test.each<[string, DecidableCall, Answerer, boolean]>([
+test.each<[string, AskedOf, Answerer, boolean]>([
   ['a requester with the right to decide', requestedBy(['ann'], others), callerOf('ann', { mayDecide: true }), false],
   ['another subject with that right', requestedBy(['bob'], others), callerOf('ann', { mayDecide: true }), true],
   ['a requester that is named', requestedBy(['boss'], { ...others, ...byBoss }), callerOf('boss'), false],

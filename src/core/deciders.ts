@@ -3,8 +3,7 @@ import type { Caller } from './subject.ts';
 import type { Answer, Answerer } from './turn-command.ts';
 
 /** A call that waits, as far as it determines who may decide on it. */
-export interface DecidableCall {
-  pending: Pick<PendingCall, 'policy' | 'requesters'>;
+interface DecidableCall extends Pick<PendingCall, 'policy' | 'requesters'> {
   isEscalated?: boolean | undefined;
 }
 
@@ -12,25 +11,27 @@ export interface DecidableCall {
 export function mayAnswer(call: DecidableCall, answer: Answer, caller: Answerer): boolean {
   if (answer.type === 'user.tool_response') return caller.mayRespond;
   if (isRequester(call, caller)) return false;
-  return isNamed(call, caller) || (call.pending.policy?.approvers === undefined && caller.mayDecide);
+  return isNamed(call, caller) || (call.policy?.approvers === undefined && caller.mayDecide);
 }
 
 /** Whether the policy of a call names the caller, by its subject or a role, as one that may decide now. */
 export function isNamed(call: DecidableCall, caller: Caller): boolean {
   if (isRequester(call, caller)) return false;
-  const { pending, isEscalated } = call;
-  const { approvers, escalate } = pending.policy ?? {};
+  const { approvers, escalate } = call.policy ?? {};
   const isApprover = approvers !== undefined && isAmong(approvers, caller);
-  return isApprover || (isEscalated === true && escalate !== undefined && isAmong(escalate.to, caller));
+  return isApprover || (call.isEscalated === true && escalate !== undefined && isAmong(escalate.to, caller));
 }
 
 /** Whether the caller has asked for a call whose policy has others decide. */
-export function isRequester({ pending: { policy, requesters = [] } }: DecidableCall, { subject }: Caller): boolean {
+export function isRequester({ policy, requesters = [] }: DecidableCall, { subject }: Caller): boolean {
   return policy?.excludeRequester === true && requesters.includes(subject.subjectId);
 }
 
 /** A call with further subjects that have asked for it, if its policy excludes them. */
-export function withRequesters(call: PendingCall, authors: readonly string[]): PendingCall {
+export function withRequesters<C extends Pick<PendingCall, 'policy' | 'requesters'>>(
+  call: C,
+  authors: readonly string[],
+): C {
   if (!call.policy?.excludeRequester || authors.length === 0) return call;
   return { ...call, requesters: [...new Set([...(call.requesters ?? []), ...authors])] };
 }

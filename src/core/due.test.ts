@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { messageWith, modelMessage } from '../../test/support/model-message.ts';
-import { turnStart } from '../../test/support/random-turn.ts';
+import { continuation, turnStart } from '../../test/support/random-turn.ts';
 import { callModelInput, callToolInput, connectToolsInput } from './call-inputs.ts';
 import { due, endOf, Slots, type Run, type Work } from './due.ts';
 import type { ActivityResult, CallModelResult, ScheduledActivity, TurnStart } from './history.ts';
@@ -8,7 +8,6 @@ import { TurnProjection } from './projection.ts';
 import type { ModelMessage, NewRecord, PendingCall, SubAgent, ToolRoute } from './records.ts';
 import type { TurnCommand } from './turn-command.ts';
 import type { TurnActions } from './turn-actions.ts';
-import { NO_TOTALS } from './turn-totals.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const NOW = Date.parse(AT);
@@ -75,14 +74,13 @@ class PlayedRun {
     const turn = { start: this.#start, log: this.log, actions: this.actions, guard: { runId: 'r', deadline: 0 } };
     const id = ++this.#ids;
     this.#running.push({ name: nameOf(work), id });
-    const { threadId } = work;
     if (work.name === 'connectTools') {
-      this.log.scheduled(id, { name: work.name, input: connectToolsInput(turn, threadId) });
+      this.log.scheduled(id, { name: work.name, input: connectToolsInput(turn, work.threadId) });
     } else if (work.name === 'callTool') {
-      this.log.scheduled(id, { name: work.name, input: callToolInput(turn, threadId, work.call) });
+      this.log.scheduled(id, { name: work.name, input: callToolInput(turn, work.call) });
     } else {
       const newMessage = () => ({ messageId: `msg_${id}`, createdAt: AT });
-      const input = callModelInput(turn, { threadId, now: NOW, recent: [], newMessage });
+      const input = callModelInput(turn, { threadId: work.threadId, now: NOW, recent: [], newMessage });
       this.log.scheduled(id, { name: work.name, input });
     }
   }
@@ -133,7 +131,7 @@ const SUBJECT = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' } as
 
 function nameOf(work: Work): string {
   if (work.name === 'forceDelegate') return `force ${work.sessionId}`;
-  if (work.name === 'callTool') return `${work.threadId} ${work.call.toolCallId}`;
+  if (work.name === 'callTool') return `${work.call.threadId} ${work.call.toolCallId}`;
   return `${work.threadId} ${work.name === 'callModel' ? 'model' : 'connect'}`;
 }
 
@@ -353,11 +351,11 @@ test('a turn ends with the calls of its sub-agents when all of them wait; parent
   run.task();
   expect(run.end).toMatchObject({
     status: 'waiting',
-    pending: [{ threadId: 'thr_9' }, { threadId: 'thr_1' }],
+    pending: [{ threadId: 'thr_1' }, { threadId: 'thr_9' }],
     threads: [
       { threadId: 'thr_0', steps: 1 },
-      { threadId: 'thr_9', steps: 1 },
       { threadId: 'thr_1', steps: 1 },
+      { threadId: 'thr_9', steps: 1 },
     ],
   });
 });
@@ -375,7 +373,7 @@ test('a thread whose model needs a sign-in ends the turn with its sub-agents, or
   ending.task();
   ending.model('main', { status: 'sign_in_required' }, signInRequired());
   ending.task();
-  expect(ending.end).toEqual({ status: 'waiting', pending: [], threads: [] });
+  expect(ending.end).toEqual({ status: 'waiting', pending: [] });
   const waiting = new PlayedRun({ pause: 'wait' });
   waiting.task();
   waiting.model('main', { status: 'sign_in_required' }, signInRequired('sig_1'));
@@ -389,7 +387,7 @@ test('a run that drains continues although its model waits for a sign-in', () =>
   run.model('main', { status: 'sign_in_required' }, signInRequired('sig_1'));
   expect([run.task(), run.end]).toEqual([[], undefined]);
   run.set({ isDraining: true });
-  expect(run.end).toEqual({ status: 'continue', pending: [], threads: [] });
+  expect(run.end).toEqual({ status: 'continue' });
 });
 
 test('a turn at its limit ends, unless it answers then; a steer at the limit is left to the next turn', () => {
@@ -436,10 +434,7 @@ test('a run that drains begins no model call, runs what is ready, and continues 
   run.returns('call_0', 'thr_0');
   expect([run.task(), run.end]).toEqual([[], undefined]);
   run.returns('call_0', 'thr_1');
-  expect([run.task(), run.end]).toMatchObject([
-    [],
-    { status: 'continue', pending: [], threads: [{ threadId: 'thr_0' }, { threadId: 'thr_1' }] },
-  ]);
+  expect([run.task(), run.end]).toMatchObject([[], { status: 'continue' }]);
 });
 
 test('a turn that stops begins nothing, and ends when nothing runs', () => {
@@ -543,7 +538,7 @@ const NEEDING_SIGN_IN: PendingCall = {
 
 test('a turn that answers calls connects to its servers first; registered sub-agents do so themselves', () => {
   const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 0 }];
-  const run = new PlayedRun({ hasServers: true, resumes: [NEEDING_SIGN_IN], threads });
+  const run = new PlayedRun({ hasServers: true, resumes: { pending: [NEEDING_SIGN_IN], threads } });
   expect(run.task()).toEqual(['main connect']);
   expect([run.task(), run.end]).toEqual([[], undefined]);
   run.ends('main connect', { how: 'timed_out' });
@@ -554,7 +549,7 @@ test('a turn that answers calls connects to its servers first; registered sub-ag
 
 test('a registered sub-agent that has called its model does not connect first when it continues', () => {
   const threads = [{ ...agent(0, { agent: 'helper', hasServers: true }), steps: 1 }];
-  expect(new PlayedRun({ threads }).task()).toEqual(['thr_0 model']);
+  expect(new PlayedRun({ resumes: { pending: [], threads } }).task()).toEqual(['thr_0 model']);
 });
 
 test.each<[string, ActivityResult, object]>([
@@ -641,12 +636,11 @@ test.each([
 
 test('a turn with a message asks for no sign-in of an earlier turn again; a run asks for those of the run before', () => {
   const call = { ...NEEDING_SIGN_IN, signInId: 'sig_1' };
-  const first = new PlayedRun({ resumes: [call] });
+  const first = new PlayedRun({ resumes: { pending: [call] } });
+  const carry = continuation(first.actions.state);
   expect(first.task()).toEqual(['main a']);
   expect(first.log.running()[0]?.input).toMatchObject({ signIn: { id: 'sig_1', mayRepeat: false } });
-  const actions = first.actions.state;
-  const carry = { ordinal: 2, ...NO_TOTALS, step: 1, previousRunId: 'r', deadline: Infinity, pending: [call], actions };
-  const next = new PlayedRun({ resumes: [call], carry });
+  const next = new PlayedRun({ carry });
   expect(next.task()).toEqual(['main a']);
   expect(next.log.running()[0]?.input).toMatchObject({ signIn: { id: 'sig_1', mayRepeat: true } });
 });

@@ -1,17 +1,16 @@
-import { heldCalls } from './call-order.ts';
-import { startsWithModelCall, type TurnProjection } from './projection.ts';
-import { ROOT_THREAD, type OpenThread, type PendingCall, type TurnError, type Waiting } from './records.ts';
-import { countedSteps, progressOf, type ThreadEnd } from './thread-state.ts';
-import { heldCall } from './tool-records.ts';
+import type { Call } from './call.ts';
+import { isBegunBy, type TurnProjection } from './projection.ts';
+import { ROOT_THREAD, type TurnError } from './records.ts';
+import { countedSteps, waitingIn, type ThreadEnd } from './threads.ts';
 import { toolLanes } from './tool-lanes.ts';
-import { hasBeenAsked, isUnanswered, placed, readyCall, type ReadyCall } from './tracked-call.ts';
+import { callKey } from './tool-records.ts';
 import type { TurnActions } from './turn-actions.ts';
 import type { ThreadResult } from './turn-result.ts';
 
 /** What a turn can begin. */
 export type Work =
   | { name: 'connectTools' | 'callModel'; threadId: string }
-  | { name: 'callTool'; threadId: string; call: ReadyCall }
+  | { name: 'callTool'; call: Call }
   /** The agent that works in this session on calls of the turn is to answer. */
   | { name: 'forceDelegate'; sessionId: string };
 
@@ -45,163 +44,166 @@ export class Slots {
 }
 
 /**
- * The phase of a thread: it works, and begins `work` next; without work and not active, it waits for what this run will
- * be told. The other phases are its ends in this run.
+ * Where a thread is in its round. It connects to its servers, calls its model, runs the calls of the message, and calls
+ * its model again, until a message is its answer. In between it waits: for what its calls ask, for its sub-agents, or for
+ * what its next model call needs.
+ *
+ * | phase            | what happens                                         | in a run that drains |
+ * | ---------------- | ---------------------------------------------------- | -------------------- |
+ * | `toConnect`      | it connects to its servers next                      |                      |
+ * | `connecting`     | it connects                                          |                      |
+ * | `toCall`         | it calls its model next                              | continues            |
+ * | `calling`        | its model is called                                  |                      |
+ * | `runningTools`   | its calls run, and `ready` ones begin                |                      |
+ * | `asking`         | calls wait for a person, a client or another session | continues            |
+ * | `awaitingAgents` | its sub-agents have the last of its calls            | as they do           |
+ * | `awaitingModel`  | a sign-in, a refresh or the hold of the turn must end | continues            |
+ *
+ * The others are its ends.
  */
-type Phase = { status: 'works'; work: Work[]; isActive: boolean } | ThreadEnd | { status: 'continue' };
+type Phase =
+  | { status: 'toConnect' | 'connecting' | 'toCall' | 'calling' | 'asking' | 'awaitingAgents' | 'awaitingModel' }
+  | { status: 'runningTools'; ready: Call[] }
+  | ThreadEnd;
 
-type TurnState = Pick<TurnProjection, 'start' | 'actions' | 'threads' | 'thread' | 'running'>;
+/** A turn, and what its workflow and the readers of its log know of it. */
+interface TurnState extends Pick<TurnProjection, 'threads' | 'thread' | 'running'> {
+  start: NonNullable<TurnProjection['start']>;
+  actions: TurnActions;
+}
 
-const BUSY: Phase = { status: 'works', work: [], isActive: true };
-const WAITING: Phase = { status: 'works', work: [], isActive: false };
+type StartedTurn = Pick<TurnProjection, 'start' | 'actions' | 'threads' | 'thread' | 'running'>;
 
 /**
- * What a turn begins now: threads in the order in which the run has learnt of them, calls in that of their message. Once
+ * What a turn begins now: threads in the order in which the turn has started them, calls in that of their message. Once
  * per task: it hands out the slots.
  */
-export function due(turn: TurnState, run: Run): Work[] {
-  const { actions, start } = turn;
-  if (!actions || !start || run.isStopping) return [];
+export function due(turn: StartedTurn, run: Run): Work[] {
+  if (!hasStarted(turn) || run.isStopping) return [];
+  const { actions } = turn;
   const forced = actions.isForced ? actions.delegated.filter(({ sessionId }) => !run.forced.has(sessionId)) : [];
   const delegates = [...new Set(forced.map(({ sessionId }) => sessionId))].map((sessionId): Work => {
     return { name: 'forceDelegate', sessionId };
   });
-  const phases = [ROOT_THREAD, ...turn.threads.map(({ threadId }) => threadId)].map((threadId) => {
-    return { threadId, phase: phaseOf(turn, run, threadId) };
+  const threads = [ROOT_THREAD, ...turn.threads.map(({ threadId }) => threadId)].map((threadId) => {
+    return { threadId, phase: phaseOf(turn, threadId) };
   });
-  const active = phases.filter(({ phase }) => phase.status === 'works' && phase.isActive);
-  const slots = run.slots.of(active.map(({ threadId }) => threadId).filter((threadId) => threadId !== ROOT_THREAD));
+  const [root, ...subAgents] = threads;
+  const working = subAgents.filter(({ phase }) => isWorking(phase, run)).map(({ threadId }) => threadId);
+  const slots = run.slots.of(working);
   // Readers may have seen the answer to the call with which a turn starts: it waits for nothing.
   if (actions.isHeld && !isBegunByStart(turn)) return delegates;
   // The sub-agents that a turn resumes begin when its servers are connected.
-  const isConnecting = turn.running(ROOT_THREAD).some(({ name }) => name === 'connectTools');
-  const isFirst = isConnecting || (!run.isDraining && connectsFirst(turn, ROOT_THREAD));
-  const begins = isFirst ? phases.slice(0, 1) : phases;
-  const own = begins.flatMap(({ threadId, phase }) => {
-    return phase.status === 'works' && (threadId === ROOT_THREAD || slots.has(threadId)) ? phase.work : [];
-  });
-  return [...delegates, ...own];
+  const isConnecting = root?.phase.status === 'connecting' || root?.phase.status === 'toConnect';
+  const begins = threads.filter(({ threadId }) => threadId === ROOT_THREAD || (slots.has(threadId) && !isConnecting));
+  return [...delegates, ...begins.flatMap(({ threadId, phase }) => workIn(turn, run, threadId, phase))];
 }
 
 /** How a run of a turn ends now; undefined as long as it runs. */
-export function endOf(turn: TurnState, run: Pick<Run, 'isStopping' | 'isDraining'>): ThreadResult | undefined {
-  if (turn.running().length > 0) return undefined;
-  const end = run.isStopping
-    ? (turn.thread(ROOT_THREAD).end ?? ({ status: 'stopped' } as const))
-    : phaseWithSubAgents(turn, run, ROOT_THREAD);
-  switch (end.status) {
-    case 'works':
+export function endOf(turn: StartedTurn, run: Pick<Run, 'isStopping' | 'isDraining'>): ThreadResult | undefined {
+  if (!hasStarted(turn) || turn.running().length > 0) return undefined;
+  const stopped = (): ThreadEnd => turn.thread(ROOT_THREAD).end ?? { status: 'stopped' };
+  const end = run.isStopping ? stopped() : endOfThread(turn, run, ROOT_THREAD);
+  return end?.status === 'waiting' ? { ...end, ...waitingIn(turn.actions.threads) } : end;
+}
+
+/** How a run of a thread ends with its sub-agents: it goes on until they have ended. */
+function endOfThread(
+  turn: TurnState,
+  run: Pick<Run, 'isDraining'>,
+  threadId: string,
+): ThreadEnd | { status: 'continue' } | undefined {
+  const phase = phaseOf(turn, threadId);
+  if (isWorking(phase, run)) return undefined;
+  const own = endIn(phase, run, turn.actions.waits);
+  const subAgents = turn.threads.filter(({ parent }) => parent.threadId === threadId);
+  const below = subAgents.map((agent) => endOfThread(turn, run, agent.threadId));
+  if (below.includes(undefined)) return undefined;
+  const one = (status: string) => below.find((end) => end?.status === status);
+  return one('stopped') ?? (own?.status === 'error' ? own : undefined) ?? one('continue') ?? own;
+}
+
+/** How a run of a thread ends that has nothing to do; undefined if it waits for what the run will be told. */
+function endIn(
+  phase: Phase,
+  { isDraining }: Pick<Run, 'isDraining'>,
+  waits: boolean,
+): ThreadEnd | { status: 'continue' } | undefined {
+  switch (phase.status) {
+    case 'awaitingAgents':
+      return { status: 'waiting' };
+    case 'asking':
+      if (!waits) return { status: 'waiting' };
+      return isDraining ? { status: 'continue' } : undefined;
+    case 'toCall':
+    case 'awaitingModel':
+      return isDraining ? { status: 'continue' } : undefined;
+    case 'toConnect':
+    case 'connecting':
+    case 'calling':
+    case 'runningTools':
       return undefined;
-    case 'waiting':
-    case 'continue':
-      return { status: end.status, ...openOf(turn) };
     case 'done':
+    case 'waiting':
     case 'stopped':
     case 'error':
-      return end;
+      return phase;
   }
 }
 
-/** The phase of a thread with its sub-agents: it continues when they have ended. */
-function phaseWithSubAgents(turn: TurnState, run: Pick<Run, 'isDraining'>, threadId: string): Phase {
-  const own = phaseOf(turn, run, threadId);
-  if (own.status === 'works' && own.isActive) return own;
-  const below = subAgentsOf(turn, threadId).map((agent) => phaseWithSubAgents(turn, run, agent.threadId));
-  const one = (status: Phase['status']): Phase | undefined => below.find((phase) => phase.status === status);
-  return one('works') ?? one('stopped') ?? (own.status === 'error' ? own : undefined) ?? one('continue') ?? own;
+/** Whether a thread does something, or begins something as soon as it may. */
+function isWorking({ status }: Phase, { isDraining }: Pick<Run, 'isDraining'>): boolean {
+  const isNow = status === 'toConnect' || status === 'connecting' || status === 'calling' || status === 'runningTools';
+  return isNow || (status === 'toCall' && !isDraining);
+}
+
+function workIn({ start, actions }: TurnState, { isDraining }: Run, threadId: string, phase: Phase): Work[] {
+  if (phase.status === 'runningTools') {
+    const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
+    const free = Math.max(0, lanes - actions.working(threadId).running.length);
+    return phase.ready.slice(0, free).map((call) => ({ name: 'callTool', call }));
+  }
+  if (phase.status === 'toConnect') return [{ name: 'connectTools', threadId }];
+  return phase.status === 'toCall' && !isDraining ? [{ name: 'callModel', threadId }] : [];
 }
 
 /** The phase of a thread by what it does itself. */
-function phaseOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>, threadId: string): Phase {
+function phaseOf(turn: TurnState, threadId: string): Phase {
   const { actions, start } = turn;
-  if (!actions || !start) throw new Error('a turn that has not started has no threads');
-  const running = turn.running(threadId);
-  if (running.some(({ name }) => name !== 'callTool')) return BUSY;
   const { end } = turn.thread(threadId);
+  for (const { name } of turn.running(threadId)) {
+    if (name !== 'callTool') return { status: name === 'callModel' ? 'calling' : 'connecting' };
+  }
   if (end && !(end.status === 'done' && isSteered(turn, threadId))) return end;
-  if (!isDraining && connectsFirst(turn, threadId)) return works({ name: 'connectTools', threadId });
+  if (connectsFirst(turn, threadId)) return { status: 'toConnect' };
   // A forced answer leaves none of its calls to run.
+  const { running, ready } = end ? { running: [], ready: [] } : actions.working(threadId);
+  if (running.length > 0 || ready.length > 0) return { status: 'runningTools', ready };
+  if (threadId === ROOT_THREAD && actions.hasFailed) {
+    return { status: 'error', message: 'A tool call has no result.', code: 'tool_failed' };
+  }
   const open = end ? [] : actions.unsettled(threadId);
-  const hasFailed = threadId === ROOT_THREAD && actions.hasFailed;
-  const calls = hasFailed ? [] : readyOf(turn, threadId, open);
-  if (calls.length > 0 || running.length > 0) {
-    const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
-    const free = Math.max(0, lanes - running.length);
-    return works(...calls.slice(0, free).map((call): Work => ({ name: 'callTool', threadId, call })));
-  }
-  if (hasFailed) return { status: 'error', message: 'A tool call has no result.', code: 'tool_failed' };
-  const parents = new Set(subAgentsOf(turn, threadId).map(({ parent }) => parent.toolCallId));
-  if (open.some(({ toolCallId }) => !parents.has(toolCallId))) {
-    if (!actions.waits) return { status: 'waiting' };
-    return isDraining ? { status: 'continue' } : WAITING;
-  }
-  // What a turn carries whose sub-agents wait is decided by them.
-  if (open.length > 0) return { status: 'waiting' };
-  if (isDraining) return { status: 'continue' };
-  if (actions.isModelAwaited(threadId)) return WAITING;
-  if (!isAtLimit(turn, threadId)) return works({ name: 'callModel', threadId });
+  const isOfAgent = (call: Call) => turn.threads.some(({ parent }) => callKey(parent) === callKey(call));
+  if (open.length > 0) return { status: open.every(isOfAgent) ? 'awaitingAgents' : 'asking' };
+  if (actions.isModelAwaited(threadId)) return { status: 'awaitingModel' };
+  if (!isAtLimit(turn, threadId)) return { status: 'toCall' };
   // What holds the turn may be lifted with a message to it, or a higher budget.
-  return actions.isHeld ? WAITING : limitReached(start.limits.iterations);
-}
-
-function works(...work: Work[]): Phase {
-  return { status: 'works', work, isActive: true };
-}
-
-/** Those of a thread's open calls that may begin: earlier ones do not hold them. */
-function readyOf(turn: TurnState, threadId: string, open: ReturnType<TurnActions['unsettled']>): ReadyCall[] {
-  const held = new Set([...heldCalls(open.flatMap(({ call }) => placed(call)))].map(({ call }) => call));
-  const running = new Set(turn.running(threadId).map(({ name, input }) => name === 'callTool' && input.toolCallId));
-  return open.flatMap(({ toolCallId, call }) => {
-    return held.has(call) || running.has(toolCallId) ? [] : (readyCall(toolCallId, call) ?? []);
-  });
-}
-
-/** What is open when a turn ends or continues as new; what waits in a turn that waits is in its actions. */
-function openOf(turn: TurnState, threadId = ROOT_THREAD): Required<Waiting> {
-  const waits = turn.actions?.waits === true;
-  const own = (turn.actions?.unsettled(threadId) ?? []).flatMap(({ toolCallId, call }): PendingCall[] => {
-    if (isUnanswered(call)) return call.pending && !waits ? [call.pending] : [];
-    const ready = call.state === 'running' ? readyCall(toolCallId, call) : undefined;
-    return ready ? [heldCall({ ...ready, threadId })] : [];
-  });
-  const below = subAgentsOf(turn, threadId).map((agent) => {
-    const { pending, threads } = openOf(turn, agent.threadId);
-    const thread: OpenThread = { ...agent, ...progressOf(turn.thread(agent.threadId)) };
-    return { pending, threads: [thread, ...threads] };
-  });
-  return {
-    pending: [...own.toSorted((a, b) => rank(a) - rank(b)), ...below.flatMap(({ pending }) => pending)],
-    threads: below.flatMap(({ threads }) => threads),
-  };
-}
-
-/** What people answer comes first: what the message asks, then what has come of its calls. */
-function rank(pending: PendingCall): number {
-  if (pending.needs === 'order') return 3;
-  if (pending.needs === 'sign_in') return 2;
-  return hasBeenAsked({ pending }) ? 1 : 0;
-}
-
-function subAgentsOf(turn: TurnState, threadId: string): TurnProjection['threads'] {
-  return turn.threads.filter(({ parent }) => parent.threadId === threadId);
+  return actions.isHeld ? { status: 'awaitingModel' } : limitReached(start.limits.iterations);
 }
 
 /** Whether a thread connects to its servers before anything else; otherwise its model calls do that. */
 function connectsFirst(turn: TurnState, threadId: string): boolean {
   const { start } = turn;
   const { isConnected, steps, agent } = turn.thread(threadId);
-  if (isConnected || !start) return false;
+  if (isConnected || steps > 0) return false;
   // A dynamic sub-agent uses its parent's servers.
-  if (agent) return agent.agent !== undefined && agent.hasServers && steps === 0;
-  return !start.carry && start.hasServers && !startsWithModelCall(start);
+  return agent ? agent.agent !== undefined && agent.hasServers : start.hasServers && start.resumes !== undefined;
 }
 
 /** Whether the next model call of the root agent is the one that the start of the turn has begun. */
-export function isBegunByStart(turn: Pick<TurnState, 'start' | 'thread'>): boolean {
-  const { start } = turn;
+export function isBegunByStart(turn: Pick<StartedTurn, 'start' | 'thread'>): boolean {
   const { steps, planned } = turn.thread(ROOT_THREAD);
-  return start !== undefined && !start.carry && steps === 0 && !planned && startsWithModelCall(start);
+  return turn.start !== undefined && isBegunBy(turn.start) && steps === 0 && !planned;
 }
 
 /**
@@ -209,16 +211,20 @@ export function isBegunByStart(turn: Pick<TurnState, 'start' | 'thread'>): boole
  * calls it has ended, and they are left to the next turn, as those that arrive after any other end.
  */
 function isSteered(turn: TurnState, threadId: string): boolean {
-  return threadId === ROOT_THREAD && turn.actions?.steering.hasUnread === true && !isAtLimit(turn, threadId);
+  return threadId === ROOT_THREAD && turn.actions.steering.hasUnread && !isAtLimit(turn, threadId);
 }
 
 /** Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message. */
 function isAtLimit(turn: TurnState, threadId: string): boolean {
-  const { iterations = Infinity, answersAtIterations } = turn.start?.limits ?? {};
+  const { iterations, answersAtIterations } = turn.start.limits;
   return threadId === ROOT_THREAD && !answersAtIterations && countedSteps(turn.thread(threadId)) >= iterations;
 }
 
 function limitReached(iterations: number): TurnError {
   const message = `The turn reached its iteration limit of ${iterations} model calls.`;
   return { status: 'error', message, code: 'iteration_limit' };
+}
+
+function hasStarted(turn: StartedTurn): turn is StartedTurn & TurnState {
+  return turn.start !== undefined && turn.actions !== undefined;
 }

@@ -8,10 +8,8 @@ import type {
   InputItem,
   MessagePlan,
   NewRecord,
-  OpenThread,
   PendingCall,
   PendingElicitation,
-  PlannedMessage,
   TurnError,
   Waiting,
 } from './records.ts';
@@ -90,10 +88,10 @@ export interface ToolScope {
  * The current version of the rules by which a turn's history becomes its log. The workflow and every reader of the
  * history must follow the same ones, and readers see no patches: see "Changing workflow code" in CONTRIBUTING.md.
  */
-export const TURN_RULES = 2;
+export const TURN_RULES = 3;
 
 /** A turn of older rules is not continued: see `src/server/old-turns.ts`. Its log can be read. */
-export const OLDEST_RULES = 2;
+export const OLDEST_RULES = 3;
 
 /** The input of a turn workflow. The agent's spec and previous turns are references. */
 export interface TurnStart extends ToolScope {
@@ -111,10 +109,11 @@ export interface TurnStart extends ToolScope {
   isRun?: true;
   /** The title of the session, if it has none and this is its first turn. */
   title: string | null;
-  /** All pending calls of the previous turn; the input of this turn resolves each of them. */
-  resumes: PendingCall[];
-  /** The sub-agents that waited at the end of the previous turn; this turn continues them. */
-  threads?: OpenThread[];
+  /**
+   * What waited at the end of the previous turn, if anything did: the input of this turn resolves each call, and this turn
+   * continues the sub-agents.
+   */
+  resumes?: Waiting;
   /** The registered agents that may be started as sub-agents: the hashes of their specs by their names. */
   agents?: Record<string, string>;
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
@@ -185,22 +184,29 @@ export interface TurnLimits {
   subAgents: number;
 }
 
-export interface TurnContinuation extends Partial<Waiting>, TurnTotals {
+/** What is open in a turn when its run continues as new, and what it has used. */
+export interface Open extends TurnTotals, TurnActionsState {
+  /** The last one of the log. */
   ordinal: number;
-  /** The steps of the root agent: its model calls, and the message that its client has given. */
-  step: number;
-  isGiven?: true;
-  /** These two describe the root thread, as in `OpenThread`. */
-  refused?: number;
-  planned?: PlannedMessage;
-  next?: NextModelCall;
-  /** How many sub-agents the turn has started. */
+  /** How many sub-agents, and sessions of other agents, the turn has started. */
   started?: number;
+}
+
+/** What the next run of a turn continues with. */
+export interface TurnContinuation extends Open {
+  /** The last results, of which some thread's next model call is told: see `NextModelCall`. */
+  results: StampedResult[];
   /** The run that continued as new as this one. */
   previousRunId: string;
   /** When the turn times out, without the time for which it was paused: milliseconds since 1970. */
   deadline: number;
-  actions?: TurnActionsState;
+}
+
+/** A result of an activity, or what the log got without one: then the stamp is empty. */
+export interface StampedResult {
+  stamp: string;
+  /** How many records came before it. */
+  after: number;
 }
 
 /** The result of a turn workflow. */

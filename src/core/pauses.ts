@@ -1,5 +1,6 @@
 import type { PauseReason, UnsequencedRecord } from './records.ts';
 import type { Subject } from './subject.ts';
+import { isoTime } from './text.ts';
 
 /** What a run of a turn passes on when it continues as new. */
 export interface PausesState {
@@ -64,6 +65,6 @@ export class Pauses {
       }
     }
     const kind = isPaused ? 'turn.paused' : 'turn.resumed';
-    return [{ kind, at: new Date(now).toISOString(), reason, ...(by && { by }) }];
+    return [{ kind, at: isoTime(now), reason, ...(by && { by }) }];
   }
 }

@@ -2,13 +2,14 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';
-import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { continuation, randomTurn, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import { turnStatus } from '../engine/turn-status.ts';
+import { askedCall, type Call } from './call.ts';
 import { TURN_RULES, type ActivityResult, type HistoryEvent, type TurnResult } from './history.ts';
 import { refuseInput } from './input-rules.ts';
 import { firstCallOf, TurnProjection } from './projection.ts';
 import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall, type ToolCall } from './records.ts';
-import { NO_TOTALS } from './turn-totals.ts';
+import type { CallKey } from './tool-records.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 
@@ -67,7 +68,7 @@ const DENIAL = {
 
 test('a denial is projected with the start: it is in the log, with its reason, before any activity', () => {
   const start = turnStart({
-    resumes: [call('a'), call('b')],
+    resumes: { pending: [call('a'), call('b')] },
     input: [
       { type: 'user.tool_approval', threadId: 'main', toolCallId: 'a', approval: { status: 'allow' } },
       {
@@ -117,13 +118,9 @@ test.each([
 );
 
 test('a turn that closes between two model calls, or before the tools that it resumes, has no further message', () => {
-  const { previousRunId, deadline } = { previousRunId: 'r1', deadline: 0 };
-  const later = turnStart({
-    hasServers: true,
-    carry: { ...NO_TOTALS, ordinal: 4, step: 1, previousRunId, deadline },
-  });
+  const later = turnStart({ hasServers: true, carry: continuation() });
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: ALLOW }];
-  for (const start of [later, turnStart({ hasServers: true, resumes: [call('a')], input })]) {
+  for (const start of [later, turnStart({ hasServers: true, resumes: { pending: [call('a')] }, input })]) {
     const entries = project([
       { type: 'started', at: AT, start },
       { type: 'closed', at: AT, close: TERMINATED },
@@ -155,7 +152,7 @@ test.each([true, false])(
 
 test('an approved call that never ran ends as cancelled, one that was started as unknown', () => {
   const start = turnStart({
-    resumes: [call('a'), call('b')],
+    resumes: { pending: [call('a'), call('b')] },
     input: ['a', 'b'].map((toolCallId) => ({
       type: 'user.tool_approval',
       threadId: 'main',
@@ -190,7 +187,7 @@ test('a call that an earlier turn has run ends as unknown if its turn ends befor
     { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'b', approval: ALLOW },
   ];
   const entries = project([
-    { type: 'started', at: AT, start: turnStart({ resumes: begun, input }) },
+    { type: 'started', at: AT, start: turnStart({ resumes: { pending: begun }, input }) },
     { type: 'closed', at: AT, close: { how: 'terminated', reason: 'client-cancelled' } },
   ]);
   const outcomes = entries.flatMap(({ record }) => (record.kind === 'tool.response' ? [record.outcome] : []));
@@ -241,7 +238,7 @@ test('the calls with unknown outcomes that an earlier run asks about count towar
       needs: 'response',
       unknownOutcome: 'lost',
     }));
-    const carry = { ordinal: 2, step: 1, ...NO_TOTALS, previousRunId: 'r', deadline: 0, pending };
+    const carry = continuation({ threads: [{ steps: 1, calls: pending.map((one) => askedCall(one)) }] });
     const projection = new TurnProjection();
     projection.started(turnStart({ onUnknown: 'ask', carry }));
     return projection.mayAskIfUnknown;
@@ -255,7 +252,7 @@ test('a call that is cancelled before it starts was not executed, unless it may 
     const run = { ...source, run: { effect, callHash: 'h' } };
     const called = { turnId: TURN_ID, sessionId: 's', threadId: 'main', specHash: 'a', toolCallId: 'a', source: run };
     const [, response] = project([
-      { type: 'started', at: AT, start: turnStart({ resumes: [{ ...call('a'), source: run }], input }) },
+      { type: 'started', at: AT, start: turnStart({ resumes: { pending: [{ ...call('a'), source: run }] }, input }) },
       { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callTool', input: called } },
       { type: 'ended', scheduledEventId: 5, at: AT, end: { how: 'cancelled', started: false } },
     ]);
@@ -268,11 +265,10 @@ test('a call that is cancelled before it starts was not executed, unless it may 
 
 test('a run that continues another continues its count, and a wrong count is an error', () => {
   const totals = { usage: { ...NO_USAGE, inputTokens: 7 }, modelCalls: 4, toolCalls: 3 };
-  const carry = { ordinal: 1, step: 4, ...totals, previousRunId: 'r1', deadline: 0 };
   const next = (ordinal: number): HistoryEvent => ({
     type: 'started',
     at: AT,
-    start: turnStart({ carry: { ...carry, ordinal } }),
+    start: turnStart({ carry: continuation({ ...totals, ordinal }) }),
   });
   const first: HistoryEvent[] = [
     { type: 'started', at: AT, start: turnStart() },
@@ -388,9 +384,13 @@ const ALL_ENDS = [
 ];
 
 test('a turn that ends closes the sub-agents that an earlier run has left open', () => {
-  const carry = { step: 1, ...NO_TOTALS, previousRunId: 'run_1', deadline: Infinity };
-  const open = { threads: [outer, inner], pending: [paused] };
-  const start = turnStart({ carry: { ...carry, ...open, ordinal: 7 } });
+  const delegated = (call: CallKey): Call => ({ ...call, state: 'delegated', votes: [] });
+  const threads = [
+    { steps: 1, calls: [delegated(outer.parent)] },
+    { agent: outer, steps: 1, calls: [delegated(inner.parent)] },
+    { agent: inner, steps: 1, calls: [askedCall(paused)] },
+  ];
+  const start = turnStart({ carry: continuation({ ordinal: 7, threads }) });
   const close = { how: 'terminated' as const, reason: 'abandoned' as const };
   const entries = project([
     { type: 'started', at: AT, start },
@@ -402,7 +402,7 @@ test('a turn that ends closes the sub-agents that an earlier run has left open',
 
 test('a turn that resumes sub-agents closes them, unless they wait again', () => {
   const input = [{ type: 'user.tool_response' as const, threadId: 'thr_2', toolCallId: 'call_1', content: 'yes' }];
-  const start = turnStart({ input, resumes: [paused], threads: [outer, inner] });
+  const start = turnStart({ input, resumes: { pending: [paused], threads: [outer, inner] } });
   const close = { how: 'completed' as const, result: { status: 'error' as const, message: 'broken' } };
   const failed = project([
     { type: 'started', at: AT, start },
@@ -429,7 +429,7 @@ test.each(['failed', 'timed_out', 'cancelled'] as const)(
     const input = { turnId: TURN_ID, sessionId: 'ses_1', ...plan, step: 1, recent: [] };
     const end = { failed: { how, message: 'no' }, timed_out: { how }, cancelled: { how, started: true } }[how];
     const entries = project([
-      { type: 'started', at: AT, start: turnStart({ threads: [outer, inner] }) },
+      { type: 'started', at: AT, start: turnStart({ resumes: { pending: [], threads: [outer, inner] } }) },
       { type: 'scheduled', eventId: 5, at: AT, activity: { name: 'callModel', input } },
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the table has the fields of each end
       { type: 'ended', scheduledEventId: 5, at: AT, end: end as ActivityResult },
@@ -444,8 +444,7 @@ test.each(['failed', 'timed_out', 'cancelled'] as const)(
 
 test('a turn that is cancelled while it is paused has waited until its end', () => {
   const pauses = { reasons: ['action' as const], since: Date.parse(AT) - 5_000, waitedMs: 2_000 };
-  const actions = { threads: [], pauses, steering: { unread: 0 }, signIns: { threads: [], ended: [] } };
-  const carry = { ...NO_TOTALS, ordinal: 3, step: 1, previousRunId: 'r1', deadline: 0, actions };
+  const carry = continuation({ pauses });
   const ago = (ms: number) => new Date(Date.parse(AT) - ms).toISOString();
   const begun = { at: ago(17_000), queuedRunId: 'run' };
   const entries = project([
@@ -533,7 +532,7 @@ test('a call that waits behind one that asks has no result in its turn, and is p
   const held: PendingCall = { ...call('b'), needs: 'order', source: { ...source, index: 1 } };
   const result: TurnResult = { status: 'done', pending: [call('a'), held] };
   const entries = project([
-    { type: 'started', at: AT, start: turnStart({ resumes: [held], input: [] }) },
+    { type: 'started', at: AT, start: turnStart({ resumes: { pending: [held] }, input: [] }) },
     { type: 'closed', at: AT, close: { how: 'completed', result } },
   ]);
   expect(entries.map(({ record }) => record.kind)).toEqual(['turn.created', 'tool.approval_required', 'turn.done']);

@@ -3,8 +3,8 @@ import { actionsRequired, callKey, denial, outcomeText, toolResponse, waitingAft
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { TurnEvent } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
-import { modelCalled, modelEnded, threadState, type ThreadState } from './thread-state.ts';
-import { resolutionOf } from './tracked-call.ts';
+import { isUnanswered, resolutionOf } from './call.ts';
+import { modelCalled, modelEnded, newThread, type Thread } from './threads.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
   emptyAnswer,
@@ -13,7 +13,6 @@ import {
   type LogEntry,
   type LogRecord,
   type MessagePlan,
-  type OpenThread,
   type ModelMessage,
   type PendingCall,
   type SubAgent,
@@ -26,6 +25,7 @@ import {
   TURN_RULES,
   type ActivityResult,
   type HistoryEvent,
+  type Open,
   type ScheduledActivity,
   type TurnHeader,
   type TurnResult,
@@ -62,8 +62,6 @@ export class TurnProjection {
   #signIns: AuthRequired[] = [];
   /** How many sub-agents, and sessions of other agents, the turn has started. */
   #startedAgents = 0;
-  /** The threads that are not done; parents stand before their sub-agents. */
-  readonly #threads = new Map<string, ThreadState>();
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -80,9 +78,9 @@ export class TurnProjection {
     return this.#judged;
   }
 
-  /** The sub-agents that are not done. */
+  /** The sub-agents that are not done; parents stand before theirs. */
   get threads(): SubAgent[] {
-    return [...this.#threads.values()].flatMap(({ agent }) => agent ?? []);
+    return [...(this.#actions?.threads.values() ?? [])].flatMap(({ agent }) => agent ?? []);
   }
 
   /** The activities of a thread that are running, or of all. */
@@ -91,9 +89,9 @@ export class TurnProjection {
     return threadId === undefined ? all : all.filter(({ input }) => input.threadId === threadId);
   }
 
-  /** What a thread has done. */
-  thread(threadId: string): Readonly<ThreadState> {
-    return this.#threads.get(threadId) ?? threadState({ steps: 0 });
+  /** A thread that is not done. */
+  thread(threadId: string): Thread {
+    return this.#actions?.threads.get(threadId) ?? newThread();
   }
 
   /** What the turn has used. */
@@ -119,7 +117,8 @@ export class TurnProjection {
    */
   get mayAskIfUnknown(): boolean {
     if (this.#start?.onUnknown !== 'ask') return false;
-    let questions = unknownOf(this.#actions?.open ?? []);
+    const open = this.#actions?.open ?? [];
+    let questions = open.filter((call) => isUnanswered(call) && call.unknownOutcome !== undefined).length;
     for (const { name, input } of this.#running.values()) if (name === 'callTool' && input.onUnknown) questions += 1;
     return questions < MAX_ASKING;
   }
@@ -177,39 +176,32 @@ export class TurnProjection {
     this.#actions = new TurnActions(start);
     // Its log begins with its next run.
     if (start.queued) return [];
-    this.#firstCall = startsWithModelCall(start) && !carry ? firstCallOf(start) : undefined;
+    this.#firstCall = isBegunBy(start) ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
-    this.#threads.clear();
     if (carry) {
-      const { step: steps, isGiven = false, ...progress } = carry;
-      this.#threads.set(ROOT_THREAD, threadState({ ...progress, steps }, { isGiven }));
-      this.#ordinal = carry.ordinal;
-      const { usage, modelCalls, toolCalls } = carry;
+      const { usage, modelCalls, toolCalls, started = 0, ordinal } = carry;
+      this.#ordinal = ordinal;
       this.#totals = { usage, modelCalls, toolCalls };
-      this.#startedAgents = carry.started ?? 0;
+      this.#startedAgents = started;
       // The same as for a reader that begins with this run.
       this.#signIns = [];
-      this.#reopen(carry.threads);
       return [];
     }
-    const { createdAt: at } = start;
+    const { createdAt: at, resumes } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
-    const { threads = [] } = start;
-    this.#startedAgents = threads.length;
-    this.#reopen(threads);
-    for (const call of start.resumes) {
+    this.#startedAgents = resumes?.threads?.length ?? 0;
+    for (const call of resumes?.pending ?? []) {
       const resolution = resolutionOf(call, start.input);
       if (resolution.status === 'deny') entries.push(this.#append(denial(call, resolution.reason, at)));
     }
     return entries;
   }
 
-  /** The sub-agents that were open at the end of the previous run or turn. */
-  #reopen(threads: readonly OpenThread[] = []): void {
-    for (const thread of threads) {
-      const { steps: _, refused: __, planned: ___, ...agent } = thread;
-      this.#threads.set(thread.threadId, threadState(thread, { agent }));
-    }
+  /** What the next run of the turn continues. No activity runs. */
+  get open(): Open | undefined {
+    if (!this.#actions) return undefined;
+    const started = this.#startedAgents;
+    return { ordinal: this.#ordinal, ...this.#totals, ...(started > 0 && { started }), ...this.#actions.state };
   }
 
   /** An activity is scheduled, under an id of the caller. */
@@ -217,11 +209,11 @@ export class TurnProjection {
     this.#running.set(id, activity);
     if (activity.name === 'callModel') {
       this.#firstCall = undefined;
-      modelCalled(this.#thread(activity.input.threadId), activity.input);
+      modelCalled(this.thread(activity.input.threadId), activity.input);
       this.#actions?.limits.modelCalled(activity.input);
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
-    if (activity.name === 'connectTools') this.#thread(activity.input.threadId).isConnected = true;
+    if (activity.name === 'connectTools') this.thread(activity.input.threadId).isConnected = true;
     if (activity.name === 'callTool' && !this.#actions?.scheduled(activity.input)) {
       throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
     }
@@ -236,7 +228,7 @@ export class TurnProjection {
     const { agent } = this.thread(activity.input.threadId);
     const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at, agent);
     if (activity.name === 'callModel') {
-      modelEnded(this.#thread(activity.input.threadId), activity.input, end, this.#actions?.waits === true);
+      modelEnded(this.thread(activity.input.threadId), activity.input, end, this.#actions?.waits === true);
     }
     const stamp = end.how === 'completed' ? end.stamp : undefined;
     for (const record of records) this.#actions?.add(record, stamp);
@@ -278,11 +270,11 @@ export class TurnProjection {
     this.#actions?.steering.modelEnded();
     entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
-    for (const { threadId } of threads) this.#threads.delete(threadId);
+    const left = new Set(threads.map(({ threadId }) => threadId));
     const isLeft = new Set([...pending, ...threads.map(({ parent }) => parent)].map(callKey));
     const message =
       finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
-    for (const thread of this.threads.toReversed()) {
+    for (const thread of this.threads.filter(({ threadId }) => !left.has(threadId)).toReversed()) {
       entries.push(...this.#closeCalls(at, isLeft, thread.threadId));
       const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
       const records = endOfThread(thread, { ...stopped, isCancelled: true });
@@ -317,11 +309,14 @@ export class TurnProjection {
 
   /** Closes the calls of a thread, but those that the turn leaves to the next one. */
   #closeCalls(at: string, isLeft: ReadonlySet<string>, threadId: string): LogEntry[] {
-    return (this.#actions?.unsettled(threadId) ?? []).flatMap(({ toolCallId, call }) => {
-      const { hasBegun, edited } = call;
-      const key = { threadId, toolCallId, ...(edited && { edited }) };
+    return (this.#actions?.unsettled(threadId) ?? []).flatMap(({ toolCallId, hasBegun, edited }) => {
+      const key = { threadId, toolCallId };
       if (isLeft.has(callKey(key))) return [];
-      return this.#append(toolResponse(key, hasBegun ? 'unknown_outcome' : 'cancelled', at));
+      // Arguments are those with which a call has run.
+      const response = hasBegun
+        ? toolResponse({ ...key, ...(edited && { edited }) }, 'unknown_outcome', at)
+        : toolResponse(key, 'cancelled', at);
+      return this.#append(response);
     });
   }
 
@@ -348,18 +343,7 @@ export class TurnProjection {
       this.#signIns.push(record);
     } else if (record.kind === 'thread.created') {
       this.#startedAgents += 1;
-      const { thread: agent } = record;
-      const { read } = this.#thread(agent.parent.threadId);
-      this.#threads.set(agent.threadId, threadState({ steps: 0 }, { read, agent }));
-    } else if (record.kind === 'thread.done') {
-      this.#threads.delete(record.threadId);
     }
-  }
-
-  #thread(threadId: string): ThreadState {
-    const thread = this.#threads.get(threadId) ?? threadState({ steps: 0 });
-    this.#threads.set(threadId, thread);
-    return thread;
   }
 
   #name(): string {
@@ -387,9 +371,9 @@ export function turnCreated(start: TurnHeader): TurnCreated {
   };
 }
 
-/** Whether a turn starts with a model call. One that answers calls, or continues sub-agents, runs these first. */
-export function startsWithModelCall({ resumes, threads = [] }: Pick<TurnStart, 'resumes' | 'threads'>): boolean {
-  return resumes.length === 0 && threads.length === 0;
+/** Whether a run begins with the model call of the turn's start. A turn that resumes calls runs these first. */
+export function isBegunBy({ carry, resumes }: Pick<TurnStart, 'carry' | 'resumes'>): boolean {
+  return carry === undefined && resumes === undefined;
 }
 
 /**
@@ -481,10 +465,6 @@ function outcomeOfFailure(
 ): 'cancelled' | 'unknown_outcome' | 'failed' {
   if (end.how === 'cancelled' && !end.started && !(effect === 'once' && isContinued)) return 'cancelled';
   return effect === 'once' ? 'unknown_outcome' : 'failed';
-}
-
-function unknownOf(calls: readonly PendingCall[]): number {
-  return calls.filter(({ unknownOutcome }) => unknownOutcome !== undefined).length;
 }
 
 function resultOf(close: WorkflowClose): TurnResult {

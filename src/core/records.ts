@@ -449,8 +449,6 @@ export interface OpenThread extends SubAgent {
   steps: number;
   /** How many of them have found that a sign-in is missing. */
   refused?: number;
-  /** Set between two runs of a turn: the message for which its model is to be called. */
-  planned?: PlannedMessage;
 }
 
 /** A message that readers may have been shown the beginning of. */
@@ -511,6 +509,8 @@ export interface PendingCall {
    * text is what is known: the result if nobody knows more.
    */
   unknownOutcome?: string;
+  /** The answer to its server's question; the content may be a reference. */
+  answer?: string;
 }
 
 /** A call that an input answers. */

@@ -1,5 +1,6 @@
 import { namesDeciders } from './input-rules.ts';
-import type { PendingCall, ToolCall } from './records.ts';
+import type { Call } from './call.ts';
+import type { ToolCall } from './records.ts';
 import type { Subject } from './subject.ts';
 
 /** How the calls of a tool are decided from now on, and who has said so. */
@@ -40,7 +41,10 @@ export class RememberedDecisions {
  * Equal for calls that the same decision holds for: those of the same tool about which the same policy asks, or none.
  * Undefined if none is remembered for the call: its policy says who decides each call.
  */
-export function ruleFor({ info }: Pick<ToolCall, 'info'>, { needs, policy }: PendingCall): string | undefined {
+export function ruleFor(
+  { info }: Pick<ToolCall, 'info'>,
+  { needs, policy }: Pick<Call, 'needs' | 'policy'>,
+): string | undefined {
   if (info.type !== 'mcp' || needs !== 'approval' || namesDeciders(policy)) return undefined;
   if (policy && policy.id === undefined) return undefined;
   return JSON.stringify([info.serverId, info.name, policy?.id ?? null]);

@@ -13,7 +13,7 @@ import {
   type TurnEnqueued,
 } from './session.ts';
 import { insertQueued, isForQueue, nextInQueue, refuseQueued, type BeginTurn, type QueuedTurn } from './turn-queue.ts';
-import { waitingOf } from './turn-result.ts';
+import { isAnyOpen, waitingOf } from './turn-result.ts';
 
 /** What becomes of a command that creates a turn. */
 export type CreationStep =
@@ -242,8 +242,7 @@ export class SessionTurns {
       sessionId: this.#sessionId,
       sequence: nextSequence(this.#state.tip),
       previousTurnId: previous?.turnId ?? null,
-      resumes: previous?.pending ?? [],
-      ...(previous?.threads && { threads: previous.threads }),
+      ...(previous && isAnyOpen(previous) && { resumes: waitingOf(previous) }),
     };
     const creation = accepted(start);
     return { start, creation, undo: this.#makeTip(creation) };
@@ -266,7 +265,6 @@ export class SessionTurns {
       sessionId: this.#sessionId,
       sequence: 0,
       previousTurnId: null,
-      resumes: [],
       queued: waiting,
     };
     return { start, creation: { turnId, queued }, undo: () => this.unqueue(turnId) };

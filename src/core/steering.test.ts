@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { AT, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
+import { AT, continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput, HistoryEvent } from './history.ts';
 import { firstCallOf, TurnProjection } from './projection.ts';
 import { ROOT_THREAD, type LogRecord, type ModelMessage, type UnsequencedRecord } from './records.ts';
@@ -66,12 +66,7 @@ test('a repeated command is accepted once, also by the next run', () => {
   const actions = new TurnActions(turnStart());
   const command = steer('c1', 'a');
   expect(contents(actions.endTask([command, command], NOW).records)).toEqual(['a']);
-  const { state } = actions;
-  const carry = { ordinal: 2, step: 1, previousRunId: 'r', deadline: 0, actions: structuredClone(state) };
-  const totals = {
-    usage: { inputTokens: 0, outputTokens: 0, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 },
-  };
-  const next = new TurnActions(turnStart({ carry: { ...carry, ...totals, modelCalls: 0, toolCalls: 0 } }));
+  const next = new TurnActions(turnStart({ carry: continuation(actions.state) }));
   expect(next.steering.hasUnread).toBe(true);
   const { records, verdicts } = next.endTask([command], NOW);
   expect([records, verdicts.get('c1')]).toEqual([[], undefined]);

@@ -79,3 +79,8 @@ export function fairShare(texts: string[], budget: number): number {
   }
   return budget;
 }
+
+/** A time in milliseconds since 1970 as records have it. */
+export function isoTime(now: number): string {
+  return new Date(now).toISOString();
+}

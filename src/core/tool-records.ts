@@ -4,7 +4,6 @@ import {
   ROOT_THREAD,
   type ActionRequired,
   type ApprovalPolicy,
-  type CallSource,
   type ModelMessage,
   type PendingCall,
   type PendingElicitation,
@@ -108,12 +107,8 @@ export function clientResponse(
   };
 }
 
-/** A call of a message that the server or the client runs; `pending` is set if it first waits for a person or the client. */
-export interface OpenCall {
-  toolCallId: string;
-  source: CallSource;
-  pending?: PendingCall;
-}
+/** A call of a message that the server or the client is to run; `needs` says what it first waits for, if it does. */
+type OpenCall = Omit<PendingCall, 'needs'> & Partial<Pick<PendingCall, 'needs'>>;
 
 /** The calls of a message that the server or the client is to run. `stamp` is that of the result with the message. */
 export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: string; stamp: string }): OpenCall[] {
@@ -125,16 +120,16 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
       case 'thread':
         return [];
       case 'client':
-        return [{ toolCallId, source: place, pending: { ...call, needs: 'response', source: place } }];
+        return [{ ...call, needs: 'response', source: place }];
       case 'session':
         // To create the session again changes nothing.
-        return [{ toolCallId, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
+        return [{ ...call, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
         const { effect, callHash, order, approval, policy, requesters } = route;
         const source = { ...place, run: { effect, callHash, ...(order && { order }) } };
-        if (!approval) return [{ toolCallId, source }];
+        if (!approval) return [{ ...call, source }];
         const decided = { ...(policy && { policy }), ...(requesters && { requesters }) };
-        return [{ toolCallId, source, pending: { ...call, needs: 'approval', source, ...decided } }];
+        return [{ ...call, needs: 'approval', source, ...decided }];
       }
     }
   });
@@ -229,8 +224,13 @@ export function isAnswerable({ needs }: Pick<PendingCall, 'needs'>): boolean {
 }
 
 /** Whether a pending call may have taken effect. */
-export function hasBegun({ elicitation, unknownOutcome }: PendingCall): boolean {
+export function hasBegun({ elicitation, unknownOutcome }: Partial<PendingCall>): boolean {
   return elicitation !== undefined || unknownOutcome !== undefined;
+}
+
+/** Whether a call waits because of what came of it, not of its message. */
+export function hasBeenAsked({ elicitation, unknownOutcome, isAskedAgain }: Partial<PendingCall>): boolean {
+  return elicitation !== undefined || unknownOutcome !== undefined || isAskedAgain === true;
 }
 
 /** The requests for answers to pending calls: one per thread and need, approvals first. */

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
-import type { HistoryEvent, ScheduledActivity, TurnContinuation } from './history.ts';
+import type { HistoryEvent, ScheduledActivity } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import { endOfThread } from './sub-agents.ts';
 import { heldCall, onReplacedOf, waitingAfter } from './tool-records.ts';
@@ -10,7 +10,6 @@ import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, Wi
 import { TurnActions } from './turn-actions.ts';
 import type { Answer, AnswerCommand, PauseCommand, TurnCommand, TurnEvent } from './turn-command.ts';
 import type { SignInCommand } from './turn-sign-ins.ts';
-import { NO_TOTALS } from './turn-totals.ts';
 import { allowedCalls, statesOf } from '../../test/support/tracked-calls.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
@@ -42,16 +41,16 @@ function messageOf(toolCalls: ToolCall[], threadId = 'main'): ModelMessage {
 }
 
 /** What a run passes on when the log has `ordinal` records. */
-function carryOf(actions: TurnActions, ordinal = 2): TurnContinuation {
-  return {
-    ordinal,
-    step: 1,
-    ...NO_TOTALS,
-    previousRunId: 'r',
-    deadline: 0,
-    actions: structuredClone(actions.state),
-  };
-}
+/** A sub-agent of the call `sub`. */
+const THREAD = {
+  threadId: 't1',
+  title: 't',
+  parent: { threadId: 'main', toolCallId: 'sub' },
+  depth: 1,
+  specHash: 'a',
+  hasServers: false,
+  iterations: 5,
+};
 
 const remember = (answer: ReturnType<typeof vote>): Answer => ({ ...answer, remembers: true });
 
@@ -224,7 +223,7 @@ test('a call whose outcome is unknown is answered by what happened, or runs agai
   for (const { source, toolCallId, policy: its } of allowedCalls(actions)) {
     const call = { threadId: 'main', toolCallId, source, onUnknown: its ? { policy: its } : {} };
     const waiting = waitingAfter(call, 'lost');
-    expect(waiting && actions.ask(waiting)).toBe(true);
+    actions.ask(waiting!);
   }
   expect(endTask(actions, [])).toEqual(['tool.response_required', 'turn.paused']);
   expect(actions.nextDue).toBeUndefined();
@@ -237,7 +236,7 @@ test('a call whose outcome is unknown is answered by what happened, or runs agai
     'b succeeded',
   ]);
   expect(endTask(actions, [command('ann', vote('a'))])).toEqual(['a allow ann 0', 'turn.resumed']);
-  expect(allowedCalls(actions)).toMatchObject([{ toolCallId: 'a', repeats: true }]);
+  expect(allowedCalls(actions)).toMatchObject([{ toolCallId: 'a', unknownOutcome: expect.any(String) }]);
 });
 
 test('an answer to the question of a server is neither an approval nor a denial', () => {
@@ -245,7 +244,7 @@ test('an answer to the question of a server is neither an approval nor a denial'
   const source = { turnId: TURN_ID, messageId: 'msg_main', stamp: 's', index: 0 };
   const elicitation = { question: '{}', state: { blob: 'b' } };
   const waiting = waitingAfter({ threadId: 'main', toolCallId: 'a', source }, { elicitation });
-  expect(waiting && actions.ask(waiting)).toBe(true);
+  actions.ask(waiting!);
   endTask(actions, []);
   expect(endTask(actions, [command('ann', respond('a', '{"action":"decline"}'))])).toEqual([
     'a respond ann 0',
@@ -307,7 +306,7 @@ test('a turn that waits too long for answers fails; each pause has the whole tim
   expect(waiting.nextDue).toBe(BEGIN + 10_000);
   endTask(waiting, [command('ann', respond('a', 'x'))], 5_000);
   expect(waiting.nextDue).toBe(BEGIN + 10_000);
-  const next = new TurnActions({ ...limited, carry: carryOf(waiting) });
+  const next = new TurnActions({ ...limited, carry: continuation(waiting.state) });
   expect([next.nextDue, next.isUnsettled(BEGIN + 10_000)]).toEqual([BEGIN + 10_000, true]);
   expect([endTask(next, [], 10_000), next.failure?.code]).toEqual([[], 'action_expired']);
   expect([next.isUnsettled(BEGIN + 20_000), next.nextDue]).toEqual([false, undefined]);
@@ -341,7 +340,7 @@ test('a decision that is remembered holds for calls of the same tool by the same
   const of = (serverId: string, call: ToolCall): ToolCall => ({ ...call, info: { ...call.info, serverId } as never });
   const actions = waitingOn(asking('a'), asking('b', small));
   endTask(actions, [command('ann', remember(vote('a')), remember(vote('b', 'deny')))]);
-  for (const one of [actions, new TurnActions({ ...start, carry: carryOf(actions) })]) {
+  for (const one of [actions, new TurnActions({ ...start, carry: continuation(actions.state) })]) {
     const decided = [named('a2', asking('a')), named('b2', asking('b', small))];
     const asked = [
       named('of another policy', asking('b', large)),
@@ -350,10 +349,11 @@ test('a decision that is remembered holds for calls of the same tool by the same
       named('of another server', of('other', asking('a'))),
       asking('another tool'),
     ];
+    one.add({ kind: 'thread.created', at: isoTime(BEGIN), thread: THREAD, input: 'do' }, 's');
     one.add(messageOf([...decided, ...asked], 't1'), 's');
     expect(endTask(one, [])).toEqual(['a2 allow ann 0', 'b2 deny ann 0', 'b2 denied', 'tool.approval_required']);
     expect(allowedCalls(one, 't1').map(({ toolCallId }) => toolCallId)).toEqual(['a2']);
-    expect(one.waiting.map(({ call }) => call.toolCallId)).toEqual(asked.map(({ id }) => id));
+    expect(one.waiting.map(({ toolCallId }) => toolCallId)).toEqual(asked.map(({ id }) => id));
   }
 });
 
@@ -370,16 +370,7 @@ test.each<[string, Partial<ApprovalPolicy>]>([
 test('the time for which a turn is paused is counted, and a turn is paused only if no thread does anything', () => {
   const actions = new TurnActions(start);
   actions.add(messageOf([asking('a'), running('b'), callOf('sub', { to: 'thread', threadId: 't1' })]), 's');
-  const thread = {
-    threadId: 't1',
-    title: 't',
-    parent: { threadId: 'main', toolCallId: 'sub' },
-    depth: 1,
-    specHash: 'a',
-    hasServers: false,
-    iterations: 5,
-  };
-  actions.add({ kind: 'thread.created', at: isoTime(BEGIN), thread, input: 'do' }, 's');
+  actions.add({ kind: 'thread.created', at: isoTime(BEGIN), thread: THREAD, input: 'do' }, 's');
   expect(endTask(actions, [])).toEqual(['tool.approval_required']);
   actions.ended({ threadId: 'main', toolCallId: 'b' });
   expect([endTask(actions, []), actions.isPaused]).toEqual([[], false]);
@@ -392,7 +383,7 @@ test('the time for which a turn is paused is counted, and a turn is paused only 
   ]);
   expect([actions.isPaused, actions.waitedMs]).toEqual([false, 4_000]);
   const failed = { at: isoTime(BEGIN), end: { status: 'error' as const, message: 'lost' }, answer: 'It failed.' };
-  for (const record of endOfThread(thread, failed)) actions.add(record);
+  for (const record of endOfThread(THREAD, failed)) actions.add(record);
   expect([endTask(actions, [], 6_000), actions.isPaused]).toEqual([['turn.paused'], true]);
 });
 
@@ -410,7 +401,7 @@ test('a pause holds any turn until it is resumed, once, and is counted as time t
     { kind: 'turn.paused', reason: 'requested', by: { subjectId: 'ann' } },
   ]);
   expect([actions.isHeld, actions.isPaused, actions.isRepetition(hold('pause'))]).toEqual([true, true, true]);
-  const next = new TurnActions(turnStart({ carry: carryOf(actions) }));
+  const next = new TurnActions(turnStart({ carry: continuation(actions.state) }));
   expect(next.isHeld).toBe(true);
   expect(next.endTask([hold('resume', 'bob')], BEGIN + 3_000).records).toMatchObject([
     { kind: 'turn.resumed', reason: 'requested', by: { subjectId: 'bob' } },
@@ -454,12 +445,12 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
   actions.add(requiring('s3', 'main', 'b'), 's');
   expect(actions.isModelAwaited('t1')).toBe(false);
   expect(allowedCalls(actions).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
-  expect(actions.waiting.map(({ call }) => call.toolCallId)).toEqual(['b']);
+  expect(actions.waiting.map(({ toolCallId }) => toolCallId)).toEqual(['b']);
   expect(actions.refuse(command('ann', vote('b')))).toMatchObject({
     code: 'call_not_pending',
     message: expect.stringContaining('waits for a sign-in'),
   });
-  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(actions) }));
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: continuation(actions.state) }));
   expect(endTask(next, [signedIn('s3')])).toEqual([]);
   expect(allowedCalls(next).map(({ toolCallId }) => toolCallId)).toEqual(['a', 'b']);
 });
@@ -475,7 +466,7 @@ test('a forced answer ends what waits and resumes what is paused, also in the ne
   expect(allowedCalls(actions).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
   expect([actions.isForced, actions.isRepetition(force)]).toEqual([true, true]);
   expect(endTask(actions, [command('ann', vote('b'))])).toEqual([]);
-  expect(new TurnActions(turnStart({ carry: carryOf(actions) })).isForced).toBe(true);
+  expect(new TurnActions(turnStart({ carry: continuation(actions.state) })).isForced).toBe(true);
 });
 
 test('a forced answer waits for no sign-in and for no toolkit', () => {
@@ -606,7 +597,7 @@ test('the workflow and the projection agree on the log, in any order of commands
           if (isCancelled) expect(waits, 'a turn that is being cancelled waits for nothing').toBe(false);
         } else if (!isCancelled && scheduled.length === 0 && queue.length === 0) {
           runs += 1;
-          const next = { ...limited, carry: carryOf(actions, count) };
+          const next = { ...limited, carry: continuation({ ...actions.state, ordinal: count }) };
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
           if (runs % 2 === 0) projection = new TurnProjection();
@@ -676,7 +667,7 @@ test('who sends a message to the turn may not decide on its calls that exclude r
     undefined,
   ]);
   actions.endTask([steer('cleo')], BEGIN);
-  const next = new TurnActions({ ...start, carry: carryOf(actions) });
+  const next = new TurnActions({ ...start, carry: continuation(actions.state) });
   for (const of of [actions, next])
     expect(['cleo', 'dan'].map((who) => refused(who, of))).toEqual(['not_an_approver', undefined]);
 });
@@ -690,7 +681,7 @@ test('a call that waits behind one that asks keeps no turn from its pause, in it
   const actions = new TurnActions(start);
   actions.add(messageOf(calls), 's');
   expect(endTask(actions, [])).toEqual(['tool.approval_required', 'turn.paused']);
-  const next = new TurnActions({ ...start, carry: carryOf(actions) });
+  const next = new TurnActions({ ...start, carry: continuation(actions.state) });
   expect(next.pauses).toEqual(['action']);
   expect(next.isUnsettled(BEGIN)).toBe(false);
   expect(endTask(next, [command('ann', vote('w'))])).toEqual(['w allow ann 0', 'turn.resumed']);
@@ -711,7 +702,7 @@ test('a forced answer settles the calls behind those that wait, too, and no othe
   const { records } = actions.endTask([{ type: 'force_answer', id: 'req_f', subject: command('ann').subject }], BEGIN);
   const settled = records.filter(({ kind }) => kind === 'tool.response');
   expect(settled).toMatchObject(['w', 'r', 'allowed'].map((toolCallId) => ({ toolCallId, outcome: 'cancelled' })));
-  expect(statesOf(actions)).toEqual({ first: 'running', other: 'running' });
+  expect(statesOf(actions)).toEqual({ first: 'ready', other: 'ready' });
 });
 
 test('a forced answer leaves an unknown outcome unknown; while its turn is held, it is no repetition', () => {
@@ -725,7 +716,7 @@ test('a forced answer leaves an unknown outcome unknown; while its turn is held,
     source,
     unknownOutcome: 'It was lost.',
   };
-  expect(actions.ask(lost)).toBe(true);
+  actions.ask(lost);
   endTask(actions, []);
   const { id, subject } = command('ann');
   const force = { type: 'force_answer' as const, id, subject };
@@ -749,7 +740,7 @@ test('a call whose connection was replaced is asked about once more: its votes b
   const asked = allowed.map((call) => ({ ...call, again: onReplacedOf(call) }));
   for (const { again, ...call } of asked) {
     const waiting = waitingAfter({ ...call, ...(again && { onReplaced: again }) }, { isReplaced: true });
-    expect(waiting && actions.ask(waiting)).toBe(true);
+    actions.ask(waiting!);
   }
   expect(actions.endTask([], BEGIN).records).toMatchObject([
     {
@@ -779,7 +770,7 @@ test('an answer that was sent before its call asked something else does not answ
   const askFor = (question: string, after: number): void => {
     const elicitation = { question, state: { blob: 'b' } };
     const waiting = waitingAfter({ threadId: 'main', toolCallId: 'a', source }, { elicitation });
-    expect(waiting && actions.ask(waiting)).toBe(true);
+    actions.ask(waiting!);
     actions.endTask([], BEGIN + after);
   };
   const yes = (who: string, after: number, more: Partial<AnswerCommand> = {}): AnswerCommand => {
@@ -807,7 +798,7 @@ test('what was answered is known in later messages and runs: together, in parts,
   expect(actions.isRepetition(command('ann'))).toBe(false);
   actions.add(messageOf([asking('d')]), 't');
   actions.endTask([], BEGIN);
-  const next = new TurnActions({ ...start, carry: carryOf(actions) });
+  const next = new TurnActions({ ...start, carry: continuation(actions.state) });
   for (const turn of [actions, next]) {
     for (const given of [[vote('c', 'deny'), respond('b', 'yes')], [vote('a')]]) {
       expect(turn.isRepetition(command('ann', ...given))).toBe(true);

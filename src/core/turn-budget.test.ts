@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
+import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { Budget, BudgetAmounts } from './budget.ts';
-import type { HistoryEvent, TurnContinuation, TurnStart } from './history.ts';
+import type { HistoryEvent, TurnStart } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import {
   emptyAnswer,
@@ -185,8 +185,7 @@ test('a budget that a turn shares pauses it, also without one of its own, until 
   actions.budget.sharedReached(shared);
   // Its clients need not know the event.
   expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget', budget: shared, isHidden: true }]);
-  const carry = { ordinal: 2, step: 0, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: actions.state };
-  const next = new TurnActions(turnStart({ carry: structuredClone(carry) }));
+  const next = new TurnActions(turnStart({ carry: continuation(actions.state) }));
   expect([next.isHeld, next.budget.shared]).toEqual([true, shared]);
   const plain = resume({ steps: 9 });
   expect(next.endTask([plain], BEGIN).verdicts.get(plain.id)?.code).toBe('budget_exceeded');
@@ -216,7 +215,7 @@ test('workflow and projection agree on the records of a budget, and no call begi
       const log: LogEntry[] = [];
       let projection = new TurnProjection();
       const feed = (event: HistoryEvent) => log.push(...projection.feed(event));
-      const start = startOf(limit, ends ? { ends } : {}, { threads: [] });
+      const start = startOf(limit, ends ? { ends } : {});
       let actions = new TurnActions(start);
       actions.steering.modelCalled();
       let [totals, count, eventId, now, runs]: [TurnTotals, number, number, number, number] = [
@@ -279,8 +278,7 @@ test('workflow and projection agree on the records of a budget, and no call begi
         }
         if (one.type === 'continue' && calling === undefined && queue.length === 0 && !actions.isUnsettled(now)) {
           runs += 1;
-          const previous = { previousRunId: 'r', deadline: 0, actions: structuredClone(actions.state) };
-          const carry: TurnContinuation = { ordinal: count, step: 1, ...totals, ...previous };
+          const carry = continuation({ ordinal: count, ...totals, ...actions.state });
           feed({ type: 'continued', at: at(), runId: 'r' });
           if (runs % 2 === 0) projection = new TurnProjection();
           feed({ type: 'started', at: at(), start: { ...start, carry } });

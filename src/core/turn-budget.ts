@@ -70,7 +70,7 @@ export class TurnBudget {
 
   constructor({ start, pauses, steering }: TurnBudgetOptions) {
     const { budget, pause, createdAt, begun, carry } = start;
-    const { limit, ahead = { calls: [], isModelCalled: true }, shared } = carry?.actions?.budget ?? {};
+    const { limit, ahead = { calls: [], isModelCalled: true }, shared } = carry?.budget ?? {};
     this.#budget = budget;
     this.#pauses = pauses;
     this.#steering = steering;

@@ -1,13 +1,12 @@
 import { expect, test } from 'vitest';
-import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
-import type { ActivityResult, HistoryEvent, TurnContinuation, TurnStart, WorkflowClose } from './history.ts';
+import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
+import type { ActivityResult, HistoryEvent, WorkflowClose } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { LogEntry, ModelMessage, ToolCall } from './records.ts';
 import { openCallsOf } from './tool-records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { TurnCommand } from './turn-command.ts';
 import type { DelegationResult } from './turn-delegations.ts';
-import { NO_TOTALS } from './turn-totals.ts';
 import { statesOf } from '../../test/support/tracked-calls.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
@@ -103,15 +102,10 @@ test('a result that arrives before its session is known to exist is recorded aft
   expect(endTask(actions, [end('b')])).toEqual([]);
 });
 
-function carryOf(actions: TurnActions): TurnContinuation {
-  const state = structuredClone(actions.state);
-  return { ordinal: 3, step: 1, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: state };
-}
-
 test('a call that was delegated in an earlier run does not run: a turn that is to fail stays paused for it', () => {
   const before = delegating('a');
   endTask(before);
-  const next = new TurnActions(turnStart({ pause: 'wait', failsWithTools: true, carry: carryOf(before) }));
+  const next = new TurnActions(turnStart({ pause: 'wait', failsWithTools: true, carry: continuation(before.state) }));
   next.lackResult(key('b'));
   expect(endTask(next)).toEqual([]);
 });
@@ -119,7 +113,7 @@ test('a call that was delegated in an earlier run does not run: a turn that is t
 test('a turn that continues as new keeps its delegated calls, and one that is cancelled records no results', () => {
   const before = delegating('a');
   endTask(before);
-  const next = new TurnActions(turnStart({ pause: 'wait', carry: carryOf(before) }));
+  const next = new TurnActions(turnStart({ pause: 'wait', carry: continuation(before.state) }));
   expect([statesOf(next), endTask(next)]).toEqual([{ a: 'delegated' }, []]);
   expect(endTask(next, [end('a')])).toEqual(['a succeeded answer a', 'turn.resumed delegation']);
   const cancelled = delegating('a');
@@ -172,9 +166,7 @@ test('the log has one outcome of a delegated call, however the turn ends', () =>
 test('the log of the next run has the open call of the run before', () => {
   const before = delegating('a');
   endTask(before);
-  const actions = structuredClone(before.state);
-  const carry = { ordinal: 3, step: 1, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions };
-  const next: TurnStart = turnStart({ pause: 'wait', carry });
+  const next = turnStart({ pause: 'wait', carry: continuation(before.state) });
   const projection = new TurnProjection();
   projection.feed({ type: 'started', at, start: next });
   const entries = projection.feed(closed({ how: 'terminated', reason: 'client-cancelled' }));

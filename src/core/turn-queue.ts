@@ -2,6 +2,7 @@ import type { TurnBegun, TurnResult, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
 import type { CancelReason, InputItem } from './records.ts';
 import type { CreateTurnCommand, SessionState } from './session.ts';
+import { isAnyOpen } from './turn-result.ts';
 
 /** A turn's place in the queue of its session. */
 export interface QueuePlace {
@@ -52,7 +53,7 @@ export function refuseQueued(
 
 /** The turn that begins next, if one may: none is running, and nothing waits for an answer or a sign-in. */
 export function nextInQueue({ tip, open, queue }: SessionState): QueuedTurn | undefined {
-  const isBlocked = open || (tip !== null && (tip.pending.length > 0 || (tip.threads?.length ?? 0) > 0));
+  const isBlocked = open || (tip !== null && isAnyOpen(tip));
   return isBlocked ? undefined : queue[0];
 }
 

@@ -1,9 +1,8 @@
 import { expect, test } from 'vitest';
-import { turnStart } from '../../test/support/random-turn.ts';
+import { continuation, turnStart } from '../../test/support/random-turn.ts';
 import type { NewRecord, ToolCall, ToolRoute, UnsequencedRecord } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { AnswerCommand, ToolkitRefresh } from './turn-command.ts';
-import { NO_TOTALS } from './turn-totals.ts';
 
 const BEGIN = Date.parse('2026-11-23T08:00:00.000Z');
 const at = new Date(BEGIN).toISOString();
@@ -49,8 +48,7 @@ test('a turn is paused when all calls have results, until all of its toolkits ar
   actions.ended({ threadId: 'main', toolCallId: 'c' });
   expect([kinds(actions), actions.pauses]).toEqual([['turn.paused'], ['action']]);
   expect(kinds(actions, command([refresh('a')]))).toEqual(['toolkit.refreshed']);
-  const carry = { ordinal: 4, step: 1, ...NO_TOTALS, previousRunId: 'r', deadline: 0, actions: actions.state };
-  const next = new TurnActions({ ...start, carry: structuredClone(carry) });
+  const next = new TurnActions({ ...start, carry: continuation(actions.state) });
   expect([next.isModelAwaited('main'), next.isModelAwaited('thread')]).toEqual([true, false]);
   expect(kinds(next, command([refresh('b'), refresh('a')]))).toEqual(['toolkit.refreshed', 'turn.resumed']);
   expect(next.isModelAwaited('main')).toBe(false);

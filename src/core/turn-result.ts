@@ -7,12 +7,12 @@ export type ThreadResult =
   /** For a sub-agent: its end and its answer are in the log, also if it has failed. */
   | { status: 'done' }
   /** Calls wait for a human or a client. */
-  | ({ status: 'waiting' } & Required<Waiting>)
+  | ({ status: 'waiting' } & Waiting)
   | Extract<TurnResult, { status: 'error' }>
   /** The turn is being cancelled. */
   | { status: 'stopped' }
   /** The run should continue as new; no activity of the thread or of its sub-agents is running. */
-  | ({ status: 'continue' } & Required<Waiting>);
+  | { status: 'continue' };
 
 /**
  * How a turn ends, from the end of its root thread and why it was cancelled, if it was. A cancelled turn ends as cancelled
@@ -31,6 +31,11 @@ export function turnResult(
   }
   if (reason) return { status: 'cancelled', reason };
   return end.status === 'error' ? end : { status: 'error', message: 'The turn stopped without a reason.' };
+}
+
+/** Whether anything waits. */
+export function isAnyOpen({ pending, threads = [] }: Waiting): boolean {
+  return pending.length > 0 || threads.length > 0;
 }
 
 export function waitingOf({ pending, threads = [] }: Waiting): Waiting {

@@ -66,7 +66,7 @@ export async function answerCalls(
   if (!status.open) {
     const pending = status.pending.filter(isAnswerable);
     if (await isStarted(pending)) {
-      const shown = pending.filter((call) => isShown({ pending: call }, sent));
+      const shown = pending.filter((call) => isShown(call, sent));
       return { accepted, waiting: idsOf(shown), repeated: accepted, turnId: last.id };
     }
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
@@ -74,14 +74,13 @@ export async function answerCalls(
   }
   const { actions, done, start, threads } = await logs.currentRun(last.id);
   if (!actions || !start) throw nothingPending();
-  const { waiting } = actions;
-  const pending = waiting.map(({ call }) => call);
+  const { waiting: pending } = actions;
   if (status.open && (await isStarted(pending)))
     return { accepted, waiting: shownCalls(actions, sent), repeated: accepted, turnId: last.id };
   const command: AnswerCommand = {
     ...sent,
     answers: answers.map(withHash),
-    askedUntil: Math.max(0, ...waiting.map(({ askedAt }) => askedAt)),
+    askedUntil: Math.max(0, ...pending.map(({ askedAt = 0 }) => askedAt)),
     ...((isRepetition || done) && { isRepetition: true }),
   };
   if (actions.isRepetition(command))
@@ -116,8 +115,7 @@ async function offloadAnswers(
 
 /** The ids of the calls that wait, as far as the caller knows of them. */
 function shownCalls({ waiting }: Pick<TurnActions, 'waiting'>, caller: Answerer): string[] {
-  const shown = waiting.filter(({ call, isEscalated }) => isShown({ pending: call, isEscalated }, caller));
-  return idsOf(shown.map(({ call }) => call));
+  return idsOf(waiting.filter((call) => isShown(call, caller)));
 }
 
 /** Before long texts are replaced by references. */

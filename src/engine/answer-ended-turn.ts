@@ -87,7 +87,7 @@ export async function answerEndedTurn(
   });
   if (!isKept) return undefined;
   if (waiting.length > 0) {
-    const shown = waiting.filter((call) => isShown({ pending: call }, command));
+    const shown = waiting.filter((call) => isShown(call, command));
     return { accepted, waiting: idsOf(shown), repeated };
   }
   try {
@@ -168,10 +168,10 @@ function refuse(
     const key = callKey(answer);
     const what = callName(answer);
     const asked = calls.get(key);
-    const call = asked && isShown({ pending: asked }, command) ? asked : undefined;
+    const call = asked && isShown(asked, command) ? asked : undefined;
     const refusal = refuseInputAnswer({ ...answer, by: subject }, call, isAnswered);
     if (refusal) return refusal;
-    if (!call || !mayAnswer({ pending: call }, answer, command))
+    if (!call || !mayAnswer(call, answer, command))
       return { code: 'not_an_approver', message: `you may not answer ${what}` };
     const known = earlier.get(key);
     const isRepeated = known && answerKey(known.answer, known.decision.by) === answerKey(answer, subject);

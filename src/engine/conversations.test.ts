@@ -1,13 +1,12 @@
 import { expect, test } from 'vitest';
-import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { CallModelInput, HistoryEvent, TurnContinuation, TurnStart } from '../core/history.ts';
+import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
 import { constantsOf } from '../core/model-call.ts';
 import { turnCreated, TurnProjection } from '../core/projection.ts';
 import type { CallSource, ModelMessage, SubAgent, ToolCall, UnsequencedRecord } from '../core/records.ts';
 import { subjectNamed } from '../core/subject.ts';
-import { NO_TOTALS } from '../core/turn-totals.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
 import { Conversations } from './conversations.ts';
@@ -169,11 +168,6 @@ const agent: SubAgent = {
   iterations: 5,
 };
 
-/** A run continues one with so many records. */
-function carryOf(ordinal: number): TurnContinuation {
-  return { ...NO_TOTALS, ordinal, step: 3, previousRunId: 'run_0', deadline: Infinity };
-}
-
 /** The records of the message that starts it. */
 const starting = [attempt(), { kind: 'thread.created' as const, at: AT, threadId: 'main', thread: agent, input: 'x' }];
 
@@ -205,7 +199,7 @@ test('the first model call brings the start of its turn, and a result the thread
 });
 
 test('a worker that lacks the start of a run reads it with the conversation, once, also if the run has added nothing yet', async () => {
-  for (const carried of [undefined, carryOf(4)]) {
+  for (const carried of [undefined, continuation({ ordinal: 4 })]) {
     const start = turnStart({ sequence: 7, ...(carried && { carry: carried }) });
     const earlier = [1, 2, 3, 4].map((ordinal) => ({ ordinal, record: attempt() }));
     const logs = { all: () => Promise.resolve(earlier) };
@@ -218,8 +212,8 @@ test('a worker that lacks the start of a run reads it with the conversation, onc
 });
 
 test('a thread is known to a worker that did not begin it: from the history, the run before or the turn before', async () => {
-  const known = turnStart({ threads: [{ ...agent, steps: 1 }] });
-  const carried = turnStart({ carry: { ...carryOf(4), threads: [{ ...agent, steps: 1 }] } });
+  const known = turnStart({ resumes: { pending: [], threads: [{ ...agent, steps: 1 }] } });
+  const carried = turnStart({ carry: continuation({ ordinal: 4, threads: [{ steps: 1 }, { agent, steps: 1 }] }) });
   for (const start of [undefined, known, carried]) {
     const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')));
     const ended: HistoryEvent = {

@@ -108,7 +108,9 @@ export class RunRecords {
     const start = this.#start;
     if (!start || threadId === ROOT_THREAD) return start && constantsOf(start);
     // Those that were open before this run, and those that it has started.
-    const open = (start.carry ?? start).threads?.find((thread) => thread.threadId === threadId);
+    const { carry, resumes } = start;
+    const subAgents = carry ? carry.threads.flatMap(({ agent }) => agent ?? []) : (resumes?.threads ?? []);
+    const open = subAgents.find((agent) => agent.threadId === threadId);
     const stamped = recent.flatMap((stamp) => this.#options.stamped(stamp) ?? []);
     const records = [...this.#projected, ...recordsOf(this.#read), ...this.#ahead, ...stamped];
     const created = records.find((record) => record.kind === 'thread.created' && record.thread.threadId === threadId);

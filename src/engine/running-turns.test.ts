@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
+import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { HistoryEvent } from '../core/history.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
 import { RunningTurns } from './running-turns.ts';
@@ -106,15 +106,7 @@ test('a turn that continues as new is read on in its next run', async () => {
   const history = new FakeHistory();
   const turns = new RunningTurns(history);
   const turn = await turns.state(TURN_ID);
-  const { actions, ordinal, totals } = turn;
-  const carry = {
-    ...totals,
-    ordinal,
-    step: 0,
-    previousRunId: 'run_1',
-    deadline: 0,
-    ...(actions && { actions: actions.state }),
-  };
+  const carry = continuation({ ...turn.open, previousRunId: 'run_1' });
   history.events.push({ type: 'continued', at: AT, runId: 'run_2' });
   history.runs.set('run_2', [{ type: 'started', at: AT, start: turnStart({ carry }), runId: 'run_2' }]);
   expect(await turns.command(TURN_ID, sending('req_1', history))).toMatchObject({ turn, refusal: undefined });

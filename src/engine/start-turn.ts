@@ -129,7 +129,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     // A repetition that found no turn may send its command after the first request's, and is not counted.
     if (claim.isNew) engine.metrics.turnsStarted.inc();
     const place = isQueued ? { ...accepted, previousTurnId: null, sequence: 0 } : accepted;
-    const start = { ...command, ...place, sessionId, resumes: [] };
+    const start = { ...command, ...place, sessionId };
     // A commit to SQLite blocks the process: it waits until the answer has begun to be sent. The turn is running, so an
     // index error, or a crash before this, does not change the answer: reading and archiving the turn repair the index.
     const indexed = sleep(1)

@@ -431,7 +431,7 @@ export class TurnLogReader {
         // Most turns neither wait nor are paused: their history need not be read.
         if (start.pause !== 'wait' && row?.paused !== 1) return { created, done: undefined };
         const { actions } = await this.currentRun(turnId);
-        const waiting = actions?.waiting.map(({ call }) => call.toolCallId) ?? [];
+        const waiting = actions?.waiting.map(({ toolCallId }) => toolCallId) ?? [];
         return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
       }
     }

@@ -2,6 +2,7 @@ import { getEventListeners } from 'node:events';
 import type { Connection } from '@temporalio/client';
 import { defaultDataConverter, defaultPayloadConverter } from '@temporalio/common';
 import { expect, test } from 'vitest';
+import { TURN_RULES } from '../core/history.ts';
 import { OLD_RULES } from '../core/temporal-names.ts';
 import { TurnHistory } from './history.ts';
 
@@ -36,7 +37,9 @@ test('a reader that follows for long leaves no listeners on its signal', async (
 });
 
 const payloadsOf = (value: unknown) => ({ payloads: [defaultPayloadConverter.toPayload(value)] });
-const started = (start: object = {}) => ({ workflowExecutionStartedEventAttributes: { input: payloadsOf(start) } });
+const started = (start: object = {}) => ({
+  workflowExecutionStartedEventAttributes: { input: payloadsOf({ rules: TURN_RULES, ...start }) },
+});
 const signaled = (type: string) => ({
   workflowExecutionSignaledEventAttributes: { signalName: 'command', input: payloadsOf({ type }) },
 });

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import type { LoadedDataConverter, Payload, PayloadCodec, SerializationContext } from '@temporalio/common';
+import { currentStart } from './earlier-start.ts';
 import { decode, decodeArrayFromPayloads } from './sdk-internals.ts';
 import type { temporal } from '@temporalio/proto';
 import {
@@ -295,7 +296,7 @@ class EventDecoder {
       return {
         type: 'started',
         at,
-        start: await this.#first<TurnStart>(started.input?.payloads),
+        start: currentStart(await this.#first<TurnStart>(started.input?.payloads)),
         ...(runId && { runId }),
       };
     }

@@ -43,7 +43,6 @@ function startOf(turnId: string): TurnStart {
     owner: { subjectId: 'ann', draftRoles: null },
     input: [{ type: 'user.message', content: 'go' }],
     title: null,
-    resumes: [],
     specHash: '',
     hasServers: false,
     limits: { iterations: 5, seconds: 600, toolSeconds: 60, toolHeartbeatSeconds: 60, subAgents: 5 },

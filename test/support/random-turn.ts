@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
-import type { HistoryEvent, TurnResult, TurnStart } from '../../src/core/history.ts';
+import type { HistoryEvent, TurnContinuation, TurnResult, TurnStart } from '../../src/core/history.ts';
 import { eventId } from '../../src/core/ids.ts';
 import { firstCallOf } from '../../src/core/projection.ts';
 import {
@@ -12,6 +12,7 @@ import {
   type ToolCall,
 } from '../../src/core/records.ts';
 import { storedSections } from '../../src/core/sections.ts';
+import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';
 
 /** One step of a turn's execution: a commit to its history, or a frame on the bus. */
@@ -31,12 +32,27 @@ export function turnStart(overrides: Partial<TurnStart> = {}): TurnStart {
     owner: { subjectId: 'ann', draftRoles: null },
     input: [{ type: 'user.message', content: 'hi' }],
     title: null,
-    resumes: [],
     specHash: 'a1',
     hasServers: false,
     limits: { iterations: 100, seconds: 3600, toolSeconds: 600, toolHeartbeatSeconds: 60, subAgents: 5 },
     ...overrides,
   };
+}
+
+/** What a run of a turn whose root agent has called its model once hands to the next one. */
+export function continuation(overrides: Partial<TurnContinuation> = {}): TurnContinuation {
+  return structuredClone({
+    ...NO_TOTALS,
+    ordinal: 2,
+    threads: [{ steps: 1 }],
+    pauses: { reasons: [], waitedMs: 0 },
+    steering: { unread: 0 },
+    signIns: { threads: [], ended: [] },
+    results: [],
+    previousRunId: 'r',
+    deadline: 0,
+    ...overrides,
+  });
 }
 
 const words = fc.string({ minLength: 0, maxLength: 6, unit: 'binary' });

@@ -188,8 +188,8 @@ class WaitingTurn {
     if (how === 0) this.#task(this.#among(1_000, 6_000, 12_000));
     else if (how === 1) this.#steer();
     else if (how < 4 && this.#actions.delegated.length > 0) this.#endDelegation(this.#among(...this.#delegated()));
-    else if (how === 2 || !waiting || waiting.call.needs === 'sign_in') this.#signIn();
-    else this.#answer(waiting.call, who);
+    else if (how === 2 || !waiting || waiting.needs === 'sign_in') this.#signIn();
+    else this.#answer(waiting, who);
   }
 
   #answer(call: PendingCall, who: string): void {

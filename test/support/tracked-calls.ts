@@ -1,14 +1,15 @@
-import { readyCall, type ReadyCall } from '../../src/core/tracked-call.ts';
+import { isAsked, type AskedCall } from '../../src/core/call.ts';
 import type { TurnActions } from '../../src/core/turn-actions.ts';
 
 /** The thread's calls that were approved or answered, or whose sign-in has ended, and that have no result. */
-export function allowedCalls(actions: TurnActions, threadId = 'main'): ReadyCall[] {
+export function allowedCalls(actions: TurnActions, threadId = 'main'): AskedCall[] {
   return actions
     .unsettled(threadId)
-    .flatMap(({ toolCallId, call }) => (call.state === 'allowed' ? (readyCall(toolCallId, call) ?? []) : []));
+    .filter((call) => call.state === 'ready')
+    .filter(isAsked);
 }
 
 /** The states of a thread's calls that have no result, by their ids. */
 export function statesOf(actions: TurnActions, threadId = 'main'): Record<string, string> {
-  return Object.fromEntries(actions.unsettled(threadId).map(({ toolCallId, call }) => [toolCallId, call.state]));
+  return Object.fromEntries(actions.unsettled(threadId).map(({ toolCallId, state }) => [toolCallId, state]));
 }

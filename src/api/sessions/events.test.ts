@@ -2,14 +2,13 @@ import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import express from 'express';
 import { expect, onTestFinished, test } from 'vitest';
-import { turnStart, TURN_ID } from '../../../test/support/random-turn.ts';
+import { continuation, TURN_ID, turnStart } from '../../../test/support/random-turn.ts';
 import type { BlobStore } from '../../blobs/blob-store.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
-import type { HistoryEvent, TurnContinuation } from '../../core/history.ts';
+import type { HistoryEvent } from '../../core/history.ts';
 import { emptyText } from '../../core/message.ts';
 import { turnCreated } from '../../core/projection.ts';
 import type { LogEntry, ModelMessage } from '../../core/records.ts';
-import { NO_TOTALS } from '../../core/turn-totals.ts';
 import { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../temporal/history.ts';
 import { LOCAL } from '../../auth/api-keys.ts';
@@ -32,7 +31,7 @@ function messageOf(ordinal: number): ModelMessage {
 /** The lists of a running turn with `entries` entries in all, the first `archived` of which are in the archive. */
 async function listing({ archived, entries }: { archived: number; entries: number }) {
   const row = { id: TURN_ID, session_id: sessionId, sequence: 1, previous_turn_id: null, archived: 0 };
-  const carry: TurnContinuation = { ordinal: archived, step: 2, ...NO_TOTALS, previousRunId: 'run_1', deadline: 0 };
+  const carry = continuation({ ordinal: archived, previousRunId: 'run_1' });
   const start = turnStart(archived > 0 ? { carry } : {});
   const history: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   for (let ordinal = Math.max(archived, 1) + 1; ordinal <= entries; ordinal++) {

@@ -65,6 +65,7 @@ function callRef(call: PendingCall, at: string) {
     edited: ____,
     requesters: _____,
     onReplaced: ______,
+    answer: _______,
     isAskedAgain,
     unknownOutcome,
     ...rest

@@ -1,10 +1,9 @@
 import { expect, test } from 'vitest';
-import { TURN_ID, turnStart } from '../../test/support/random-turn.ts';
+import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent, TurnStart } from './history.ts';
 import { TurnProjection } from './projection.ts';
 import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
-import { progressOf, threadState } from './thread-state.ts';
-import { NO_TOTALS } from './turn-totals.ts';
+import { newThread } from './threads.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const plan = { threadId: 'main', messageId: 'msg_1', createdAt: AT, upTo: 3 };
@@ -44,14 +43,14 @@ function afterCalls(ends: (ActivityResult | undefined)[], overrides: Partial<Tur
 }
 
 test('a model call is a step, and reads the log up to its place', () => {
-  expect(afterCalls([undefined]).thread('main')).toEqual(threadState({ steps: 1 }, { read: 3 }));
+  expect(afterCalls([undefined]).thread('main')).toEqual(newThread({ steps: 1, read: 3 }));
   expect(afterCalls([completed({ status: 'answered' }, message), undefined]).thread('main').steps).toBe(2);
 });
 
 test.each(['compacted', 'budget_reached'] as const)('a call that was %s is no step, and is planned again', (status) => {
   const { messageId, createdAt } = plan;
   const thread = afterCalls([completed({ status })]).thread('main');
-  expect(thread).toEqual(threadState({ steps: 0, planned: { messageId, createdAt } }, { read: 3 }));
+  expect(thread).toEqual(newThread({ planned: { messageId, createdAt }, read: 3 }));
   expect(afterCalls([completed({ status }), undefined]).thread('main').planned).toBeUndefined();
 });
 
@@ -116,19 +115,20 @@ const AGENT: SubAgent = {
 };
 
 test('a run that continues a turn knows of each thread what the one before knew', () => {
-  const sub = { steps: 4, refused: 2, planned: { messageId: 'msg_2', createdAt: AT } };
   const planned = { messageId: 'msg_1', createdAt: AT };
+  const call = { threadId: 'thr_1', toolCallId: 'b', state: 'ready' as const, votes: [] };
+  const root = { steps: 7, isGiven: true as const, refused: 1, read: 6, planned };
+  const sub = { agent: AGENT, steps: 4, refused: 2, isConnected: true as const, calls: [call] };
+  const carry = continuation({ threads: [root, sub] });
   const projection = new TurnProjection();
-  const root = { step: 7, isGiven: true as const, refused: 1, planned };
-  const carry = { ...NO_TOTALS, ...root, ordinal: 9, previousRunId: 'r', deadline: 0, threads: [{ ...AGENT, ...sub }] };
   projection.feed({ type: 'started', at: AT, start: turnStart({ carry }) });
-  expect(projection.thread('thr_1')).toEqual(threadState(sub, { agent: AGENT }));
-  expect(projection.thread('main')).toEqual(threadState({ steps: 7, refused: 1, planned }, { isGiven: true }));
-  expect(progressOf(projection.thread('thr_1'))).toEqual(sub);
+  expect(projection.thread('main')).toEqual(newThread(root));
+  expect(projection.thread('thr_1')).toEqual(newThread(sub));
+  expect(projection.open?.threads).toEqual(carry.threads);
 });
 
 test('a sub-agent begins with what its parent has read', () => {
   const created: NewRecord = { kind: 'thread.created', at: AT, thread: AGENT, input: 'do' };
   const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
-  expect(projection.thread('thr_1')).toEqual(threadState({ steps: 0 }, { read: 3, agent: AGENT }));
+  expect(projection.thread('thr_1')).toEqual(newThread({ read: 3, agent: AGENT }));
 });

@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest';
+import { behindWaiting, readyOf, type Call } from './call.ts';
+
+/** The calls of a message to one server, in their order: `r` only reads. */
+function callsOf(...calls: [name: string, state: Call['state']][]): Call[] {
+  return calls.map(([toolCallId, state], index) => {
+    const order = { server: 's', ...(toolCallId.startsWith('r') && { isReadOnly: true as const }) };
+    const run = { effect: 'once' as const, callHash: toolCallId, order };
+    const source = { turnId: 'turn_1', messageId: 'm', stamp: 's', index, run };
+    return { threadId: 'main', toolCallId, state, source, votes: [] };
+  });
+}
+
+const names = (calls: Call[]) => calls.map(({ toolCallId }) => toolCallId);
+
+test.each<[Parameters<typeof callsOf>, string[]]>([
+  [
+    [
+      ['r1', 'waiting'],
+      ['w2', 'ready'],
+      ['r3', 'ready'],
+    ],
+    ['w2', 'r3'],
+  ],
+  [
+    [
+      ['r1', 'waiting'],
+      ['r2', 'ready'],
+      ['w3', 'ready'],
+    ],
+    ['w3'],
+  ],
+  [
+    [
+      ['w1', 'running'],
+      ['w2', 'ready'],
+      ['w3', 'waiting'],
+      ['r4', 'ready'],
+    ],
+    ['r4'],
+  ],
+  [
+    [
+      ['w1', 'settled'],
+      ['w2', 'ready'],
+    ],
+    [],
+  ],
+])('behind a call that waits are those that it holds, and those that these hold: %j', (calls, behind) => {
+  expect(names(behindWaiting(callsOf(...calls)))).toEqual(behind);
+});
+
+test.each<[Parameters<typeof callsOf>, string[]]>([
+  [
+    [
+      ['w1', 'waiting'],
+      ['w2', 'ready'],
+    ],
+    [],
+  ],
+  [
+    [
+      ['w1', 'running'],
+      ['w2', 'ready'],
+    ],
+    [],
+  ],
+  [
+    [
+      ['r1', 'waiting'],
+      ['r2', 'ready'],
+    ],
+    ['r2'],
+  ],
+  [
+    [
+      ['r1', 'running'],
+      ['r2', 'ready'],
+    ],
+    ['r2'],
+  ],
+  [
+    [
+      ['w1', 'settled'],
+      ['w2', 'ready'],
+    ],
+    ['w2'],
+  ],
+])('the calls that may begin are those that no earlier one holds: %j', (calls, ready) => {
+  expect(names(readyOf(callsOf(...calls)))).toEqual(ready);
+});

@@ -1,0 +1,135 @@
+import { heldCalls } from './call-order.ts';
+import type { Approval, CallSource, InputItem, PendingCall, PendingElicitation, ToolDecided } from './records.ts';
+import { callKey, hasBegun, heldCall, isAnswerable, type CallKey } from './tool-records.ts';
+import { countVotes, type Vote } from './votes.ts';
+
+/** The answer to a server's question that no person is asked. */
+export const CANCELLED_ANSWER = JSON.stringify({ action: 'cancel' });
+
+/** A tool call of a thread's last message. It has the fields of a {@link PendingCall} that are known of it. */
+export interface Call extends CallKey, Partial<Omit<PendingCall, keyof CallKey>> {
+  /**
+   * - `ready`: it is to run: it needs no approval, was approved, its server's question was answered, or its sign-in has
+   *   ended.
+   * - `running`: its activity has begun.
+   * - `delegated`: a sub-agent answers it, in its own thread, or another agent in its own session.
+   * - `new`: it waits, and the log does not say so yet.
+   * - `waiting`: the log has it in a `tool.approval_required`, `tool.response_required` or `mcp.auth_required`.
+   * - `settled`: it has a result.
+   */
+  state: 'ready' | 'running' | 'delegated' | 'new' | 'waiting' | 'settled';
+  /** It has begun, in this turn or in an earlier one: it may have taken effect. */
+  hasBegun?: true;
+  /** The rule by which a decision on it is remembered: see `ruleFor`. */
+  rule?: string;
+  /** When the log asked for the answer: milliseconds since 1970. */
+  askedAt?: number;
+  isEscalated?: true;
+  votes: Vote[];
+}
+
+/** A call that waits, or has waited. */
+export type AskedCall = Call & PendingCall;
+
+export function isAsked(call: Call | undefined): call is AskedCall {
+  return call?.needs !== undefined;
+}
+
+export function isUnanswered({ state }: Call): boolean {
+  return state === 'new' || state === 'waiting';
+}
+
+/** A call that waits from now on, unless `more` has another state. */
+export function askedCall(pending: PendingCall, more: Partial<Call> = {}): Call {
+  return { state: 'new', ...pending, ...(hasBegun(pending) && { hasBegun: true }), votes: [], ...more };
+}
+
+/** What the log and the next turn are told of a call that waits. */
+export function pendingOf(call: AskedCall): PendingCall {
+  const { state: _, hasBegun: __, rule: ___, askedAt: ____, isEscalated: _____, votes: ______, ...pending } = call;
+  return pending;
+}
+
+/** What a call without a result leaves to the next turn; undefined for one that another thread answers. */
+export function leftOf(call: Call): PendingCall | undefined {
+  if (isUnanswered(call)) return isAsked(call) ? pendingOf(call) : undefined;
+  const { source } = call;
+  return source && call.state === 'ready' ? pendingOf(heldCall({ ...call, source })) : undefined;
+}
+
+/** The answer with which a call continues, if its server has asked for one. */
+export function answeredBy(call: Call): { elicitation: PendingElicitation; content: string } | undefined {
+  const { elicitation, answer } = call;
+  return elicitation && answer !== undefined ? { elicitation, content: answer } : undefined;
+}
+
+/** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
+export function resolutionOf(
+  call: CallKey & Pick<PendingCall, 'needs'>,
+  input: InputItem[],
+): Approval | { status: 'response'; content: string } {
+  if (!isAnswerable(call)) return { status: 'allow' };
+  for (const item of input) {
+    if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
+    return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };
+  }
+  throw new Error(`the input does not answer ${call.toolCallId}, which the turn resumes`);
+}
+
+/** The call, if the turn's input allows that it runs or continues. */
+export function resumedCall(call: PendingCall, input: InputItem[]): Call | undefined {
+  const resolution = resolutionOf(call, input);
+  if (resolution.status === 'response') {
+    return call.elicitation && askedCall(call, { state: 'ready', answer: resolution.content });
+  }
+  if (!call.source.run || resolution.status !== 'allow') return undefined;
+  const { edited } = resolution;
+  return askedCall(call, { state: 'ready', ...(edited && { edited }) });
+}
+
+/** Those of a thread's calls that may begin: none that waits holds them. */
+export function readyOf(calls: Iterable<Call>): Call[] {
+  const open = [...calls].filter(({ state }) => state !== 'settled').flatMap(placed);
+  const held = heldCalls(open);
+  return open.filter((one) => one.call.state === 'ready' && !held.has(one)).map(({ call }) => call);
+}
+
+/** Those of a thread's calls, in their order, that have not begun because they are behind one that waits. */
+export function behindWaiting(calls: Iterable<Call>): Call[] {
+  const all = [...calls].flatMap(placed);
+  const holding = all.filter(({ call }) => isUnanswered(call));
+  const behind: typeof all = [];
+  for (const one of all.toSorted((a, b) => a.source.index - b.source.index)) {
+    if (one.call.state !== 'ready') continue;
+    if (heldCalls([...holding, ...behind, one]).has(one)) behind.push(one);
+  }
+  return behind.map(({ call }) => call);
+}
+
+/** A call with its place; empty for one that another thread answers. */
+function placed(call: Call): { call: Call; source: CallSource }[] {
+  return call.source ? [{ call, source: call.source }] : [];
+}
+
+export function remainingOf({ policy, votes }: Call): number {
+  return Math.max(0, (policy?.quorum ?? 1) - countVotes(votes));
+}
+
+/** When an approval expires: milliseconds since 1970. */
+export function expiresAt({ policy, askedAt = Infinity }: Call): number | undefined {
+  const { expiresInSeconds } = policy ?? {};
+  return expiresInSeconds === undefined ? undefined : askedAt + expiresInSeconds * 1000;
+}
+
+export function escalatesAt({ policy, askedAt = Infinity, isEscalated }: Call): number | undefined {
+  const { escalate } = policy ?? {};
+  return !escalate || isEscalated ? undefined : askedAt + escalate.afterSeconds * 1000;
+}
+
+export function decided(
+  { threadId, toolCallId }: CallKey,
+  decision: ToolDecided['decision'],
+  rest: Pick<ToolDecided, 'at' | 'by' | 'reason' | 'edited' | 'isRemembered' | 'remaining'>,
+): Omit<ToolDecided, 'id'> {
+  return { kind: 'tool.decided', threadId, toolCallId, decision, ...rest };
+}

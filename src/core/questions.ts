@@ -1,0 +1,268 @@
+import {
+  behindWaiting,
+  decided,
+  escalatesAt,
+  expiresAt,
+  isAsked,
+  pendingOf,
+  remainingOf,
+  type AskedCall,
+  type Call,
+} from './call.ts';
+import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
+import { firstRefusal, refuseAnswer, type Refusal } from './input-rules.ts';
+import type { ToolDecided, TurnError, UnsequencedRecord } from './records.ts';
+import { RememberedDecisions, type RememberedDecisionsState } from './remembered-decisions.ts';
+import type { Subject } from './subject.ts';
+import { isoTime } from './text.ts';
+import type { Threads } from './threads.ts';
+import {
+  actionsRequired,
+  callName,
+  clientResponse,
+  denial,
+  hasBegun,
+  toolResponse,
+  type CallKey,
+} from './tool-records.ts';
+import type { Answer, AnswerCommand, Verdict } from './turn-command.ts';
+import { hasVoted, isRepeated, withVote } from './votes.ts';
+
+interface QuestionsOptions {
+  threads: Threads;
+  /** Whether the turn waits for answers. Otherwise it asks with its end. */
+  waits: boolean;
+  /** The ids of the subjects that have sent the turn messages. */
+  authors: () => readonly string[];
+  remembered: RememberedDecisionsState | undefined;
+}
+
+/** What the model reads of a call that waited when an answer was forced. */
+const NOT_AWAITED = 'This tool call was not executed: the user asked for an answer before it was decided.';
+
+/**
+ * The calls of a turn that wait: when they are asked about, who may answer them, what an answer does to them, and when
+ * they expire or are escalated. A part of `TurnActions`. `now` is in milliseconds since 1970.
+ */
+export class Questions {
+  readonly #threads: Threads;
+  readonly #waits: boolean;
+  readonly #authors: () => readonly string[];
+  readonly #remembered: RememberedDecisions;
+  #failure: Pick<TurnError, 'message'> | undefined;
+
+  constructor({ threads, waits, authors, remembered }: QuestionsOptions) {
+    this.#threads = threads;
+    this.#waits = waits;
+    this.#authors = authors;
+    this.#remembered = new RememberedDecisions(remembered);
+  }
+
+  /** The decisions that hold for later calls. */
+  get remembered(): RememberedDecisionsState {
+    return this.#remembered.state;
+  }
+
+  /** Why the turn must end: an approval has expired whose policy says so. */
+  get failure(): Pick<TurnError, 'message'> | undefined {
+    return this.#failure;
+  }
+
+  /** The calls that wait. */
+  get waiting(): AskedCall[] {
+    return this.#all('waiting');
+  }
+
+  /** Whether calls wait that the log has not asked about. */
+  get isAnyNew(): boolean {
+    return this.#all('new').length > 0;
+  }
+
+  /** When a call expires or is escalated next, at the earliest. */
+  get nextDue(): number {
+    return Math.min(...this.waiting.flatMap((call) => [expiresAt(call) ?? Infinity, escalatesAt(call) ?? Infinity]));
+  }
+
+  find({ threadId, toolCallId }: CallKey): Call | undefined {
+    return this.#threads.get(threadId)?.calls.get(toolCallId);
+  }
+
+  /** Asks about the new calls. Returns the decisions on those that an earlier one holds for, and the requests. */
+  ask(now: number): UnsequencedRecord[] {
+    const records = this.#decideAsBefore(isoTime(now));
+    const calls = this.#all('new');
+    for (const call of calls) {
+      Object.assign(call, withRequesters(call, this.#authors()), { state: 'waiting', askedAt: now });
+    }
+    return [...records, ...actionsRequired(calls.map(pendingOf), isoTime(now))];
+  }
+
+  /** A sign-in has ended: the calls that have waited for it are tried again. */
+  signInEnded(signInId: string): void {
+    for (const call of this.waiting) if (call.signInId === signInId) call.state = 'ready';
+  }
+
+  /** Settles the calls that wait, and those behind them. Returns their results. */
+  giveUp(now: number): UnsequencedRecord[] {
+    if (!this.#waits) return [];
+    const at = isoTime(now);
+    const behind = [...this.#threads.values()].flatMap(({ calls }) => behindWaiting(calls.values()));
+    const records = [
+      ...[...this.#all('new'), ...this.waiting].map((call) => {
+        call.state = 'settled';
+        return hasBegun(call)
+          ? toolResponse(call, 'unknown_outcome', at, call.unknownOutcome)
+          : toolResponse(call, 'cancelled', at, NOT_AWAITED);
+      }),
+      ...behind.map((call) => toolResponse(call, 'cancelled', at, NOT_AWAITED)),
+    ];
+    for (const call of behind) call.state = 'settled';
+    return records;
+  }
+
+  /** Whether all calls of a command wait for it. */
+  areAwaited(command: AnswerCommand): boolean {
+    return command.answers.every((answer) => isAwaitedBy(command, this.find(answer)));
+  }
+
+  /** Whether a subject has given this answer before. */
+  isRepeated(answer: Answer, by: Subject): boolean {
+    return isRepeated(this.find(answer)?.votes ?? [], by, answer);
+  }
+
+  /** Whether there are calls that a command could answer, or could have answered. */
+  hasCallsOf({ answers }: AnswerCommand): boolean {
+    return this.waiting.length > 0 || answers.some((answer) => isAsked(this.find(answer)));
+  }
+
+  /** Why the answers of a command are refused. */
+  refuse(command: AnswerCommand): Verdict {
+    return firstRefusal(command.answers, (answer, isAnswered) =>
+      isAnswered
+        ? { code: 'call_answered_twice', message: `${callName(answer)} is answered twice` }
+        : this.#refuse(answer, command),
+    );
+  }
+
+  #refuse(answer: Answer, caller: AnswerCommand): Refusal | undefined {
+    const call = this.find(answer);
+    const what = callName(answer);
+    // A repetition stays accepted, also when others have decided in the meantime.
+    if (this.isRepeated(answer, caller.subject)) return undefined;
+    const asked = isAsked(call) && withRequesters(call, this.#authors());
+    if (!asked || !isShown(asked, caller)) {
+      return { code: 'call_not_pending', message: `${what} does not wait for an answer` };
+    }
+    if (asked.needs === 'sign_in') {
+      return { code: 'call_not_pending', message: `${what} waits for a sign-in, which no answer replaces` };
+    }
+    const refusal = refuseAnswer(asked, answer);
+    if (refusal) return refusal;
+    if (!mayAnswer(asked, answer, caller)) {
+      const reason = isRequester(asked, caller)
+        ? 'its policy excludes those who have asked for it'
+        : 'its approvers may';
+      return { code: 'not_an_approver', message: `you may not answer ${what}: ${reason}` };
+    }
+    if (answer.type === 'user.tool_approval' && answer.remembers && asked.rule === undefined) {
+      return {
+        code: 'remember_not_allowed',
+        message: `no decision on ${what} is remembered: its policy says who decides each call`,
+      };
+    }
+    if (hasVoted(asked.votes, caller.subject)) {
+      return { code: 'already_decided', message: `you have already answered ${what}, differently` };
+    }
+    if (!isAwaitedBy(caller, asked)) return { code: 'already_decided', message: `${what} was already decided` };
+    return undefined;
+  }
+
+  /** Applies an answer that `refuse` accepts. */
+  answer(answer: Answer, by: Subject, now: number): UnsequencedRecord[] {
+    const call = this.find(answer);
+    if (!isAsked(call) || call.state !== 'waiting' || this.isRepeated(answer, by)) return [];
+    const at = isoTime(now);
+    call.votes = withVote(call.votes, by, answer);
+    if (answer.type === 'user.tool_response' && call.elicitation) {
+      call.state = 'ready';
+      call.answer = answer.content;
+      return [decided(call, 'respond', { at, by, remaining: 0 })];
+    }
+    if (answer.type === 'user.tool_response') {
+      call.state = 'settled';
+      return [clientResponse(call, answer, { at, by })];
+    }
+    const { approval, remembers } = answer;
+    const remembered = remembers && { isRemembered: remembers };
+    if (remembers && call.rule !== undefined) {
+      const { status } = approval;
+      const reason = status === 'deny' && approval.reason;
+      this.#remembered.add(call.rule, { status, by, ...(reason && { reason }) });
+    }
+    if (approval.status === 'deny') return this.#deny(call, approval, { at, by, ...remembered });
+    const { edited } = approval;
+    const remaining = remainingOf(call);
+    if (remaining === 0) Object.assign(call, { state: 'ready', ...(edited && { edited }) });
+    return [decided(call, 'allow', { at, by, remaining, ...(edited && { edited }), ...remembered })];
+  }
+
+  #deny(
+    call: AskedCall,
+    { reason }: { reason?: string },
+    vote: Pick<ToolDecided, 'at' | 'by' | 'isRemembered'>,
+  ): UnsequencedRecord[] {
+    call.state = 'settled';
+    return [decided(call, 'deny', { ...vote, remaining: 0, ...(reason && { reason }) }), denial(call, reason, vote.at)];
+  }
+
+  /** Decides the new calls for which an earlier decision holds. */
+  #decideAsBefore(at: string): UnsequencedRecord[] {
+    return this.#all('new').flatMap((call) => {
+      // What was decided for all calls of a tool was decided before the state at its server was lost.
+      const decision = call.isAskedAgain ? undefined : this.#remembered.find(call.rule);
+      if (!decision) return [];
+      const vote = { at, by: decision.by, isRemembered: true as const };
+      if (decision.status === 'deny') return this.#deny(call, decision, vote);
+      call.state = 'ready';
+      return [decided(call, 'allow', { ...vote, remaining: 0 })];
+    });
+  }
+
+  /** Escalates and ends the calls whose time has come. */
+  advance(now: number): UnsequencedRecord[] {
+    const at = isoTime(now);
+    return this.waiting.flatMap((call) => {
+      const records: UnsequencedRecord[] = [];
+      const [expiry = Infinity, escalation = Infinity] = [expiresAt(call), escalatesAt(call)];
+      if (escalation <= now && escalation < expiry) {
+        call.isEscalated = true;
+        records.push(decided(call, 'escalated', { at, remaining: remainingOf(call) }));
+      }
+      if (expiry <= now) records.push(...this.#expire(call, at));
+      return records;
+    });
+  }
+
+  #expire(call: AskedCall, at: string): UnsequencedRecord[] {
+    const expired = decided(call, 'expired', { at, remaining: 0 });
+    const { onExpiry } = call.policy ?? {};
+    if (onExpiry === 'allow') {
+      call.state = 'ready';
+      return [expired];
+    }
+    call.state = 'settled';
+    if (onExpiry === 'end') this.#failure ??= { message: `The approval of tool call ${call.toolCallId} expired.` };
+    return [expired, toolResponse(call, 'expired', at)];
+  }
+
+  #all(state: 'new' | 'waiting'): AskedCall[] {
+    if (!this.#waits) return [];
+    const all = [...this.#threads.values()].flatMap(({ calls }) => [...calls.values()]);
+    return all.filter(isAsked).filter((call) => call.state === state);
+  }
+}
+
+/** Whether a call waits, and did so when its answer was sent. */
+function isAwaitedBy({ askedUntil = Infinity }: AnswerCommand, call: Call | undefined): boolean {
+  return call?.state === 'waiting' && (call.askedAt ?? 0) <= askedUntil;
+}

@@ -1,0 +1,180 @@
+import { leftOf, resumedCall, type Call } from './call.ts';
+import type { ActivityResult, ScheduledActivity, TurnStart } from './history.ts';
+import {
+  isMisfit,
+  ROOT_THREAD,
+  type OpenThread,
+  type PendingCall,
+  type PlannedMessage,
+  type SubAgent,
+  type TurnError,
+  type Waiting,
+} from './records.ts';
+import { hasBeenAsked } from './tool-records.ts';
+
+/** How a thread has ended with its last model call. A sub-agent that is done has ended in the log, and has no state. */
+export type ThreadEnd =
+  | { status: 'done' }
+  /** Its servers require sign-ins, in a turn that ends then. */
+  | { status: 'waiting' }
+  /** Its model call was cancelled. */
+  | { status: 'stopped' }
+  | TurnError;
+
+/** A thread of a turn: what it has done, as far as that decides what it does next, and its calls. */
+export interface Thread {
+  /** Its model calls, and the message that its client has given. */
+  steps: number;
+  /** How many of the steps have found that a sign-in is missing. They do not count against its limit. */
+  refused: number;
+  /** The first step was the message with which the client's conversation ends: no model was called. */
+  isGiven: boolean;
+  /** How many records the log had when it last called its model. */
+  read: number;
+  /** The message for which the model was not called: the conversation was compacted, or a budget was reached. */
+  planned?: PlannedMessage | undefined;
+  /** It has begun to connect to its servers. */
+  isConnected: boolean;
+  end?: ThreadEnd | undefined;
+  /** Undefined for the root agent. */
+  agent?: SubAgent | undefined;
+  /** The calls of its last message, by their ids and in their order. */
+  calls: Map<string, Call>;
+}
+
+/** The threads of a turn that are not done: the root agent first, parents before their sub-agents. */
+export type Threads = Map<string, Thread>;
+
+/** A thread as the next run of its turn continues it. */
+export interface CarriedThread {
+  agent?: SubAgent;
+  steps: number;
+  refused?: number;
+  isGiven?: true;
+  read?: number;
+  planned?: PlannedMessage;
+  isConnected?: true;
+  calls?: Call[];
+}
+
+type Input<Name extends ScheduledActivity['name']> = Extract<ScheduledActivity, { name: Name }>['input'];
+
+/** A thread that begins, or that a run or a turn continues. */
+export function newThread({ calls = [], ...thread }: Partial<CarriedThread> = {}): Thread {
+  return {
+    steps: 0,
+    refused: 0,
+    isGiven: false,
+    read: 0,
+    isConnected: false,
+    ...thread,
+    // Copies, since several readers may have the same start.
+    calls: new Map(calls.map((call) => [call.toolCallId, { ...call }])),
+  };
+}
+
+/** The threads at the beginning of a run. */
+export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | 'resumes' | 'input'>): Threads {
+  const { pending = [], threads = [] } = resumes ?? {};
+  const root: CarriedThread = { steps: 0 };
+  const continued = carry?.threads ?? [
+    root,
+    ...threads.map(({ steps, refused = 0, ...agent }) => ({ steps, refused, agent })),
+  ];
+  const all: Threads = new Map(continued.map((thread) => [thread.agent?.threadId ?? ROOT_THREAD, newThread(thread)]));
+  if (carry) return all;
+  const add = (call: Call): void => void all.get(call.threadId)?.calls.set(call.toolCallId, call);
+  for (const { parent } of threads) add({ ...parent, state: 'delegated', votes: [] });
+  for (const call of pending) {
+    const resumed = resumedCall(call, input);
+    if (resumed) add(resumed);
+  }
+  return all;
+}
+
+/** What the next run of the turn continues. */
+export function carriedThreads(threads: Threads): CarriedThread[] {
+  return [...threads.values()].map(({ steps, refused, isGiven, read, planned, isConnected, agent, calls }) => ({
+    ...(agent && { agent }),
+    steps,
+    ...(refused > 0 && { refused }),
+    ...(isGiven && { isGiven }),
+    ...(read > 0 && { read }),
+    ...(planned && { planned }),
+    ...(isConnected && { isConnected }),
+    ...(calls.size > 0 && { calls: [...calls.values()] }),
+  }));
+}
+
+/** What a turn leaves to the next one: calls that wait, and those behind them, with their sub-agents. */
+export function waitingIn(threads: Threads): Waiting {
+  const subAgents = [...threads.values()].flatMap(({ agent, steps, refused }): OpenThread[] => {
+    return agent ? [{ ...agent, steps, ...(refused > 0 && { refused }) }] : [];
+  });
+  const pending = [...threads.values()].flatMap(({ calls }) => {
+    const left = [...calls.values()].flatMap((call) => leftOf(call) ?? []);
+    return left.toSorted((a, b) => rank(a) - rank(b));
+  });
+  return { pending, ...(subAgents.length > 0 && { threads: subAgents }) };
+}
+
+/** What people answer comes first: what the message asks, then what has come of its calls. */
+function rank(pending: PendingCall): number {
+  if (pending.needs === 'order') return 3;
+  if (pending.needs === 'sign_in') return 2;
+  return hasBeenAsked(pending) ? 1 : 0;
+}
+
+/** The steps that count against the thread's limit. */
+export function countedSteps({ steps, refused, isGiven }: Thread): number {
+  return steps - refused - (isGiven ? 1 : 0);
+}
+
+/** The thread calls its model. */
+export function modelCalled(thread: Thread, { step, upTo }: Input<'callModel'>): void {
+  Object.assign(thread, { steps: step, read: upTo, planned: undefined, end: undefined });
+}
+
+/** A model call of the thread has ended. `waits`: the turn waits for sign-ins. */
+export function modelEnded(thread: Thread, input: Input<'callModel'>, end: ActivityResult, waits: boolean): void {
+  thread.end = endAfter(input, end, waits);
+  if (end.how !== 'completed') return;
+  const { status } = end.outcome ?? {};
+  if (status === 'compacted' || status === 'budget_reached') {
+    thread.steps -= 1;
+    const { messageId, createdAt } = input;
+    thread.planned = { messageId, createdAt };
+  }
+  if (status === 'sign_in_required') thread.refused += 1;
+  for (const record of end.records) if (record.kind === 'model.message') thread.isGiven ||= record.isGiven === true;
+}
+
+const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_reason: length).';
+
+/** How a thread has ended with a model call; undefined if its model is called again, at once or after its calls. */
+function endAfter(input: Input<'callModel'>, end: ActivityResult, waits: boolean): ThreadEnd | undefined {
+  if (end.how === 'cancelled') return { status: 'stopped' };
+  if (end.how === 'timed_out') return { status: 'error', message: 'A model call was lost.' };
+  if (end.how === 'failed') return { status: 'error', message: end.message };
+  const { outcome, records } = end;
+  switch (outcome?.status) {
+    case 'cancelled':
+      return { status: 'stopped' };
+    case 'error':
+      return outcome;
+    case 'compacted':
+    case 'budget_reached':
+      return undefined;
+    case 'sign_in_required':
+      return waits ? undefined : { status: 'waiting' };
+    case 'answered':
+    case undefined:
+      break;
+  }
+  const message = records.find((record) => record.kind === 'model.message');
+  if (!message) return { status: 'error', message: 'A model call has no message.' };
+  const mayBeCutOff = outcome?.status === 'answered' && outcome.mayBeCutOff;
+  if (message.finishReason === 'length' && !mayBeCutOff) return { status: 'error', message: LENGTH_REACHED };
+  const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
+  return isAnswer && !isMisfit(message) ? { status: 'done' } : undefined;
+}
