@@ -12,7 +12,7 @@ interface TerminateTurnInput {
 }
 
 /**
- * Terminates a turn that was cancelled and has not ended; the projection closes its log. Returns false if the turn was
+ * Terminates a turn that was cancelled and has not ended; its log is closed with it. Returns false if the turn was
  * spared.
  */
 export function createTerminateTurn({ client }: Dependencies) {

@@ -8,7 +8,7 @@ import type {
   TurnContinuation,
   TurnStart,
 } from '../src/core/history.ts';
-import { TurnProjection } from '../src/core/projection.ts';
+import { Turn } from '../src/core/turn.ts';
 import type { LogEntry } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
@@ -17,9 +17,9 @@ import { causeOf, errorMessage } from './errors.ts';
 /** The result of an activity that adds to the log. */
 export type StepResult = Omit<Extract<ActivityResult, { how: 'completed' }>, 'how'>;
 
-/** The log of a turn as its workflow keeps it: the readers' projection, fed with what their histories will have. */
+/** The log of a turn as its workflow keeps it: the state that its readers have, fed with what their histories will have. */
 export class TurnLog {
-  readonly state = new TurnProjection();
+  readonly state = new Turn();
   readonly actions: TurnActions;
   /** How many activities this run has begun. */
   #activities = 0;

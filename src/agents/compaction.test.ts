@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { compactedBy } from '../core/compacted.ts';
-import { TurnProjection } from '../core/projection.ts';
+import { Turn } from '../core/turn.ts';
 import type {
   ContextCompacted,
   ModelMessage,
@@ -187,7 +187,7 @@ test('threads are compacted by themselves', () => {
 test('a compacted conversation keeps the rules of providers, wherever it is divided', () => {
   fc.assert(
     fc.property(randomTurn(), fc.integer({ min: 1, max: 400 }), fc.boolean(), (happenings, threshold, isTooLong) => {
-      const projection = new TurnProjection();
+      const projection = new Turn();
       const log = happenings.flatMap((one) => ('event' in one ? projection.feed(one.event) : []));
       let records: UnsequencedRecord[] = [
         userSays('earlier'),

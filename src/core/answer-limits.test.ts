@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { continuation, turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput, HistoryEvent, TurnLimits } from './history.ts';
-import { firstCallOf, TurnProjection } from './projection.ts';
+import { firstCallOf, Turn } from './turn.ts';
 import { TurnActions } from './turn-actions.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
@@ -75,7 +75,7 @@ test('the end of the log names the limit, also in a later run', () => {
   ];
   const closed: HistoryEvent = { type: 'closed', at, close: { how: 'terminated', reason: 'abandoned' } };
   const doneAfter = (events: HistoryEvent[]) => {
-    const projection = new TurnProjection();
+    const projection = new Turn();
     return [...events, closed].flatMap((event) => projection.feed(event)).at(-1)?.record;
   };
   const done = { kind: 'turn.done', limit: 'iterations' };

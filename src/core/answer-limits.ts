@@ -18,7 +18,7 @@ interface AnswerLimitsOptions {
 /**
  * The limits at which a turn is asked for its answer: from then on its model calls are forced. The workflow decides at
  * the beginning of each call, for which no timer is needed: what runs at a limit ends first. The input of the call has
- * the decision, and the projection reads it there. A part of `TurnActions`.
+ * the decision, and `Turn` reads it there. A part of `TurnActions`.
  */
 export class AnswerLimits {
   readonly #limits: TurnStart['limits'];

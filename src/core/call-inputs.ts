@@ -9,7 +9,7 @@ import type {
   TurnStart,
 } from './history.ts';
 import { constantsOf } from './model-call.ts';
-import { firstCallOf, type TurnProjection } from './projection.ts';
+import { firstCallOf, type Turn } from './turn.ts';
 import type { MessagePlan, PlannedMessage } from './records.ts';
 import { mayRepeatSignIns } from './sign-ins.ts';
 import { countedSteps, type Thread } from './threads.ts';
@@ -20,7 +20,7 @@ import type { TurnActions } from './turn-actions.ts';
 export interface RunningTurn {
   start: TurnStart;
   actions: TurnActions;
-  log: TurnProjection;
+  log: Turn;
   guard: RunGuard;
 }
 

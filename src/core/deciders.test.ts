@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { isNamed, isShown, mayAnswer, newestAuthor, withRequesters } from './deciders.ts';
-import { turnCreated } from './projection.ts';
+import { turnCreated } from './turn.ts';
 import { votesOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, UnsequencedRecord } from './records.ts';
 import { isTokenSubjectId, SUBJECT_NAME, subjectNamed, tokenSubjectId, type Role } from './subject.ts';

@@ -4,7 +4,7 @@ import { continuation, turnStart } from '../../test/support/random-turn.ts';
 import { callModelInput, callToolInput, connectToolsInput } from './call-inputs.ts';
 import { due, endOf, Slots, type Run, type Work } from './due.ts';
 import type { ActivityResult, CallModelResult, ScheduledActivity, TurnStart } from './history.ts';
-import { TurnProjection } from './projection.ts';
+import { Turn } from './turn.ts';
 import type { ModelMessage, NewRecord, PendingCall, SubAgent, ToolRoute } from './records.ts';
 import type { TurnCommand } from './turn-command.ts';
 import type { TurnActions } from './turn-actions.ts';
@@ -22,7 +22,7 @@ const inOrder = (route: Extract<ToolRoute, { to: 'server' }>, isReadOnly?: true)
 
 /** A run of a turn without a workflow: a test begins what is due, ends it, and ends tasks. */
 class PlayedRun {
-  readonly log = new TurnProjection();
+  readonly log = new Turn();
   readonly actions: TurnActions;
   readonly #start: TurnStart;
   #run: Run;

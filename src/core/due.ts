@@ -1,5 +1,5 @@
 import type { Call } from './call.ts';
-import { isBegunBy, type TurnProjection } from './projection.ts';
+import { isBegunBy, type Turn } from './turn.ts';
 import { ROOT_THREAD, type TurnError } from './records.ts';
 import { countedSteps, waitingIn, type ThreadEnd } from './threads.ts';
 import { toolLanes } from './tool-lanes.ts';
@@ -67,12 +67,12 @@ type Phase =
   | ThreadEnd;
 
 /** A turn, and what its workflow and the readers of its log know of it. */
-interface TurnState extends Pick<TurnProjection, 'threads' | 'thread' | 'running'> {
-  start: NonNullable<TurnProjection['start']>;
+interface TurnState extends Pick<Turn, 'threads' | 'thread' | 'running'> {
+  start: NonNullable<Turn['start']>;
   actions: TurnActions;
 }
 
-type StartedTurn = Pick<TurnProjection, 'start' | 'actions' | 'threads' | 'thread' | 'running'>;
+type StartedTurn = Pick<Turn, 'start' | 'actions' | 'threads' | 'thread' | 'running'>;
 
 /**
  * What a turn begins now: threads in the order in which the turn has started them, calls in that of their message. Once

@@ -20,7 +20,7 @@ import type { QueuePlace } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
 /**
- * The input of the projection: the events of a turn workflow's history, decoded and without Temporal's own types
+ * What a `Turn` is fed: the events of a turn workflow's history, decoded and without Temporal's own types
  * (`src/temporal/history.ts` makes them). The log does not depend on any other event of a history.
  */
 export type HistoryEvent =
@@ -37,7 +37,7 @@ export type HistoryEvent =
   | { type: 'closed'; at: string; close: WorkflowClose };
 
 /**
- * The activities whose results append records to the log. The decoder and the projection derive from this list: a name
+ * The activities whose results append records to the log. The decoder and `Turn` derive from this list: a name
  * without an input, without its records at a failure, or without an activity is a type error.
  */
 export const APPENDING_ACTIVITIES = ['callModel', 'callTool', 'connectTools'] as const;
@@ -50,7 +50,7 @@ export interface AppendingInputs {
   connectTools: ConnectToolsInput;
 }
 
-/** An appending activity, with the parts of its input that the projection needs if the activity fails. */
+/** An appending activity, with the parts of its input that `Turn` needs if the activity fails. */
 export type ScheduledActivity = {
   [Name in AppendingActivity]: { name: Name; input: Omit<AppendingInputs[Name], keyof RunGuard | 'owner'> };
 }[AppendingActivity];

@@ -3,7 +3,7 @@ import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
 
 /** What a run of a turn passes on when it continues as new. */
-export interface PausesState {
+interface State {
   reasons: PauseReason[];
   /** When the turn was paused: milliseconds since 1970. */
   since?: number;
@@ -19,13 +19,13 @@ export class Pauses {
   #since: number | undefined;
   #waitedMs: number;
 
-  constructor({ reasons, since, waitedMs }: PausesState = { reasons: [], waitedMs: 0 }) {
+  constructor({ reasons, since, waitedMs }: State = { reasons: [], waitedMs: 0 }) {
     this.#reasons = new Set(reasons);
     this.#since = since;
     this.#waitedMs = waitedMs;
   }
 
-  get state(): PausesState {
+  get state(): State {
     return {
       reasons: this.reasons,
       ...(this.#since !== undefined && { since: this.#since }),

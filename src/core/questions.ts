@@ -12,7 +12,7 @@ import {
 import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
 import { firstRefusal, refuseAnswer, type Refusal } from './input-rules.ts';
 import type { ToolDecided, TurnError, UnsequencedRecord } from './records.ts';
-import { RememberedDecisions, type RememberedDecisionsState } from './remembered-decisions.ts';
+import { RememberedDecisions } from './remembered-decisions.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
 import type { Threads } from './threads.ts';
@@ -34,7 +34,7 @@ interface QuestionsOptions {
   waits: boolean;
   /** The ids of the subjects that have sent the turn messages. */
   authors: () => readonly string[];
-  remembered: RememberedDecisionsState | undefined;
+  remembered: RememberedDecisions['state'] | undefined;
 }
 
 /** What the model reads of a call that waited when an answer was forced. */
@@ -59,7 +59,7 @@ export class Questions {
   }
 
   /** The decisions that hold for later calls. */
-  get remembered(): RememberedDecisionsState {
+  get remembered(): RememberedDecisions['state'] {
     return this.#remembered.state;
   }
 

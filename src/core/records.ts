@@ -4,7 +4,7 @@
  * projections of them.
  *
  * In a stored record a string of 1 KiB or more may be replaced by a `BlobRef`, until it is restored: see
- * `src/blobs/offload.ts`. Code that reads stored records (workflows, the projection) may use ids, kinds and routes,
+ * `src/blobs/offload.ts`. Code that reads stored records (workflows, `Turn`) may use ids, kinds and routes,
  * never texts.
  */
 
@@ -467,7 +467,7 @@ export interface ThreadDone extends Base {
   title: string;
   parent: SubAgent['parent'];
   end: { status: 'done' } | { status: 'error'; message: string };
-  /** The last message of a thread that is done; the projection adds it. */
+  /** The last message of a thread that is done; `Turn` adds it. */
   output?: ModelMessage;
 }
 

@@ -11,7 +11,7 @@ export interface RememberedDecision {
 }
 
 /** What a run of a turn passes on when it continues as new. */
-export type RememberedDecisionsState = [rule: string, decision: RememberedDecision][];
+type State = [rule: string, decision: RememberedDecision][];
 
 /**
  * The decisions on tool calls that hold for later calls of the turn: those of the same tool, in all threads, which need
@@ -20,11 +20,11 @@ export type RememberedDecisionsState = [rule: string, decision: RememberedDecisi
 export class RememberedDecisions {
   readonly #decisions: Map<string, RememberedDecision>;
 
-  constructor(state: RememberedDecisionsState = []) {
+  constructor(state: State = []) {
     this.#decisions = new Map(state);
   }
 
-  get state(): RememberedDecisionsState {
+  get state(): State {
     return [...this.#decisions];
   }
 

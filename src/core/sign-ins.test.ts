@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
-import { turnCreated } from './projection.ts';
+import { turnCreated } from './turn.ts';
 import type { InputItem, UnsequencedRecord } from './records.ts';
 import { requestedSignIns } from './sign-ins.ts';
 

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { AT, continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { CallModelInput, HistoryEvent } from './history.ts';
-import { firstCallOf, TurnProjection } from './projection.ts';
+import { firstCallOf, Turn } from './turn.ts';
 import { ROOT_THREAD, type LogRecord, type ModelMessage, type UnsequencedRecord } from './records.ts';
 import { MAX_UNREAD, type SteerCommand } from './steering.ts';
 import { transcript } from './transcript.ts';
@@ -111,7 +111,7 @@ test('whenever messages arrive, the log has each once, and never between tool ca
   fc.assert(
     fc.property(fc.array(step, { minLength: 1, maxLength: 4 }), fc.boolean(), (steps, isTerminated) => {
       const start = turnStart();
-      const projection = new TurnProjection();
+      const projection = new Turn();
       const log: LogRecord[] = [];
       const feed = (event: HistoryEvent) => log.push(...projection.feed(event).map(({ record }) => record));
       const sent: string[] = [];

@@ -12,7 +12,7 @@ export interface SteerCommand {
 }
 
 /** What a run of a turn passes on when it continues as new. */
-export interface SteeringState {
+interface State {
   unread: number;
   authors?: string[];
 }
@@ -35,13 +35,13 @@ export class Steering {
   readonly #unrecorded: UnsequencedRecord[] = [];
   #isCalling = false;
 
-  constructor({ unread, authors }: SteeringState = { unread: 0 }) {
+  constructor({ unread, authors }: State = { unread: 0 }) {
     this.#unread = unread;
     this.#authors = new Set(authors);
   }
 
   /** Taken while no model call runs, so all that was accepted is recorded. */
-  get state(): SteeringState {
+  get state(): State {
     const { authors } = this;
     return { unread: this.#unread, ...(authors.length > 0 && { authors }) };
   }

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent, TurnStart } from './history.ts';
-import { TurnProjection } from './projection.ts';
+import { Turn } from './turn.ts';
 import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
 import { newThread } from './threads.ts';
 
@@ -29,8 +29,8 @@ const completed = (outcome: Outcome, ...records: NewRecord[]): ActivityResult =>
 });
 
 /** A turn whose root agent calls its model with step 1, 2, ..., which end like this. */
-function afterCalls(ends: (ActivityResult | undefined)[], overrides: Partial<TurnStart> = {}): TurnProjection {
-  const projection = new TurnProjection();
+function afterCalls(ends: (ActivityResult | undefined)[], overrides: Partial<TurnStart> = {}): Turn {
+  const projection = new Turn();
   const start = turnStart(overrides);
   const events: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   for (const [i, end] of ends.entries()) {
@@ -120,7 +120,7 @@ test('a run that continues a turn knows of each thread what the one before knew'
   const root = { steps: 7, isGiven: true as const, refused: 1, read: 6, planned };
   const sub = { agent: AGENT, steps: 4, refused: 2, isConnected: true as const, calls: [call] };
   const carry = continuation({ threads: [root, sub] });
-  const projection = new TurnProjection();
+  const projection = new Turn();
   projection.feed({ type: 'started', at: AT, start: turnStart({ carry }) });
   expect(projection.thread('main')).toEqual(newThread(root));
   expect(projection.thread('thr_1')).toEqual(newThread(sub));

@@ -4,7 +4,7 @@ import { randomTurn, turnStart, TURN_ID } from '../../test/support/random-turn.t
 import { messageWith, modelMessage } from '../../test/support/model-message.ts';
 import { LOST_RECORD, lostRecord } from './lost-record.ts';
 import { emptyText } from './message.ts';
-import { turnCreated, TurnProjection } from './projection.ts';
+import { turnCreated, Turn } from './turn.ts';
 import { connectionsOf, connectionsReliedOn, CONNECTION_REPLACED, transcript, foundTools } from './transcript.ts';
 import type { PendingCall, UnsequencedRecord } from './records.ts';
 
@@ -32,7 +32,7 @@ function expectStrict(items: ReturnType<typeof transcript>): void {
 test('every call of every turn has exactly one result, which directly follows its message', () => {
   fc.assert(
     fc.property(randomTurn(), (happenings) => {
-      const projection = new TurnProjection();
+      const projection = new Turn();
       const records = happenings
         .flatMap((one) => ('event' in one ? projection.feed(one.event) : []))
         .map(({ record }) => record);

@@ -3,13 +3,13 @@ import { expect, test } from 'vitest';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import { actionsOf } from './actions.ts';
 import type { HistoryEvent, ScheduledActivity } from './history.ts';
-import { TurnProjection } from './projection.ts';
+import { Turn } from './turn.ts';
 import { endOfThread } from './sub-agents.ts';
 import { heldCall, onReplacedOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { Answer, AnswerCommand, PauseCommand, TurnCommand, TurnEvent } from './turn-command.ts';
-import type { SignInCommand } from './turn-sign-ins.ts';
+import type { SignInCommand } from './awaited-sign-ins.ts';
 import { allowedCalls, statesOf } from '../../test/support/tracked-calls.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
@@ -513,7 +513,7 @@ test('the workflow and the projection agree on the log, in any order of commands
   fc.assert(
     fc.property(fc.array(happening, { maxLength: 25 }), policies, (happenings, policy) => {
       const log: LogEntry[] = [];
-      let projection = new TurnProjection();
+      let projection = new Turn();
       const feed = (event: HistoryEvent) => log.push(...projection.feed(event));
       const message = messageOf([asking('a', policy), asking('b', policy), asking('c')]);
       // What the workflow does: it counts results at once, and ends a task when no microtask is left.
@@ -600,7 +600,7 @@ test('the workflow and the projection agree on the log, in any order of commands
           const next = { ...limited, carry: continuation({ ...actions.state, ordinal: count }) };
           feed({ type: 'continued', at: at(), runId: 'r' });
           // Every other time by a reader that begins with the run.
-          if (runs % 2 === 0) projection = new TurnProjection();
+          if (runs % 2 === 0) projection = new Turn();
           feed({ type: 'started', at: at(), start: next });
           actions = new TurnActions(next);
         }
@@ -830,7 +830,7 @@ test('a call that is asked about once more is not executed if the turn ends mean
   const place = { turnId: TURN_ID, sessionId: 'ses_1', threadId: 'main', specHash: 'a1' };
   const edited = { arguments: '{"to":"x"}', hash: 'x' };
   const at = isoTime(BEGIN);
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const modelCall = { ...start, threadId: 'main', messageId: message.id, upTo: 1, step: 1, recent: [], specHash: 'a1' };
   const run = { ...place, toolCallId: 'pay', source, edited, onReplaced: {} };
   const events: HistoryEvent[] = [

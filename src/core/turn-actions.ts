@@ -2,7 +2,7 @@ import { AnswerLimits } from './answer-limits.ts';
 import { askedCall, CANCELLED_ANSWER, isAsked, isUnanswered, readyOf, type AskedCall, type Call } from './call.ts';
 import { Given } from './given.ts';
 import type { TurnStart } from './history.ts';
-import { Pauses, type PausesState } from './pauses.ts';
+import { Pauses } from './pauses.ts';
 import { Questions } from './questions.ts';
 import {
   ROOT_THREAD,
@@ -15,32 +15,32 @@ import {
   type UnsequencedRecord,
   type WithoutId,
 } from './records.ts';
-import { ruleFor, type RememberedDecisionsState } from './remembered-decisions.ts';
-import { MAX_UNREAD, Steering, type SteerCommand, type SteeringState } from './steering.ts';
+import { ruleFor } from './remembered-decisions.ts';
+import { MAX_UNREAD, Steering, type SteerCommand } from './steering.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
 import { carriedThreads, newThread, threadsOf, type CarriedThread, type Thread, type Threads } from './threads.ts';
 import { hasBeenAsked, hasNoResult, openCallsOf, type CallKey } from './tool-records.ts';
-import { TurnBudget, type TurnBudgetState } from './turn-budget.ts';
+import { TurnBudget } from './turn-budget.ts';
 import type { AnswerCommand, ForceCommand, PauseCommand, TurnCommand, TurnEvent, Verdict } from './turn-command.ts';
-import { TurnDelegations, type DelegatedCall, type TurnDelegationsState } from './turn-delegations.ts';
-import { TurnRefresh, type TurnRefreshState } from './turn-refresh.ts';
-import { TurnSignIns, type TurnSignInsState } from './turn-sign-ins.ts';
+import { Delegations, type DelegatedCall } from './delegations.ts';
+import { ToolkitRefreshes } from './toolkit-refreshes.ts';
+import { AwaitedSignIns } from './awaited-sign-ins.ts';
 
 /** What a run of a turn passes on when it continues as new. */
 export interface TurnActionsState {
   threads: CarriedThread[];
-  pauses: PausesState;
-  steering: SteeringState;
-  given?: string[];
+  pauses: Pauses['state'];
+  steering: Steering['state'];
+  given?: Given['state'];
   isForced?: true;
   limit?: AnswerLimit;
   expiresAt?: number;
-  signIns: TurnSignInsState;
-  refresh?: TurnRefreshState;
-  remembered?: RememberedDecisionsState;
-  delegations?: TurnDelegationsState;
-  budget?: TurnBudgetState;
+  signIns: AwaitedSignIns['state'];
+  refresh?: NonNullable<ToolkitRefreshes['state']>;
+  remembered?: Questions['remembered'];
+  delegations?: Delegations['state'];
+  budget?: NonNullable<TurnBudget['state']>;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -65,7 +65,7 @@ interface TaskEnd {
 /**
  * What happens in a turn between its activities: the calls that wait for a person or a client (`pause: "wait"`), and for
  * any turn its pauses and the messages that it gets, as a state machine without time and I/O of its own. The workflow
- * runs it to know which calls may run, and the projection to make the records of the commands, so both get the same state
+ * runs it to know which calls may run, and every reader to make the records of the commands, so both get the same state
  * from the same history. Everything that is not an activity's result happens at the end of a workflow task, in this order:
  *
  * 1. the results of the task's activities: `add`;
@@ -87,9 +87,9 @@ export class TurnActions {
   /** It is about to end: it asks for nothing more, and waits for nothing. */
   #isCancelled = false;
   #isForced: boolean;
-  readonly #signIns: TurnSignIns;
-  readonly #refresh: TurnRefresh;
-  readonly #delegations: TurnDelegations;
+  readonly #signIns: AwaitedSignIns;
+  readonly #refresh: ToolkitRefreshes;
+  readonly #delegations: Delegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
   readonly #failsWithTools: boolean;
@@ -118,9 +118,9 @@ export class TurnActions {
     this.#failsWithTools = start.failsWithTools === true;
     this.#answerSeconds = start.limits.actionSeconds;
     this.#expiresAt = carry?.expiresAt;
-    this.#signIns = new TurnSignIns(carry?.signIns);
-    this.#refresh = new TurnRefresh(carry?.refresh);
-    this.#delegations = new TurnDelegations(carry?.delegations);
+    this.#signIns = new AwaitedSignIns(carry?.signIns);
+    this.#refresh = new ToolkitRefreshes(carry?.refresh);
+    this.#delegations = new Delegations(carry?.delegations);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
   }

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { Budget, BudgetAmounts } from './budget.ts';
 import type { HistoryEvent, TurnStart } from './history.ts';
-import { TurnProjection } from './projection.ts';
+import { Turn } from './turn.ts';
 import {
   emptyAnswer,
   NO_USAGE,
@@ -213,7 +213,7 @@ test('workflow and projection agree on the records of a budget, and no call begi
   fc.assert(
     fc.property(budget, fc.boolean(), fc.array(happening, { maxLength: 40 }), (limit, ends, happenings) => {
       const log: LogEntry[] = [];
-      let projection = new TurnProjection();
+      let projection = new Turn();
       const feed = (event: HistoryEvent) => log.push(...projection.feed(event));
       const start = startOf(limit, ends ? { ends } : {});
       let actions = new TurnActions(start);
@@ -280,7 +280,7 @@ test('workflow and projection agree on the records of a budget, and no call begi
           runs += 1;
           const carry = continuation({ ordinal: count, ...totals, ...actions.state });
           feed({ type: 'continued', at: at(), runId: 'r' });
-          if (runs % 2 === 0) projection = new TurnProjection();
+          if (runs % 2 === 0) projection = new Turn();
           feed({ type: 'started', at: at(), start: { ...start, carry } });
           actions = new TurnActions({ ...start, carry });
         }

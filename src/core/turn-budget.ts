@@ -21,7 +21,7 @@ import type { PauseCommand, Verdict } from './turn-command.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 
 /** What a run of a turn passes on when it continues as new. */
-export interface TurnBudgetState {
+interface State {
   limit: BudgetAmounts;
   ahead: WorkAhead;
   shared?: BudgetReport;
@@ -86,7 +86,7 @@ export class TurnBudget {
   }
 
   /** Undefined for a turn without a budget. */
-  get state(): TurnBudgetState | undefined {
+  get state(): State | undefined {
     const shared = this.#shared;
     if (!this.#budget && !shared) return undefined;
     return { limit: this.#limit, ahead: this.#ahead, ...(shared && { shared }) };

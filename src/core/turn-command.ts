@@ -1,10 +1,10 @@
 import type { BudgetAmounts, BudgetReport } from './budget.ts';
-import type { DelegationCommand } from './turn-delegations.ts';
+import type { DelegationCommand } from './delegations.ts';
 import type { Refusal } from './input-rules.ts';
 import type { InputItem, ToolkitRefreshed, ToolResponse } from './records.ts';
 import type { SteerCommand } from './steering.ts';
 import type { Caller, Subject } from './subject.ts';
-import type { SignInCommand } from './turn-sign-ins.ts';
+import type { SignInCommand } from './awaited-sign-ins.ts';
 
 /**
  * A command of the API to a running turn. It is a signal of the turn's workflow, so once Temporal has acknowledged it,

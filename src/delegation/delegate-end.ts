@@ -1,7 +1,7 @@
 import type { DelegationRow } from '../catalog/schema.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { ROOT_THREAD, type ModelMessage } from '../core/records.ts';
-import type { DelegationResult } from '../core/turn-delegations.ts';
+import type { DelegationResult } from '../core/delegations.ts';
 import { unlessNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 
 /** How the work of a delegate has ended, with the text for the model of its parent. */

@@ -4,7 +4,7 @@ import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-st
 import type { Catalog } from '../catalog/catalog.ts';
 import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
 import { constantsOf } from '../core/model-call.ts';
-import { turnCreated, TurnProjection } from '../core/projection.ts';
+import { turnCreated, Turn } from '../core/turn.ts';
 import type { CallSource, ModelMessage, SubAgent, ToolCall, UnsequencedRecord } from '../core/records.ts';
 import { subjectNamed } from '../core/subject.ts';
 import type { TurnHistory } from '../temporal/history.ts';
@@ -482,7 +482,7 @@ test('the call that runs after an approval is the approved one', async () => {
   const pending = [{ threadId: 'main', toolCallId: list.id, needs: 'approval' as const, source }];
   events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending } } });
   // After a restart, or in the session's next run, the pending calls are read from the last record of the log.
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const { record } = events.flatMap((event) => projection.feed(event)).at(-1) ?? {};
   if (record?.kind !== 'turn.done' || record.end.status !== 'done') throw new Error('the turn is not done');
   const [call] = record.end.requiredActions.flatMap((action) => action.calls);

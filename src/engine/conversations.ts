@@ -7,7 +7,7 @@ import { hasSummary } from '../core/compacted.ts';
 import { newestAuthor } from '../core/deciders.ts';
 import { eventId } from '../core/ids.ts';
 import type { ModelCall } from '../core/model-call.ts';
-import { turnCreated } from '../core/projection.ts';
+import { turnCreated } from '../core/turn.ts';
 import { connectionsReliedOn } from '../core/transcript.ts';
 import {
   ROOT_THREAD,

@@ -1,7 +1,7 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, TurnStart } from '../core/history.ts';
 import { constantsOf, type CallConstants } from '../core/model-call.ts';
-import { TurnProjection } from '../core/projection.ts';
+import { Turn } from '../core/turn.ts';
 import { ROOT_THREAD, type LogEntry, type UnsequencedRecord } from '../core/records.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { memoized } from '../lib/memoized.ts';
@@ -35,7 +35,7 @@ export class RunRecords {
   #ahead: UnsequencedRecord[] = [];
   /** Set once it was read, or a model call has brought it. */
   #start: TurnStart | undefined;
-  #projection = new TurnProjection();
+  #turn = new Turn();
   #lastEventId = 0;
   #characters = 1;
   #last: Promise<unknown> = Promise.resolve();
@@ -99,7 +99,7 @@ export class RunRecords {
 
   async #begin({ start, createdAt: at, ...turn }: CallModelInput): Promise<void> {
     if (!start) return;
-    const entries = new TurnProjection().feed({ type: 'started', at, start });
+    const entries = new Turn().feed({ type: 'started', at, start });
     this.#add(recordsOf(await this.#restore(entries, turn)));
   }
 
@@ -131,8 +131,8 @@ export class RunRecords {
   }
 
   async #readOn(input: CallModelInput): Promise<void> {
-    if (this.#projection.ordinal < input.upTo) await this.#readHistory(input);
-    const { carry } = this.#projection.start ?? {};
+    if (this.#turn.ordinal < input.upTo) await this.#readHistory(input);
+    const { carry } = this.#turn.start ?? {};
     if (carry && this.#earlier.length === 0)
       this.#earlier = recordsOf((await this.#options.logs.all(input.turnId)).slice(0, carry.ordinal));
     this.#projected.push(...recordsOf(await this.#restore(this.#read.splice(0), input)));
@@ -143,8 +143,8 @@ export class RunRecords {
   async #readHistory({ turnId }: CallModelInput): Promise<void> {
     const { history, runId } = this.#options;
     const { events, lastEventId } = await history.readSince(turnId, runId, this.#lastEventId);
-    const entries = events.flatMap((event) => this.#projection.feed(event));
-    this.#start = this.#projection.start;
+    const entries = events.flatMap((event) => this.#turn.feed(event));
+    this.#start = this.#turn.start;
     this.#read.push(...entries);
     this.#lastEventId = lastEventId;
     this.#characters += charactersOf(recordsOf(entries));
@@ -161,7 +161,7 @@ export class RunRecords {
     this.#read = [];
     this.#ahead = [];
     this.#start = undefined;
-    this.#projection = new TurnProjection();
+    this.#turn = new Turn();
     this.#lastEventId = 0;
     this.#characters = 1;
   }

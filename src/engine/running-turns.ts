@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { HistoryEvent } from '../core/history.ts';
-import { TurnProjection } from '../core/projection.ts';
+import { Turn } from '../core/turn.ts';
 import type { CallKey } from '../core/tool-records.ts';
 import type { Verdict } from '../core/turn-command.ts';
 import { backoffMs } from '../lib/backoff.ts';
@@ -56,7 +56,7 @@ export class RunningTurns {
    * The current state of a turn or, with `wait`, that in which `until` is true first, or that of the end of the turn.
    * Later calls update the returned object.
    */
-  async state(turnId: string, wait?: Wait): Promise<TurnProjection> {
+  async state(turnId: string, wait?: Wait): Promise<Turn> {
     const turn =
       this.#turns.get(turnId) ?? new RunningTurn(turnId, this.#history, (state) => this.#taskCompleted(state));
     this.#turns.set(turnId, turn);
@@ -68,9 +68,9 @@ export class RunningTurns {
         this.#forget(turnId, turn);
         throw error;
       }
-      const { projection } = turn;
-      if (projection.done) this.#forget(turnId, turn);
-      if (!wait || projection.done || wait.until?.()) return projection;
+      const { state } = turn;
+      if (state.done) this.#forget(turnId, turn);
+      if (!wait || state.done || wait.until?.()) return state;
       await sleep(backoffMs(attempt, PAUSES), undefined, { signal: wait.signal });
     }
   }
@@ -79,7 +79,7 @@ export class RunningTurns {
   async command(
     turnId: string,
     { id, send, signal }: CommandToSend,
-  ): Promise<(Judgement & { turn: TurnProjection }) | undefined> {
+  ): Promise<(Judgement & { turn: Turn }) | undefined> {
     const sent: { id: string; said?: Judgement } = { id };
     this.#sent.add(sent);
     try {
@@ -91,7 +91,7 @@ export class RunningTurns {
     }
   }
 
-  #taskCompleted({ judged: { verdicts, repeated } }: TurnProjection): void {
+  #taskCompleted({ judged: { verdicts, repeated } }: Turn): void {
     if (verdicts.size === 0) return;
     for (const sent of this.#sent) {
       const { id } = sent;
@@ -105,20 +105,16 @@ export class RunningTurns {
 }
 
 class RunningTurn {
-  readonly projection = new TurnProjection();
+  readonly state = new Turn();
   readonly #history: Pick<TurnHistory, 'read' | 'readSince'>;
   readonly #turnId: string;
   /** The run that was read last, up to the event `#lastEventId`. */
   #runId: string | undefined;
   #lastEventId = 0;
   #last: Promise<void> = Promise.resolve();
-  readonly #onTask: (projection: TurnProjection) => void;
+  readonly #onTask: (state: Turn) => void;
 
-  constructor(
-    turnId: string,
-    history: Pick<TurnHistory, 'read' | 'readSince'>,
-    onTask: (projection: TurnProjection) => void,
-  ) {
+  constructor(turnId: string, history: Pick<TurnHistory, 'read' | 'readSince'>, onTask: (state: Turn) => void) {
     this.#history = history;
     this.#turnId = turnId;
     this.#onTask = onTask;
@@ -137,7 +133,7 @@ class RunningTurn {
     }
     let runId: string | undefined;
     // A run that has continued as new is followed by another.
-    while (this.#runId !== undefined && runId !== this.#runId && !this.projection.done) {
+    while (this.#runId !== undefined && runId !== this.#runId && !this.state.done) {
       runId = this.#runId;
       const page = await this.#history.readSince(this.#turnId, runId, this.#lastEventId, PAGE_SIZE);
       this.#add(page.events, page.lastEventId);
@@ -147,8 +143,8 @@ class RunningTurn {
   #add(events: HistoryEvent[], lastEventId: number): void {
     this.#lastEventId = lastEventId;
     for (const event of events) {
-      this.projection.feed(event);
-      if (event.type === 'taskCompleted') this.#onTask(this.projection);
+      this.state.feed(event);
+      if (event.type === 'taskCompleted') this.#onTask(this.state);
       if (event.type === 'started') this.#runId = event.runId;
       if (event.type !== 'continued') continue;
       this.#runId = event.runId;

@@ -8,7 +8,7 @@ import { isOfRun } from '../catalog/session-types.ts';
 import type { SessionOwner } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
-import { turnCreated } from '../core/projection.ts';
+import { turnCreated } from '../core/turn.ts';
 import type { ConversationRef, InputItem, TurnCreated } from '../core/records.ts';
 import { budgetOf } from '../spec/budget-spec.ts';
 import { answersAtLimit, hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';

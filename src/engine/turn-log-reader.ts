@@ -7,7 +7,7 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { eventId } from '../core/ids.ts';
-import { turnCreated, TurnProjection } from '../core/projection.ts';
+import { turnCreated, Turn } from '../core/turn.ts';
 import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { OnceLog } from '../lib/once-log.ts';
@@ -299,12 +299,12 @@ export class TurnLogReader {
     const before = (earlier[0]?.start ?? start).carry?.ordinal ?? 0;
     if (from <= before) yield* this.#archived(turnId, sessionId, from, before);
 
-    const projection = new TurnProjection();
+    const turn = new Turn();
     const run: { continuedAs?: string | undefined } = {};
     const project = ({ events }: HistoryPage): StoredBatch => {
       const entries: LogEntry[] = [];
       for (const event of events) {
-        entries.push(...projection.feed(event));
+        entries.push(...turn.feed(event));
         run.continuedAs = event.type === 'continued' ? event.runId : undefined;
       }
       return { sessionId, entries };
@@ -407,7 +407,7 @@ export class TurnLogReader {
    * Projects the current run of a turn up to its present end. With `follow`, also what comes after, until the turn ends.
    * @throws TurnNotFound
    */
-  async currentRun(turnId: string, follow?: AbortSignal): Promise<TurnProjection> {
+  async currentRun(turnId: string, follow?: AbortSignal): Promise<Turn> {
     return this.#found(turnId, () => this.#running.state(turnId, follow && { signal: follow }));
   }
 

@@ -5,7 +5,7 @@ import { turnStart } from '../../test/support/random-turn.ts';
 import type { Cursor } from '../core/cursor.ts';
 import { emptyText } from '../core/message.ts';
 import type { LogEntry, McpInitialized, ModelMessage } from '../core/records.ts';
-import { turnCreated } from '../core/projection.ts';
+import { turnCreated } from '../core/turn.ts';
 import { NO_TOTALS } from '../core/turn-totals.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { frameToWire } from '../api/sessions/turn-event-reader.ts';

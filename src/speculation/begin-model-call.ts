@@ -1,5 +1,5 @@
 import { context, propagation } from '@opentelemetry/api';
-import { firstCallOf } from '../core/projection.ts';
+import { firstCallOf } from '../core/turn.ts';
 import { endStatus, ROOT_THREAD, type UnsequencedRecord } from '../core/records.ts';
 import { startable } from '../core/sub-agents.ts';
 import { transcript } from '../core/transcript.ts';

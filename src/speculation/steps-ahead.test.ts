@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { messageWith } from '../../test/support/model-message.ts';
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { ModelCall } from '../core/model-call.ts';
-import { turnCreated } from '../core/projection.ts';
+import { turnCreated } from '../core/turn.ts';
 import type { NewRecord, ToolRoute, UnsequencedRecord } from '../core/records.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import type { ModelChunk } from '../models/provider.ts';

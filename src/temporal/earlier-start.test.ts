@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { AT, continuation, turnStart } from '../../test/support/random-turn.ts';
 import { TURN_RULES, type TurnStart } from '../core/history.ts';
-import { TurnProjection } from '../core/projection.ts';
+import { Turn } from '../core/turn.ts';
 import type { OpenThread, PendingCall } from '../core/records.ts';
 import { currentStart, type EarlierStart } from './earlier-start.ts';
 
@@ -43,7 +43,7 @@ test('what a turn of earlier rules resumes is in one field, if there is anything
 test('the log of a run that continues one of earlier rules closes its sub-agents', () => {
   const { threads: _, results: __, ...progress } = continuation({ ordinal: 7 });
   const start = earlier({ resumes: [], carry: { ...progress, step: 3, threads: [thread], actions: {} } });
-  const projection = new TurnProjection();
+  const projection = new Turn();
   projection.started(start);
   expect([projection.thread('main').steps, projection.threads]).toMatchObject([3, [{ threadId: 'thr_1' }]]);
   const entries = projection.feed({ type: 'closed', at: AT, close: { how: 'terminated', reason: 'abandoned' } });

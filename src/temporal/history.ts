@@ -83,7 +83,7 @@ const POLL_INTERVAL_MS = 10;
 const LONG_POLL_DEADLINE_MS = 40_000;
 
 /**
- * Reads the histories of turn workflows in the form that the projection expects. Only this class decodes raw history:
+ * Reads the histories of turn workflows in the form that `Turn` expects. Only this class decodes raw history:
  * the client does not, and payloads may have to pass through a codec.
  */
 export class TurnHistory {

@@ -14,7 +14,7 @@ import { subjectAccount } from '../../src/catalog/spending.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { LOST_RECORD } from '../../src/core/lost-record.ts';
-import { turnCreated } from '../../src/core/projection.ts';
+import { turnCreated } from '../../src/core/turn.ts';
 import { Cipher, EncryptionKeyMissing } from '../../src/encryption/cipher.ts';
 import { NO_USAGE, type LogEntry, type TurnDone } from '../../src/core/records.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { bundleWorkflowCode, DefaultLogger, Worker, type InjectedSinks } from '@temporalio/worker';
 import { pino } from 'pino';
 import { beforeAll, expect, test } from 'vitest';
-import { TurnProjection } from '../../src/core/projection.ts';
+import { Turn } from '../../src/core/turn.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { turnIdOf } from '../../src/core/temporal-names.ts';
 import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts';
@@ -104,7 +104,7 @@ function startIn(input: proto.temporal.api.common.v1.IPayloads | null | undefine
 
 /** What the readers of a run know while it runs: not how it was closed. */
 async function logOf(reader: TurnHistory, turnId: string, runId: string): Promise<LogEntry[]> {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const entries: LogEntry[] = [];
   for await (const { events } of reader.read(turnId, { runId })) {
     for (const event of events) if (event.type !== 'closed') entries.push(...projection.feed(event));

@@ -1,7 +1,7 @@
 import { defaultActivityInfo } from '@temporalio/testing';
 import type { CallModelInput, CallToolInput } from '../../src/core/history.ts';
 import { constantsOf } from '../../src/core/model-call.ts';
-import { turnCreated } from '../../src/core/projection.ts';
+import { turnCreated } from '../../src/core/turn.ts';
 import type { ModelProvider } from '../../src/models/provider.ts';
 import { AT, turnStart, TURN_ID } from './random-turn.ts';
 

@@ -1,5 +1,5 @@
 import { MessageAssembler } from '../../src/agents/message-assembler.ts';
-import { firstCallOf } from '../../src/core/projection.ts';
+import { firstCallOf } from '../../src/core/turn.ts';
 import type { McpInitialized } from '../../src/core/records.ts';
 import type { SpeculativeCall } from '../../src/engine/speculation.ts';
 import { modelRequest } from './model-request.ts';

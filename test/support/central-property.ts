@@ -4,7 +4,7 @@ import type { LiveBus, LiveFrame } from '../../src/live/bus.ts';
 import { TurnFeed } from '../../src/live/turn-feed.ts';
 import { StreamSequencer, type NumberedFrame } from '../../src/live/stream-sequencer.ts';
 import { parseCursor, type Cursor } from '../../src/core/cursor.ts';
-import { TurnProjection } from '../../src/core/projection.ts';
+import { Turn } from '../../src/core/turn.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { frameToWire } from '../../src/api/sessions/turn-event-reader.ts';
 import { toWire } from '../../src/api/sessions/wire/events-to-wire.ts';
@@ -40,7 +40,7 @@ interface Deliveries {
 
 /** The steps of a turn as an API process receives them: frames with the given faults, commits in order but late. */
 export async function deliveries({ worker, api }: BusEnds, steps: TurnStep[], faults: Fault[]): Promise<Deliveries> {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const published = steps.flatMap((step) => ('frame' in step ? [step.frame] : []));
   const messages = new Set(published.map(({ messageId }) => messageId)).size;
   const tap = new BusTap(api, TURN_ID);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { ActivityResult, HistoryEvent, TurnResult } from '../../src/core/history.ts';
 import { threadIdOf } from '../../src/core/ids.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';
-import { firstCallOf, TurnProjection } from '../../src/core/projection.ts';
+import { firstCallOf, Turn } from '../../src/core/turn.ts';
 import { endOfThread } from '../../src/core/sub-agents.ts';
 import type { MessagePlan, NewRecord, OpenThread, PendingCall, SubAgent } from '../../src/core/records.ts';
 import { AT, attempt, framesOf, messageOf, TURN_ID, turnStart, type Attempt, type TurnStep } from './random-turn.ts';
@@ -44,7 +44,7 @@ class ThreadsOfTurn {
   readonly #pending: PendingCall[] = [];
   readonly #paused: OpenThread[] = [];
   /** What its workflow knows of the log. */
-  readonly #log = new TurnProjection();
+  readonly #log = new Turn();
   #eventId = 5;
 
   constructor({ root, tasks, order, ending, cutAfter }: Shape) {

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../src/core/message.ts';
 import type { HistoryEvent, TurnContinuation, TurnResult, TurnStart } from '../../src/core/history.ts';
 import { eventId } from '../../src/core/ids.ts';
-import { firstCallOf } from '../../src/core/projection.ts';
+import { firstCallOf } from '../../src/core/turn.ts';
 import {
   serversConnected,
   type McpInitialized,

@@ -10,7 +10,7 @@ import type {
   WorkflowClose,
 } from '../../src/core/history.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';
-import { firstCallOf, TurnProjection } from '../../src/core/projection.ts';
+import { firstCallOf, Turn } from '../../src/core/turn.ts';
 import {
   ROOT_THREAD,
   type ApprovalPolicy,
@@ -20,7 +20,7 @@ import {
   type ToolCall,
 } from '../../src/core/records.ts';
 import { callKey } from '../../src/core/tool-records.ts';
-import type { DelegatedCall, DelegationResult } from '../../src/core/turn-delegations.ts';
+import type { DelegatedCall, DelegationResult } from '../../src/core/delegations.ts';
 import type { Answer, TurnCommand } from '../../src/core/turn-command.ts';
 import type { TurnActions } from '../../src/core/turn-actions.ts';
 import {
@@ -90,7 +90,7 @@ const MAX_ROUNDS = 12;
 class WaitingTurn {
   readonly steps: TurnStep[] = [];
   readonly #choices: number[];
-  readonly #projection = new TurnProjection();
+  readonly #projection = new Turn();
   readonly #hasServers: boolean;
   #next = 0;
   #ordinal = 0;

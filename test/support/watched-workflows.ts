@@ -1,5 +1,5 @@
 import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
-import { TurnProjection } from '../../src/core/projection.ts';
+import { Turn } from '../../src/core/turn.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 
 /** What a test sees of the workflows of a bundle that has this module among its interceptors, also while they replay. */
@@ -15,19 +15,19 @@ export interface WatchSinks extends Sinks {
 const { watch } = proxySinks<WatchSinks>();
 
 // oxlint-disable-next-line typescript/unbound-method -- called with `this` below
-const { started, ended, taskEnded } = TurnProjection.prototype;
+const { started, ended, taskEnded } = Turn.prototype;
 
-TurnProjection.prototype.started = function (...args) {
+Turn.prototype.started = function (...args) {
   const entries = started.apply(this, args);
   watch.entries(entries);
   return entries;
 };
-TurnProjection.prototype.ended = function (...args) {
+Turn.prototype.ended = function (...args) {
   const entries = ended.apply(this, args);
   watch.entries(entries);
   return entries;
 };
-TurnProjection.prototype.taskEnded = function (...args) {
+Turn.prototype.taskEnded = function (...args) {
   const end = taskEnded.apply(this, args);
   watch.entries(end.entries);
   return end;

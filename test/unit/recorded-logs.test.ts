@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { TurnProjection } from '../../src/core/projection.ts';
+import { Turn } from '../../src/core/turn.ts';
 import type { LogEntry } from '../../src/core/records.ts';
 import { turnIdOf } from '../../src/core/temporal-names.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
@@ -34,7 +34,7 @@ function summary(entries: LogEntry[]): string {
 
 /** The part of a log that is in one run. */
 async function project(reader: TurnHistory, turnId: string, runId: string): Promise<LogEntry[]> {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const entries: LogEntry[] = [];
   for await (const { events } of reader.read(turnId, { runId })) {
     for (const event of events) entries.push(...projection.feed(event));

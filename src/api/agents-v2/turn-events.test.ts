@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { actionsOf } from '../../core/actions.ts';
-import { TurnProjection } from '../../core/projection.ts';
+import { Turn } from '../../core/turn.ts';
 import { hasAnswer, type LogRecord } from '../../core/records.ts';
 import { randomThreads } from '../../../test/support/random-threads.ts';
 import { randomTurn, type TurnStep } from '../../../test/support/random-turn.ts';
@@ -13,7 +13,7 @@ import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
 const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, unanswered: NO_CALLS, sessionId: 'ses_1' };
 
 function recordsOf(steps: TurnStep[]): LogRecord[] {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const entries = steps.flatMap((step) => ('event' in step ? projection.feed(step.event) : []));
   return entries.map(({ record }) => record);
 }

@@ -2,7 +2,7 @@ import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { turnStart, TURN_ID } from '../../../test/support/random-turn.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import { turnCreated } from '../../core/projection.ts';
+import { turnCreated } from '../../core/turn.ts';
 import type { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
 import { TurnTailPool } from '../../live/turn-tail.ts';

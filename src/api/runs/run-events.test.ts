@@ -8,7 +8,7 @@ import { randomWaiting } from '../../../test/support/random-waiting.ts';
 import { RunFold, type FoldedPart } from '../../../test/support/run-fold.ts';
 import { BEGINNING, parseCursor, type Cursor } from '../../core/cursor.ts';
 import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../../core/message.ts';
-import { turnCreated } from '../../core/projection.ts';
+import { turnCreated } from '../../core/turn.ts';
 import { FIRST_SECTION, storedSections, type HostedPart, type SectionDelta } from '../../core/sections.ts';
 import type { LogEntry, LogRecord, ModelMessage, ToolCall, TurnDone } from '../../core/records.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { modelMessage } from '../../../test/support/model-message.ts';
-import { turnCreated } from '../../core/projection.ts';
+import { turnCreated } from '../../core/turn.ts';
 import type {
   LogRecord,
   ModelFailed,

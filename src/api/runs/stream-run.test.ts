@@ -4,7 +4,7 @@ import { oneResponse } from '../../../test/support/one-response.ts';
 import { turnStart, TURN_ID } from '../../../test/support/random-turn.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import { BEGINNING, type Cursor } from '../../core/cursor.ts';
-import { turnCreated } from '../../core/projection.ts';
+import { turnCreated } from '../../core/turn.ts';
 import type { LogEntry, LogRecord } from '../../core/records.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';
 import type { TurnLogReader } from '../../engine/turn-log-reader.ts';

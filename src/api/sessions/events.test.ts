@@ -7,7 +7,7 @@ import type { BlobStore } from '../../blobs/blob-store.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { HistoryEvent } from '../../core/history.ts';
 import { emptyText } from '../../core/message.ts';
-import { turnCreated } from '../../core/projection.ts';
+import { turnCreated } from '../../core/turn.ts';
 import type { LogEntry, ModelMessage } from '../../core/records.ts';
 import { TurnLogReader } from '../../engine/turn-log-reader.ts';
 import type { TurnHistory } from '../../temporal/history.ts';

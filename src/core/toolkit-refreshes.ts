@@ -3,7 +3,7 @@ import type { Subject } from './subject.ts';
 import type { ToolkitRefresh, Verdict } from './turn-command.ts';
 
 /** What a run of a turn passes on when it continues as new. */
-export interface TurnRefreshState {
+interface State {
   messageId: string;
   pending: string[];
   /** The hashes of the answers. */
@@ -11,19 +11,19 @@ export interface TurnRefreshState {
 }
 
 /** The toolkits that the client is to refresh before the next model call of the root agent. A part of `TurnActions`. */
-export class TurnRefresh {
+export class ToolkitRefreshes {
   #messageId: string;
   #pending: Set<string>;
   #answered: Map<string, string>;
 
-  constructor({ messageId, pending, answered }: TurnRefreshState = { messageId: '', pending: [], answered: [] }) {
+  constructor({ messageId, pending, answered }: State = { messageId: '', pending: [], answered: [] }) {
     this.#messageId = messageId;
     this.#pending = new Set(pending);
     this.#answered = new Map(answered);
   }
 
   /** Undefined if none was required. */
-  get state(): TurnRefreshState | undefined {
+  get state(): State | undefined {
     if (this.#messageId === '') return undefined;
     return { messageId: this.#messageId, pending: [...this.#pending], answered: [...this.#answered] };
   }

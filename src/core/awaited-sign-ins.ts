@@ -14,7 +14,7 @@ export interface SignInCommand {
 }
 
 /** What a run of a turn passes on when it continues as new. */
-export interface TurnSignInsState {
+interface State {
   threads: [threadId: string, signInIds: string[]][];
   ended: string[];
 }
@@ -23,17 +23,17 @@ export interface TurnSignInsState {
  * The sign-ins of a turn that waits: those without which threads cannot call their models, and those that have ended.
  * Tool calls that wait for a sign-in are among the calls of `TurnActions`.
  */
-export class TurnSignIns {
+export class AwaitedSignIns {
   readonly #threads: Map<string, Set<string>>;
   /** Of several threads that request the same sign-in, one may do so after it has ended. */
   readonly #ended: Set<string>;
 
-  constructor({ threads, ended }: TurnSignInsState = { threads: [], ended: [] }) {
+  constructor({ threads, ended }: State = { threads: [], ended: [] }) {
     this.#threads = new Map(threads.map(([id, signInIds]) => [id, new Set(signInIds)]));
     this.#ended = new Set(ended);
   }
 
-  get state(): TurnSignInsState {
+  get state(): State {
     return { threads: [...this.#threads].map(([id, signInIds]) => [id, [...signInIds]]), ended: [...this.#ended] };
   }
 

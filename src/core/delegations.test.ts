@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent, WorkflowClose } from './history.ts';
-import { TurnProjection } from './projection.ts';
+import { Turn } from './turn.ts';
 import type { LogEntry, ModelMessage, ToolCall } from './records.ts';
 import { openCallsOf } from './tool-records.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { TurnCommand } from './turn-command.ts';
-import type { DelegationResult } from './turn-delegations.ts';
+import type { DelegationResult } from './delegations.ts';
 import { statesOf } from '../../test/support/tracked-calls.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
@@ -123,7 +123,7 @@ test('a turn that continues as new keeps its delegated calls, and one that is ca
 
 /** The log of a turn with a delegated call, after these events that follow the activity of the call. */
 function logOf(activity: ActivityResult, ...events: HistoryEvent[]): string[] {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const entries: LogEntry[] = [];
   const feed = (...some: HistoryEvent[]) => entries.push(...some.flatMap((event) => projection.feed(event)));
   const [call] = openCallsOf(messageOf(delegated('a')), { turnId: TURN_ID, stamp: 's' });
@@ -167,7 +167,7 @@ test('the log of the next run has the open call of the run before', () => {
   const before = delegating('a');
   endTask(before);
   const next = turnStart({ pause: 'wait', carry: continuation(before.state) });
-  const projection = new TurnProjection();
+  const projection = new Turn();
   projection.feed({ type: 'started', at, start: next });
   const entries = projection.feed(closed({ how: 'terminated', reason: 'client-cancelled' }));
   expect(entries.map(({ record }) => record)).toMatchObject([{ outcome: 'unknown_outcome' }, { kind: 'turn.done' }]);

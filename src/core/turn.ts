@@ -37,13 +37,14 @@ import {
 type EndedTask = { entries: LogEntry[] } & Omit<ReturnType<TurnActions['endTask']>, 'records'>;
 
 /**
- * Projects a turn's history to its log, event by event. The same history always gives the same entries, for any reader
- * and any division into pages. When the turn closes, open calls and messages are closed with it, so a log always ends
- * well-formed, also after a crash, an operator's terminate or a bug.
+ * The state of a turn, which its workflow and every reader of its history have: what happens in the turn goes in, event by
+ * event, and the entries of its log come out. The same history always gives the same entries, for any reader and any
+ * division into pages. When the turn closes, open calls and messages are closed with it, so a log always ends well-formed,
+ * also after a crash, an operator's terminate or a bug.
  *
  * A turn that continued as new has several histories; feed them one after the other, or start with a later one.
  */
-export class TurnProjection {
+export class Turn {
   #start: TurnStart | undefined;
   #ordinal = 0;
   #totals: TurnTotals = NO_TOTALS;

@@ -26,17 +26,17 @@ interface Delegation extends DelegatedCall {
 }
 
 /** What a run of a turn passes on when it continues as new. */
-export type TurnDelegationsState = Delegation[];
+type State = Delegation[];
 
 /** The calls of a turn that other agents answer in sessions of their own, until they have results. */
-export class TurnDelegations {
+export class Delegations {
   readonly #open: Map<string, Delegation>;
 
-  constructor(state: TurnDelegationsState = []) {
+  constructor(state: State = []) {
     this.#open = new Map(state.map((one) => [callKey(one), { ...one }]));
   }
 
-  get state(): TurnDelegationsState {
+  get state(): State {
     return [...this.#open.values()];
   }
 

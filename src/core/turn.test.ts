@@ -7,14 +7,14 @@ import { turnStatus } from '../engine/turn-status.ts';
 import { askedCall, type Call } from './call.ts';
 import { TURN_RULES, type ActivityResult, type HistoryEvent, type TurnResult } from './history.ts';
 import { refuseInput } from './input-rules.ts';
-import { firstCallOf, TurnProjection } from './projection.ts';
+import { firstCallOf, Turn } from './turn.ts';
 import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall, type ToolCall } from './records.ts';
 import type { CallKey } from './tool-records.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
 
 function project(events: HistoryEvent[]): LogEntry[] {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   return events.flatMap((event) => projection.feed(event));
 }
 
@@ -195,7 +195,7 @@ test('a call that an earlier turn has run ends as unknown if its turn ends befor
 });
 
 test('the sub-agents that running model calls may start are reserved until these have ended', () => {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const start = turnStart();
   projection.started(start);
   const call = { ...start, ...firstCallOf(start), step: 1, recent: [], runId: 'r', deadline: 0 };
@@ -239,7 +239,7 @@ test('the calls with unknown outcomes that an earlier run asks about count towar
       unknownOutcome: 'lost',
     }));
     const carry = continuation({ threads: [{ steps: 1, calls: pending.map((one) => askedCall(one)) }] });
-    const projection = new TurnProjection();
+    const projection = new Turn();
     projection.started(turnStart({ onUnknown: 'ask', carry }));
     return projection.mayAskIfUnknown;
   };
@@ -455,7 +455,7 @@ test('a turn that is cancelled while it is paused has waited until its end', () 
 });
 
 test('of the answers in one task those are accepted that are not refused', () => {
-  const projection = new TurnProjection();
+  const projection = new Turn();
   const start = turnStart({ pause: 'wait' });
   const input = { ...start, ...firstCallOf(start), step: 1, recent: [] };
   const message = { kind: 'model.message' as const, id: input.messageId, at: AT, threadId: 'main' };
@@ -547,6 +547,6 @@ test('a call that waits behind one that asks has no result in its turn, and is p
 
 test('a turn of rules that this version does not know is not projected by others', () => {
   const start = turnStart({ rules: TURN_RULES + 1 });
-  expect(() => new TurnProjection().started(start)).toThrow(`follows the rules ${TURN_RULES + 1}`);
-  expect(new TurnProjection().started(turnStart({ rules: TURN_RULES }))).toHaveLength(1);
+  expect(() => new Turn().started(start)).toThrow(`follows the rules ${TURN_RULES + 1}`);
+  expect(new Turn().started(turnStart({ rules: TURN_RULES }))).toHaveLength(1);
 });

@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
-import { TurnSignIns } from './turn-sign-ins.ts';
+import { AwaitedSignIns } from './awaited-sign-ins.ts';
 
 const server = (signInId: string) => ({ id: signInId, name: signInId, signInId, authUrl: 'https://x/' });
 
 test('a thread waits until all of its sign-ins have ended, or it has ended itself', () => {
-  const signIns = new TurnSignIns();
+  const signIns = new AwaitedSignIns();
   signIns.require({ threadId: 'main', servers: [server('a'), server('b')] });
   signIns.require({ threadId: 'thread_1', servers: [server('b')] });
   signIns.end('a');
