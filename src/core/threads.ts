@@ -54,6 +54,7 @@ export interface CarriedThread {
   read?: number;
   planned?: PlannedMessage;
   isConnected?: true;
+  end?: ThreadEnd;
   calls?: Call[];
 }
 
@@ -94,7 +95,7 @@ export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | '
 
 /** What the next run of the turn continues. */
 export function carriedThreads(threads: Threads): CarriedThread[] {
-  return [...threads.values()].map(({ steps, refused, isGiven, read, planned, isConnected, agent, calls }) => ({
+  return [...threads.values()].map(({ steps, refused, isGiven, read, planned, isConnected, end, agent, calls }) => ({
     ...(agent && { agent }),
     steps,
     ...(refused > 0 && { refused }),
@@ -102,6 +103,7 @@ export function carriedThreads(threads: Threads): CarriedThread[] {
     ...(read > 0 && { read }),
     ...(planned && { planned }),
     ...(isConnected && { isConnected }),
+    ...(end && { end }),
     ...(calls.size > 0 && { calls: [...calls.values()] }),
   }));
 }
