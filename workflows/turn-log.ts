@@ -9,7 +9,7 @@ import type {
   TurnStart,
 } from '../src/core/history.ts';
 import { Turn } from '../src/core/turn.ts';
-import type { LogEntry } from '../src/core/records.ts';
+import { ROOT_THREAD, type LogEntry } from '../src/core/records.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
 import { causeOf, errorMessage } from './errors.ts';
@@ -72,11 +72,11 @@ export class TurnLog {
   get open(): Open & Pick<TurnContinuation, 'results'> {
     const { open } = this.state;
     if (!open) throw new Error('a run that has started has a state');
-    const read = Math.min(...open.threads.map((thread) => thread.read ?? 0));
-    return { ...open, results: this.#since(read) };
+    // Its sub-agents have begun with what it has read, or later.
+    return { ...open, results: this.#since(this.state.thread(ROOT_THREAD).read) };
   }
 
-  /** The results that a model call has not read which has read this many records. */
+  /** The results that were added after the first `read` records. */
   #since(read: number): StampedResult[] {
     return this.#results.slice(this.#results.findLastIndex(({ after }) => after < read) + 1);
   }

@@ -8,6 +8,7 @@ import {
   type Sinks,
 } from '@temporalio/workflow';
 import { due, endOf, Slots, type Run } from '../src/core/due.ts';
+import { currentStart } from '../src/core/earlier-start.ts';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
 import type { CancelReason } from '../src/core/records.ts';
 import type { TurnEvent } from '../src/core/turn-command.ts';
@@ -40,7 +41,8 @@ const { pauses, speculation, turns } = proxySinks<TurnSinks & SpeculationSinks>(
 const MAX_CLOCK_DIFFERENCE_MS = 60_000;
 
 /** A turn: one request/response cycle of a session. Its history is its log. */
-export async function turn(start: TurnStart): Promise<TurnResult> {
+export async function turn(input: TurnStart): Promise<TurnResult> {
+  const start = currentStart(input);
   if (start.queued) return untilBegun(start);
   const { carry, turnId, sessionId, begun, limits } = start;
   const { runId: previousRunId, startTime, originalExecutionRunId } = workflowInfo();

@@ -1,4 +1,4 @@
-import { answeredBy, type Call } from './call.ts';
+import type { Call } from './call.ts';
 import { isBegunByStart } from './due.ts';
 import type {
   CallModelInput,
@@ -91,12 +91,11 @@ function connectsServers({ hasServers }: TurnStart, { agent, steps, refused, isC
 
 /** The input of a tool call. */
 export function callToolInput(turn: RunningTurn, call: Call): CallToolInput {
-  const { threadId, toolCallId, source, edited, signInId, unknownOutcome, policy, requesters } = call;
+  const { threadId, toolCallId, source, edited, answered, signInId, unknownOutcome, policy, requesters } = call;
   if (!source) throw new Error(`${callKey(call)} is answered by another thread`);
   const { input, resumes } = turn.start;
   // A turn repeats its own requests.
   const isResumed = resumes?.pending.some((one) => callKey(one) === callKey(call)) ?? false;
-  const answered = answeredBy(call);
   const mayRepeat = !isResumed || mayRepeatSignIns(input);
   const asksIfUnknown = source.run?.effect === 'once' && turn.log.mayAskIfUnknown;
   const onReplaced = onReplacedOf(call);

@@ -1,5 +1,5 @@
 import { heldCalls } from './call-order.ts';
-import type { Approval, CallSource, InputItem, PendingCall, PendingElicitation, ToolDecided } from './records.ts';
+import type { Approval, CallSource, InputItem, PendingCall, ToolDecided } from './records.ts';
 import { callKey, hasBegun, heldCall, isAnswerable, type CallKey } from './tool-records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
@@ -51,16 +51,10 @@ export function pendingOf(call: AskedCall): PendingCall {
 }
 
 /** What a call without a result leaves to the next turn; undefined for one that another thread answers. */
-export function leftOf(call: Call): PendingCall | undefined {
+export function pendingLeft(call: Call): PendingCall | undefined {
   if (isUnanswered(call)) return isAsked(call) ? pendingOf(call) : undefined;
   const { source } = call;
   return source && call.state === 'ready' ? pendingOf(heldCall({ ...call, source })) : undefined;
-}
-
-/** The answer with which a call continues, if its server has asked for one. */
-export function answeredBy(call: Call): { elicitation: PendingElicitation; content: string } | undefined {
-  const { elicitation, answer } = call;
-  return elicitation && answer !== undefined ? { elicitation, content: answer } : undefined;
 }
 
 /** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
@@ -79,8 +73,10 @@ export function resolutionOf(
 /** The call, if the turn's input allows that it runs or continues. */
 export function resumedCall(call: PendingCall, input: InputItem[]): Call | undefined {
   const resolution = resolutionOf(call, input);
+  const { elicitation } = call;
   if (resolution.status === 'response') {
-    return call.elicitation && askedCall(call, { state: 'ready', answer: resolution.content });
+    const answered = elicitation && { elicitation, content: resolution.content };
+    return answered && askedCall(call, { state: 'ready', answered });
   }
   if (!call.source.run || resolution.status !== 'allow') return undefined;
   const { edited } = resolution;

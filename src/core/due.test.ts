@@ -488,7 +488,7 @@ test('what is unknown of a call stays so while it waits for a sign-in', () => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
   expect(run.task(answer as Pick<TurnCommand, 'type'>)).toEqual(['main call_0']);
   run.needsSignIn('call_0');
-  expect(run.actions.open).toMatchObject([{ needs: 'sign_in', unknownOutcome: expect.any(String) as string }]);
+  expect(run.actions.unanswered).toMatchObject([{ needs: 'sign_in', unknownOutcome: expect.any(String) as string }]);
 });
 
 test('a turn that is held does not end at its limit before it is resumed', () => {

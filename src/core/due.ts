@@ -1,5 +1,5 @@
 import type { Call } from './call.ts';
-import { isBegunBy, type Turn } from './turn.ts';
+import { startsWithModelCall, type Turn } from './turn.ts';
 import { ROOT_THREAD, type TurnError } from './records.ts';
 import { countedSteps, waitingIn, type ThreadEnd } from './threads.ts';
 import { toolLanes } from './tool-lanes.ts';
@@ -48,16 +48,16 @@ export class Slots {
  * its model again, until a message is its answer. In between it waits: for what its calls ask, for its sub-agents, or for
  * what its next model call needs.
  *
- * | phase            | what happens                                         | in a run that drains |
- * | ---------------- | ---------------------------------------------------- | -------------------- |
- * | `toConnect`      | it connects to its servers next                      |                      |
- * | `connecting`     | it connects                                          |                      |
- * | `toCall`         | it calls its model next                              | continues            |
- * | `calling`        | its model is called                                  |                      |
- * | `runningTools`   | its calls run, and `ready` ones begin                |                      |
- * | `asking`         | calls wait for a person, a client or another session | continues            |
- * | `awaitingAgents` | its sub-agents have the last of its calls            | as they do           |
- * | `awaitingModel`  | a sign-in, a refresh or the hold of the turn must end | continues            |
+ * | phase            | what happens                                          | in a run that drains       |
+ * | ---------------- | ----------------------------------------------------- | -------------------------- |
+ * | `toConnect`      | it connects to its servers next                       | the same, unless it is held |
+ * | `connecting`     | it connects                                           |                            |
+ * | `toCall`         | it calls its model next                               | it continues as new        |
+ * | `calling`        | its model is called                                   |                            |
+ * | `runningTools`   | its calls run, and those that are ready begin         | the same, unless it is held |
+ * | `asking`         | calls wait for a person, a client or another session  | it continues as new        |
+ * | `awaitingAgents` | its sub-agents have the last of its calls             | if a sub-agent does        |
+ * | `awaitingModel`  | a sign-in, a refresh or the hold of the turn must end | it continues as new        |
  *
  * The others are its ends.
  */
@@ -67,12 +67,12 @@ type Phase =
   | ThreadEnd;
 
 /** A turn, and what its workflow and the readers of its log know of it. */
-interface TurnState extends Pick<Turn, 'threads' | 'thread' | 'running'> {
+interface TurnState extends Pick<Turn, 'subAgents' | 'thread' | 'running'> {
   start: NonNullable<Turn['start']>;
   actions: TurnActions;
 }
 
-type StartedTurn = Pick<Turn, 'start' | 'actions' | 'threads' | 'thread' | 'running'>;
+type StartedTurn = Pick<Turn, 'start' | 'actions' | 'subAgents' | 'thread' | 'running'>;
 
 /**
  * What a turn begins now: threads in the order in which the turn has started them, calls in that of their message. Once
@@ -85,79 +85,83 @@ export function due(turn: StartedTurn, run: Run): Work[] {
   const delegates = [...new Set(forced.map(({ sessionId }) => sessionId))].map((sessionId): Work => {
     return { name: 'forceDelegate', sessionId };
   });
-  const threads = [ROOT_THREAD, ...turn.threads.map(({ threadId }) => threadId)].map((threadId) => {
+  const threads = [ROOT_THREAD, ...turn.subAgents.map(({ threadId }) => threadId)].map((threadId) => {
     return { threadId, phase: phaseOf(turn, threadId) };
   });
   const [root, ...subAgents] = threads;
-  const working = subAgents.filter(({ phase }) => isWorking(phase, run)).map(({ threadId }) => threadId);
+  const mode = modeOf(turn, run);
+  const working = subAgents.filter(({ phase }) => isWorking(phase, mode)).map(({ threadId }) => threadId);
   const slots = run.slots.of(working);
-  // Readers may have seen the answer to the call with which a turn starts: it waits for nothing.
-  if (actions.isHeld && !isBegunByStart(turn)) return delegates;
+  if (mode.isHeld) return delegates;
   // The sub-agents that a turn resumes begin when its servers are connected.
   const isConnecting = root?.phase.status === 'connecting' || root?.phase.status === 'toConnect';
   const begins = threads.filter(({ threadId }) => threadId === ROOT_THREAD || (slots.has(threadId) && !isConnecting));
-  return [...delegates, ...begins.flatMap(({ threadId, phase }) => workIn(turn, run, threadId, phase))];
+  return [...delegates, ...begins.flatMap(({ threadId, phase }) => workIn(turn, mode, threadId, phase))];
 }
 
 /** How a run of a turn ends now; undefined as long as it runs. */
 export function endOf(turn: StartedTurn, run: Pick<Run, 'isStopping' | 'isDraining'>): ThreadResult | undefined {
   if (!hasStarted(turn) || turn.running().length > 0) return undefined;
   const stopped = (): ThreadEnd => turn.thread(ROOT_THREAD).end ?? { status: 'stopped' };
-  const end = run.isStopping ? stopped() : endOfThread(turn, run, ROOT_THREAD);
+  const end = run.isStopping ? stopped() : runEndOf(turn, modeOf(turn, run), ROOT_THREAD);
   return end?.status === 'waiting' ? { ...end, ...waitingIn(turn.actions.threads) } : end;
 }
 
+/** What a run begins no more: `isHeld`: nothing; `isDraining`: model calls, until it continues as new. */
+interface Mode {
+  isHeld: boolean;
+  isDraining: boolean;
+}
+
+/** The call that the start of a turn has begun is made in any case: readers may have seen its answer. */
+function modeOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>): Mode {
+  const isBegun = isBegunByStart(turn);
+  return { isHeld: turn.actions.isHeld && !isBegun, isDraining: isDraining && !isBegun };
+}
+
 /** How a run of a thread ends with its sub-agents: it goes on until they have ended. */
-function endOfThread(
-  turn: TurnState,
-  run: Pick<Run, 'isDraining'>,
-  threadId: string,
-): ThreadEnd | { status: 'continue' } | undefined {
+function runEndOf(turn: TurnState, mode: Mode, threadId: string): ThreadEnd | { status: 'continue' } | undefined {
   const phase = phaseOf(turn, threadId);
-  if (isWorking(phase, run)) return undefined;
-  const own = endIn(phase, run, turn.actions.waits);
-  const subAgents = turn.threads.filter(({ parent }) => parent.threadId === threadId);
-  const below = subAgents.map((agent) => endOfThread(turn, run, agent.threadId));
+  if (isWorking(phase, mode)) return undefined;
+  const own = endIn(phase, mode, turn.actions.waits);
+  const subAgents = turn.subAgents.filter(({ parent }) => parent.threadId === threadId);
+  const below = subAgents.map((agent) => runEndOf(turn, mode, agent.threadId));
   if (below.includes(undefined)) return undefined;
   const one = (status: string) => below.find((end) => end?.status === status);
   return one('stopped') ?? (own?.status === 'error' ? own : undefined) ?? one('continue') ?? own;
 }
 
-/** How a run of a thread ends that has nothing to do; undefined if it waits for what the run will be told. */
-function endIn(
-  phase: Phase,
-  { isDraining }: Pick<Run, 'isDraining'>,
-  waits: boolean,
-): ThreadEnd | { status: 'continue' } | undefined {
+/** How a run of a thread ends that does nothing; undefined if it waits for what the run will be told. */
+function endIn(phase: Phase, { isDraining }: Mode, waits: boolean): ThreadEnd | { status: 'continue' } | undefined {
+  const continued = isDraining ? ({ status: 'continue' } as const) : undefined;
   switch (phase.status) {
-    case 'awaitingAgents':
-      return { status: 'waiting' };
-    case 'asking':
-      if (!waits) return { status: 'waiting' };
-      return isDraining ? { status: 'continue' } : undefined;
-    case 'toCall':
-    case 'awaitingModel':
-      return isDraining ? { status: 'continue' } : undefined;
-    case 'toConnect':
-    case 'connecting':
-    case 'calling':
-    case 'runningTools':
-      return undefined;
     case 'done':
     case 'waiting':
     case 'stopped':
     case 'error':
       return phase;
+    case 'awaitingAgents':
+      return { status: 'waiting' };
+    case 'asking':
+      return waits ? continued : { status: 'waiting' };
+    case 'toConnect':
+    case 'connecting':
+    case 'toCall':
+    case 'calling':
+    case 'runningTools':
+    case 'awaitingModel':
+      return continued;
   }
 }
 
-/** Whether a thread does something, or begins something as soon as it may. */
-function isWorking({ status }: Phase, { isDraining }: Pick<Run, 'isDraining'>): boolean {
-  const isNow = status === 'toConnect' || status === 'connecting' || status === 'calling' || status === 'runningTools';
-  return isNow || (status === 'toCall' && !isDraining);
+/** Whether a thread does something, or begins something before the run may continue as new. */
+function isWorking({ status }: Phase, { isHeld, isDraining }: Mode): boolean {
+  if (status === 'connecting' || status === 'calling') return true;
+  if (status === 'toCall') return !isDraining;
+  return (status === 'toConnect' || status === 'runningTools') && !(isHeld && isDraining);
 }
 
-function workIn({ start, actions }: TurnState, { isDraining }: Run, threadId: string, phase: Phase): Work[] {
+function workIn({ start, actions }: TurnState, { isDraining }: Mode, threadId: string, phase: Phase): Work[] {
   if (phase.status === 'runningTools') {
     const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
     const free = Math.max(0, lanes - actions.working(threadId).running.length);
@@ -176,14 +180,13 @@ function phaseOf(turn: TurnState, threadId: string): Phase {
   }
   if (end && !(end.status === 'done' && isSteered(turn, threadId))) return end;
   if (connectsFirst(turn, threadId)) return { status: 'toConnect' };
-  // A forced answer leaves none of its calls to run.
-  const { running, ready } = end ? { running: [], ready: [] } : actions.working(threadId);
+  const { running, ready } = actions.working(threadId);
   if (running.length > 0 || ready.length > 0) return { status: 'runningTools', ready };
   if (threadId === ROOT_THREAD && actions.hasFailed) {
     return { status: 'error', message: 'A tool call has no result.', code: 'tool_failed' };
   }
-  const open = end ? [] : actions.unsettled(threadId);
-  const isOfAgent = (call: Call) => turn.threads.some(({ parent }) => callKey(parent) === callKey(call));
+  const open = actions.unsettled(threadId);
+  const isOfAgent = (call: Call) => turn.subAgents.some(({ parent }) => callKey(parent) === callKey(call));
   if (open.length > 0) return { status: open.every(isOfAgent) ? 'awaitingAgents' : 'asking' };
   if (actions.isModelAwaited(threadId)) return { status: 'awaitingModel' };
   if (!isAtLimit(turn, threadId)) return { status: 'toCall' };
@@ -194,16 +197,17 @@ function phaseOf(turn: TurnState, threadId: string): Phase {
 /** Whether a thread connects to its servers before anything else; otherwise its model calls do that. */
 function connectsFirst(turn: TurnState, threadId: string): boolean {
   const { start } = turn;
-  const { isConnected, steps, agent } = turn.thread(threadId);
+  const { isConnected, steps, planned, agent } = turn.thread(threadId);
   if (isConnected || steps > 0) return false;
   // A dynamic sub-agent uses its parent's servers.
-  return agent ? agent.agent !== undefined && agent.hasServers : start.hasServers && start.resumes !== undefined;
+  if (agent) return agent.agent !== undefined && agent.hasServers;
+  return start.hasServers && !startsWithModelCall(start) && !planned;
 }
 
 /** Whether the next model call of the root agent is the one that the start of the turn has begun. */
 export function isBegunByStart(turn: Pick<StartedTurn, 'start' | 'thread'>): boolean {
   const { steps, planned } = turn.thread(ROOT_THREAD);
-  return turn.start !== undefined && isBegunBy(turn.start) && steps === 0 && !planned;
+  return turn.start !== undefined && startsWithModelCall(turn.start) && steps === 0 && !planned;
 }
 
 /**

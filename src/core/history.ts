@@ -1,6 +1,7 @@
 import type { Budget, BudgetLeft, BudgetReport } from './budget.ts';
 import type {
   AnswerLimit,
+  AuthRequired,
   CallSource,
   CancelReason,
   ConversationRef,
@@ -190,6 +191,8 @@ export interface Open extends TurnTotals, TurnActionsState {
   ordinal: number;
   /** How many sub-agents, and sessions of other agents, the turn has started. */
   started?: number;
+  /** The sign-ins that were requested since the last message of their thread. */
+  requestedSignIns?: AuthRequired[];
 }
 
 /** What the next run of a turn continues with. */
@@ -270,7 +273,7 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
   /** The sign-in that the call has waited for, and whether another one may be requested. */
   signIn?: { id: string; mayRepeat: boolean };
   /** Set if the call continues with the answer to its server's question; the content may be a reference. */
-  answered?: { elicitation: PendingElicitation; content: string };
+  answered?: NonNullable<PendingCall['answered']>;
   /** A person has the call run again, whose outcome is unknown. */
   repeats?: true;
   /** Set if a person is asked if the outcome of the call is unknown: with the policy that it was approved by. */

@@ -184,8 +184,8 @@ export class Questions {
     const at = isoTime(now);
     call.votes = withVote(call.votes, by, answer);
     if (answer.type === 'user.tool_response' && call.elicitation) {
-      call.state = 'ready';
-      call.answer = answer.content;
+      const answered = { elicitation: call.elicitation, content: answer.content };
+      Object.assign(call, { state: 'ready', answered });
       return [decided(call, 'respond', { at, by, remaining: 0 })];
     }
     if (answer.type === 'user.tool_response') {

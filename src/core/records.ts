@@ -509,8 +509,8 @@ export interface PendingCall {
    * text is what is known: the result if nobody knows more.
    */
   unknownOutcome?: string;
-  /** The answer to its server's question; the content may be a reference. */
-  answer?: string;
+  /** Set for a call that waits behind others with the answer to its server's question; the content may be a reference. */
+  answered?: { elicitation: PendingElicitation; content: string };
 }
 
 /** A call that an input answers. */

@@ -1,4 +1,4 @@
-import { leftOf, resumedCall, type Call } from './call.ts';
+import { isAsked, pendingLeft, resumedCall, type Call } from './call.ts';
 import type { ActivityResult, ScheduledActivity, TurnStart } from './history.ts';
 import {
   isMisfit,
@@ -93,28 +93,37 @@ export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | '
   return all;
 }
 
-/** What the next run of the turn continues. */
+/** What the next run of the turn continues. A run continues as new when no call runs. */
 export function carriedThreads(threads: Threads): CarriedThread[] {
-  return [...threads.values()].map(({ steps, refused, isGiven, read, planned, isConnected, end, agent, calls }) => ({
-    ...(agent && { agent }),
-    steps,
-    ...(refused > 0 && { refused }),
-    ...(isGiven && { isGiven }),
-    ...(read > 0 && { read }),
-    ...(planned && { planned }),
-    ...(isConnected && { isConnected }),
-    ...(end && { end }),
-    ...(calls.size > 0 && { calls: [...calls.values()] }),
-  }));
+  return [...threads.values()].map(
+    ({ steps, refused, isGiven, read, planned, isConnected, end, agent, calls: all }) => {
+      // The answer to a call that was asked about may be repeated. A message may have 500 others.
+      const calls = [...all.values()].filter((call) => call.state !== 'settled' || isAsked(call));
+      return {
+        ...(agent && { agent }),
+        steps,
+        ...(refused > 0 && { refused }),
+        ...(isGiven && { isGiven }),
+        ...(read > 0 && { read }),
+        ...(planned && { planned }),
+        ...(isConnected && { isConnected }),
+        ...(end && { end }),
+        ...(calls.length > 0 && { calls }),
+      };
+    },
+  );
 }
 
-/** What a turn leaves to the next one: calls that wait, and those behind them, with their sub-agents. */
+/**
+ * What a turn leaves to the next one: calls that wait, and those behind them, with their sub-agents. Threads are in the
+ * order in which they began.
+ */
 export function waitingIn(threads: Threads): Waiting {
   const subAgents = [...threads.values()].flatMap(({ agent, steps, refused }): OpenThread[] => {
     return agent ? [{ ...agent, steps, ...(refused > 0 && { refused }) }] : [];
   });
   const pending = [...threads.values()].flatMap(({ calls }) => {
-    const left = [...calls.values()].flatMap((call) => leftOf(call) ?? []);
+    const left = [...calls.values()].flatMap((call) => pendingLeft(call) ?? []);
     return left.toSorted((a, b) => rank(a) - rank(b));
   });
   return { pending, ...(subAgents.length > 0 && { threads: subAgents }) };

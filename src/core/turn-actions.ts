@@ -183,7 +183,7 @@ export class TurnActions {
 
   /** Why the turn must end: an approval has expired whose policy says so, or the turn has waited for too long. */
   get failure(): Pick<TurnError, 'message' | 'code'> | undefined {
-    return this.#questions.failure ?? this.#failure;
+    return this.#failure ?? this.#questions.failure;
   }
 
   /** Whether the turn is to end because a call of the root agent has no result of its tool: it begins no other call. */
@@ -205,9 +205,11 @@ export class TurnActions {
     return this.#questions.waiting;
   }
 
-  /** The calls that wait, or were approved, and have no result. */
-  get open(): AskedCall[] {
-    return [...this.threads.keys()].flatMap((threadId) => this.unsettled(threadId)).filter(isAsked);
+  /** The calls that wait, also those that the turn asks about with its end. */
+  get unanswered(): AskedCall[] {
+    return [...this.threads.keys()].flatMap((threadId) =>
+      this.unsettled(threadId).filter(isUnanswered).filter(isAsked),
+    );
   }
 
   /** The calls on which other agents work, in sessions of their own. */
@@ -239,7 +241,9 @@ export class TurnActions {
     const { threadId, toolCallId, elicitation } = pending;
     const before = this.#questions.find(pending);
     if (isLimited(pending) && this.#asked(threadId) >= MAX_ASKING) {
-      if (before && elicitation) Object.assign(before, { elicitation, answer: CANCELLED_ANSWER, state: 'ready' });
+      if (before && elicitation) {
+        Object.assign(before, { state: 'ready', answered: { elicitation, content: CANCELLED_ANSWER } });
+      }
       return;
     }
     const { hasBegun, rule } = before ?? {};
@@ -247,10 +251,10 @@ export class TurnActions {
     this.threads.get(threadId)?.calls.set(toolCallId, askedCall(pending, { ...known }));
   }
 
-  /** How many calls wait, of those that a limit bounds with the thread's. */
+  /** How many calls wait that one request has with those of the thread. */
   #asked(threadId: string): number {
-    if (this.waits) return this.open.length;
-    return this.unsettled(threadId).filter((call) => isUnanswered(call) && hasBeenAsked(call)).length;
+    const all = this.unanswered;
+    return this.waits ? all.length : all.filter((call) => call.threadId === threadId && hasBeenAsked(call)).length;
   }
 
   /** A call has ended without a result of its tool. */
@@ -403,10 +407,15 @@ export class TurnActions {
   #accept(command: AnswerCommand, now: number): UnsequencedRecord[] {
     const { answers, refreshes = [], subject } = command;
     this.#given.add(command);
-    const records = answers.flatMap((answer) => this.#questions.answer(answer, subject, now));
-    for (const record of records) {
-      if (record.kind === 'tool.response' && hasNoResult(record)) this.lackResult(record);
-    }
+    const records = answers.flatMap((answer) => {
+      const added = this.#questions.answer(answer, subject, now);
+      for (const record of added) {
+        // A call that a person does not let run has the result that they have given it.
+        const isGiven = answer.type === 'user.tool_response' && record.kind === 'tool.response';
+        if (isGiven && hasNoResult(record)) this.lackResult(record);
+      }
+      return added;
+    });
     return [...records, ...this.#refresh.accept(refreshes, subject, isoTime(now))];
   }
 
@@ -505,7 +514,7 @@ export class TurnActions {
     } else if (this.#expiresAt !== undefined && this.#expiresAt <= now) {
       this.#expiresAt = undefined;
       const message = `The turn has waited for answers for ${this.#answerSeconds} s, which is its limit.`;
-      this.#failure ??= { message, code: 'action_expired' };
+      if (!this.failure) this.#failure = { message, code: 'action_expired' };
     }
   }
 

@@ -3,8 +3,8 @@ import { actionsRequired, callKey, denial, outcomeText, toolResponse, waitingAft
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { TurnEvent } from './turn-command.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
-import { isUnanswered, resolutionOf } from './call.ts';
-import { modelCalled, modelEnded, newThread, type Thread } from './threads.ts';
+import { resolutionOf } from './call.ts';
+import { modelCalled, modelEnded, type Thread } from './threads.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
   emptyAnswer,
@@ -80,7 +80,7 @@ export class Turn {
   }
 
   /** The sub-agents that are not done; parents stand before theirs. */
-  get threads(): SubAgent[] {
+  get subAgents(): SubAgent[] {
     return [...(this.#actions?.threads.values() ?? [])].flatMap(({ agent }) => agent ?? []);
   }
 
@@ -92,7 +92,9 @@ export class Turn {
 
   /** A thread that is not done. */
   thread(threadId: string): Thread {
-    return this.#actions?.threads.get(threadId) ?? newThread();
+    const thread = this.#actions?.threads.get(threadId);
+    if (!thread) throw new Error(`${this.#name()}: the thread ${threadId} is not open`);
+    return thread;
   }
 
   /** What the turn has used. */
@@ -118,8 +120,8 @@ export class Turn {
    */
   get mayAskIfUnknown(): boolean {
     if (this.#start?.onUnknown !== 'ask') return false;
-    const open = this.#actions?.open ?? [];
-    let questions = open.filter((call) => isUnanswered(call) && call.unknownOutcome !== undefined).length;
+    const unanswered = this.#actions?.unanswered ?? [];
+    let questions = unanswered.filter(({ unknownOutcome }) => unknownOutcome !== undefined).length;
     for (const { name, input } of this.#running.values()) if (name === 'callTool' && input.onUnknown) questions += 1;
     return questions < MAX_ASKING;
   }
@@ -177,15 +179,14 @@ export class Turn {
     this.#actions = new TurnActions(start);
     // Its log begins with its next run.
     if (start.queued) return [];
-    this.#firstCall = isBegunBy(start) ? firstCallOf(start) : undefined;
+    this.#firstCall = startsWithModelCall(start) ? firstCallOf(start) : undefined;
     if (this.#firstCall) this.#actions.steering.modelCalled();
     if (carry) {
       const { usage, modelCalls, toolCalls, started = 0, ordinal } = carry;
       this.#ordinal = ordinal;
       this.#totals = { usage, modelCalls, toolCalls };
       this.#startedAgents = started;
-      // The same as for a reader that begins with this run.
-      this.#signIns = [];
+      this.#signIns = carry.requestedSignIns ?? [];
       return [];
     }
     const { createdAt: at, resumes } = start;
@@ -201,8 +202,14 @@ export class Turn {
   /** What the next run of the turn continues. No activity runs. */
   get open(): Open | undefined {
     if (!this.#actions) return undefined;
-    const started = this.#startedAgents;
-    return { ordinal: this.#ordinal, ...this.#totals, ...(started > 0 && { started }), ...this.#actions.state };
+    const [started, requestedSignIns] = [this.#startedAgents, this.#signIns];
+    return {
+      ordinal: this.#ordinal,
+      ...this.#totals,
+      ...(started > 0 && { started }),
+      ...(requestedSignIns.length > 0 && { requestedSignIns }),
+      ...this.#actions.state,
+    };
   }
 
   /** An activity is scheduled, under an id of the caller. */
@@ -275,7 +282,7 @@ export class Turn {
     const isLeft = new Set([...pending, ...threads.map(({ parent }) => parent)].map(callKey));
     const message =
       finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
-    for (const thread of this.threads.filter(({ threadId }) => !left.has(threadId)).toReversed()) {
+    for (const thread of this.subAgents.filter(({ threadId }) => !left.has(threadId)).toReversed()) {
       entries.push(...this.#closeCalls(at, isLeft, thread.threadId));
       const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
       const records = endOfThread(thread, { ...stopped, isCancelled: true });
@@ -373,7 +380,7 @@ export function turnCreated(start: TurnHeader): TurnCreated {
 }
 
 /** Whether a run begins with the model call of the turn's start. A turn that resumes calls runs these first. */
-export function isBegunBy({ carry, resumes }: Pick<TurnStart, 'carry' | 'resumes'>): boolean {
+export function startsWithModelCall({ carry, resumes }: Pick<TurnStart, 'carry' | 'resumes'>): boolean {
   return carry === undefined && resumes === undefined;
 }
 

@@ -72,7 +72,7 @@ export async function answerCalls(
     const answered = await answerEndedTurn(engine, { session, caller, turn: status, command: sent });
     if (answered) return answered;
   }
-  const { actions, done, start, threads } = await logs.currentRun(last.id);
+  const { actions, done, start, subAgents: threads } = await logs.currentRun(last.id);
   if (!actions || !start) throw nothingPending();
   const { waiting: pending } = actions;
   if (status.open && (await isStarted(pending)))

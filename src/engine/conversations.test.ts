@@ -243,7 +243,9 @@ test('the constants of a call are known where the texts of its turn cannot be re
 
 /** Three threads of one turn, each with a step per round, as one worker or several see them. */
 function threeThreads(workers: number) {
-  const events: HistoryEvent[] = [{ type: 'started', at: AT, start: turnStart() }];
+  const threads = ['a', 'b', 'c'].map((threadId) => ({ ...agent, threadId, steps: 1 }));
+  const start = turnStart({ resumes: { pending: [], threads } });
+  const events: HistoryEvent[] = [{ type: 'started', at: AT, start }];
   /** The events that were read, of each read. */
   const reads: number[] = [];
   const fake: Pick<TurnHistory, 'readSince'> = {
@@ -260,7 +262,7 @@ function threeThreads(workers: number) {
   let upTo = 1;
   /** A step of each thread: all load what they answer, then all results arrive. */
   const round = async (n: number): Promise<void> => {
-    const calls = ['a', 'b', 'c'].map((threadId, i): [Conversations, ReturnType<typeof input>] => {
+    const calls = threads.map(({ threadId }, i): [Conversations, ReturnType<typeof input>] => {
       const recent = stamps.slice((known.get(threadId) ?? 1) - 1);
       known.set(threadId, upTo);
       const call = { ...input(upTo, n + 1), threadId, messageId: `msg_${n}_${threadId}`, recent };

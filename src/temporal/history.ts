@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Connection } from '@temporalio/client';
 import type { LoadedDataConverter, Payload, PayloadCodec, SerializationContext } from '@temporalio/common';
-import { currentStart } from './earlier-start.ts';
 import { decode, decodeArrayFromPayloads } from './sdk-internals.ts';
 import type { temporal } from '@temporalio/proto';
 import {
@@ -15,6 +14,7 @@ import {
   type TurnStart,
   type WorkflowClose,
 } from '../core/history.ts';
+import { currentStart } from '../core/earlier-start.ts';
 import type { CancelReason } from '../core/records.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
 import {

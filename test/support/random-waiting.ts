@@ -172,8 +172,12 @@ class WaitingTurn {
       if (this.#actions.isHeld) this.#command('resume');
       const allowed = allowedCalls(this.#actions);
       for (const call of [...mayRun.splice(0), ...allowed]) this.#run(call);
-      const { open, delegated, pauses } = this.#actions;
-      const isIdle = open.length === 0 && delegated.length === 0 && !pauses.includes('sign_in');
+      const { unanswered, delegated, pauses } = this.#actions;
+      const isIdle =
+        unanswered.length === 0 &&
+        allowedCalls(this.#actions).length === 0 &&
+        delegated.length === 0 &&
+        !pauses.includes('sign_in');
       if (isIdle && !this.#actions.isHeld) return true;
       this.#act();
     }

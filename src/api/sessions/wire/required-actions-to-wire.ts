@@ -65,7 +65,7 @@ function callRef(call: PendingCall, at: string) {
     edited: ____,
     requesters: _____,
     onReplaced: ______,
-    answer: _______,
+    answered: _______,
     isAskedAgain,
     unknownOutcome,
     ...rest

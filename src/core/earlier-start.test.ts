@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { AT, continuation, turnStart } from '../../test/support/random-turn.ts';
-import { TURN_RULES, type TurnStart } from '../core/history.ts';
-import { Turn } from '../core/turn.ts';
-import type { OpenThread, PendingCall } from '../core/records.ts';
+import { TURN_RULES, type TurnStart } from './history.ts';
+import { Turn } from './turn.ts';
+import type { OpenThread, PendingCall } from './records.ts';
 import { currentStart, type EarlierStart } from './earlier-start.ts';
 
 const parent = { threadId: 'main', toolCallId: 'a' };
@@ -45,7 +45,7 @@ test('the log of a run that continues one of earlier rules closes its sub-agents
   const start = earlier({ resumes: [], carry: { ...progress, step: 3, threads: [thread], actions: {} } });
   const projection = new Turn();
   projection.started(start);
-  expect([projection.thread('main').steps, projection.threads]).toMatchObject([3, [{ threadId: 'thr_1' }]]);
+  expect([projection.thread('main').steps, projection.subAgents]).toMatchObject([3, [{ threadId: 'thr_1' }]]);
   const entries = projection.feed({ type: 'closed', at: AT, close: { how: 'terminated', reason: 'abandoned' } });
   expect(entries.map(({ ordinal, record }) => `${ordinal} ${record.kind}`)).toEqual([
     '8 thread.done',

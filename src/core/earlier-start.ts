@@ -1,5 +1,5 @@
-import type { TurnContinuation, TurnStart } from '../core/history.ts';
-import type { OpenThread, PendingCall } from '../core/records.ts';
+import type { TurnContinuation, TurnStart } from './history.ts';
+import type { OpenThread, PendingCall } from './records.ts';
 
 /** A start of the rules before 3, which had what it resumes and carries in other fields. */
 export interface EarlierStart extends Omit<TurnStart, 'resumes' | 'carry'> {
@@ -13,8 +13,9 @@ export interface EarlierStart extends Omit<TurnStart, 'resumes' | 'carry'> {
 }
 
 /**
- * The start of a turn in the form of today. One of earlier rules does nothing more, since it has ended or is ended at the
- * start of the server: its log is read. What it has called before its last run is not closed in that log, only ended.
+ * The start of a turn in the form of today: a worker of an earlier version may have written it. Turns of earlier rules
+ * have ended, or are ended at the start of the server, so of a run that continues another only the log is read: what was
+ * open then is ended in it, but its calls are not closed.
  */
 export function currentStart(start: TurnStart | EarlierStart): TurnStart {
   if (!isEarlier(start)) return start;
@@ -29,5 +30,5 @@ export function currentStart(start: TurnStart | EarlierStart): TurnStart {
 }
 
 function isEarlier(start: TurnStart | EarlierStart): start is EarlierStart {
-  return (start.rules ?? 0) < 3;
+  return Array.isArray(start.resumes);
 }
