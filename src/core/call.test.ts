@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { behindWaiting, readyOf, type Call } from './call.ts';
+import { behindWaiting, leftOf, readyOf, resumedCall, type Call } from './call.ts';
+import type { PendingCall } from './records.ts';
 
 /** The calls of a message to one server, in their order: `r` only reads. */
 function callsOf(...calls: [name: string, state: Call['state']][]): Call[] {
@@ -88,4 +89,32 @@ test.each<[Parameters<typeof callsOf>, string[]]>([
   ],
 ])('the calls that may begin are those that no earlier one holds: %j', (calls, ready) => {
   expect(names(readyOf(callsOf(...calls)))).toEqual(ready);
+});
+
+const EDITED = { arguments: '{"to":"bob"}', hash: 'e' };
+const ELICITATION = { question: '{}', state: { blob: 'b' } };
+const ANSWERED = { elicitation: ELICITATION, content: 'yes' };
+
+/** A call to a server, as the log has it. */
+const PLACED = {
+  threadId: 'main',
+  toolCallId: 'a',
+  source: { turnId: 'turn_1', messageId: 'm', stamp: 's', index: 0, run: { effect: 'once', callHash: 'h' } },
+} as const;
+
+test('a call that is to run leaves the next turn its answer, and the arguments that it was approved with', () => {
+  const ready = { ...PLACED, state: 'ready', votes: [] } satisfies Call;
+  const answered = { ...ready, needs: 'response', elicitation: ELICITATION, answered: ANSWERED } as const;
+  expect(leftOf(answered)).toMatchObject({ needs: 'order', answered: ANSWERED });
+  expect(leftOf({ ...ready, needs: 'approval', edited: EDITED })).toMatchObject({ needs: 'order', edited: EDITED });
+});
+
+test('a resumed call is to run with what the input says of it', () => {
+  const { source: _, ...key } = PLACED;
+  const approval = { status: 'allow', edited: EDITED } as const;
+  const approved = resumedCall({ ...PLACED, needs: 'approval' }, [{ type: 'user.tool_approval', ...key, approval }]);
+  expect(approved).toMatchObject({ state: 'ready', edited: EDITED });
+  const asking: PendingCall = { ...PLACED, needs: 'response', elicitation: ELICITATION };
+  const answer = { type: 'user.tool_response', ...key, content: 'yes' } as const;
+  expect(resumedCall(asking, [answer])).toMatchObject({ state: 'ready', hasBegun: true, answered: ANSWERED });
 });

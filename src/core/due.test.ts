@@ -3,11 +3,20 @@ import { messageWith, modelMessage } from '../../test/support/model-message.ts';
 import { continuation, turnStart } from '../../test/support/random-turn.ts';
 import { callModelInput, callToolInput, connectToolsInput } from './call-inputs.ts';
 import { due, endOf, Slots, type Run, type Work } from './due.ts';
-import type { ActivityResult, CallModelResult, ScheduledActivity, TurnStart } from './history.ts';
-import { Turn } from './turn.ts';
-import type { ModelMessage, NewRecord, PendingCall, SubAgent, ToolRoute } from './records.ts';
-import type { TurnCommand } from './turn-command.ts';
+import type { ActivityResult, CallModelResult, ScheduledActivity, TurnContinuation, TurnStart } from './history.ts';
+import { firstCallOf, Turn } from './turn.ts';
+import type {
+  ApprovalPolicy,
+  InputItem,
+  ModelMessage,
+  NewRecord,
+  PendingCall,
+  SubAgent,
+  ToolRoute,
+} from './records.ts';
+import type { AnswerCommand, TurnCommand } from './turn-command.ts';
 import type { TurnActions } from './turn-actions.ts';
+import { turnResult } from './turn-result.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const NOW = Date.parse(AT);
@@ -24,6 +33,8 @@ const inOrder = (route: Extract<ToolRoute, { to: 'server' }>, isReadOnly?: true)
 class PlayedRun {
   readonly log = new Turn();
   readonly actions: TurnActions;
+  /** When tasks start: milliseconds since 1970. */
+  now = NOW;
   readonly #start: TurnStart;
   #run: Run;
   #running: { name: string; id: number }[] = [];
@@ -41,6 +52,16 @@ class PlayedRun {
     };
   }
 
+  /** The run that continues this one as new, with what Temporal stores of it. */
+  again(): PlayedRun {
+    const { resumes: _, ...constants } = this.#start;
+    const open = JSON.parse(JSON.stringify(this.log.open)) as Partial<TurnContinuation>;
+    const next = new PlayedRun({ ...constants, carry: continuation(open) });
+    next.#ids = this.#ids;
+    next.now = this.now;
+    return next;
+  }
+
   set(run: Partial<Run>): void {
     this.#run = { ...this.#run, ...run };
   }
@@ -49,7 +70,7 @@ class PlayedRun {
   task(...commands: Pick<TurnCommand, 'type'>[]): string[] {
     const sent = commands.map((one, i) => ({ id: `req_${this.#ids}_${i}`, subject: SUBJECT, ...one }));
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
-    this.log.taskEnded(NOW, sent as TurnCommand[]);
+    this.log.taskEnded(this.now, sent as TurnCommand[]);
     if (endOf(this.log, this.#run)) return [];
     const work = due(this.log, this.#run);
     for (const one of work) this.#begin(one);
@@ -69,6 +90,20 @@ class PlayedRun {
     return running.input;
   }
 
+  /** The input of a call of the root agent that runs. */
+  toolInput(toolCallId: string): Extract<ScheduledActivity, { name: 'callTool' }>['input'] {
+    const running = this.log.running('main').find(({ name, input }) => {
+      return name === 'callTool' && input.toolCallId === toolCallId;
+    });
+    if (running?.name !== 'callTool') throw new Error(`${toolCallId} does not run`);
+    return running.input;
+  }
+
+  /** The calls that the turn leaves to the next one. */
+  get left(): PendingCall[] {
+    return this.end?.status === 'waiting' ? this.end.pending : [];
+  }
+
   #begin(work: Work): void {
     if (work.name === 'forceDelegate') return;
     const turn = { start: this.#start, log: this.log, actions: this.actions, guard: { runId: 'r', deadline: 0 } };
@@ -80,7 +115,7 @@ class PlayedRun {
       this.log.scheduled(id, { name: work.name, input: callToolInput(turn, work.call) });
     } else {
       const newMessage = () => ({ messageId: `msg_${id}`, createdAt: AT });
-      const input = callModelInput(turn, { threadId: work.threadId, now: NOW, recent: [], newMessage });
+      const input = callModelInput(turn, { threadId: work.threadId, now: this.now, recent: [], newMessage });
       this.log.scheduled(id, { name: work.name, input });
     }
   }
@@ -116,9 +151,7 @@ class PlayedRun {
 
   /** A call finds that its server needs a sign-in. */
   needsSignIn(toolCallId: string): void {
-    const running = this.log.running('main').find(({ input }) => 'source' in input && input.toolCallId === toolCallId);
-    if (running?.name !== 'callTool') throw new Error(`${toolCallId} does not run`);
-    const { source } = running.input;
+    const { source } = this.toolInput(toolCallId);
     const call: PendingCall = { threadId: 'main', toolCallId, needs: 'sign_in', source, signInId: 'sig_1' };
     const server = { id: 's', name: 's', url: 'u', signInId: 'sig_1' };
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
@@ -643,4 +676,234 @@ test('a turn with a message asks for no sign-in of an earlier turn again; a run 
   const next = new PlayedRun({ carry });
   expect(next.task()).toEqual(['main a']);
   expect(next.log.running()[0]?.input).toMatchObject({ signIn: { id: 'sig_1', mayRepeat: true } });
+});
+
+/** Calls to one server that an earlier turn has left, in their order. */
+function leftCalls(count: number, rest: Partial<PendingCall>): PendingCall[] {
+  return Array.from({ length: count }, (_, index) => {
+    const run = { effect: 'retry' as const, callHash: 'h', order: { server: 's' } };
+    const source = { turnId: 't', messageId: 'm', stamp: 's', index, run };
+    return { threadId: 'main', toolCallId: `r${index}`, needs: 'order', source, ...rest };
+  });
+}
+
+const responseTo = (toolCallId: string, content: string): InputItem => {
+  return { type: 'user.tool_response', threadId: 'main', toolCallId, content };
+};
+
+test('a call that waits for its turn keeps the answer to the question of its server for the next turn', () => {
+  const elicitation = { question: '{"message":"Which?"}', state: { blob: 'b' } };
+  const run = new PlayedRun({
+    resumes: { pending: leftCalls(2, { needs: 'response', elicitation }) },
+    input: [responseTo('r0', 'zero'), responseTo('r1', 'one')],
+  });
+  expect(run.task()).toEqual(['main r0']);
+  run.asks('r0');
+  run.task();
+  const [asking, held] = run.left;
+  expect(asking).toMatchObject({ toolCallId: 'r0', needs: 'response' });
+  const answered = { elicitation, content: 'one' };
+  expect(held).toMatchObject({ toolCallId: 'r1', needs: 'order', answered });
+  const next = new PlayedRun({ resumes: { pending: run.left }, input: [responseTo('r0', 'again')] });
+  expect(next.task()).toEqual(['main r0']);
+  next.returns('r0');
+  expect(next.task()).toEqual(['main r1']);
+  expect(next.toolInput('r1')).toMatchObject({ answered });
+});
+
+const EDITED = { arguments: '{"to":"bob"}', hash: 'e' };
+
+test('a call that was approved with edited arguments runs with those in the turn that resumes it', () => {
+  const approval = { status: 'allow', edited: EDITED } as const;
+  const run = new PlayedRun({
+    resumes: { pending: leftCalls(1, { needs: 'approval' }) },
+    input: [{ type: 'user.tool_approval', threadId: 'main', toolCallId: 'r0', approval }],
+  });
+  expect(run.task()).toEqual(['main r0']);
+  expect(run.toolInput('r0').edited).toEqual(EDITED);
+});
+
+/** A subject decides on a call of the root agent. */
+function decides(
+  name: string,
+  toolCallId: string,
+  approval: Extract<InputItem, { type: 'user.tool_approval' }>['approval'],
+): AnswerCommand {
+  return {
+    type: 'answer',
+    id: `req_${name}_${approval.status}`,
+    subject: { subjectId: name, subjectType: 'user', subjectSlug: name },
+    answers: [{ type: 'user.tool_approval', threadId: 'main', toolCallId, approval }],
+    roles: [],
+    mayDecide: true,
+    mayRespond: true,
+  };
+}
+
+test('the next run of a turn knows who has decided on a call that has a result', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.answers(calls(ASKS, ASKS));
+  run.task();
+  const allowed = decides('ann', 'call_0', { status: 'allow' });
+  expect(run.task(allowed)).toEqual(['main call_0']);
+  run.returns('call_0');
+  run.task();
+  run.set({ isDraining: true });
+  expect(run.end).toEqual({ status: 'continue' });
+  const next = run.again();
+  expect(next.actions.refuse(decides('bob', 'call_0', { status: 'deny' }))).toMatchObject({ code: 'already_decided' });
+  const { verdicts, repeated } = next.log.taskEnded(NOW, [allowed]);
+  expect(verdicts.get(allowed.id)).toBeUndefined();
+  expect(repeated.get(allowed.id)).toMatchObject([{ toolCallId: 'call_0' }]);
+});
+
+const ENDS: ApprovalPolicy = { quorum: 1, onExpiry: 'end', expiresInSeconds: 20 };
+
+test('of the approvals that expire in one task, the failure of the turn names the first', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.answers(calls({ ...RUN, approval: true, policy: ENDS }, { ...RUN, approval: true, policy: ENDS }));
+  run.task();
+  run.now += 20_000;
+  run.task();
+  expect(run.actions.failure).toEqual({ message: 'The approval of tool call call_0 expired.' });
+});
+
+test('an approval that expires after the turn has waited for too long does not change its failure', () => {
+  const run = new PlayedRun({ pause: 'wait', limits: { ...turnStart().limits, actionSeconds: 10 } });
+  run.task();
+  run.answers(calls({ ...RUN, approval: true, policy: ENDS }));
+  run.task();
+  run.now += 10_000;
+  run.task();
+  const { failure } = run.actions;
+  expect(failure).toMatchObject({ code: 'action_expired' });
+  run.now += 10_000;
+  run.task();
+  expect(run.actions.failure).toEqual(failure);
+});
+
+test('a call runs with the arguments of the votes that count, not with those of a vote that a later one has voided', () => {
+  const run = new PlayedRun({ pause: 'wait' });
+  run.task();
+  run.answers(calls({ ...RUN, approval: true, policy: { quorum: 2, onExpiry: 'deny' } }));
+  run.task();
+  expect(run.task(decides('ann', 'call_0', { status: 'allow', edited: EDITED }))).toEqual([]);
+  expect(run.task(decides('bob', 'call_0', { status: 'allow' }))).toEqual([]);
+  expect(run.task(decides('ann', 'call_0', { status: 'allow' }))).toEqual(['main call_0']);
+  expect(run.toolInput('call_0')).not.toHaveProperty('edited');
+});
+
+test('a turn that is held connects no sub-agent; once it is resumed it does so first, also in its next run', () => {
+  const play = () => {
+    const run = new PlayedRun({ pause: 'wait' });
+    run.task();
+    run.answers(...starts(agent(0, { agent: 'helper', hasServers: true })));
+    expect([run.task({ type: 'pause' }), run.end]).toEqual([[], undefined]);
+    return run;
+  };
+  expect(play().task({ type: 'resume' })).toEqual(['thr_0 connect']);
+  const draining = play();
+  draining.set({ isDraining: true });
+  expect([draining.task(), draining.end]).toEqual([[], { status: 'continue' }]);
+  const next = draining.again();
+  expect([next.task(), next.end]).toEqual([[], undefined]);
+  expect(next.task({ type: 'resume' })).toEqual(['thr_0 connect']);
+  next.ends('thr_0 connect', { how: 'completed', stamp: 's', records: [] });
+  expect(next.task()).toEqual(['thr_0 model']);
+});
+
+test('a turn in which a call has no result ends as stopped if the model call of a sub-agent was cancelled', () => {
+  const run = new PlayedRun({ failsWithTools: true });
+  run.task();
+  const [message, ...created] = starts(agent(0));
+  run.answers({ ...message, toolCalls: [...message.toolCalls, ...calls(RUN, RUN).toolCalls.slice(1)] }, ...created);
+  run.task();
+  run.returns('call_1', 'main', { noResult: 'client' });
+  const cancelled = modelMessage({ threadId: 'thr_0', finishReason: 'cancelled' });
+  run.model('thr_0', { status: 'cancelled' }, cancelled);
+  expect([run.task(), run.end]).toEqual([[], { status: 'stopped' }]);
+});
+
+test('a call that needs a sign-in, in a turn that does not wait, stays so when the turn continues as new', () => {
+  const run = new PlayedRun();
+  run.task();
+  const [, ...created] = starts(agent(1));
+  run.answers(calls(RUN, { to: 'thread', threadId: 'thr_1' }), ...created);
+  expect(run.task()).toEqual(['main call_0', 'thr_1 model']);
+  run.needsSignIn('call_0');
+  run.answers({ ...calls(RUN), threadId: 'thr_1' });
+  run.task();
+  run.returns('call_0', 'thr_1');
+  run.set({ isDraining: true });
+  expect([run.task(), run.end]).toEqual([[], { status: 'continue' }]);
+  const next = run.again();
+  expect(next.task()).toEqual(['thr_1 model']);
+  next.answers({ ...DONE, threadId: 'thr_1' }, ...ended(agent(1)));
+  expect([next.task(), next.left]).toMatchObject([[], [{ toolCallId: 'call_0', needs: 'sign_in' }]]);
+  const result = turnResult({ status: 'waiting', pending: next.left }, undefined, []);
+  const done = next.log.feed({ type: 'closed', at: AT, close: { how: 'completed', result } }).at(-1)?.record;
+  expect(done).toMatchObject({
+    kind: 'turn.done',
+    end: { requiredActions: [{ kind: 'mcp.auth_required', calls: [{ toolCallId: 'call_0' }] }] },
+  });
+});
+
+test('a turn whose call of unknown outcome a person does not have run again calls its model', () => {
+  const run = new PlayedRun({ pause: 'wait', onUnknown: 'ask', failsWithTools: true });
+  run.task();
+  run.answers(calls(ONCE));
+  run.task();
+  run.ends('main call_0', { how: 'timed_out' });
+  expect([run.task(), run.end]).toEqual([[], undefined]);
+  expect(run.task(decides('ann', 'call_0', { status: 'deny' }))).toEqual(['main model']);
+  expect(run.end).toBeUndefined();
+});
+
+BOTH('%s carries no settled call that no person was asked about', (_, start) => {
+  const run = new PlayedRun(start);
+  run.task();
+  run.answers(calls(...Array.from({ length: 500 }, () => inOrder(RUN))));
+  for (let i = 0; i < 500; i++) {
+    run.task();
+    run.returns(`call_${i}`);
+  }
+  run.set({ isDraining: true });
+  expect([run.task(), run.end]).toEqual([[], { status: 'continue' }]);
+  expect(JSON.stringify(run.log.open).length).toBeLessThan(5_000);
+});
+
+test('a turn that does not wait carries no settled call, also none that a person was asked about', () => {
+  const run = new PlayedRun({
+    resumes: { pending: leftCalls(1, { needs: 'approval' }) },
+    input: [{ type: 'user.tool_approval', threadId: 'main', toolCallId: 'r0', approval: { status: 'allow' } }],
+  });
+  run.task();
+  run.returns('r0');
+  run.set({ isDraining: true });
+  expect([run.task(), run.end]).toEqual([[], { status: 'continue' }]);
+  expect(run.log.open?.threads[0]?.calls ?? []).toEqual([]);
+});
+
+test('the question of a resumed call is asked: the calls behind it, which wait for no answer, take none of the room', () => {
+  const [first, ...others] = leftCalls(40, {});
+  const run = new PlayedRun({
+    pause: 'wait',
+    resumes: { pending: [{ ...first!, needs: 'sign_in', signInId: 'sig_1' }, ...others] },
+  });
+  expect(run.task()).toEqual(['main r0']);
+  run.asks('r0');
+  expect([run.task(), run.actions.waiting]).toMatchObject([[], [{ toolCallId: 'r0', needs: 'response' }]]);
+});
+
+test('a run that drains before the model call that the start has begun makes that one first', () => {
+  const run = new PlayedRun({ hasServers: true });
+  run.set({ isDraining: true });
+  expect([run.task(), run.end]).toEqual([['main model'], undefined]);
+  expect(run.modelInput('main').messageId).toBe(firstCallOf(turnStart()).messageId);
+  run.answers(calls(RUN));
+  expect(run.task()).toEqual(['main call_0']);
+  run.returns('call_0');
+  expect([run.task(), run.end]).toEqual([[], { status: 'continue' }]);
 });
