@@ -1,0 +1,97 @@
+import { callModelInput, callToolInput, connectToolsInput } from '../../src/core/call-inputs.ts';
+import { due, endOf, Slots, type Run, type Work } from '../../src/core/due.ts';
+import type { ScheduledActivity, TurnContinuation, TurnStart } from '../../src/core/history.ts';
+import type { LogEntry } from '../../src/core/records.ts';
+import { TurnLog } from '../../workflows/turn-log.ts';
+import { AT } from './random-turn.ts';
+
+/** A run of a turn with the log that its workflow keeps, without the workflow: a test ends what it begins. */
+export class LoggedRun {
+  readonly log: TurnLog;
+  readonly #start: TurnStart;
+  #run: Run;
+  /** The ids of the activities that run, by their names. */
+  readonly #running = new Map<string, number>();
+  /** How many messages the turn has planned: both ways of running it give them the same ids. */
+  #messages: number;
+
+  constructor(start: TurnStart, messages = 0) {
+    this.#start = start;
+    this.#messages = messages;
+    this.log = new TurnLog(start);
+    this.#run = { isStopping: false, isDraining: false, forced: new Set(), slots: this.#newSlots() };
+  }
+
+  /** The run that continues this one as new, with what Temporal stores of it. */
+  again(): LoggedRun {
+    const { resumes: _, ...constants } = this.#start;
+    const carry = { ...this.log.open, previousRunId: 'r', deadline: 0 };
+    const stored = JSON.parse(JSON.stringify(carry)) as TurnContinuation;
+    return new LoggedRun({ ...constants, carry: stored }, this.#messages);
+  }
+
+  #newSlots(): Slots {
+    return new Slots(this.#start.limits.subAgents);
+  }
+
+  /** No sub-agent has a slot, as at the beginning of a run. */
+  forgetSlots(): void {
+    this.set({ slots: this.#newSlots() });
+  }
+
+  set(run: Partial<Run>): void {
+    this.#run = { ...this.#run, ...run };
+  }
+
+  get end(): ReturnType<typeof endOf> {
+    return endOf(this.log.state, this.#run);
+  }
+
+  /** The names of the activities that run. */
+  get running(): string[] {
+    return [...this.#running.keys()];
+  }
+
+  activity(name: string): ScheduledActivity {
+    const activity = this.log.state.running().find((one) => nameOf(one) === name);
+    if (!activity) throw new Error(`${name} does not run`);
+    return activity;
+  }
+
+  /** Begins what is due. Returns it, without the start of the run. */
+  begin(now: number): ScheduledActivity[] {
+    return due(this.log.state, this.#run).flatMap((work) => {
+      const activity = this.#activityOf(work, now);
+      if (!activity) return [];
+      const name = nameOf(activity);
+      if (this.#running.has(name)) throw new Error(`${name} runs already`);
+      this.#running.set(name, this.log.scheduled(activity));
+      return activity;
+    });
+  }
+
+  #activityOf(work: Work, now: number): ScheduledActivity | undefined {
+    const { actions, state } = this.log;
+    const turn = { start: this.#start, log: state, actions, guard: { runId: 'r', deadline: 0 } };
+    if (work.name === 'forceDelegate') return undefined;
+    if (work.name === 'callTool') return { name: work.name, input: callToolInput(turn, work.call) };
+    const { name, threadId } = work;
+    if (name === 'connectTools') return { name, input: connectToolsInput(turn, threadId) };
+    const plan = { messageId: `msg_${++this.#messages}`, createdAt: AT };
+    const call = { threadId, now, ...this.log.next(threadId), newMessage: () => plan };
+    const { start: _, ...input } = callModelInput(turn, call);
+    return { name, input };
+  }
+
+  ends(name: string, end: Parameters<TurnLog['ended']>[1]): LogEntry[] {
+    const id = this.#running.get(name);
+    if (id === undefined) throw new Error(`${name} does not run`);
+    this.#running.delete(name);
+    // Runs that are compared share no objects.
+    return this.log.ended(id, 'result' in end ? structuredClone(end) : end);
+  }
+}
+
+function nameOf({ name, input }: ScheduledActivity): string {
+  return `${input.threadId} ${name === 'callTool' ? input.toolCallId : name}`;
+}
