@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { behindWaiting, leftOf, readyOf, resumedCall, type Call } from './call.ts';
+import { behindWaiting, pendingLeft, readyOf, resumedCall, type Call } from './call.ts';
 import type { PendingCall } from './records.ts';
 
 /** The calls of a message to one server, in their order: `r` only reads. */
@@ -105,8 +105,11 @@ const PLACED = {
 test('a call that is to run leaves the next turn its answer, and the arguments that it was approved with', () => {
   const ready = { ...PLACED, state: 'ready', votes: [] } satisfies Call;
   const answered = { ...ready, needs: 'response', elicitation: ELICITATION, answered: ANSWERED } as const;
-  expect(leftOf(answered)).toMatchObject({ needs: 'order', answered: ANSWERED });
-  expect(leftOf({ ...ready, needs: 'approval', edited: EDITED })).toMatchObject({ needs: 'order', edited: EDITED });
+  expect(pendingLeft(answered)).toMatchObject({ needs: 'order', answered: ANSWERED });
+  expect(pendingLeft({ ...ready, needs: 'approval', edited: EDITED })).toMatchObject({
+    needs: 'order',
+    edited: EDITED,
+  });
 });
 
 test('a resumed call is to run with what the input says of it', () => {
