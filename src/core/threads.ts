@@ -94,11 +94,11 @@ export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | '
 }
 
 /** What the next run of the turn continues. A run continues as new when no call runs. */
-export function carriedThreads(threads: Threads): CarriedThread[] {
+export function carriedThreads(threads: Threads, waits: boolean): CarriedThread[] {
   return [...threads.values()].map(
     ({ steps, refused, isGiven, read, planned, isConnected, end, agent, calls: all }) => {
-      // The answer to a call that was asked about may be repeated. A message may have 500 others.
-      const calls = [...all.values()].filter((call) => call.state !== 'settled' || isAsked(call));
+      // In a turn that waits, the answer to a call that was asked about may be repeated. A message may have 500 others.
+      const calls = [...all.values()].filter((call) => call.state !== 'settled' || (waits && isAsked(call)));
       return {
         ...(agent && { agent }),
         steps,

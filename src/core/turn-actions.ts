@@ -133,7 +133,7 @@ export class TurnActions {
     const { remembered } = this.#questions;
     const given = this.#given.state;
     return {
-      threads: carriedThreads(this.threads),
+      threads: carriedThreads(this.threads, this.waits),
       pauses: this.#pauses.state,
       steering: this.steering.state,
       ...(given.length > 0 && { given }),
