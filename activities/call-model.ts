@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
+import { ApplicationFailureCategory } from '@temporalio/common';
 import { offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
@@ -21,7 +22,7 @@ import {
 } from '../src/core/records.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import { networkCause } from '../src/models/network-cause.ts';
-import { wrongAddress } from '../src/models/wrong-address.ts';
+import { addressOf, wrongAddress } from '../src/models/wrong-address.ts';
 import type { ModelChunk, ModelRequest } from '../src/models/provider.ts';
 import type { BudgetReport } from '../src/core/budget.ts';
 import { ConversationLost } from '../src/engine/conversations.ts';
@@ -487,7 +488,8 @@ class ModelCallAttempt {
     if (failure === error && failure.isRefusal && !this.#message?.isStreaming) this.#wasCalled = false;
     if (failure !== error) {
       const { turnId, messageId } = this.#input;
-      this.#dependencies.log.error({ err: error, turnId, messageId }, 'a model call failed unexpectedly');
+      const fields = { err: error, turnId, messageId, ...this.#called };
+      this.#dependencies.log.error(fields, 'a model call failed unexpectedly');
     }
     const advice = await this.#adviceOn(failure);
     const wait = this.#planRetry(failure, advice === undefined ? Infinity : FIRST_CONTACT_MS);
@@ -512,7 +514,13 @@ class ModelCallAttempt {
       );
     }
     this.#recordUsage();
-    throw ApplicationFailure.create({ type: failure.failure, message: reason, nextRetryDelay: wait });
+    throw ApplicationFailure.create({
+      type: failure.failure,
+      message: reason,
+      nextRetryDelay: wait,
+      // It has a line in the log: the SDK's own, which names neither provider nor reason, is for debugging.
+      category: ApplicationFailureCategory.BENIGN,
+    });
   }
 
   /**
@@ -552,12 +560,17 @@ class ModelCallAttempt {
 
   /** For operators, without the provider's text, which may quote the conversation. */
   #logFailure(error: ModelError, waitMs: number | undefined): void {
-    const { providerName: provider, model } = this.#message?.target ?? {};
     const { failure, status } = error;
     this.#dependencies.log.warn(
-      { turnId: this.#input.turnId, provider, model, failure, status, ...networkCause(error), waitMs },
+      { turnId: this.#input.turnId, ...this.#called, failure, status, ...networkCause(error), waitMs },
       waitMs === undefined ? 'a model call failed' : 'a model call failed; it is repeated',
     );
+  }
+
+  /** The model that was called, for the log. The address is that of its setting: one at which a connection has failed says more. */
+  get #called(): { provider: string; model: string; address: string | undefined } | undefined {
+    const target = this.#message?.target;
+    return target && { provider: target.providerName, model: target.model, address: addressOf(target) };
   }
 
   /**

@@ -1,4 +1,4 @@
-import { ApplicationFailure } from '@temporalio/common';
+import { ApplicationFailure, ApplicationFailureCategory } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import { activityDependencies } from '../test/support/activity-dependencies.ts';
@@ -16,6 +16,7 @@ async function retried(failure: ModelError, { hasAnswered }: { hasAnswered: bool
   const stream = async function* () {
     throw await Promise.resolve(failure);
   };
+  const lines: object[] = [];
   const target = { providerName: 'own', baseUrl: 'http://localhost:1/v1', model: 'm', provider: { stream } };
   const callModel = createCallModel(
     activityDependencies({
@@ -23,20 +24,22 @@ async function retried(failure: ModelError, { hasAnswered }: { hasAnswered: bool
       models: { learnContext: () => Promise.resolve(), resolve: () => target },
       config: { model: { retrySeconds: 300 }, tool: { timeoutSeconds: 60 } },
       serverContacts: { hasAnswered: () => Promise.resolve(hasAnswered) },
-      log: { warn: () => undefined },
+      log: { warn: (fields: object, message: string) => void lines.push({ ...fields, message }) },
     }),
   );
   let waitedMs = 0;
+  const categories = new Set<unknown>();
   let heartbeatDetails: unknown;
   for (let attempt = 1; ; attempt++) {
     const env = new MockActivityEnvironment({ attempt, heartbeatDetails });
     env.on('heartbeat', (details) => (heartbeatDetails = details));
     try {
       const { outcome } = await env.run<[CallModelInput], CallModelResult, typeof callModel>(callModel, MODEL_CALL);
-      return { outcome, waitedMs };
+      return { outcome, waitedMs, lines, attempts: attempt, categories };
     } catch (error) {
       if (!(error instanceof ApplicationFailure) || typeof error.nextRetryDelay !== 'number') throw error;
       waitedMs += error.nextRetryDelay;
+      categories.add(error.category);
     }
   }
 }
@@ -63,4 +66,18 @@ test.each<[string, ModelError, { hasAnswered: boolean }]>([
   const { outcome, waitedMs } = await retried(failure, contact);
   expect(outcome).toMatchObject({ status: 'error', message: expect.not.stringContaining('never answered') });
   expect(waitedMs).toBeGreaterThan(200_000);
+});
+
+test('each attempt that fails has one line, with provider, model, address and reason; the line of the SDK is for debugging', async () => {
+  const { lines, attempts, categories } = await retried(UNREACHABLE, { hasAnswered: false });
+  const called = { provider: 'own', model: 'm', address: '::1:1', failure: 'connection', code: 'ECONNREFUSED' };
+  expect(lines).toEqual([
+    ...Array.from({ length: attempts - 1 }, () =>
+      expect.objectContaining({ ...called, waitMs: expect.any(Number), message: expect.stringMatching(/is repeated/) }),
+    ),
+    expect.objectContaining({ ...called, waitMs: undefined, message: 'a model call failed' }),
+  ]);
+  expect(categories).toEqual(new Set([ApplicationFailureCategory.BENIGN]));
+  const answered = await retried(new ModelError('overloaded', 'busy', { status: 503 }), { hasAnswered: true });
+  expect(answered.lines[0]).toMatchObject({ address: 'localhost:1', failure: 'overloaded', status: 503 });
 });

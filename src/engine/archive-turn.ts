@@ -1,5 +1,7 @@
+import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
+import type { LogEntry, TurnError } from '../core/records.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { actionChanges } from './action-changes.ts';
 import type { TurnIndex } from './turn-index.ts';
@@ -11,6 +13,7 @@ interface ArchiveOptions {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   metrics: Metrics;
+  log: Pick<Logger, 'warn'>;
   turnId: string;
   /** The last entry to archive. Without it all entries are archived, which waits until the turn closes. */
   through?: number | undefined;
@@ -27,6 +30,7 @@ export async function archive({
   logs,
   turnIndex,
   metrics,
+  log,
   turnId,
   through,
   signal,
@@ -35,21 +39,38 @@ export async function archive({
   if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return false;
   const turn = await indexed(known, { catalog, logs, turnIndex, turnId });
   if (!turn) return false;
-  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, signal });
+  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, log, signal });
   let isCopied = false;
   const from = turn.archived_through + 1;
   for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
     const batch = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
     const last = batch.at(-1);
     const changes = await actionChanges(batch, { catalog, logs, sessionId });
+    // Read before the entries are added, after which nothing may fail: the line would be lost.
+    const session = last && errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
     const added = await catalog.archive.add(turnId, batch, { complete: last?.record.kind === 'turn.done', changes });
     if (!added) return false;
     // Other workers may archive the turn too: each entry is counted by the worker that added it.
     isCopied ||= added.length > 0;
     metrics.archived(added.map(({ record }) => record));
+    logError(log, added, { turnId, sessionId, agent: session?.agent_name ?? undefined });
     if (through !== undefined && (batch.length < entries.length || last?.ordinal === through)) break;
   }
   return isCopied;
+}
+
+/** One line for each turn that ends in error, by the worker that has added its end to the archive. */
+function logError(
+  log: Pick<Logger, 'warn'>,
+  added: LogEntry[],
+  ids: { turnId: string; sessionId: string; agent: string | undefined },
+): void {
+  const error = added.map(errorOf).find((one) => one !== undefined);
+  if (error) log.warn({ ...ids, code: error.code, message: error.message }, 'a turn ended in error');
+}
+
+function errorOf({ record }: LogEntry): TurnError | undefined {
+  return record.kind === 'turn.done' && record.end.status === 'error' ? record.end : undefined;
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { Logger } from 'pino';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { actionChanges } from './action-changes.ts';
 import { archiveEarlier, indexed } from './archive-turn.ts';
@@ -10,6 +11,7 @@ interface IndexOptions {
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   metrics: Metrics;
+  log: Pick<Logger, 'warn'>;
   turnId: string;
   /** The last entry to index. */
   through: number;

@@ -17,18 +17,24 @@ const CERTIFICATE_CODE =
  * What to check if a model cannot be reached for a reason that rarely passes by itself: its server refuses connections,
  * has no name, or shows a wrong certificate. Undefined for other errors.
  */
-export function wrongAddress(error: unknown, { providerName, baseUrl }: ModelServer): string | undefined {
-  const { code = '', address } = networkCause(error);
+export function whatToCheck(error: unknown): string | undefined {
+  const { code = '' } = networkCause(error);
   const check = CHECKS.get(code) ?? (CERTIFICATE_CODE.test(code) ? CHECK_CERTIFICATE : undefined);
   if (check === undefined) return undefined;
-  const place = (baseUrl === undefined ? address : hostOf(baseUrl)) ?? 'its own address';
-  return (
-    `The provider ${providerName} has never answered at ${place}: check ${check}, and the address, which is its ` +
-    'base_url in EVERTURN_MODEL_PROVIDERS or OPENAI_BASE_URL.'
-  );
+  return `check ${check}, and the address, which is its base_url in EVERTURN_MODEL_PROVIDERS or OPENAI_BASE_URL`;
 }
 
-function hostOf(baseUrl: string): string {
+/** The same for a server that has never answered this installation. */
+export function wrongAddress(error: unknown, server: ModelServer): string | undefined {
+  const advice = whatToCheck(error);
+  if (advice === undefined) return undefined;
+  const place = addressOf(server) ?? networkCause(error).address ?? 'its own address';
+  return `The provider ${server.providerName} has never answered at ${place}: ${advice}.`;
+}
+
+/** The host and port of a server, without what else its URL may have, such as a password; undefined for the provider's own. */
+export function addressOf({ baseUrl }: Pick<ModelServer, 'baseUrl'>): string | undefined {
+  if (baseUrl === undefined) return undefined;
   const { protocol, hostname, port } = new URL(baseUrl);
   return `${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`;
 }
