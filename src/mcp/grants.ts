@@ -163,6 +163,15 @@ export class Grants {
   }
 }
 
+/** For checks that act for no subject: a server that users sign in to asks for it. */
+export const NO_GRANTS: Pick<Grants, 'find' | 'account' | 'tokensOf'> = {
+  find: () => Promise.resolve(undefined),
+  account: () => Promise.resolve(undefined),
+  tokensOf: () => {
+    throw new Error('there are no grants');
+  },
+};
+
 /** Decodes a row. */
 export function grantOf({ id, version, created_at, data, tokens }: GrantRow): Grant {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `SignIns` and this class

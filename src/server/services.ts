@@ -1,5 +1,6 @@
 import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
+import { tryAgent, type TriedPart } from '../agents/try-agent.ts';
 import { AgentValidator } from '../agents/validate-agent.ts';
 import { answerProblem } from '../tools/elicitation-answer.ts';
 import { createEditCheck } from '../tools/edit-problem.ts';
@@ -49,6 +50,7 @@ import { ProgramRecords } from '../mcp/program-records.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import type { WatchSession } from '../mcp/session-uses.ts';
 import { FileTexts } from '../files/file-texts.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
 import { Skills } from '../skills/skills.ts';
 import { SignIns } from '../mcp/sign-ins.ts';
 import { signInUrls } from '../api/sessions/sign-ins.ts';
@@ -89,6 +91,7 @@ export interface Services {
   budgets: SharedBudgets;
   toolPool: McpPool;
   checkServers: (subjectId: string, signal: AbortSignal) => Promise<CheckedServer[]>;
+  tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) => Promise<TriedPart[]>;
   agentCheck: AgentValidator;
   answerCheck: AnswerCheck;
   editCheck: EditCheck;
@@ -246,6 +249,8 @@ export async function openServices({
     toolPool,
     checkServers: (subjectId: string, signal: AbortSignal) =>
       checkServers(registry.names, { registry, pool, subjectId, signal }),
+    tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) =>
+      tryAgent(spec, { models, registry, pool, subjectId, signal }),
     agentCheck,
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),

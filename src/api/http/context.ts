@@ -1,6 +1,7 @@
 import type { Client } from '@temporalio/client';
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
+import type { TriedPart } from '../../agents/try-agent.ts';
 import type { Config } from '../../config.ts';
 import type { SessionWatches } from '../../live/session-watches.ts';
 import type { ActionFeed } from '../../live/action-feed.ts';
@@ -10,6 +11,7 @@ import type { Engine } from '../../engine/engine.ts';
 import type { McpPool } from '../../mcp/pool.ts';
 import type { McpRegistry } from '../../mcp/registry.ts';
 import type { SignIns } from '../../mcp/sign-ins.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { CheckedServer } from '../../tools/check-servers.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
@@ -57,6 +59,8 @@ export interface ApiContext extends Engine {
   toolPool: Pick<McpPool, 'endGrant'>;
   /** Connects to the registered MCP servers, with the sign-ins of a subject. */
   checkServers: (subjectId: string, signal: AbortSignal) => Promise<CheckedServer[]>;
+  /** Tries the models and MCP servers of an agent, with the sign-ins of a subject. */
+  tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) => Promise<TriedPart[]>;
   sessionWatches: SessionWatches;
   actionFeed: ActionFeed;
   /** Whether URLs in requests may currently lead to private addresses. */

@@ -13,6 +13,7 @@ import {
   type AgentVersionResource,
 } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
+import { disconnection } from '../http/disconnection.ts';
 import { ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
 import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination, pageOf } from '../http/pagination.ts';
@@ -30,13 +31,20 @@ const agentPosition = z.object({ order, agent: z.string() });
 const versionsQuery = listQuery.extend({ order: order.default('desc').describe('by version') });
 const versionPosition = z.object({ order, versions_of: z.string(), version: z.int() });
 
+const putQuery = z.object({
+  check: z
+    .enum(['true', 'false'])
+    .default('false')
+    .describe('true: try the models and MCP servers of the agent, which is stored whatever comes of it'),
+});
+
 /** The column has 32 bits. */
 const MAX_VERSION = 2 ** 31 - 1;
 
 const answer = json(dataOf(agentResource), { data: exampleAgent });
 
 /** `/v1/agents/{name}`: the registry of agents. */
-export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
+export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Route[] {
   return [
     route(
       'get',
@@ -80,12 +88,17 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         requires: 'writeAgents',
         tag: 'Agents',
         summary: 'Register an agent, or a new version of it',
-        description: 'Existing sessions keep the version that they were created with.',
+        description:
+          'Existing sessions keep the version that they were created with. With `check=true` each of its models gets a ' +
+          'question of a few tokens, and each of its MCP servers lists its tools, with the credentials of this server and ' +
+          'the sign-ins of the caller; `checks` says what came of it. Models and servers over HTTP are waited for up to ' +
+          '15 seconds, programs that are being installed as long as that may take.',
+        query: putQuery,
         body: json(agentSpec, exampleSpec),
         answer,
         errors: ['invalid_agent', 'feature_not_available'],
       },
-      async ({ params: { agent_name: name }, body: spec }) => {
+      async ({ params: { agent_name: name }, query: { check }, body: spec, caller, response }) => {
         if (!NAME.test(name) || RESERVED.has(name)) {
           throw new ApiError('invalid_agent', `an agent cannot be named ${JSON.stringify(name)}`, {
             param: 'agent_name',
@@ -94,7 +107,12 @@ export function agentRoutes({ catalog, agentCheck }: ApiContext): Route[] {
         await checkNewAgent(spec, { owner: null, agentCheck, budget: new SchemaBudget() });
         const agent = await catalog.agents.put(name, spec, new Date().toISOString());
         await agentCheck.logWarnings(agent);
-        return { data: withWarnings(toResource(agent), await agentCheck.newWarnings(spec)) };
+        const { subjectId } = caller.subject;
+        const [warnings, checks] = await Promise.all([
+          agentCheck.newWarnings(spec),
+          check === 'true' ? tryAgent(spec, subjectId, disconnection(response)) : undefined,
+        ]);
+        return { data: { ...withWarnings(toResource(agent), warnings), ...(checks && { checks }) } };
       },
     ),
     route(

@@ -78,6 +78,22 @@ export const acceptedAnswers = z
   })
   .meta({ id: 'AcceptedAnswers' });
 
+const agentPartCheck = z
+  .object({
+    type: z.enum(['model', 'mcp_server']),
+    name: z.string().describe('as the agent names it'),
+    address: z
+      .string()
+      .nullable()
+      .describe('host and port; null for a program, for what is not known, and for a provider at its own address'),
+    status: z
+      .enum(['ok', 'sign_in_required', 'failed'])
+      .describe('`sign_in_required`: the server works once its user, here the caller, has signed in'),
+    reason: z.string().nullable().describe('why it is not `ok`'),
+    seconds: z.number().describe('until it answered, or failed'),
+  })
+  .meta({ id: 'AgentPartCheck' });
+
 export const agentResource = z
   .object({
     name: z.string(),
@@ -89,12 +105,16 @@ export const agentResource = z
       .array(z.string())
       .optional()
       .describe('what may not work as intended, where one agent is written or read; absent if there is nothing'),
+    checks: z
+      .array(agentPartCheck)
+      .optional()
+      .describe('what came of trying its models and MCP servers, where it was written with `check=true`'),
   })
   .meta({ id: 'Agent' });
 
 /** One version of an agent, which is immutable. */
 export const agentVersionResource = agentResource
-  .omit({ updated_at: true, warnings: true })
+  .omit({ updated_at: true, warnings: true, checks: true })
   .meta({ id: 'AgentVersion' });
 
 /** The access of a subject to an MCP server that requires a sign-in. */

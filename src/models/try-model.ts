@@ -1,0 +1,48 @@
+import { userText } from '../core/transcript.ts';
+import { errorMessage } from '../lib/errors.ts';
+import { ModelError } from './model-error.ts';
+import type { ModelTarget } from './providers.ts';
+import { whatToCheck } from './wrong-address.ts';
+
+/** OpenAI accepts no lower limit. */
+const MAX_TOKENS = 16;
+
+/** How OpenAI says that a model which thinks has reached the limit before it has answered: it works. */
+const LIMIT_REACHED = /model output limit was reached/i;
+
+/**
+ * Asks a model for a few tokens, with nothing of any agent or conversation. Returns why it cannot be used, in one text
+ * without secrets, or undefined if it has answered; a signal that is aborted before it has answered is no answer.
+ */
+export async function tryModel(
+  { provider, model }: Pick<ModelTarget, 'provider' | 'model'>,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  let hasAnswered = false;
+  const request = {
+    model,
+    params: { max_tokens: MAX_TOKENS },
+    system: 'Answer with one word.',
+    instructionsLength: 0,
+    skillsLength: 0,
+    transcript: [userText('Are you there?')],
+    tools: [],
+    responseFormat: undefined,
+    fileContent: () => Promise.reject(new Error('there are no files')),
+  };
+  try {
+    // What is empty says that the call has left the queue of its provider.
+    for await (const chunk of provider.stream(request, signal)) hasAnswered ||= Object.keys(chunk).length > 0;
+  } catch (error) {
+    return LIMIT_REACHED.test(errorMessage(error)) ? undefined : reasonOf(error);
+  }
+  return hasAnswered ? undefined : 'has not answered';
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof ModelError)) return `internal error: ${errorMessage(error)}`;
+  const { status, message } = error;
+  const advice = whatToCheck(error);
+  const reason = status === undefined ? message : `answered ${status}: ${message}`;
+  return advice === undefined ? reason : `${reason}: ${advice}`;
+}
