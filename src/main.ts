@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { inspect } from 'node:util';
 import { Command, CommanderError } from 'commander';
+import { addAgentsCommand } from './cli/agents.ts';
 import { addApiCommand } from './cli/api.ts';
 import { addKeysCommand } from './cli/keys.ts';
 import { addMcpCommand } from './cli/mcp.ts';
@@ -23,6 +24,7 @@ async function main(argv: string[]): Promise<number> {
   addApiCommand(program);
   addWorkerCommand(program);
   addKeysCommand(program);
+  addAgentsCommand(program);
   addMcpCommand(program);
   addTurnCommand(program);
   try {

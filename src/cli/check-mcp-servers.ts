@@ -7,6 +7,7 @@ import { createLogger } from '../telemetry/logger.ts';
 import { LOCAL } from '../auth/api-keys.ts';
 import { checkServers, type CheckedServer } from '../tools/check-servers.ts';
 import { printable } from './turn-report-text.ts';
+import { untilInterrupted } from './until-interrupted.ts';
 
 /**
  * Prints what the registered MCP servers offer, each as soon as it has answered.
@@ -40,15 +41,6 @@ function namesOf({ names, disabled }: McpRegistry, only: string | undefined, has
   throw new ConfigError(
     `EVERTURN_MCP_SERVERS has no server ${JSON.stringify(only)}: it has ${names.join(', ') || 'none'}`,
   );
-}
-
-/** Ctrl-C does not reach the programs, which have groups of their own: they are ended with the check. */
-function untilInterrupted(): AbortSignal {
-  const interrupted = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(signal, () => interrupted.abort(new StartupError(`the check was ended by ${signal}`)));
-  }
-  return interrupted.signal;
 }
 
 function textOf({ name, error, seconds, transport, protocol, tools, warnings }: CheckedServer): string {

@@ -13,30 +13,36 @@ import type { Services } from './services.ts';
  */
 export async function readAgentFiles(folder: string | undefined): Promise<Map<string, AgentSpec>> {
   if (folder === undefined) return new Map();
-  const wrong = (what: string): ConfigError => new ConfigError(`EVERTURN_AGENTS: ${what}`);
   let names: string[];
   try {
     names = (await readdir(folder)).filter((name) => name.endsWith('.json')).toSorted();
   } catch (error) {
-    throw wrong(`the folder ${folder} cannot be read: ${String(error)}`);
+    throw new ConfigError(`EVERTURN_AGENTS: the folder ${folder} cannot be read: ${String(error)}`);
   }
   const agents = new Map<string, AgentSpec>();
   for (const name of names) {
-    const file = path.join(folder, name);
-    let content: unknown;
-    try {
-      content = JSON.parse(await readFile(file, 'utf8'));
-    } catch (error) {
-      throw wrong(`${file} is not JSON: ${String(error)}`);
-    }
-    const parsed = agentSpec.safeParse(content, { error: namingUnknownKeys });
-    if (!parsed.success) {
-      const problems = parsed.error.issues.map(({ path: at, message }) => `${at.join('.') || 'the agent'}: ${message}`);
-      throw wrong(`${file}: ${problems.join('; ')}`);
-    }
-    agents.set(path.basename(name, '.json'), parsed.data);
+    agents.set(path.basename(name, '.json'), await readAgentFile(path.join(folder, name), 'EVERTURN_AGENTS: '));
   }
   return agents;
+}
+
+/**
+ * Reads a file with one AgentSpec.
+ * @param place where the file is named, which the error begins with
+ * @throws ConfigError that names the file and what is wrong with it
+ */
+export async function readAgentFile(file: string, place = ''): Promise<AgentSpec> {
+  const wrong = (what: string): ConfigError => new ConfigError(`${place}${file}${what}`);
+  let content: unknown;
+  try {
+    content = JSON.parse(await readFile(file, 'utf8'));
+  } catch (error) {
+    throw wrong(` is not JSON: ${String(error)}`);
+  }
+  const parsed = agentSpec.safeParse(content, { error: namingUnknownKeys });
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map(({ path: at, message }) => `${at.join('.') || 'the agent'}: ${message}`);
+  throw wrong(`: ${problems.join('; ')}`);
 }
 
 /**
