@@ -9,6 +9,9 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 /** One line of the log. */
 type Line = Record<string, unknown>;
 
+const TRACE = 10;
+const WARN = 40;
+
 const lines: Line[] = [];
 let proxy: TcpProxy;
 let server: TestServer;
@@ -49,7 +52,20 @@ test('every line about a turn names the turn, its session and the request that c
   }
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, msg: 'Workflow completed', workflowType: 'turn' }));
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, res: { statusCode: 200 } }));
-  expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, activityType: 'callModel', msg: 'Activity failed' }));
+  const ofAttempt = { ...ids, activityType: 'callModel', attempt: 1 };
+  expect(ofTurn).toContainEqual(expect.objectContaining({ ...ofAttempt, msg: 'Activity failed', level: TRACE }));
+  // Whoever reads no debug lines has one that names the model and the reason.
+  expect(ofTurn.filter(({ level }) => level === WARN)).toEqual([
+    expect.objectContaining({
+      ...ofAttempt,
+      provider: 'openai',
+      model: chat.agent,
+      address: new URL(server.model.url).host,
+      failure: 'overloaded',
+      status: 500,
+      msg: 'a model call failed; it is repeated',
+    }),
+  ]);
   for (const line of about(chat.sessionId)) expect(line).toMatchObject({ sessionId: chat.sessionId });
 });
 
