@@ -24,6 +24,7 @@ interface Trial {
   modelUrl?: string;
   allowPrivateUrls?: boolean;
   acceptsSlashes?: boolean;
+  hasPublicUrl?: boolean;
   maxMs?: number;
   signal?: AbortSignal;
 }
@@ -65,6 +66,7 @@ async function start() {
         registry,
         pool: { allowPrivateUrls: () => allowPrivateUrls, grants: NO_GRANTS },
         subjectId: 'ann',
+        hasPublicUrl: true,
         signal,
         ...more,
       },
@@ -156,6 +158,11 @@ test('a server that asks for a sign-in works; one that rejects our credentials d
     { name: 'crm', status: 'sign_in_required', reason: 'requires the user to sign in' },
     { name: 'wrong-key', status: 'failed', reason: expect.stringMatching(/^answered with HTTP 401; register/) },
   ]);
+  const [, unreachable] = await attempt({ mcp_servers: [registered('crm')] }, { hasPublicUrl: false });
+  expect(unreachable).toMatchObject({
+    status: 'failed',
+    reason: expect.stringMatching(/must set EVERTURN_PUBLIC_URL$/),
+  });
 });
 
 test('an inline server at a private address is refused, as in a turn', async () => {

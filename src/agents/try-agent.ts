@@ -1,6 +1,7 @@
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { McpPool, McpUnavailableError, type McpPoolOptions } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
+import { NO_PUBLIC_URL } from '../mcp/sign-ins.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { tryModel } from '../models/try-model.ts';
 import { addressOf } from '../models/wrong-address.ts';
@@ -27,6 +28,8 @@ interface TryOptions {
   pool: McpPoolOptions;
   /** Whose sign-ins are used. */
   subjectId: string;
+  /** Whether users can sign in: the address at which they reach this server is known. */
+  hasPublicUrl: boolean;
   signal: AbortSignal;
   /** How long a model or a server over HTTP is waited for. */
   maxMs?: number;
@@ -106,7 +109,8 @@ async function triedServer(server: McpServer, pool: McpPool, { registry, ...opti
     if (late !== undefined) return failed(late, address);
     if (!(error instanceof McpUnavailableError)) throw error;
     const { reason, signIn } = error;
-    return signIn ? { address, status: 'sign_in_required', reason } : failed(reason, address);
+    if (!signIn) return failed(reason, address);
+    return options.hasPublicUrl ? { address, status: 'sign_in_required', reason } : failed(NO_PUBLIC_URL, address);
   }
 }
 

@@ -2,7 +2,7 @@ import path from 'node:path';
 import { tryAgent, type TriedPart } from '../agents/try-agent.ts';
 import { LOCAL } from '../auth/api-keys.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import { ConfigError, loadConfig, type Config } from '../config.ts';
+import { ConfigError, isLoopback, loadConfig, type Config } from '../config.ts';
 import { DEMO } from '../demo/demo-agent.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import { openDataDir } from '../lib/data-dir.ts';
@@ -52,11 +52,17 @@ export async function checkAgents(which: string | undefined, { json }: { json?: 
   await openDataDir(config.dataDir);
   const programs = await ProgramRecords.open(config.dataDir, log);
   const allowPrivateUrls = () => config.allowPrivateUrls ?? isKeyless;
-  const pool = { ...config.mcp, allowPrivateUrls, grants: NO_GRANTS, programs, log };
-  const { subjectId } = LOCAL.subject;
-  const signal = untilInterrupted();
+  const options = {
+    models,
+    registry,
+    pool: { ...config.mcp, allowPrivateUrls, grants: NO_GRANTS, programs, log },
+    subjectId: LOCAL.subject.subjectId,
+    // As a server assumes.
+    hasPublicUrl: config.publicUrl !== undefined || isLoopback(config.host),
+    signal: untilInterrupted(),
+  };
   const check = async ([agent, spec]: [string, AgentSpec]): Promise<CheckedAgent> => {
-    const checked = { agent, checks: await tryAgent(spec, { models, registry, pool, subjectId, signal }) };
+    const checked = { agent, checks: await tryAgent(spec, options) };
     if (!json) process.stdout.write(textOf(checked));
     return checked;
   };

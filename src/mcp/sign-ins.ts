@@ -123,6 +123,9 @@ export class SignInReplacedError extends SignInError {
   }
 }
 
+/** Why nobody can sign in where the address of this server is unknown. */
+export const NO_PUBLIC_URL = 'requires the user to sign in, for which its operator must set EVERTURN_PUBLIC_URL';
+
 /** How long a link is valid if its turn does not wait for it, and how long a visit to the authorization server may take. */
 const VALID_MS = 10 * 60_000;
 /** A sign-in that another call of the same turn has requested is used if it is valid for this long. */
@@ -189,9 +192,7 @@ export class SignIns {
     const { catalog } = this.#options;
     const { id, name, url, trusted } = endpoint;
     const ours = this.urls;
-    if (!ours) {
-      throw new McpServerError('requires the user to sign in, for which its operator must set EVERTURN_PUBLIC_URL');
-    }
+    if (!ours) throw new McpServerError(NO_PUBLIC_URL);
     const server = serverKey(endpoint);
     const signInTo = (signInId: string, state: string): ServerSignIn => {
       return { id, name, signInId, authUrl: ours.authorize(state) };

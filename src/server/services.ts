@@ -250,7 +250,7 @@ export async function openServices({
     checkServers: (subjectId: string, signal: AbortSignal) =>
       checkServers(registry.names, { registry, pool, subjectId, signal }),
     tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) =>
-      tryAgent(spec, { models, registry, pool, subjectId, signal }),
+      tryAgent(spec, { models, registry, pool, subjectId, hasPublicUrl: urls !== undefined, signal }),
     agentCheck,
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets }),

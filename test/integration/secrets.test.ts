@@ -99,7 +99,10 @@ test('no secret is in the most verbose log, or in messages to users', async () =
     none: undefined,
   };
   for (const [name, mcpServer] of Object.entries(agents)) {
-    await ann.putAgent(name, { model: { name: 'm' }, ...(mcpServer && { mcp_servers: [mcpServer] }) });
+    const spec = { model: { name: 'm' }, ...(mcpServer && { mcp_servers: [mcpServer] }) };
+    const put = await ann.send<{ data: { checks: object[] } }>('PUT', `/v1/agents/${name}?check=true`, spec);
+    expect(put.body.data.checks).toContainEqual(expect.objectContaining({ type: 'model', status: 'failed' }));
+    told.push(JSON.stringify(put.body.data.checks));
     const id = await ann.createSession(name);
     const state = await ann.turn(id, 'hi').end();
     expect(state.status).toBe('error');
