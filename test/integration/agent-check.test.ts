@@ -172,7 +172,7 @@ describe('`everturn agents check`', () => {
     const { code, stdout, stderr } = await everturn(['agents', 'check', file], env);
     const [head, model, test_, notes_] = stdout.split('\n');
     expect(head).toBe('orders');
-    expect(model).toMatch(/^ {2}ok {15}\d+\.\d s {2}model req_\w+ at 127\.0\.0\.1:\d+$/);
+    expect(model).toMatch(/^ {2}ok +\d+\.\d s {2}model req_\w+ at 127\.0\.0\.1:\d+$/);
     expect(test_).toMatch(/^ {2}ok .* MCP server test at 127\.0\.0\.1:\d+$/);
     expect(notes_).toMatch(/^ {2}needs a sign-in .* MCP server notes at .*: requires the user to sign in$/);
     expect([code, stderr]).toEqual([0, '']);
