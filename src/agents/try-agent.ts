@@ -1,10 +1,11 @@
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
-import { McpPool, McpUnavailableError, type McpPoolOptions } from '../mcp/pool.ts';
+import { McpUnavailableError, type McpPool, type McpPoolOptions } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { NO_PUBLIC_URL } from '../mcp/sign-ins.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { tryModel } from '../models/try-model.ts';
 import { addressOf } from '../models/wrong-address.ts';
+import { checkingPool, checkScope } from '../tools/check-servers.ts';
 import { modelNames, type AgentSpec, type McpServer } from '../spec/agent-spec.ts';
 
 /** What came of trying a model or an MCP server of an agent. */
@@ -57,8 +58,7 @@ export async function tryAgent(spec: AgentSpec, options: TryOptions): Promise<Tr
   const { signal } = options;
   return agents.run('', async () => {
     signal.throwIfAborted();
-    // A program that is being installed is waited for, within its own time: ending it would spoil its installation.
-    const pool = new McpPool({ ...options.pool, firstWaitMs: Infinity });
+    const pool = checkingPool(options.pool);
     const models = [...new Set(modelNames(spec))].map((name) =>
       timed({ type: 'model', name }, () => triedModel(name, options)),
     );
@@ -94,9 +94,7 @@ async function triedModel(name: string, { models, ...options }: TryOptions): Pro
 async function triedServer(server: McpServer, pool: McpPool, { registry, ...options }: TryOptions): Promise<Outcome> {
   const endpoint = registry.resolve(server);
   if (!endpoint) return failed('is not registered in EVERTURN_MCP_SERVERS');
-  const owner = { subjectId: options.subjectId, draftRoles: null };
-  // No session has an id of this form.
-  const scope = { sessionId: `check ${server.name}`, owner };
+  const scope = checkScope(server.name, options.subjectId);
   const isProgram = 'command' in endpoint;
   const address = isProgram ? null : (addressOf({ baseUrl: endpoint.url }) ?? null);
   const { signal, lateness } = isProgram ? { ...options, lateness: () => undefined } : inTime(options);

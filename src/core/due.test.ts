@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
+import { activityOf } from '../../test/support/logged-run.ts';
 import { messageWith, modelMessage } from '../../test/support/model-message.ts';
 import { continuation, turnStart } from '../../test/support/random-turn.ts';
-import { callModelInput, callToolInput, connectToolsInput } from './call-inputs.ts';
 import { due, endOf, Slots, type Run, type Work } from './due.ts';
 import type { ActivityResult, CallModelResult, ScheduledActivity, TurnContinuation, TurnStart } from './history.ts';
 import { firstCallOf, Turn } from './turn.ts';
@@ -106,18 +106,11 @@ class PlayedRun {
 
   #begin(work: Work): void {
     if (work.name === 'forceDelegate') return;
-    const turn = { start: this.#start, log: this.log, actions: this.actions, guard: { runId: 'r', deadline: 0 } };
     const id = ++this.#ids;
     this.#running.push({ name: nameOf(work), id });
-    if (work.name === 'connectTools') {
-      this.log.scheduled(id, { name: work.name, input: connectToolsInput(turn, work.threadId) });
-    } else if (work.name === 'callTool') {
-      this.log.scheduled(id, { name: work.name, input: callToolInput(turn, work.call) });
-    } else {
-      const newMessage = () => ({ messageId: `msg_${id}`, createdAt: AT });
-      const input = callModelInput(turn, { threadId: work.threadId, now: this.now, recent: [], newMessage });
-      this.log.scheduled(id, { name: work.name, input });
-    }
+    const newMessage = () => ({ messageId: `msg_${id}`, createdAt: AT });
+    const call = { now: this.now, recent: [], newMessage };
+    this.log.scheduled(id, activityOf(work, { start: this.#start, log: this.log }, call));
   }
 
   ends(name: string, end: ActivityResult): void {

@@ -1,5 +1,7 @@
 import type { TurnContinuation, TurnStart } from './history.ts';
 import type { OpenThread, PendingCall } from './records.ts';
+import { resumedThread } from './threads.ts';
+import { isAnyOpen, waitingOf } from './turn-result.ts';
 
 /** A start of the rules before 3, which had what it resumes and carries in other fields. */
 export interface EarlierStart extends Omit<TurnStart, 'resumes' | 'carry'> {
@@ -21,12 +23,12 @@ export function currentStart(start: TurnStart | EarlierStart): TurnStart {
   if (!isEarlier(start)) return start;
   const { resumes: pending, threads = [], carry, ...rest } = start;
   if (!carry) {
-    const isResumed = pending.length > 0 || threads.length > 0;
-    return { ...rest, ...(isResumed && { resumes: { pending, ...(threads.length > 0 && { threads }) } }) };
+    const waiting = { pending, threads };
+    return { ...rest, ...(isAnyOpen(waiting) && { resumes: waitingOf(waiting) }) };
   }
   const { step, threads: agents = [], actions, ...progress } = carry;
-  const subAgents = agents.map(({ steps, refused = 0, ...agent }) => ({ agent, steps, refused }));
-  return { ...rest, carry: { ...progress, ...actions, threads: [{ steps: step }, ...subAgents], results: [] } };
+  const all = [{ steps: step }, ...agents.map(resumedThread)];
+  return { ...rest, carry: { ...progress, ...actions, threads: all, results: [] } };
 }
 
 function isEarlier(start: TurnStart | EarlierStart): start is EarlierStart {

@@ -4,6 +4,7 @@ import {
   escalatesAt,
   expiresAt,
   isAsked,
+  isUnanswered,
   pendingOf,
   remainingOf,
   type AskedCall,
@@ -66,6 +67,12 @@ export class Questions {
   /** Why the turn must end: an approval has expired whose policy says so. */
   get failure(): Pick<TurnError, 'message'> | undefined {
     return this.#failure;
+  }
+
+  /** The calls that have no answer, also those that the turn asks about with its end. */
+  get unanswered(): AskedCall[] {
+    const all = [...this.#threads.values()].flatMap(({ calls }) => [...calls.values()]);
+    return all.filter(isUnanswered).filter(isAsked);
   }
 
   /** The calls that wait. */
@@ -256,9 +263,7 @@ export class Questions {
   }
 
   #all(state: 'new' | 'waiting'): AskedCall[] {
-    if (!this.#waits) return [];
-    const all = [...this.#threads.values()].flatMap(({ calls }) => [...calls.values()]);
-    return all.filter(isAsked).filter((call) => call.state === state);
+    return this.#waits ? this.unanswered.filter((call) => call.state === state) : [];
   }
 }
 

@@ -11,6 +11,7 @@ import {
   type Waiting,
 } from './records.ts';
 import { hasBeenAsked } from './tool-records.ts';
+import { waitingOf } from './turn-result.ts';
 
 /** How a thread has ended with its last model call. A sub-agent that is done has ended in the log, and has no state. */
 export type ThreadEnd =
@@ -78,10 +79,7 @@ export function newThread({ calls = [], ...thread }: Partial<CarriedThread> = {}
 export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | 'resumes' | 'input'>): Threads {
   const { pending = [], threads = [] } = resumes ?? {};
   const root: CarriedThread = { steps: 0 };
-  const continued = carry?.threads ?? [
-    root,
-    ...threads.map(({ steps, refused = 0, ...agent }) => ({ steps, refused, agent })),
-  ];
+  const continued = carry?.threads ?? [root, ...threads.map(resumedThread)];
   const all: Threads = new Map(continued.map((thread) => [thread.agent?.threadId ?? ROOT_THREAD, newThread(thread)]));
   if (carry) return all;
   const add = (call: Call): void => void all.get(call.threadId)?.calls.set(call.toolCallId, call);
@@ -91,6 +89,11 @@ export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | '
     if (resumed) add(resumed);
   }
   return all;
+}
+
+/** A sub-agent that was left open, as a run continues it. */
+export function resumedThread({ steps, refused = 0, ...agent }: OpenThread): CarriedThread {
+  return { agent, steps, refused };
 }
 
 /** What the next run of the turn continues. A run continues as new when no call runs. */
@@ -126,7 +129,7 @@ export function waitingIn(threads: Threads): Waiting {
     const left = [...calls.values()].flatMap((call) => pendingLeft(call) ?? []);
     return left.toSorted((a, b) => rank(a) - rank(b));
   });
-  return { pending, ...(subAgents.length > 0 && { threads: subAgents }) };
+  return waitingOf({ pending, threads: subAgents });
 }
 
 /** What people answer comes first: what the message asks, then what has come of its calls. */

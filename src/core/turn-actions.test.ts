@@ -5,6 +5,7 @@ import { actionsOf } from './actions.ts';
 import type { HistoryEvent, ScheduledActivity } from './history.ts';
 import { Turn } from './turn.ts';
 import { endOfThread } from './sub-agents.ts';
+import { isoTime } from './text.ts';
 import { heldCall, onReplacedOf, waitingAfter } from './tool-records.ts';
 import type { ApprovalPolicy, AuthRequired, LogEntry, ModelMessage, ToolCall, WithoutId } from './records.ts';
 import { TurnActions } from './turn-actions.ts';
@@ -16,7 +17,6 @@ const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const start = turnStart({ pause: 'wait' });
 /** It waits for answers for at most 10 s. */
 const limited = turnStart({ pause: 'wait', limits: { ...start.limits, actionSeconds: 10 } });
-const isoTime = (time: number) => new Date(time).toISOString();
 
 const policyOf = (overrides: Partial<ApprovalPolicy> = {}): ApprovalPolicy => ({
   quorum: 1,

@@ -1,5 +1,5 @@
 import { AnswerLimits } from './answer-limits.ts';
-import { askedCall, CANCELLED_ANSWER, isAsked, isUnanswered, readyOf, type AskedCall, type Call } from './call.ts';
+import { askedCall, CANCELLED_ANSWER, isUnanswered, readyOf, type AskedCall, type Call } from './call.ts';
 import { Given } from './given.ts';
 import type { TurnStart } from './history.ts';
 import { Pauses } from './pauses.ts';
@@ -47,7 +47,7 @@ export interface TurnActionsState {
 export const MAX_ASKING = 32;
 
 /** Whether the limit holds for a call: how many outcomes are unknown is bounded elsewhere, and approvals are not. */
-export function isLimited({ needs, unknownOutcome }: PendingCall): boolean {
+function isLimited({ needs, unknownOutcome }: PendingCall): boolean {
   return needs === 'response' && unknownOutcome === undefined;
 }
 
@@ -205,11 +205,9 @@ export class TurnActions {
     return this.#questions.waiting;
   }
 
-  /** The calls that wait, also those that the turn asks about with its end. */
+  /** The calls that have no answer, also those that the turn asks about with its end. */
   get unanswered(): AskedCall[] {
-    return [...this.threads.keys()].flatMap((threadId) =>
-      this.unsettled(threadId).filter(isUnanswered).filter(isAsked),
-    );
+    return this.#questions.unanswered;
   }
 
   /** The calls on which other agents work, in sessions of their own. */

@@ -97,17 +97,7 @@ export class Turn {
     return thread;
   }
 
-  /** What the turn has used. */
-  get totals(): TurnTotals {
-    return this.#totals;
-  }
-
-  /** How many sub-agents, and sessions of other agents, the turn has started. */
-  get startedAgents(): number {
-    return this.#startedAgents;
-  }
-
-  /** How many of them the next message of a thread of this depth may start, beside what the running model calls may. */
+  /** How many sub-agents, and sessions of other agents, the next message of a thread of this depth may start, beside what the running model calls may. */
   startable(depth: number): number {
     let started = this.#startedAgents;
     for (const { name, input } of this.#running.values()) if (name === 'callModel') started += input.mayStart ?? 0;

@@ -1,3 +1,4 @@
+import type { ToolScope } from '../core/history.ts';
 import type { Tool } from '@modelcontextprotocol/client';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { McpPool, McpUnavailableError, type McpPoolOptions, type McpServerTools } from '../mcp/pool.ts';
@@ -51,8 +52,7 @@ const AT_ONCE = 4;
  * @throws the reason of the signal
  */
 export async function checkServers(names: readonly string[], options: CheckOptions): Promise<CheckedServer[]> {
-  // A program that is being installed is to be listed, and ending it early would spoil its installation.
-  const pool = new McpPool({ ...options.pool, firstWaitMs: Infinity });
+  const pool = checkingPool(options.pool);
   const places = new KeyedSemaphore(AT_ONCE);
   const check = async (name: string): Promise<CheckedServer> => {
     options.signal.throwIfAborted();
@@ -67,6 +67,18 @@ export async function checkServers(names: readonly string[], options: CheckOptio
   }
 }
 
+/** The connections of a check, which ends them. */
+export function checkingPool(options: McpPoolOptions): McpPool {
+  // A program that is being installed is to be listed, and ending it early would spoil its installation.
+  return new McpPool({ ...options, firstWaitMs: Infinity });
+}
+
+/** For whom a check connects to a server: as a turn of an agent that an admin has written. */
+export function checkScope(server: string, subjectId: string): ToolScope {
+  // No session has an id of this form.
+  return { sessionId: `check ${server}`, owner: { subjectId, draftRoles: null } };
+}
+
 async function checkServer(
   name: string,
   pool: McpPool,
@@ -75,18 +87,17 @@ async function checkServer(
   const server: McpServer = { type: 'truefoundry-mcp-registry', name };
   const endpoint = registry.resolve(server);
   if (!endpoint) throw new TypeError(`not a registered MCP server: ${name}`);
-  const owner = { subjectId, draftRoles: null };
+  const scope = checkScope(name, subjectId);
   const begun = performance.now();
   const end = (result: Omit<CheckedServer, 'name' | 'seconds'>): CheckedServer => {
     const seconds = Math.round(performance.now() - begun) / 1000;
     return { name, seconds, ...result };
   };
   try {
-    // No session has an id of this form.
-    const offered = await pool.tools(endpoint, { sessionId: `check ${name}`, owner }, signal);
+    const offered = await pool.tools(endpoint, scope, signal);
     const { transport, protocol, toolWarnings } = offered;
     const policy = registry.policy(server);
-    const floor = approvalFloor(policy, owner);
+    const floor = approvalFloor(policy, scope.owner);
     const tools = selectTools(server, offered.tools, { floor }).map(({ tool, approval, annotation }): CheckedTool => ({
       name: tool.name,
       annotation,

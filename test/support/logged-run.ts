@@ -2,6 +2,7 @@ import { callModelInput, callToolInput, connectToolsInput } from '../../src/core
 import { due, endOf, Slots, type Run, type Work } from '../../src/core/due.ts';
 import type { ScheduledActivity, TurnContinuation, TurnStart } from '../../src/core/history.ts';
 import type { LogEntry } from '../../src/core/records.ts';
+import type { Turn } from '../../src/core/turn.ts';
 import { TurnLog } from '../../workflows/turn-log.ts';
 import { AT } from './random-turn.ts';
 
@@ -71,16 +72,13 @@ export class LoggedRun {
   }
 
   #activityOf(work: Work, now: number): ScheduledActivity | undefined {
-    const { actions, state } = this.log;
-    const turn = { start: this.#start, log: state, actions, guard: { runId: 'r', deadline: 0 } };
     if (work.name === 'forceDelegate') return undefined;
-    if (work.name === 'callTool') return { name: work.name, input: callToolInput(turn, work.call) };
-    const { name, threadId } = work;
-    if (name === 'connectTools') return { name, input: connectToolsInput(turn, threadId) };
-    const plan = { messageId: `msg_${++this.#messages}`, createdAt: AT };
-    const call = { threadId, now, ...this.log.next(threadId), newMessage: () => plan };
-    const { start: _, ...input } = callModelInput(turn, call);
-    return { name, input };
+    const { recent } = work.name === 'callModel' ? this.log.next(work.threadId) : { recent: [] };
+    const newMessage = () => ({ messageId: `msg_${++this.#messages}`, createdAt: AT });
+    const activity = activityOf(work, { start: this.#start, log: this.log.state }, { now, recent, newMessage });
+    if (activity.name !== 'callModel') return activity;
+    const { start: _, ...input } = activity.input;
+    return { name: activity.name, input };
   }
 
   ends(name: string, end: Parameters<TurnLog['ended']>[1]): LogEntry[] {
@@ -90,6 +88,21 @@ export class LoggedRun {
     // Runs that are compared share no objects.
     return this.log.ended(id, 'result' in end ? structuredClone(end) : end);
   }
+}
+
+/** The activity that a turn begins, with its input. */
+export function activityOf(
+  work: Exclude<Work, { name: 'forceDelegate' }>,
+  { start, log }: { start: TurnStart; log: Turn },
+  call: Omit<Parameters<typeof callModelInput>[1], 'threadId'>,
+): ScheduledActivity {
+  const { actions } = log;
+  if (!actions) throw new Error('the turn has not started');
+  const turn = { start, log, actions, guard: { runId: 'r', deadline: 0 } };
+  if (work.name === 'callTool') return { name: work.name, input: callToolInput(turn, work.call) };
+  const { name, threadId } = work;
+  if (name === 'connectTools') return { name, input: connectToolsInput(turn, threadId) };
+  return { name, input: callModelInput(turn, { threadId, ...call }) };
 }
 
 function nameOf({ name, input }: ScheduledActivity): string {

@@ -1,21 +1,19 @@
 import type { TurnStart } from '../../src/core/history.ts';
 import type { Approval, ApprovalPolicy, InputItem, PendingCall, SubAgent } from '../../src/core/records.ts';
+import { mulberry32 } from './lossy-bus.ts';
 import { turnStart } from './random-turn.ts';
 
-/** The decisions of a random turn (mulberry32). */
+/** The decisions of a random turn. */
 export class Choices {
-  #state: number;
+  readonly #random: () => number;
 
   constructor(seed: number) {
-    this.#state = seed;
+    this.#random = mulberry32(seed);
   }
 
   /** A number below `count`. */
   below(count: number): number {
-    this.#state = (this.#state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) % count;
+    return Math.floor(this.#random() * count);
   }
 
   /** True once in `count` times. */
