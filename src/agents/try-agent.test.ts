@@ -29,7 +29,7 @@ interface Trial {
   signal?: AbortSignal;
 }
 
-/** A model, an MCP server, and what came of trying agents with them. No user has signed in. */
+/** A model, an MCP server, and the results of trying agents with them. No user has signed in. */
 async function start() {
   const model = await ScriptedModel.start();
   onTestFinished(() => model.stop());

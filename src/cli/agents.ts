@@ -13,7 +13,7 @@ export function addAgentsCommand(program: Command): void {
       '[agent]',
       'the name of a registered agent, or a file *.json with an AgentSpec; default: all registered agents',
     )
-    .option('--json', 'print what came of it as JSON')
+    .option('--json', 'print the results as JSON')
     .action(async (agent: string | undefined, options: { json?: boolean }) => {
       const { checkAgents } = await import('./check-agents.ts');
       await checkAgents(agent, options);

@@ -32,7 +32,7 @@ interface FoundAgents {
 const PAGE = 100;
 
 /**
- * Prints what came of trying the models and MCP servers of agents: of all registered ones, of the one with a name, or of
+ * Prints the results of trying the models and MCP servers of agents: of all registered ones, of the one with a name, or of
  * that in a file, as a server with these settings would use them.
  * @throws ConfigError if there is no such agent, StartupError if something that was tried cannot be used
  */

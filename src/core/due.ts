@@ -119,7 +119,7 @@ function modeOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>): Mode 
   return { isHeld: turn.actions.isHeld && !isBegun, isDraining: isDraining && !isBegun };
 }
 
-/** How a run of a thread ends with its sub-agents: it goes on until they have ended. */
+/** How a run of a thread ends, which lasts until those of its sub-agents have ended; undefined as long as it lasts. */
 function runEndOf(turn: TurnState, mode: Mode, threadId: string): ThreadEnd | { status: 'continue' } | undefined {
   const phase = phaseOf(turn, threadId);
   if (isWorking(phase, mode)) return undefined;

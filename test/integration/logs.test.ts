@@ -54,7 +54,7 @@ test('every line about a turn names the turn, its session and the request that c
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ids, res: { statusCode: 200 } }));
   const ofAttempt = { ...ids, activityType: 'callModel', attempt: 1 };
   expect(ofTurn).toContainEqual(expect.objectContaining({ ...ofAttempt, msg: 'Activity failed', level: TRACE }));
-  // Whoever reads no debug lines has one that names the model and the reason.
+  // At the default level the line that is left names the model and the reason.
   expect(ofTurn.filter(({ level }) => level === WARN)).toEqual([
     expect.objectContaining({
       ...ofAttempt,

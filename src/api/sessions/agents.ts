@@ -35,7 +35,7 @@ const putQuery = z.object({
   check: z
     .enum(['true', 'false'])
     .default('false')
-    .describe('true: try the models and MCP servers of the agent, which is stored whatever comes of it'),
+    .describe('true: try the models and MCP servers of the agent, which is stored even if one fails'),
 });
 
 /** The column has 32 bits. */
@@ -91,7 +91,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         description:
           'Existing sessions keep the version that they were created with. With `check=true` each of its models gets a ' +
           'question of a few tokens, and each of its MCP servers lists its tools, with the credentials of this server and ' +
-          'the sign-ins of the caller; `checks` says what came of it. Models and servers over HTTP are waited for up to ' +
+          'the sign-ins of the caller; `checks` has the results. Models and servers over HTTP are waited for up to ' +
           '15 seconds, programs that are being installed as long as that may take.',
         query: putQuery,
         body: json(agentSpec, exampleSpec),

@@ -108,7 +108,7 @@ export const agentResource = z
     checks: z
       .array(agentPartCheck)
       .optional()
-      .describe('what came of trying its models and MCP servers, where it was written with `check=true`'),
+      .describe('the results of trying its models and MCP servers, if it was written with `check=true`'),
   })
   .meta({ id: 'Agent' });
 
