@@ -8,11 +8,11 @@ interface ArchiveTurnInput {
   turnId: string;
   /** For the log context. */
   sessionId: string;
-  /** The last entry of the previous run. */
+  /** The catalog is brought up to this entry. */
   through: number;
 }
 
-/** Archives the runs of a turn that have continued as new. */
+/** Archives a part of the log of a running turn. */
 export function createArchiveTurn(dependencies: Dependencies) {
   return function archiveTurn({ turnId, through }: ArchiveTurnInput): Promise<void> {
     return withHeartbeat(async () => {

@@ -11,6 +11,7 @@ import type { Delegator } from '../src/delegation/delegator.ts';
 import type { Conversations } from '../src/engine/conversations.ts';
 import type { ScheduledSessions } from '../src/engine/scheduled-runs.ts';
 import type { SharedBudgets } from '../src/engine/shared-budgets.ts';
+import type { RunStates } from '../src/engine/archive-turn.ts';
 import type { TurnIndex } from '../src/engine/turn-index.ts';
 import type { TurnLogReader } from '../src/engine/turn-log-reader.ts';
 import type { OnceLog } from '../src/lib/once-log.ts';
@@ -41,6 +42,7 @@ export interface Dependencies {
   logs: TurnLogReader;
   losses: OnceLog;
   turnIndex: TurnIndex;
+  runStates: RunStates;
   conversations: Conversations;
   delegator: Delegator;
   scheduledSessions: ScheduledSessions;

@@ -7,7 +7,6 @@ import type { Dependencies } from './dependencies.ts';
 import { cancelAtDeadline } from '../src/engine/turn-deadline.ts';
 import { createForceDelegate, createStopDelegate } from './control-delegate.ts';
 import { createEndSession } from './end-session.ts';
-import { createIndexActions } from './index-actions.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
 import { createRemoveSession } from './remove-session.ts';
@@ -36,7 +35,6 @@ export function createActivities(dependencies: Dependencies) {
   return {
     ...appending,
     archiveTurn: createArchiveTurn(dependencies),
-    indexActions: createIndexActions(dependencies),
     loadSession: createLoadSession(dependencies),
     inspectTurn: createInspectTurn(dependencies),
     terminateTurn: createTerminateTurn(dependencies),

@@ -21,7 +21,7 @@ export const ON_POSTGRES = `test/integration/{${[
   'agents-v2/two-processes,agents-v2/webhooks',
   'agents,apart,catalog,collect-blobs,delegation-catalog,delete-session,idempotency',
   'lists,lost-turns,openapi,outages,postgres,retention,schedules-catalog,session-index,session-lists',
-  'turns,unavailable,webhook-deliverer',
+  'session-states,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /**

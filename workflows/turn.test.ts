@@ -68,7 +68,7 @@ test.each<[string, (jobs: Job[]) => Job[]]>([
     resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }),
   ];
   // The call was asked about and approved before it begins.
-  expect(activitiesIn(await turn.activate(...inOrder(jobs)))).toEqual(['indexActions', 'callTool']);
+  expect(activitiesIn(await turn.activate(...inOrder(jobs)))).toEqual(['archiveTurn', 'callTool']);
 });
 
 test('a turn that is cancelled ends when what runs has ended', async () => {

@@ -16,7 +16,7 @@ import { turnResult, type ThreadResult } from '../src/core/turn-result.ts';
 import { Alarm } from './alarm.ts';
 import { beginner, type SpeculationSinks } from './begin.ts';
 import { errorMessage } from './errors.ts';
-import { archiveTurn, indexActions } from './index-activities.ts';
+import { archiveTurn } from './archive-activity.ts';
 import { cancelTurn, commandTurn } from './messages.ts';
 import { microtasksDone } from './microtasks-done.ts';
 import { continueTurn } from './next-run.ts';
@@ -25,8 +25,6 @@ import { TurnLog } from './turn-log.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
 export interface TurnSinks extends Sinks {
-  /** The turn is paused, or resumed. */
-  pauses: { changed(turnId: string, isPaused: boolean, at: string): void };
   turns: {
     /** The turn cancels its activities, which hear of it with their next heartbeat. */
     cancelling(turnId: string): void;
@@ -35,7 +33,7 @@ export interface TurnSinks extends Sinks {
   };
 }
 
-const { pauses, speculation, turns } = proxySinks<TurnSinks & SpeculationSinks>();
+const { speculation, turns } = proxySinks<TurnSinks & SpeculationSinks>();
 
 /** The clocks of workers and of Temporal differ less than this. */
 const MAX_CLOCK_DIFFERENCE_MS = 60_000;
@@ -71,8 +69,8 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
   let inbox: TurnEvent[] = [];
   /** An activity has ended since. */
   let hasEnded = true;
-  /** The inbox of people is brought up to the end of the current task. */
-  let isIndexDue = false;
+  /** The catalog is brought up to the end of the current task. */
+  let isArchiveDue = false;
   let bug: unknown;
   setHandler(commandTurn, (command) => {
     inbox.push(command);
@@ -95,7 +93,7 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
     steps,
     onEnd: (entries) => {
       hasEnded = true;
-      isIndexDue ||= actions.waits && entries.some(({ record }) => record.kind === 'mcp.auth_required');
+      isArchiveDue ||= actions.waits && entries.some(({ record }) => record.kind === 'mcp.auth_required');
     },
     onError: (error) => {
       bug = error;
@@ -106,18 +104,17 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
 
   /** The results of a task come before its commands, for every reader of the history. */
   function endTask(): void {
-    const [wasPaused, wasHeld, now] = [actions.isPaused, actions.isHeld, Date.now()];
+    const [wasHeld, now] = [actions.isHeld, Date.now()];
     const commands = inbox;
     inbox = [];
     hasEnded = false;
     const entries = log.taskEnded(now, commands);
     if (entries.length > 0) turns.growing(turnId);
     if (actions.isHeld !== wasHeld || commands.some(({ type }) => type !== 'answer')) speculation.changed(turnId);
-    // The inbox and webhooks are told what waits, what was decided, and whether the turn is paused.
-    const isNews = isIndexDue || entries.some(({ record }) => record.kind !== 'user.steered');
-    isIndexDue = false;
-    if (isNews) indexActions({ turnId, sessionId, through: log.state.ordinal }).catch(() => undefined);
-    if (actions.isPaused !== wasPaused) pauses.changed(turnId, actions.isPaused, new Date(now).toISOString());
+    // The inbox, lists, limits and webhooks are told what waits, what was decided, and whether the turn is paused.
+    const isNews = isArchiveDue || entries.some(({ record }) => record.kind !== 'user.steered');
+    isArchiveDue = false;
+    if (isNews) archiveTurn({ turnId, sessionId, through: log.state.ordinal }).catch(() => undefined);
     alarm.set();
   }
 
@@ -134,7 +131,7 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
     // What is due may have waited in the run before.
     alarm.set();
     // No request is waiting to move it from the queue to the turns in the index.
-    if (begun && !carry) indexActions({ turnId, sessionId, through: 0 }).catch(() => undefined);
+    if (begun && !carry) archiveTurn({ turnId, sessionId, through: 0 }).catch(() => undefined);
     if (carry) archiveTurn({ turnId, sessionId, through: carry.ordinal }).catch(() => undefined);
     for (;;) {
       await condition(hasNews);

@@ -105,26 +105,18 @@ export class ActionIndex {
     this.#cipher = cipher;
   }
 
-  /** Applies what a turn's log says up to `through`, without what was applied before. */
-  async apply(
-    db: Transaction<Tables>,
-    turn: IndexedTurn,
-    { changes, through }: { changes: ActionChange[]; through: number },
-  ): Promise<OutboxEvent[]> {
-    // Read here: the session's row is locked, so no other process applies changes of the turn.
-    const { indexed_through: before } = await db
-      .selectFrom('turns')
-      .select('indexed_through')
-      .where('id', '=', turn.id)
-      .executeTakeFirstOrThrow();
-    if (through <= before) return [];
-    await db.updateTable('turns').set({ indexed_through: through }).where('id', '=', turn.id).execute();
-    const added = changes.filter(({ ordinal }) => ordinal > before);
-    const isAffected = added.some(({ type }) => type === 'requested') || (await this.#pending(db, turn.id)).length > 0;
+  /**
+   * Applies what entries of a turn's log say. What has been applied before changes nothing: earlier versions have applied
+   * entries that were not in the archive.
+   */
+  async apply(db: Transaction<Tables>, turn: IndexedTurn, changes: ActionChange[]): Promise<OutboxEvent[]> {
+    if (changes.length === 0) return [];
+    const isAffected =
+      changes.some(({ type }) => type === 'requested') || (await this.#pending(db, turn.id)).length > 0;
     // The turn has tools, but asks for nothing.
     if (!isAffected) return [];
     const events: OutboxEvent[] = [];
-    for (const change of added) {
+    for (const change of changes) {
       const changed =
         change.type === 'requested'
           ? await this.#request(db, turn, change.action)
@@ -162,7 +154,12 @@ export class ActionIndex {
       decisions: this.#seal(id, []),
     };
     if (kind === 'sign_in' && (await isRequested(db, row))) return [];
-    await db.insertInto('actions').values(row).execute();
+    const { numInsertedOrUpdatedRows } = await db
+      .insertInto('actions')
+      .values(row)
+      .onConflict((conflict) => conflict.column('id').doNothing())
+      .executeTakeFirst();
+    if (numInsertedOrUpdatedRows !== 1n) return [];
     await addAudience(db, row, audience);
     const early = await this.#settleEarly(db, turn, { row, isClosed: session.closed === 1 });
     return [eventOf('action.created', row, 0), ...early];
@@ -180,8 +177,12 @@ export class ActionIndex {
     }
     const asked = rows.filter(({ key }) => key === change.key);
     switch (change.type) {
-      case 'decided':
-        return this.#settle(db, asked, () => ({ status: statusAfter(change), decision: change.decision }));
+      case 'decided': {
+        const { decision } = change;
+        const isKnown = (one: ActionDecision) => one.at === decision.at && one.by?.subjectId === decision.by?.subjectId;
+        const undecided = asked.filter((row) => !this.#decisionsOf(row).some(isKnown));
+        return this.#settle(db, undecided, () => ({ status: statusAfter(change), decision }));
+      }
       case 'answered': {
         const { at, by } = change;
         const decision: ActionDecision = { ...(by && { by }), decision: 'respond', at };

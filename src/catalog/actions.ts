@@ -31,6 +31,8 @@ export interface ActionEvent {
   audiences: string[];
 }
 
+export type PendingAction = Pick<ActionRow, 'kind' | 'turn_id' | 'tool_call_id'>;
+
 /** Reads the index of actions. */
 export class Actions {
   readonly #db: Kysely<Tables>;
@@ -61,6 +63,19 @@ export class Actions {
   async hasFor(sessionId: string, reader: ActionReader): Promise<boolean> {
     const found = this.#decidableBy(reader).select('actions.id').where('actions.session_id', '=', sessionId);
     return (await found.limit(1).executeTakeFirst()) !== undefined;
+  }
+
+  /** What sessions wait for, by their ids, in the order of the requests. */
+  async pendingOf(sessionIds: string[]): Promise<Map<string, PendingAction[]>> {
+    if (sessionIds.length === 0) return new Map();
+    const rows = await this.#db
+      .selectFrom('actions')
+      .select(['session_id', 'kind', 'turn_id', 'tool_call_id'])
+      .where('session_id', 'in', sessionIds)
+      .where('status', '=', 'pending')
+      .orderBy('id')
+      .execute();
+    return Map.groupBy(rows, ({ session_id: id }) => id);
   }
 
   /** Whether one of the sessions waits for a person, or may: what runs wait for is in no index, but their turn is open. */

@@ -8,18 +8,40 @@ import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
 import { removeRunSecrets } from './run-secrets.ts';
+import { storeRunSummary } from './run-summaries.ts';
 import type { ArchiveRow, Tables } from './schema.ts';
-import { recordEnd } from './session-ends.ts';
+import { stateAfter, type SessionState, type TurnState } from '../core/session-state.ts';
+import { noteEnd, turnChanged } from './session-states.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
+import { storeTexts } from './session-texts.ts';
 import { addRemainingTime } from './spending.ts';
 import { addStoredBytes } from './stored-bytes.ts';
-import { turnRecorded } from './state-changes.ts';
 
 interface ArchiveOptions {
   log: Pick<Logger, 'warn'>;
   cipher: Cipher;
   outbox: Outbox;
   actions: ActionIndex;
+}
+
+/** What entries of a log say beside themselves. */
+export interface ArchivedState {
+  /** The state of the turn after them; `ended` if the log ends with them. */
+  state: TurnState;
+  /** What they say about calls that wait. */
+  changes?: ActionChange[];
+  /** What they make of a run. */
+  run?: RunState | undefined;
+  /** The text of the answer, if the log ends with one. */
+  answer?: string | undefined;
+}
+
+/** A run as far as its log was read. */
+export interface RunState {
+  /** Set once it has ended. */
+  leaves: SessionState | undefined;
+  /** JSON, as `RunSummaries` has it. */
+  summary: string;
 }
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
@@ -44,31 +66,37 @@ export class Archive {
   }
 
   /**
-   * Adds entries of a turn that is in the index; `complete` if the log ends with them. `changes` are what they say about
-   * calls that wait. Returns the entries that this call added, without those that another process had archived before.
-   * Undefined if the turn's session was deleted; nothing is added then.
+   * Adds entries of a turn that is in the index, and changes the rows that derive from them. Returns the entries that this
+   * call added, without those that another process had archived before. Undefined if the turn's session was deleted;
+   * nothing is added then.
    */
   async add(
     turnId: string,
     entries: LogEntry[],
-    { complete, changes = [] }: { complete: boolean; changes?: ActionChange[] },
+    { state, changes = [], run, answer }: ArchivedState,
   ): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
     if (!last) return [];
-    return this.#outbox.transaction(async (db, emit, tell) => {
+    return this.#outbox.transaction(async (db, emit) => {
       const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
       const turn = await row.executeTakeFirst();
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
       // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
       // gaps.
       const { archived_through: before } = (await row.executeTakeFirst()) ?? turn;
-      const { numUpdatedRows } = await db
-        .updateTable('turns')
-        .set({ archived_through: Math.max(before, last.ordinal), ...(complete && { archived: 1 }) })
-        .where('id', '=', turnId)
-        .executeTakeFirst();
-      if (numUpdatedRows === 0n) return undefined;
       const added = entries.filter(({ ordinal }) => ordinal > before);
+      if (added.length === 0) return [];
+      const done = last.record.kind === 'turn.done' ? last.record : undefined;
+      const leaves = done && (run?.leaves ?? stateAfter(done));
+      const change = {
+        archived_through: last.ordinal,
+        state,
+        ...(state !== turn.state && { state_at: last.record.at }),
+        ...(state === 'ended' && { archived: 1 }),
+        ...(leaves && { leaves }),
+      };
+      const updated = await db.updateTable('turns').set(change).where('id', '=', turnId).executeTakeFirst();
+      if (updated.numUpdatedRows === 0n) return undefined;
       for (let from = 0; from < added.length; from += ROW_BATCH_SIZE) {
         const batch = added.slice(from, from + ROW_BATCH_SIZE);
         const records = batch.map(({ record }) => JSON.stringify(record));
@@ -83,37 +111,30 @@ export class Archive {
         await referToBlobs(db, turn.session_id, records);
       }
       // The index of actions and the outbox change with the entries that they derive from, and so exactly once.
-      emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
-      if (last.record.kind === 'turn.done' && last.ordinal > before) {
-        const { session_id: sessionId } = turn;
-        const session = await addSessionTotals(db, sessionId, last.record);
+      emit(
+        ...(await this.#actions.apply(
+          db,
+          turn,
+          changes.filter(({ ordinal }) => ordinal > before),
+        )),
+      );
+      const { session_id: sessionId } = turn;
+      if (run) {
+        await storeRunSummary(db, this.#cipher, { sessionId, summary: run.summary });
+      }
+      if (done && leaves) {
+        const session = await addSessionTotals(db, sessionId, done);
         if (session.type === 'run') await removeRunSecrets(db, sessionId);
-        await recordEnd(db, turn, last.record);
+        await storeTexts(db, this.#cipher, sessionId, { ...(answer !== undefined && { lastAnswer: answer }) });
+        const { at, workedMs } = done;
+        // A turn that has ended in the queue of its session has no sequence, and changes nothing.
+        if (turn.sequence !== null) await noteEnd(db, turn, { at, leaves });
         const { agent_name: agentName, subject_id: subjectId } = session;
-        const { at, workedMs } = last.record;
         await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });
         emit({ type: 'turn.done', sessionId, turnId, agentName });
       }
-      tell(() => turnRecorded(db, turn, entries));
+      if (state !== turn.state) emit(...(await turnChanged(db, { ...turn, ...change })));
       return added;
-    });
-  }
-
-  /**
-   * Brings the index of actions up to these entries of a turn whose log is not archived yet, and tells what they say of
-   * its session's state. False if the session was deleted.
-   */
-  async index(turnId: string, entries: LogEntry[], changes: ActionChange[]): Promise<boolean> {
-    const last = entries.at(-1);
-    if (!last) return true;
-    return this.#outbox.transaction(async (db, emit, tell) => {
-      const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
-      const turn = await row.executeTakeFirst();
-      // It locks the session's row; the activity that counts is recorded with the archive.
-      if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
-      emit(...(await this.#actions.apply(db, turn, { changes, through: last.ordinal })));
-      tell(() => turnRecorded(db, turn, entries));
-      return true;
     });
   }
 

@@ -25,6 +25,7 @@ import { ModelServers } from './model-servers.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
 import { RunSecrets } from './run-secrets.ts';
+import { RunSummaries } from './run-summaries.ts';
 import type { Tables } from './schema.ts';
 import { SessionFeedback } from './session-feedback.ts';
 import { ScheduleRuns } from './schedule-runs.ts';
@@ -39,6 +40,7 @@ import { StoredBytes } from './stored-bytes.ts';
 import { SubjectRoles } from './subject-roles.ts';
 import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
+import { Underived } from './underived.ts';
 import { Webhooks } from './webhooks.ts';
 
 interface CatalogOptions {
@@ -85,6 +87,8 @@ export class Catalog {
   readonly sessionList: SessionList;
   readonly idleTimeouts: IdleTimeouts;
   readonly runSecrets: RunSecrets;
+  readonly runSummaries: RunSummaries;
+  readonly underived: Underived;
   readonly #db: Kysely<Tables>;
   readonly #kind: Database['kind'];
   /** Its tables, columns and indexes at the start. */
@@ -129,6 +133,8 @@ export class Catalog {
     this.sessionList = new SessionList(db, cipher);
     this.idleTimeouts = new IdleTimeouts(db, this.outbox);
     this.runSecrets = new RunSecrets(db, cipher);
+    this.runSummaries = new RunSummaries(db, cipher);
+    this.underived = new Underived(db, index);
   }
 
   /**

@@ -2,11 +2,11 @@ import type { Kysely } from 'kysely';
 import type { Outbox } from './outbox.ts';
 import type { Tables } from './schema.ts';
 import { lockSession } from './sessions.ts';
-import { idleEnded } from './state-changes.ts';
+import { sessionChanged } from './session-states.ts';
 
 const BATCH_SIZE = 100;
 
-/** Tells webhooks of the ends of idle timeouts, which no turn brings. */
+/** Ends the sessions whose idle timeouts have ended, which no turn brings. */
 export class IdleTimeouts {
   readonly #db: Kysely<Tables>;
   readonly #outbox: Outbox;
@@ -16,8 +16,8 @@ export class IdleTimeouts {
     this.#outbox = outbox;
   }
 
-  /** Tells all that have ended by now, each once, whichever process is the first. */
-  async tell(now: string, stop: AbortSignal): Promise<void> {
+  /** Ends all whose timeouts have ended by now, and tells webhooks, each once, whichever process is the first. */
+  async end(now: string, stop: AbortSignal): Promise<void> {
     for (;;) {
       const due = await this.#db
         .selectFrom('session_requests')
@@ -28,14 +28,14 @@ export class IdleTimeouts {
         .execute();
       for (const { session_id: sessionId } of due) {
         if (stop.aborted) return;
-        await this.#tell(sessionId, now);
+        await this.#end(sessionId, now);
       }
       if (due.length < BATCH_SIZE) return;
     }
   }
 
-  async #tell(sessionId: string, now: string): Promise<void> {
-    await this.#outbox.transaction(async (db, _emit, tell) => {
+  async #end(sessionId: string, now: string): Promise<void> {
+    await this.#outbox.transaction(async (db, emit) => {
       await lockSession(db, sessionId);
       const { numUpdatedRows } = await db
         .updateTable('session_requests')
@@ -43,10 +43,7 @@ export class IdleTimeouts {
         .where('session_id', '=', sessionId)
         .where('idle_ends_at', '<=', now)
         .executeTakeFirst();
-      if (numUpdatedRows === 0n) return;
-      // Also noted if there is no webhook: one that is registered later hears that the session had ended.
-      const changes = await idleEnded(db, sessionId);
-      tell(() => Promise.resolve(changes));
+      if (numUpdatedRows > 0n) emit(...(await sessionChanged(db, sessionId)));
     });
   }
 }

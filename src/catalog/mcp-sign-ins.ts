@@ -1,4 +1,5 @@
 import { sql, type Kysely, type Transaction } from 'kysely';
+import type { TurnState } from '../core/session-state.ts';
 import type { Subject } from '../core/subject.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { ActionIndex } from './action-index.ts';
@@ -23,6 +24,9 @@ export interface UntoldSignIn {
   /** Undefined if it was replaced: a second browser need not be the owner's. */
   by: Subject | undefined;
 }
+
+/** The states of a turn that goes on by itself when its sign-ins have ended. */
+const WAITING: ReadonlySet<TurnState> = new Set(['asking', 'waiting_client', 'waiting_person', 'paused']);
 
 interface McpSignInsOptions {
   cipher: Cipher;
@@ -58,14 +62,14 @@ export class McpSignIns {
       .leftJoin('turns', 'turns.id', 'mcp_sign_ins.turn_id')
       .leftJoin('sessions', 'sessions.id', 'turns.session_id')
       .selectAll('mcp_sign_ins')
-      .select(['may_pause', 'archived', 'agent_name as agentName'])
+      .select(['turns.state as turnState', 'agent_name as agentName'])
       .select((eb) => eb.fn.coalesce('subject_slug', 'mcp_sign_ins.subject_id').as('subjectSlug'))
       .where('mcp_sign_ins.id', '=', id)
       .where('deleted_at', 'is', null)
       .executeTakeFirst();
     if (!row) return undefined;
-    const { may_pause: mayPause, archived, ...found } = row;
-    return { ...found, ...this.#open(row), isAwaited: mayPause === 1 && archived === 0 };
+    const { turnState, ...found } = row;
+    return { ...found, ...this.#open(row), isAwaited: turnState !== null && WAITING.has(turnState) };
   }
 
   async status(id: string): Promise<SignInStatus | undefined> {

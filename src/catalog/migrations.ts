@@ -75,6 +75,53 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
+  '0006-states': {
+    async up(db: Kysely<unknown>): Promise<void> {
+      const { schema } = db;
+      // Without defaults: the version before leaves them null, and housekeeping derives them.
+      for (const column of ['state', 'state_at', 'leaves']) {
+        await schema.alterTable('turns').addColumn(column, 'text').execute();
+      }
+      await schema.alterTable('sessions').addColumn('state', 'text').execute();
+      await schema
+        .createTable('session_texts')
+        .addColumn('session_id', 'text', (c) => c.primaryKey())
+        .addColumn('first_message', 'text')
+        .addColumn('last_answer', 'text')
+        .execute();
+      await schema
+        .createTable('run_summaries')
+        .addColumn('session_id', 'text', (c) => c.primaryKey())
+        .addColumn('summary', 'text', (c) => c.notNull())
+        .execute();
+      const byState = [
+        ['sessions_by_state', ['type', 'closed', 'state', 'created_at', 'id']],
+        ['sessions_by_subject_and_state', ['type', 'subject_id', 'closed', 'state', 'created_at', 'id']],
+      ] as const;
+      for (const [name, columns] of byState) {
+        await schema
+          .createIndex(name)
+          .on('sessions')
+          .columns([...columns])
+          .execute();
+      }
+      const closed = [
+        ['sessions_closed', ['type', 'created_at', 'id']],
+        ['sessions_closed_by_subject', ['type', 'subject_id', 'created_at', 'id']],
+      ] as const;
+      for (const [name, columns] of closed) {
+        await schema
+          .createIndex(name)
+          .on('sessions')
+          .columns([...columns])
+          .where(sql.ref('closed'), '=', 1)
+          .execute();
+      }
+      await schema.createIndex('sessions_underived').on('sessions').column('id').where(sql.ref('state'), 'is', null).execute();
+      await sql`create index turns_underived on turns (id)
+        where state is null or (archived = 1 and state <> 'ended')`.execute(db);
+    },
+  },
 };
 
 /** The columns are described in `schema.ts`. */

@@ -3,7 +3,7 @@ import type { Insertable, Kysely, Transaction } from 'kysely';
 import { DIGITS, ulid } from '../core/ids.ts';
 import { ROW_BATCH_SIZE } from './blob-references.ts';
 import type { ActionEventType, ActionStatus, Tables, WebhookEventType, WebhookRow } from './schema.ts';
-import type { StateChange } from './state-changes.ts';
+import type { StateChange } from './session-states.ts';
 
 /** What a transaction has changed: the events of actions, or the deliveries that wait to be sent. */
 export type Change = 'actions' | 'deliveries';
@@ -27,9 +27,6 @@ export interface SessionChanged {
   change: StateChange;
 }
 
-/** Makes the events of a change of a session's state: called at the end of its transaction, if a webhook is told. */
-type MakeChanges = () => Promise<SessionChanged[]>;
-
 /**
  * Writes events in the transactions that they result from: for the readers of the inbox, and for each webhook that is
  * registered for them. Afterwards the listeners are told.
@@ -52,21 +49,12 @@ export class Outbox {
    * commit: numbers are committed in their order, so a reader that has seen one has missed none below it.
    */
   async transaction<T>(
-    work: (
-      db: Transaction<Tables>,
-      emit: (...events: OutboxEvent[]) => void,
-      tell: (changes: MakeChanges) => void,
-    ) => Promise<T>,
+    work: (db: Transaction<Tables>, emit: (...events: OutboxEvent[]) => void) => Promise<T>,
   ): Promise<T> {
     const { result, changes } = await this.#db.transaction().execute(async (db) => {
       const events: OutboxEvent[] = [];
-      const told: MakeChanges[] = [];
-      const result = await work(
-        db,
-        (...emitted) => void events.push(...emitted),
-        (changes) => void told.push(changes),
-      );
-      return { result, changes: await write(db, events, told) };
+      const result = await work(db, (...emitted) => void events.push(...emitted));
+      return { result, changes: await write(db, events) };
     });
     this.#announce(changes);
     return result;
@@ -89,17 +77,13 @@ export class Outbox {
   }
 }
 
-async function write(db: Transaction<Tables>, emitted: OutboxEvent[], told: MakeChanges[]): Promise<Change[]> {
-  if (emitted.length === 0 && told.length === 0) return [];
+async function write(db: Transaction<Tables>, events: OutboxEvent[]): Promise<Change[]> {
+  if (events.length === 0) return [];
   const webhooks = await db
     .selectFrom('webhooks')
     .select(['id', 'face', 'events', 'agent_name'])
     .where('disabled', '=', 0)
     .execute();
-  const events = [...emitted];
-  if (webhooks.some(({ face }) => face === 'agents-v2')) {
-    for (const changes of told) events.push(...(await changes()));
-  }
   const addressed = events
     .map((event) => ({ event, to: webhooks.filter((webhook) => isToldOf(webhook, event)) }))
     .filter(({ event, to }) => 'action' in event || to.length > 0);

@@ -1,7 +1,7 @@
 import type { Generated, Insertable, Selectable } from 'kysely';
 import type { ActionKind } from '../core/actions.ts';
 import type { Role } from '../core/subject.ts';
-import type { TurnEnd } from './session-ends.ts';
+import type { SessionState, TurnState } from '../core/session-state.ts';
 
 /**
  * The catalog's tables: one schema for SQLite and PostgreSQL, with types that both have. Times are ISO-8601 UTC with
@@ -44,6 +44,8 @@ export interface Tables {
   agent_parts: AgentPartsTable;
   session_inputs: SessionInputsTable;
   run_secrets: RunSecretsTable;
+  run_summaries: RunSummariesTable;
+  session_texts: SessionTextsTable;
 }
 
 /** Content-addressed, immutable agent specs. */
@@ -111,9 +113,9 @@ interface SessionsTable {
   waited_ms: Generated<number>;
   /** What it stores: see `StoredBytes`. */
   stored_bytes: Generated<number>;
-  /** When the last turn that has ended was created, how it ended and when; null if none has. */
-  last_turn_at: Generated<string | null>;
-  last_end: Generated<TurnEnd | null>;
+  /** See `session-states.ts`. Null: not yet derived, since another version has written the row. */
+  state: Generated<SessionState | null>;
+  /** When it has ended: by its last turn, the end of its idle timeout, or its cancellation. Null while it has not. */
   ended_at: Generated<string | null>;
   /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
   deleted_at: Generated<string | null>;
@@ -136,7 +138,10 @@ interface TurnsTable {
    */
   queue_number: Generated<number | null>;
   created_at: string;
-  /** The archive has the entries up to this ordinal. */
+  /**
+   * The archive has the entries up to this ordinal, and all rows that derive from them were written with them: those of
+   * actions, and the states of the turn and its session.
+   */
   archived_through: Generated<number>;
   /** Whether the archive has the complete log. */
   archived: Generated<number>;
@@ -145,23 +150,16 @@ interface TurnsTable {
    * it. It is never changed, since the cursors of session streams are counted from it.
    */
   events_before: number | null;
-  /** The index of actions has what the log says up to this ordinal. */
-  indexed_through: Generated<number>;
   /** How the turn's input answers the pending calls of the previous turn; null if it answers none. */
   answers: Generated<string | null>;
-  /** Whether the turn may pause while it runs: its agent has `pause: "wait"`, it has a budget, or it was paused. */
-  may_pause: Generated<number>;
-  /** Whether it is paused. Written by its worker; housekeeping repairs what a crash has lost. */
-  paused: Generated<number>;
-  /** When the turn was last paused or resumed, or began after it had waited in a queue. */
-  paused_changed_at: Generated<string | null>;
+  /** Its state as of `archived_through`. Null: not yet derived, since another version has written the row. */
+  state: Generated<TurnState | null>;
+  /** Since when it has that state; null for the request of a turn. */
+  state_at: Generated<string | null>;
+  /** The state in which it has left its session: see `stateAfter`. Null while it has not ended. */
+  leaves: Generated<SessionState | null>;
   /** How much of the time for which the turn works was added to the budgets that it shares, in milliseconds. */
   counted_ms: Generated<number>;
-  /**
-   * The webhooks that are told of states have heard of the turn's log up to this ordinal; 0: of nothing. One more than the
-   * log has: also of the end of the idle timeout after it.
-   */
-  told_through: Generated<number>;
 }
 
 /** The sessions of agents that answer the tool calls of other agents, each with the call of its parent. */
@@ -653,6 +651,22 @@ interface RunSecretsTable {
   session_id: string;
   /** JSON, encrypted: a `ServerSecrets`. */
   secrets: string;
+}
+
+/** The runs as lists show them, as far as the archive has their logs. */
+interface RunSummariesTable {
+  session_id: string;
+  /** JSON, encrypted: a `RunSummary`, as the owner sees it. */
+  summary: string;
+}
+
+/** The texts of a session by which lists are searched; each the first `LISTED_CHARACTERS` characters, encrypted. */
+interface SessionTextsTable {
+  session_id: string;
+  /** The first message of the first turn. */
+  first_message: string | null;
+  /** The answer of the last turn that has ended. */
+  last_answer: string | null;
 }
 
 export type SpendingRow = Selectable<SpendingTable>;

@@ -1,8 +1,10 @@
 import { sql, type Kysely, type RawBuilder } from 'kysely';
+import type { SessionState } from '../core/session-state.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
 import { SHOWN_SESSIONS } from './session-types.ts';
 import { aadForFirstMessage } from './session-requests.ts';
+import { textsOf } from './session-texts.ts';
 
 /** Which sessions a list includes. All bounds of times are inclusive. */
 export interface SessionListFilter {
@@ -14,7 +16,7 @@ export interface SessionListFilter {
   createdTo?: string | undefined;
   /** The names by which agents were requested. */
   agents?: string[] | undefined;
-  statuses?: string[] | undefined;
+  states?: SessionState[] | undefined;
   finishedFrom?: string | undefined;
   finishedTo?: string | undefined;
 }
@@ -23,8 +25,6 @@ interface Listing {
   filter: SessionListFilter;
   order: 'asc' | 'desc';
   now: Date;
-  /** The open sessions that match the filter, whatever the catalog has of them; undefined: none is read. */
-  open?: string[] | undefined;
 }
 
 /** A session in a list. */
@@ -32,27 +32,20 @@ export interface ListedSession {
   id: string;
   agent: string | null;
   agent_revision: number | null;
-  /** `open`: what it does can be read in the log of its last turn only. */
-  status: string;
+  state: SessionState;
   finished_at: string | null;
   created_at: string;
   started_at: string | null;
   active_at: string;
-  /** Undefined if it has no messages from its creation. */
+  /** Undefined if it has none. */
   firstMessage: string | undefined;
+  lastAnswer: string | undefined;
 }
 
 /** A list looks at this many sessions, the first in its order: the cost of a page is bounded, and so is its `total`. */
 export const MAX_LISTED = 10_000;
 
-/** A request for a turn that has not become one after this time most likely never will. */
-const REQUEST_MS = 60_000;
-
-/**
- * Lists of sessions with the states in which the Agents API v2 shows them. The state of a session whose turns have ended
- * follows from columns that never change without a further turn; `src/api/agents-v2/session-state.ts` is the truth, and a
- * test compares the two.
- */
+/** Lists of sessions for the Agents API v2. An idle session whose timeout has ended is completed, also before it is swept. */
 export class SessionList {
   readonly #db: Kysely<Tables>;
   readonly #cipher: Cipher;
@@ -60,17 +53,6 @@ export class SessionList {
   constructor(db: Kysely<Tables>, cipher: Cipher) {
     this.#db = db;
     this.#cipher = cipher;
-  }
-
-  /** The sessions of a filter without its states that are open, in the order of the list. */
-  async open({ filter, ...listing }: Omit<Listing, 'open'>): Promise<string[]> {
-    const { statuses: _, finishedFrom: __, finishedTo: ___, ...rest } = filter;
-    const rows = await this.#matching({ ...listing, filter: { ...rest, statuses: ['open'] } })
-      .select('id')
-      .orderBy('created_at', listing.order)
-      .orderBy('id', listing.order)
-      .execute();
-    return rows.map(({ id }) => id);
   }
 
   async count(listing: Listing): Promise<number> {
@@ -92,12 +74,10 @@ export class SessionList {
       .execute();
     if (ids.length === 0) return [];
     const rows = await this.#joined()
-      .select(['s.id', 's.created_at', 's.active_at', 'r.first_message'])
+      .select(['s.id', 's.created_at', 's.active_at', 'r.first_message', ...stateAt(now)])
       .select((eb) => [
         agentName.as('agent'),
         eb.fn.coalesce('r.agent_revision', 's.agent_version').as('agent_revision'),
-        statusAt(now).as('status'),
-        finishedAt.as('finished_at'),
         eb
           .selectFrom('turns')
           .select('turns.created_at')
@@ -115,10 +95,16 @@ export class SessionList {
       .orderBy('s.created_at', order)
       .orderBy('s.id', order)
       .execute();
-    return rows.map(({ first_message: sealed, ...row }) => ({
-      ...row,
-      firstMessage: this.#cipher.openLabel(sealed, aadForFirstMessage(row.id)) ?? undefined,
-    }));
+    const texts = await textsOf(
+      this.#db,
+      this.#cipher,
+      rows.map(({ id }) => id),
+    );
+    return rows.map(({ first_message: sealed, ...row }) => {
+      const { firstMessage, lastAnswer } = texts.get(row.id) ?? {};
+      const ofRequest = this.#cipher.openLabel(sealed, aadForFirstMessage(row.id));
+      return { ...row, firstMessage: ofRequest ?? firstMessage, lastAnswer };
+    });
   }
 
   #joined() {
@@ -126,12 +112,11 @@ export class SessionList {
   }
 
   /** The first sessions of the list, of which those match that pass the filters without an index. */
-  #matching({ filter, order, now, open = [] }: Listing) {
+  #matching({ filter, order, now }: Listing) {
     const { subjectId, groupId, parentId, scheduleId, createdFrom, createdTo } = filter;
-    const { agents, statuses, finishedFrom, finishedTo } = filter;
+    const { agents, states, finishedFrom, finishedTo } = filter;
     let candidates = this.#joined()
-      .select(['s.id', 's.created_at', agentName.as('agent'), statusAt(now).as('status')])
-      .select(finishedAt.as('finished_at'))
+      .select(['s.id', 's.created_at', agentName.as('agent'), ...stateAt(now)])
       .where('s.deleted_at', 'is', null)
       .where('s.type', 'in', SHOWN_SESSIONS)
       .orderBy('s.created_at', order)
@@ -149,48 +134,22 @@ export class SessionList {
     if (createdTo !== undefined) candidates = candidates.where('s.created_at', '<=', createdTo);
     let matching = this.#db.selectFrom(candidates.as('candidates'));
     if (agents) matching = matching.where('agent', 'in', agents);
-    if (!statuses && finishedFrom === undefined && finishedTo === undefined) return matching;
-    return matching.where((eb) => {
-      const isKnown = eb.and([
-        ...(statuses ? [eb('status', 'in', statuses)] : [eb('status', '<>', 'open')]),
-        ...(finishedFrom === undefined ? [] : [eb('finished_at', '>=', finishedFrom)]),
-        ...(finishedTo === undefined ? [] : [eb('finished_at', '<=', finishedTo)]),
-      ]);
-      return open.length > 0 ? eb.or([isKnown, eb('id', 'in', open)]) : isKnown;
-    });
+    if (states) matching = matching.where('state', 'in', states);
+    if (finishedFrom !== undefined) matching = matching.where('finished_at', '>=', finishedFrom);
+    if (finishedTo !== undefined) matching = matching.where('finished_at', '<=', finishedTo);
+    return matching;
   }
+}
+
+/** The state of a session at a time, and when it has ended. */
+function stateAt(now: Date) {
+  const isOver = sql<boolean>`(s.state = 'idle' and r.waits_until <= ${now.toISOString()})`;
+  return [
+    sql<SessionState>`case when ${isOver} then 'completed' else coalesce(s.state, 'idle') end`.as('state'),
+    sql<string | null>`case when ${isOver} then r.waits_until else s.ended_at end`.as('finished_at'),
+  ] as const;
 }
 
 /** Also of a session of another API, if its agent is registered. */
 const agentName: RawBuilder<string | null> = sql`
   case when r.session_id is not null then r.agent when s.type = 'session' then s.agent_name end`;
-
-const isCancelled = sql`r.cancelled_at >= coalesce(s.last_turn_at, '')`;
-
-/** The state of a session, if it follows from the catalog alone; else `open`. */
-function statusAt(now: Date): RawBuilder<string> {
-  const requestedSince = new Date(now.getTime() - REQUEST_MS).toISOString();
-  return sql`case
-    when r.queue_number is not null then 'queued'
-    when r.first_turn_id is not null then 'open'
-    when s.id in (
-      select session_id from turns where archived = 0 and (sequence is not null or created_at > ${requestedSince})
-    ) then 'open'
-    when ${isCancelled} then 'interrupted'
-    when s.last_end is null and r.start_error is not null then 'failed'
-    when s.last_end is null then 'idle'
-    when s.last_end = 'answered' and (r.session_id is null or r.waits_until > ${now.toISOString()}) then 'idle'
-    when s.last_end = 'answered' then 'completed'
-    when s.last_end = 'client-cancelled' then 'interrupted'
-    when s.last_end in ('server-execution-timeout', 'out_of_time') then 'timed_out'
-    when s.last_end in ('error', 'abandoned', 'unanswered') then 'failed'
-    else 'open' end`;
-}
-
-/** When a session has ended that is neither open nor idle. */
-const finishedAt: RawBuilder<string | null> = sql`case
-  when r.queue_number is not null then null
-  when ${isCancelled} then case when s.ended_at > r.cancelled_at then s.ended_at else r.cancelled_at end
-  when s.last_end is null then r.start_failed_at
-  when r.session_id is null and s.last_end = 'answered' then null
-  else coalesce(r.waits_until, s.ended_at) end`;

@@ -3,7 +3,7 @@ import type { InputItem } from '../core/records.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { NewDelegationRow, NewSessionRow, SessionRequestsTable, Tables, TurnRow } from './schema.ts';
 import type { Outbox } from './outbox.ts';
-import { deletionOf } from './session-ends.ts';
+import { deletionOf, sessionChanged } from './session-states.ts';
 import { SessionInputs, type RequestInput } from './session-inputs.ts';
 import { insertRequest } from './session-requests.ts';
 import {
@@ -19,7 +19,6 @@ import {
 } from './slot-holders.ts';
 import { insertSession, lockSession, touchSession } from './sessions.ts';
 import { addStoredBytes } from './stored-bytes.ts';
-import { sessionCancelled, UNBEGUN, unbegunChanged, unbegunState } from './state-changes.ts';
 
 interface NewSession {
   session: NewSessionRow;
@@ -83,7 +82,8 @@ export class SessionSlots {
       const { subject_id: subject } = session;
       const placement = input.length === 0 ? 'none' : await place(db, capacity, { subject, takesSlot, mayQueue });
       if (isRefusal(placement)) return placement;
-      await insertSession(db, this.#cipher, session);
+      const state = placement === 'none' ? 'idle' : placement === 'slot' ? 'pending' : 'queued';
+      await insertSession(db, this.#cipher, { ...session, state });
       await insertRequest(db, this.#cipher, {
         ...request,
         ...(placement === 'slot' && { first_turn_id: turnId }),
@@ -133,14 +133,14 @@ export class SessionSlots {
     { sessionId, turnId, request }: { sessionId: string; turnId: string; request: RequestInput },
     capacity: Capacity,
   ): Promise<Placement | 'too_many_messages' | undefined> {
-    return this.#outbox.transaction(async (db, _emit, tell) => {
+    return this.#outbox.transaction(async (db, emit) => {
       await lockSlots(db);
       if (!(await touchSession(db, { id: sessionId, at: capacity.now.toISOString() }))) return undefined;
       if (await this.#inputs.hasRequest(db, sessionId, request.requestId)) return 'slot';
       const stopped = await db
         .selectFrom('session_requests')
         .innerJoin('sessions', 'sessions.id', 'session_requests.session_id')
-        .select([...UNBEGUN, 'takes_slot', 'sessions.subject_id'])
+        .select(['takes_slot', 'sessions.subject_id'])
         .where('session_id', '=', sessionId)
         .where('queue_number', 'is', null)
         .where('first_turn_id', 'is', null)
@@ -154,7 +154,7 @@ export class SessionSlots {
         .set({ first_turn_id: turnId, start_error: null, start_failed_at: null, delete_at: null })
         .where('session_id', '=', sessionId)
         .execute();
-      tell(() => unbegunChanged(db, sessionId, { from: unbegunState(stopped), to: 'pending' }));
+      emit(...(await sessionChanged(db, sessionId)));
       return placement;
     });
   }
@@ -195,7 +195,7 @@ export class SessionSlots {
    */
   async admit(capacity: Capacity, newTurnId: () => string): Promise<string[]> {
     if (!(await isAnyWaiting(this.#db))) return [];
-    return this.#outbox.transaction(async (db, _emit, tell) => {
+    return this.#outbox.transaction(async (db, emit) => {
       await lockSlots(db);
       const admitted: string[] = [];
       for (const sessionId of await admissible(db, capacity)) {
@@ -208,7 +208,7 @@ export class SessionSlots {
           .executeTakeFirst();
         if (numUpdatedRows === 0n) continue;
         admitted.push(sessionId);
-        tell(() => unbegunChanged(db, sessionId, { from: 'queued', to: 'pending' }));
+        emit(...(await sessionChanged(db, sessionId)));
       }
       return admitted;
     });
@@ -296,10 +296,10 @@ export class SessionSlots {
 
   /** The first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
-    await this.#outbox.transaction(async (db, _emit, tell) => {
+    await this.#outbox.transaction(async (db, emit) => {
       const row = await firstTurnIs(db, sessionId, turnId)
         .set({ first_turn_id: null, start_error: error, start_failed_at: now })
-        .returning([...UNBEGUN, 'delete_after_min'])
+        .returning('delete_after_min')
         .executeTakeFirst();
       if (!row) return;
       await db
@@ -307,7 +307,7 @@ export class SessionSlots {
         .set({ delete_at: deletionOf(now, row.delete_after_min) })
         .where('session_id', '=', sessionId)
         .execute();
-      tell(() => unbegunChanged(db, sessionId, { from: 'pending', to: unbegunState(row) }));
+      emit(...(await sessionChanged(db, sessionId)));
     });
   }
 
@@ -316,17 +316,16 @@ export class SessionSlots {
    * Returns whether it was in the queue. Without effect on a session of another API.
    */
   async cancel(sessionId: string, now: string): Promise<boolean> {
-    return this.#outbox.transaction(async (db, _emit, tell) => {
+    return this.#outbox.transaction(async (db, emit) => {
       await lockSession(db, sessionId);
       const row = db.updateTable('session_requests').where('session_id', '=', sessionId);
       // Changes nothing, but locks the row: it may be admitted at this moment.
       const before = await row
         .set({ session_id: sessionId })
-        .returning([...UNBEGUN, 'delete_after_min'])
+        .returning(['queue_number', 'delete_after_min'])
         .executeTakeFirst();
       if (!before) return false;
-      const { first_turn_id: firstTurn, queue_number: number, cancelled_at: from, delete_after_min: minutes } = before;
-      const delete_at = deletionOf(now, minutes);
+      const { queue_number: number, delete_after_min: minutes } = before;
       await row
         .set({
           cancelled_at: now,
@@ -334,13 +333,10 @@ export class SessionSlots {
           first_turn_id: null,
           waits_until: null,
           idle_ends_at: null,
-          delete_at,
+          delete_at: deletionOf(now, minutes),
         })
         .execute();
-      const isStarting = firstTurn !== null && (await isRequested(db, firstTurn));
-      tell(() =>
-        sessionCancelled(db, sessionId, { from, to: now, before: isStarting ? undefined : unbegunState(before) }),
-      );
+      emit(...(await sessionChanged(db, sessionId)));
       return number !== null;
     });
   }
@@ -353,10 +349,6 @@ export class SessionSlots {
 
 function firstTurnIs(db: Kysely<Tables>, sessionId: string, turnId: string) {
   return db.updateTable('session_requests').where('session_id', '=', sessionId).where('first_turn_id', '=', turnId);
-}
-
-async function isRequested(db: Transaction<Tables>, turnId: string): Promise<boolean> {
-  return (await db.selectFrom('turns').select('id').where('id', '=', turnId).executeTakeFirst()) !== undefined;
 }
 
 async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {

@@ -7,7 +7,8 @@ import { Outbox } from './outbox.ts';
 import { removeRunSecrets } from './run-secrets.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 import { forgetSpending } from './spending.ts';
-import type { TurnEnd } from './session-ends.ts';
+import type { SessionState } from '../core/session-state.ts';
+import { isOfRun } from './session-types.ts';
 
 /** The tables whose rows are deleted with their session, beside those that need more than that. */
 const TABLES_OF_SESSIONS = [
@@ -21,6 +22,8 @@ const TABLES_OF_SESSIONS = [
   'shared_sessions',
   'session_feedback',
   'run_secrets',
+  'run_summaries',
+  'session_texts',
 ] as const;
 
 /** A position in a listing: after the session with this time and id. */
@@ -37,8 +40,11 @@ export interface SessionFilter {
   subjectId?: string | undefined;
   subjectType?: string | undefined;
   subjectSlug?: string | undefined;
-  /** How the last turn has ended. Sessions in which no turn has ended are always included. */
-  lastEnds?: readonly TurnEnd[] | undefined;
+  /** In one of these states. */
+  states?: readonly SessionState[] | undefined;
+  /** Not in this state. */
+  exceptState?: SessionState | undefined;
+  isClosed?: boolean | undefined;
   from?: string | undefined;
   to?: string | undefined;
 }
@@ -81,7 +87,17 @@ export class Sessions {
    * Lists one page of the sessions of one type, by creation. The indexes begin with the type, so only the rows of the
    * page are read; a listing of both types merges two calls.
    */
-  async list(filter: SessionFilter, { order, after, limit }: SessionPage): Promise<SessionRow[]> {
+  async list({ states, ...filter }: SessionFilter, page: SessionPage): Promise<SessionRow[]> {
+    if (!states) return this.#list(filter, page);
+    // Each is read in the order of the list by an index that has the state; together they would be sorted.
+    const found = await Promise.all(states.map((state) => this.#list({ ...filter, state }, page)));
+    return firstOf(found.flat(), page);
+  }
+
+  async #list(
+    filter: Omit<SessionFilter, 'states'> & { state?: SessionState },
+    { order, after, limit }: SessionPage,
+  ): Promise<SessionRow[]> {
     let query = this.#db
       .selectFrom('sessions')
       .selectAll()
@@ -93,15 +109,14 @@ export class Sessions {
       ['subject_id', filter.subjectId],
       ['subject_type', filter.subjectType],
       ['subject_slug', filter.subjectSlug],
+      ['state', filter.state],
     ] as const) {
       if (value !== undefined) query = query.where(column, '=', value);
     }
-    const { lastEnds } = filter;
-    if (lastEnds) {
-      query = query.where((eb) =>
-        eb.or([eb('last_end', 'is', null), ...lastEnds.map((end) => eb('last_end', '=', end))]),
-      );
-    }
+    const { exceptState, isClosed } = filter;
+    // A literal, so that SQLite uses the partial indexes.
+    if (isClosed !== undefined) query = query.where('closed', '=', sql.lit(Number(isClosed)));
+    if (exceptState) query = query.where((eb) => eb.or([eb('state', 'is', null), eb('state', '<>', exceptState)]));
     // A position lies within the bounds and replaces the bound on its side.
     const [from, to] = [
       after && order === 'asc' ? undefined : filter.from,
@@ -219,8 +234,7 @@ export class Sessions {
   }
 }
 
-/** Inserts a session, unless it exists. */
-/** Returns the row as it is stored; undefined if the session exists. */
+/** Inserts a session, and returns the row as it is stored; undefined if the session exists. */
 export async function insertSession(
   db: Kysely<Tables>,
   cipher: Cipher,
@@ -231,6 +245,7 @@ export async function insertSession(
   return db
     .insertInto('sessions')
     .values({
+      state: isOfRun(session) ? 'pending' : 'idle',
       ...session,
       title: title ? cipher.sealText(title, aadForTitle(id)) : title,
       metadata: metadata ? cipher.sealText(metadata, aadForMetadata(id)) : metadata,
@@ -316,6 +331,18 @@ export async function addSessionTotals(
     .where('id', '=', id)
     .returning(['agent_name', 'subject_id', 'type'])
     .executeTakeFirstOrThrow();
+}
+
+/** The first sessions of several lists with the same order. */
+export function firstOf(sessions: SessionRow[], { order, limit }: SessionPage): SessionRow[] {
+  const direction = order === 'asc' ? 1 : -1;
+  return sessions.toSorted((a, b) => compare(a, b) * direction).slice(0, limit);
+}
+
+/** Compares like the catalog, which orders both columns by their bytes. */
+function compare(a: SessionRow, b: SessionRow): number {
+  const [first, second] = [a.created_at + a.id, b.created_at + b.id];
+  return first < second ? -1 : first > second ? 1 : 0;
 }
 
 /** The columns of the subject that owns a session. */

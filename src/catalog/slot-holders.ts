@@ -1,5 +1,5 @@
 import { sql, type Kysely, type Transaction } from 'kysely';
-import { FOREVER } from './session-ends.ts';
+import { FOREVER } from './session-states.ts';
 import type { Tables } from './schema.ts';
 
 /**

@@ -1,11 +1,16 @@
 import { sql, type Kysely } from 'kysely';
+import type { TurnState } from '../core/session-state.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { ActionIndex, Answers } from './action-index.ts';
 import type { Outbox } from './outbox.ts';
 import { removeRunSecrets, storeRunSecrets } from './run-secrets.ts';
 import type { Tables, TurnRow } from './schema.ts';
+import { storeTexts } from './session-texts.ts';
 import { touchSession, aadForTitle } from './sessions.ts';
-import { turnStarted } from './state-changes.ts';
+import { sessionChanged, turnAccepted } from './session-states.ts';
+
+/** The states of turns that have begun and do not work. */
+const WAITING: TurnState[] = ['delegating', 'waiting_client', 'waiting_person', 'paused'];
 
 /** Rows per query of `all`. */
 const TURN_BATCH_SIZE = 100;
@@ -18,8 +23,8 @@ export interface AcceptedTurn {
   createdAt: string;
   /** The session's title, if it has none yet. */
   title: string | null;
-  /** Whether the turn may pause by itself while it runs. */
-  mayPause?: boolean;
+  /** The text of the session's first message. */
+  firstMessage?: string | undefined;
   /** Set if it has waited in the queue of its session. */
   begunAt?: string;
   /** How its input answers the pending calls of the previous turn; undefined if it answers none. */
@@ -242,7 +247,7 @@ export class Turns {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
       await db
         .insertInto('turns')
-        .values(turn)
+        .values({ ...turn, state: 'requested' })
         .onConflict((conflict) => conflict.column('id').doNothing())
         .execute();
       if (secrets !== undefined) {
@@ -254,8 +259,9 @@ export class Turns {
 
   /**
    * Counts the open turns by the subject of their session: a turn is open from its request until its log is archived,
-   * except while it waits in a queue or is paused. Turns that were created and resumed before `createdSince` are not counted, since none
-   * runs for that long, nor are requests from before `requestedSince`, since they were abandoned.
+   * except while it waits for people, clients or other agents, is paused, or is in a queue. Turns that were created and
+   * resumed before `createdSince` are not counted, since none runs for that long, nor are requests from before
+   * `requestedSince`, since they were abandoned.
    */
   async countOpen(which: {
     /** Sessions whose turns are not counted. */
@@ -270,10 +276,8 @@ export class Turns {
       .select(['sessions.subject_id', (eb) => eb.fn.countAll<number>().as('count')])
       // A literal, so that SQLite uses the partial index.
       .where('turns.archived', '=', sql.lit(0))
-      .where('turns.paused', '=', 0)
-      .where((eb) =>
-        eb.or([eb('turns.created_at', '>', createdSince), eb('turns.paused_changed_at', '>', createdSince)]),
-      )
+      .where((eb) => eb.or([eb('turns.state', 'is', null), eb('turns.state', 'not in', WAITING)]))
+      .where((eb) => eb.or([eb('turns.created_at', '>', createdSince), eb('turns.state_at', '>', createdSince)]))
       .where((eb) =>
         eb.or([
           eb('turns.sequence', 'is not', null),
@@ -284,29 +288,6 @@ export class Turns {
       .groupBy('sessions.subject_id')
       .execute();
     return new Map(rows.map(({ subject_id: subject, count }) => [subject, count]));
-  }
-
-  /** Records whether a turn is paused, as of `at`: an older state has no effect. */
-  async setPaused(turnId: string, isPaused: boolean, at: string): Promise<void> {
-    await this.#db
-      .updateTable('turns')
-      .set({ paused: Number(isPaused), paused_changed_at: at, may_pause: 1 })
-      .where('id', '=', turnId)
-      .where((eb) => eb.or([eb('paused_changed_at', 'is', null), eb('paused_changed_at', '<=', at)]))
-      .execute();
-  }
-
-  /** The accepted turns that may pause, whose logs are not in the archive. */
-  async mayPause(): Promise<Pick<TurnRow, 'id' | 'paused'>[]> {
-    return (
-      this.#db
-        .selectFrom('turns')
-        .select(['id', 'paused'])
-        // A literal, so that SQLite uses the partial index.
-        .where('archived', '=', sql.lit(0))
-        .where('may_pause', '=', 1)
-        .execute()
-    );
   }
 
   /** Deletes a request. An accepted turn stays. */
@@ -325,8 +306,10 @@ export class Turns {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .insertInto('turns')
-        .values({ id: turnId, session_id: sessionId, created_at: createdAt, queue_number: number })
-        .onConflict((conflict) => conflict.column('id').doUpdateSet({ queue_number: number }))
+        .values({ id: turnId, session_id: sessionId, created_at: createdAt, queue_number: number, state: 'queued' })
+        .onConflict((conflict) =>
+          conflict.column('id').doUpdateSet({ queue_number: number, state: 'queued' }).where('turns.sequence', 'is', null),
+        )
         .execute();
       return true;
     });
@@ -337,19 +320,26 @@ export class Turns {
    * meantime.
    */
   async accept(turn: AcceptedTurn): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, mayPause = false, begunAt, answers } = turn;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, begunAt, answers, firstMessage } = turn;
     const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
     const row = {
       session_id: sessionId,
       previous_turn_id: previousTurnId,
       sequence,
       created_at: createdAt,
-      may_pause: Number(mayPause),
-      ...(begunAt && { paused_changed_at: begunAt }),
+      state: 'running' as const,
+      state_at: begunAt ?? createdAt,
       answers: this.#actions.sealAnswers(turnId, answers),
     };
-    return this.#outbox.transaction(async (db, emit, tell) => {
+    return this.#outbox.transaction(async (db, emit) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
+      const isNew = await db
+        .insertInto('turns')
+        .values({ id: turnId, ...row })
+        .onConflict((conflict) => conflict.column('id').doUpdateSet(row).where('turns.sequence', 'is', null))
+        .returning('id')
+        .executeTakeFirst();
+      if (!isNew) return true;
       await db
         .updateTable('sessions')
         .set((eb) => ({
@@ -358,19 +348,10 @@ export class Turns {
         }))
         .where('id', '=', sessionId)
         .execute();
-      await db
-        .insertInto('turns')
-        .values({ id: turnId, ...row })
-        .onConflict((conflict) =>
-          conflict.column('id').doUpdateSet((eb) => ({
-            ...row,
-            // It may have paused before it was indexed.
-            may_pause: mayPause ? 1 : eb.ref('turns.may_pause'),
-          })),
-        )
-        .execute();
+      if (firstMessage !== undefined) await storeTexts(db, this.#cipher, sessionId, { firstMessage });
       emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
-      tell(() => turnStarted(db, { id: turnId, session_id: sessionId, sequence, created_at: createdAt }));
+      const accepted = { archived: 0, archived_through: 0, leaves: null };
+      emit(...(await turnAccepted(db, { ...row, ...accepted })));
       return true;
     });
   }
@@ -416,7 +397,7 @@ export class Turns {
 
   /** Removes a turn with its log. */
   async remove(turnId: string): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
+    await this.#outbox.transaction(async (db, emit) => {
       // First, since a process that adds to the archive holds a lock on this row.
       const turn = await db.deleteFrom('turns').where('id', '=', turnId).returning('session_id').executeTakeFirst();
       if (turn) await removeRunSecrets(db, turn.session_id);
@@ -424,6 +405,7 @@ export class Turns {
       for (const table of ['actions', 'kept_answers'] as const) {
         await db.deleteFrom(table).where('turn_id', '=', turnId).execute();
       }
+      if (turn) emit(...(await sessionChanged(db, turn.session_id)));
     });
   }
 }

@@ -1,7 +1,9 @@
 import type { AnswerableCall, ApprovalPolicy, LogRecord, ToolCall, ToolDecided, ToolInfo } from './records.ts';
 import { callKey } from './tool-records.ts';
 
-export type ActionKind = 'approval' | 'response' | 'unknown_outcome' | 'sign_in' | 'budget';
+export const ACTION_KINDS = ['approval', 'response', 'unknown_outcome', 'sign_in', 'budget'] as const;
+
+export type ActionKind = (typeof ACTION_KINDS)[number];
 
 export function actionKind({ needs, unknownOutcome }: AnswerableCall): ActionKind {
   return unknownOutcome === undefined ? needs : 'unknown_outcome';

@@ -16,6 +16,7 @@ import {
   type WithoutId,
 } from './records.ts';
 import { ruleFor } from './remembered-decisions.ts';
+import { isForClient, openTurnState, type OpenTurnState } from './session-state.ts';
 import { MAX_UNREAD, Steering, type SteerCommand } from './steering.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
@@ -151,6 +152,10 @@ export class TurnActions {
   /** Why the turn is paused, according to its log. */
   get pauses(): PauseReason[] {
     return this.#pauses.reasons;
+  }
+
+  get openState(): OpenTurnState {
+    return openTurnState(new Set(this.pauses), this.#refresh.isPending || this.waiting.some(isForClient));
   }
 
   get isPaused(): boolean {

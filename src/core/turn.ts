@@ -2,6 +2,7 @@ import { eventId, firstMessageId } from './ids.ts';
 import { actionsRequired, callKey, denial, outcomeText, toolResponse, waitingAfter } from './tool-records.ts';
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
 import type { TurnEvent } from './turn-command.ts';
+import type { TurnState } from './session-state.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
 import { resolutionOf } from './call.ts';
 import { modelCalled, modelEnded, type Thread } from './threads.ts';
@@ -119,6 +120,12 @@ export class Turn {
   /** The ordinal of the last entry. */
   get ordinal(): number {
     return this.#ordinal;
+  }
+
+  get state(): TurnState {
+    if (this.#done) return 'ended';
+    if (!this.#actions) return 'requested';
+    return this.#start?.queued ? 'queued' : this.#actions.openState;
   }
 
   /** True once `turn.done` was projected; nothing comes after it. */

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
+import type { RunState } from '../catalog/archive.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { LogEntry, TurnError } from '../core/records.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -8,21 +9,29 @@ import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 import { isUnavailable } from './unavailable.ts';
 
+/** What the face of runs makes of their logs. */
+export interface RunStates {
+  /** A run after the entry with this ordinal; undefined for another turn, and for a log that cannot be read. */
+  after: (turn: Pick<TurnRow, 'id' | 'session_id'>, ordinal: number) => Promise<RunState | undefined>;
+}
+
 interface ArchiveOptions {
   catalog: Catalog;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   metrics: Metrics;
+  runStates: RunStates;
   log: Pick<Logger, 'warn'>;
   turnId: string;
-  /** The last entry to archive. Without it all entries are archived, which waits until the turn closes. */
+  /** The archive has at least the entries up to it afterwards. Without it all, which waits until the turn closes. */
   through?: number | undefined;
   signal: AbortSignal;
 }
 
 /**
- * Copies a turn's log into the archive, from where an earlier attempt stopped. An archived turn, and a turn of a deleted
- * session, are skipped. Returns whether anything was copied.
+ * Copies a turn's log into the archive, from where an earlier attempt stopped, with all rows that derive from it: the
+ * inbox, and the states of the turn, its session and its run. An archived turn, and a turn of a deleted session, are
+ * skipped. Returns whether anything was copied.
  * @throws TurnNotFound
  */
 export async function archive({
@@ -30,33 +39,50 @@ export async function archive({
   logs,
   turnIndex,
   metrics,
+  runStates,
   log,
   turnId,
   through,
   signal,
 }: ArchiveOptions): Promise<boolean> {
   const known = await catalog.turns.get(turnId);
-  if (known?.archived || (through !== undefined && (known?.archived_through ?? 0) >= through)) return false;
+  if (known?.archived) return false;
   const turn = await indexed(known, { catalog, logs, turnIndex, turnId });
   if (!turn) return false;
-  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, log, signal });
-  let isCopied = false;
+  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, log, runStates, signal });
   const from = turn.archived_through + 1;
-  for await (const { sessionId, entries } of logs.readStored(turnId, { from, follow: signal })) {
-    const batch = through === undefined ? entries : entries.filter(({ ordinal }) => ordinal <= through);
-    const last = batch.at(-1);
-    const changes = await actionChanges(batch, { catalog, logs, sessionId });
+  if (through !== undefined && from > through) return false;
+  let isCopied = false;
+  for await (const { sessionId, entries, state = 'running' } of logs.readStored(turnId, { from, follow: signal })) {
+    const last = entries.at(-1);
+    if (!last) continue;
+    const changes = await actionChanges(entries, { catalog, logs, sessionId });
+    const run = await runStates.after(turn, last.ordinal);
+    const answer = await answerOf(last, { logs, turnId });
     // Read before the entries are added, after which nothing may fail: the line would be lost.
-    const session = last && errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
-    const added = await catalog.archive.add(turnId, batch, { complete: last?.record.kind === 'turn.done', changes });
+    const session = errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
+    const added = await catalog.archive.add(turnId, entries, { state, changes, run, answer });
     if (!added) return false;
     // Other workers may archive the turn too: each entry is counted by the worker that added it.
     isCopied ||= added.length > 0;
     metrics.archived(added.map(({ record }) => record));
     logError(log, added, { turnId, sessionId, agent: session?.agent_name ?? undefined });
-    if (through !== undefined && (batch.length < entries.length || last?.ordinal === through)) break;
+    if (through !== undefined && last.ordinal >= through) break;
   }
   return isCopied;
+}
+
+/** The text of a turn's answer; undefined if it has not ended with one. */
+async function answerOf(
+  { ordinal, record }: LogEntry,
+  { logs, turnId }: Pick<ArchiveOptions, 'logs' | 'turnId'>,
+): Promise<string | undefined> {
+  if (record.kind !== 'turn.done' || record.end.status !== 'done' || !record.end.output) return undefined;
+  const { content, refusal } = record.end.output;
+  // A large one is in the blob store.
+  if (typeof content === 'string' && typeof refusal === 'string') return content || refusal;
+  const [restored] = await logs.all(turnId, { from: ordinal });
+  return restored && answerOf(restored, { logs, turnId });
 }
 
 /** One line for each turn that ends in error, by the worker that has added its end to the archive. */

@@ -1,6 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
-import { FOREVER } from '../catalog/session-ends.ts';
+import { FOREVER } from '../catalog/session-states.ts';
 import { EngineError } from './errors.ts';
 
 /** An equal request without a key is a repetition within this time after the first one's answer was lost. */

@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
+import type { InputItem } from '../core/records.ts';
 import type { QueuedTurn, QueuePlace } from '../core/turn-queue.ts';
 import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
@@ -18,27 +19,20 @@ export class TurnIndex {
   readonly #catalog: Catalog;
   readonly #logs: TurnLogReader;
   readonly #hintSession: (sessionId: string) => void;
-  readonly #hasSubjectBudget: boolean;
 
-  /**
-   * @param hintSession called with the session of each turn that was indexed
-   * @param hasSubjectBudget whether each turn may be paused for the budget of its subject
-   */
+  /** @param hintSession called with the session of each turn that was indexed */
   constructor({
     catalog,
     logs,
     hintSession,
-    hasSubjectBudget,
   }: {
     catalog: Catalog;
     logs: TurnLogReader;
     hintSession: (sessionId: string) => void;
-    hasSubjectBudget: boolean;
   }) {
     this.#catalog = catalog;
     this.#logs = logs;
     this.#hintSession = hintSession;
-    this.#hasSubjectBudget = hasSubjectBudget;
   }
 
   /** The newest turn of a session; while Temporal is unavailable, the newest one in the index. */
@@ -96,17 +90,17 @@ export class TurnIndex {
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'resumes' | 'queued'> & { queued?: QueuePlace }): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, pause, budget, queued, begun } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, queued, begun, isRun } = start;
     if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
-    const title = sequence === 1 ? start.title : null;
+    const isFirst = sequence === 1;
     const accepted = await this.#catalog.turns.accept({
       turnId,
       sessionId,
       previousTurnId,
       sequence,
       createdAt,
-      title,
-      mayPause: pause === 'wait' || budget !== undefined || this.#hasSubjectBudget,
+      title: isFirst ? start.title : null,
+      ...(isFirst && !isRun && { firstMessage: textOf(await this.#logs.inputOf(start)) }),
       ...(begun && { begunAt: begun.at }),
       answers: answersOf(start),
     });
@@ -123,4 +117,14 @@ export class TurnIndex {
       if (Date.parse(requestedAt) < Date.now() - REQUEST_LIFETIME_MS) await this.#catalog.turns.withdraw(turnId);
     }
   }
+}
+
+/** The text of the first message of an input; empty if it has none. */
+export function textOf(input: InputItem[]): string {
+  for (const item of input) {
+    if (item.type !== 'user.message') continue;
+    const { content } = item;
+    return typeof content === 'string' ? content : content.map((part) => (part.type === 'text' ? part.text : '')).join('');
+  }
+  return '';
 }

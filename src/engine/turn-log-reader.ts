@@ -8,7 +8,8 @@ import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { eventId } from '../core/ids.ts';
 import { turnCreated, Turn } from '../core/turn.ts';
-import type { LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
+import type { TurnState } from '../core/session-state.ts';
+import type { InputItem, LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';
@@ -92,6 +93,8 @@ interface ReadOptions extends FollowOptions {
 export interface StoredBatch {
   sessionId: string;
   entries: LogEntry[];
+  /** That of the turn after them; undefined for what is in the archive. */
+  state?: TurnState;
 }
 
 /** The position of a model's message. */
@@ -307,7 +310,7 @@ export class TurnLogReader {
         entries.push(...turn.feed(event));
         run.continuedAs = event.type === 'continued' ? event.runId : undefined;
       }
-      return { sessionId, entries };
+      return { sessionId, entries, state: turn.state };
     };
     for (const { runId } of earlier)
       for await (const page of this.#history.read(turnId, { runId })) yield project(page);
@@ -429,7 +432,7 @@ export class TurnLogReader {
           return { created, done: undefined, position };
         }
         // Most turns neither wait nor are paused: their history need not be read.
-        if (start.pause !== 'wait' && row?.paused !== 1) return { created, done: undefined };
+        if (start.pause !== 'wait' && (row?.state ?? 'running') === 'running') return { created, done: undefined };
         const { actions } = await this.currentRun(turnId);
         const waiting = actions?.waiting.map(({ toolCallId }) => toolCallId) ?? [];
         return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
@@ -444,6 +447,12 @@ export class TurnLogReader {
   async #firstBatch(turnId: string, options: BackwardsOptions): Promise<LogEntry[]> {
     for await (const batch of this.readBackwards(turnId, options)) return batch;
     return [];
+  }
+
+  /** The input of a turn with all of its texts. */
+  async inputOf(start: Omit<TurnStart, 'resumes' | 'queued'>): Promise<InputItem[]> {
+    const recordId = eventId(start.turnId, 1);
+    return (await restoreRecord(turnCreated(start), { ...this.#source(start), recordId })).input;
   }
 
   /** The input of a turn's workflow, or of its run `runId`. @throws TurnNotFound */

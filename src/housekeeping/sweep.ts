@@ -6,15 +6,16 @@ import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
 import type { SessionQueue } from '../engine/session-queue.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
+import type { RunStates } from '../engine/archive-turn.ts';
 import type { Delegator } from '../delegation/delegator.ts';
 import { tellSignIns } from '../engine/tell-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { deleteFinished } from './delete-finished.ts';
+import { deriveStates } from './derive-states.ts';
 import { expireSessions } from './expire-sessions.ts';
 import { forgetLostTurns } from './forget-lost-turns.ts';
 import { indexTurns, runningTurns } from './index-turns.ts';
 import { removeDeleted } from './remove-deleted.ts';
-import { repairPauses } from './repair-pauses.ts';
 import { resumeQueues } from './resume-queues.ts';
 import { syncSchedules } from './sync-schedules.ts';
 
@@ -33,6 +34,7 @@ interface HousekeepingOptions extends Archiving {
   blobs: BlobStore;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
+  runStates: RunStates;
   config: Pick<Config, 'turnSeconds'>;
   delegator: Pick<Delegator, 'settleAll'>;
   sessionQueue: Pick<SessionQueue, 'sweep'>;
@@ -43,7 +45,7 @@ interface HousekeepingOptions extends Archiving {
 /**
  * Sweeps periodically, in every worker: tells turns of sign-ins that have ended, and of delegated work; archives ended turns that their workers have not archived, because these died, or
  * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; starts sessions in whose queues turns wait, and those that were admitted and not started; tells webhooks of idle timeouts that have ended; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
+ * and starts the removal of deleted ones; starts sessions in whose queues turns wait, and those that were admitted and not started; ends sessions whose idle timeouts have ended; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
  * sign-ins, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
@@ -81,7 +83,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
     const before = new Date(started.getTime() - options.config.turnSeconds * 1000 - REQUEST_LIFETIME_MS).toISOString();
     try {
       options.wakeDeliverer();
-      await options.catalog.idleTimeouts.tell(started.toISOString(), stop.signal);
+      await options.catalog.idleTimeouts.end(started.toISOString(), stop.signal);
       await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
       await tellSignIns(options);
@@ -90,8 +92,8 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
+      await deriveStates(options, stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
-      await repairPauses(options, when);
       await resumeQueues(options, stop.signal);
       await syncSchedules(options, { ...when, began });
       await options.sessionQueue.sweep(stop.signal);

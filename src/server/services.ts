@@ -30,11 +30,13 @@ import { SessionQueue } from '../engine/session-queue.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
 import { SessionIndex } from '../engine/session-index.ts';
 import { SharedBudgets } from '../engine/shared-budgets.ts';
+import type { RunStates } from '../engine/archive-turn.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
 import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
+import { createRunStates } from '../api/runs/run-states.ts';
 import { ServerContacts } from '../models/server-contacts.ts';
 import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
 import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
@@ -78,6 +80,7 @@ export interface Services {
   history: TurnHistory;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
+  runStates: RunStates;
   sessionIndex: SessionIndex;
   hintSession: (sessionId: string) => void;
   models: ModelProviders;
@@ -175,7 +178,8 @@ export async function openServices({
   const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
   const losses = new OnceLog(log);
   const logs = new TurnLogReader({ catalog, history, blobs, losses });
-  const turnIndex = new TurnIndex({ catalog, logs, hintSession, hasSubjectBudget: config.subjectBudget !== undefined });
+  const turnIndex = new TurnIndex({ catalog, logs, hintSession });
+  const runStates = createRunStates({ catalog, logs, log });
   const serverContacts = new ServerContacts({ catalog, log });
   const shared = redis && { redis, prefix };
   const models = openProviders(model, {
@@ -235,6 +239,7 @@ export async function openServices({
     history,
     logs,
     turnIndex,
+    runStates,
     sessionIndex: new SessionIndex({ catalog, logs, turnIndex }),
     hintSession,
     models,

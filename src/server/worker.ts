@@ -120,16 +120,6 @@ export async function startWorker(
           callDuringReplay: false,
         },
       },
-      pauses: {
-        changed: {
-          fn: (_workflow, turnId, isPaused, at) => {
-            services.catalog.turns.setPaused(turnId, isPaused, at).catch((error: unknown) => {
-              log.warn({ turnId, err: error }, 'the pause of a turn was not indexed; housekeeping repairs it');
-            });
-          },
-          callDuringReplay: false,
-        },
-      },
       speculation: {
         changed: { fn: (_workflow, turnId) => bus.hint(`command:${turnId}`), callDuringReplay: false },
         modelCalled: {

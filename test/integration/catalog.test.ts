@@ -304,7 +304,7 @@ test('unarchived turns are listed, the oldest first, without those that are only
   await accept('first', 1, NOW);
   await accept('archived', 2, NOW);
   const end = ended[0]!.record;
-  await catalog.archive.add('archived', [{ ordinal: 1, record: end }], { complete: true });
+  await catalog.archive.add('archived', [{ ordinal: 1, record: end }], { state: 'ended' });
   await catalog.turns.request({ id: 'asked', session_id: 's', created_at: NOW });
   expect((await catalog.turns.unarchived()).map(({ id }) => id)).toEqual(['first', 'later']);
   const before = async (turn: { id: string; sequence: number; previous_turn_id: string | null }) =>
@@ -322,7 +322,7 @@ test('records with all kinds of text are read from the archive unchanged', async
   }));
   await insertSession(catalog, 's');
   await catalog.turns.request({ id: 't', session_id: 's', created_at: NOW });
-  await catalog.archive.add('t', entries, { complete: true });
+  await catalog.archive.add('t', entries, { state: 'ended' });
   expect(await catalog.archive.read('t', 1, 2_000)).toEqual(entries);
   expect(await catalog.archive.read('t', Number.MAX_SAFE_INTEGER, 10)).toEqual([]);
   expect(await catalog.turns.get('t')).toMatchObject({ archived: 1, archived_through: 1_201 });
@@ -361,7 +361,7 @@ test('a record of the archive that is damaged is a placeholder, and is logged on
       ordinal: i + 1,
       record: { id: `evt_${i}`, ...record } as LogEntry['record'],
     }));
-    await catalog.archive.add(turnId, entries, { complete: true });
+    await catalog.archive.add(turnId, entries, { state: 'ended' });
   }
   const damage = (turnId: string, ordinal: number, record: string) =>
     database.rows
@@ -420,7 +420,7 @@ test('a chain is complete whether its turns are in the archive, only in the inde
     if (turnId === 'asked') await catalog.turns.request({ id: turnId, session_id: 's', created_at: NOW });
     else await catalog.turns.accept(start);
     if (!turnId.startsWith('archived')) continue;
-    await catalog.archive.add(turnId, [{ ordinal: 1, record: turnCreated(start) }], { complete: true });
+    await catalog.archive.add(turnId, [{ ordinal: 1, record: turnCreated(start) }], { state: 'ended' });
   }
   const fake: Pick<TurnHistory, 'read' | 'isStarting'> = {
     isStarting: () => Promise.resolve(false),
@@ -473,7 +473,7 @@ test('the conversation of a chain of 600 turns is read completely, many turns at
       ordinal: i + 1,
       record: i === 0 ? turnCreated(start) : (said(i + 1) as unknown as LogEntry['record']),
     }));
-    await catalog.archive.add(start.turnId, entries, { complete: true });
+    await catalog.archive.add(start.turnId, entries, { state: 'ended' });
   }
   let queries = 0;
   const onQuery = (): void => void (queries += 1);
@@ -506,12 +506,12 @@ test('each of several concurrent archivers of a turn is told which entries it ha
   }));
   await insertSession(worker, 's');
   await worker.turns.accept(turnOf('t'));
-  expect(await worker.archive.add('t', entries.slice(0, 2), { complete: false })).toEqual(entries.slice(0, 2));
+  expect(await worker.archive.add('t', entries.slice(0, 2), { state: 'running' })).toEqual(entries.slice(0, 2));
   const added = await Promise.all(
-    [worker, other].map((catalog) => persist(() => catalog.archive.add('t', entries, { complete: true }))),
+    [worker, other].map((catalog) => persist(() => catalog.archive.add('t', entries, { state: 'ended' }))),
   );
   expect(added.flat()).toEqual(entries.slice(2));
-  expect(await worker.archive.add('t', entries.slice(0, 1), { complete: false })).toEqual([]);
+  expect(await worker.archive.add('t', entries.slice(0, 1), { state: 'running' })).toEqual([]);
   expect(await worker.archive.read('t', 1, 10)).toEqual(entries);
   expect(await worker.turns.get('t')).toMatchObject({ archived: 1, archived_through: 3 });
 });
@@ -566,12 +566,12 @@ test('a session has the sums of its archived turns, once each, and no cost if on
   };
   const cost = async () => (await catalog.sessions.get('s'))?.cost_in_usd;
   for (const id of ['t', 'u', 'v', 'w']) await catalog.turns.accept(turnOf(id));
-  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { complete: true });
-  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { complete: true });
-  await catalog.archive.add('u', endOf({ ...tokens, costInUsd: 0.5 }), { complete: true });
-  await catalog.archive.add('v', endOf(NO_USAGE), { complete: true });
+  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { state: 'ended' });
+  await catalog.archive.add('t', endOf({ ...tokens, costInUsd: 0.25 }), { state: 'ended' });
+  await catalog.archive.add('u', endOf({ ...tokens, costInUsd: 0.5 }), { state: 'ended' });
+  await catalog.archive.add('v', endOf(NO_USAGE), { state: 'ended' });
   expect(await cost()).toBe(0.75);
-  await catalog.archive.add('w', endOf(tokens), { complete: true });
+  await catalog.archive.add('w', endOf(tokens), { state: 'ended' });
   expect(await cost()).toBeNull();
   expect(await catalog.sessions.get('s')).toMatchObject({
     input_tokens: 30,
@@ -594,9 +594,9 @@ test('nothing can be added to a deleted session', async () => {
   expect(await catalog.sessions.list(filter, { order: 'asc', after: undefined, limit: 10 })).toEqual([]);
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   expect(await catalog.turns.accept(turnOf('u'))).toBe(false);
-  expect(await catalog.archive.add('t', ended, { complete: true })).toBe(undefined);
+  expect(await catalog.archive.add('t', ended, { state: 'ended' })).toBe(undefined);
   await catalog.turns.remove('t');
-  expect(await catalog.archive.add('t', ended, { complete: true })).toBe(undefined);
+  expect(await catalog.archive.add('t', ended, { state: 'ended' })).toBe(undefined);
   await catalog.sessions.forget('s', { now: LATER, again: undefined });
   expect(await catalog.turns.request({ id: 'u', session_id: 's', created_at: LATER })).toBe(false);
   for (const table of ['turns', 'archive', 'sessions', 'idempotency'] as const) {
@@ -616,7 +616,7 @@ test('the secrets of a run exist from the request for its turn until it is archi
   await accept('archived');
   await catalog.turns.withdraw('turn_archived');
   expect(await catalog.runSecrets.get('archived')).toBeDefined();
-  await catalog.archive.add('turn_archived', ended, { complete: true });
+  await catalog.archive.add('turn_archived', ended, { state: 'ended' });
   await catalog.turns.withdraw('turn_withdrawn');
   await accept('lost');
   await catalog.turns.remove('turn_lost');
@@ -697,7 +697,7 @@ test('no turn starts while blobs are collected, and no blobs are collected while
       { ordinal: 1, record },
       { ordinal: 2, record: ended[0]?.record ?? record },
     ],
-    { complete: true },
+    { state: 'ended' },
   );
   const order: string[] = [];
   let request: Promise<unknown> | undefined;
@@ -729,7 +729,7 @@ test('a session that is in use at the first page of its blobs is not marked as s
     blobs: {
       async *list() {
         yield [{ name: 'a', storedAt: 0 }];
-        await catalog.archive.add('t', ended, { complete: true });
+        await catalog.archive.add('t', ended, { state: 'ended' });
         yield [{ name: 'b', storedAt: 0 }];
       },
       delete: (_: string, names: string[]) => Promise.resolve(deleted.push(...names)),
@@ -739,7 +739,7 @@ test('a session that is in use at the first page of its blobs is not marked as s
   await sweep('2026-11-09T10:00:00.000Z');
   expect(deleted).toEqual([]);
   expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: expect.any(String) });
-  await catalog.archive.add('t', ended, { complete: true });
+  await catalog.archive.add('t', ended, { state: 'ended' });
   await sweep('2026-11-16T10:00:00.000Z');
   expect(deleted).toEqual(['a', 'b']);
   expect(await catalog.sessions.get('s')).toMatchObject({ unswept_since: null });
@@ -765,8 +765,8 @@ test('what the sessions of a subject store is counted once, and no longer once i
   await Promise.all([catalog, other, catalog, other].flatMap((by) => blobs.map((name) => put(name, by))));
   expect(await storedBytes.of('ann')).toBe(empty + 4_000);
   await catalog.turns.accept(turnOf('t'));
-  await catalog.archive.add('t', ended, { complete: true });
-  await catalog.archive.add('t', ended, { complete: true });
+  await catalog.archive.add('t', ended, { state: 'ended' });
+  await catalog.archive.add('t', ended, { state: 'ended' });
   const archived = JSON.stringify(ended[0]?.record).length;
   expect(await storedBytes.of('ann')).toBe(empty + 4_000 + archived);
   await catalog.blobReferences.sweep('s', { blobs, now: LATER, isLast: true }, () => Promise.resolve());
@@ -796,7 +796,7 @@ test('the archive notes the blobs that its records refer to, and none that a tex
   await catalog.archive.add(
     't',
     [1, 2].map((ordinal) => ({ ordinal, record })),
-    { complete: true },
+    { state: 'ended' },
   );
   expect([...(await catalog.blobReferences.of('s'))].toSorted()).toEqual([text, file]);
   expect(await catalog.sessions.get('s')).toMatchObject({ active_at: NOW, unswept_since: NOW, deleted_at: null });
@@ -845,7 +845,7 @@ test('the time for which a turn works counts once: when it calls models, and whe
       ordinal,
       record: { ...record, at, workedMs: seconds * 1000 } as TurnDone,
     }));
-    return persist(() => catalog.archive.add(turnId, entries, { complete: true }));
+    return persist(() => catalog.archive.add(turnId, entries, { state: 'ended' }));
   };
   await spending.begin(both, after(0));
   // Two threads of the turn, one of them by a clock that is late.

@@ -114,7 +114,7 @@ async function end(sessionId: string): Promise<void> {
     waitedMs: 0,
     workedMs: 0,
   };
-  await catalog.archive.add(`turn_of_${sessionId}`, [{ ordinal: 1, record: done }], { complete: true });
+  await catalog.archive.add(`turn_of_${sessionId}`, [{ ordinal: 1, record: done }], { state: 'ended' });
 }
 
 test('a spec is kept while another one refers to it that is in use, and deleted some time after', async () => {

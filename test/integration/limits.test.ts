@@ -268,7 +268,7 @@ test('a turn that waits for answers is not counted, until it is answered', async
   expect((await ann.send('POST', `/v1/agents/sessions/${id}/actions`, { input: [answer] })).status).toBe(200);
   await waiting.says('Slowly');
   await expect
-    .poll(() => server.database.rows.selectFrom('turns').select('paused').where('may_pause', '=', 1).execute())
-    .toEqual([{ paused: 0 }]);
+    .poll(() => server.database.rows.selectFrom('turns').select('state').where('session_id', '=', id).execute())
+    .toEqual([{ state: 'running' }]);
   expect(await isLetIn(ann)).toBe(false);
 });

@@ -92,7 +92,7 @@ async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'
     namespace,
     taskQueue,
     activities: {
-      indexActions: () => Promise.resolve(),
+      archiveTurn: () => Promise.resolve(),
       callModel: async (input: CallModelInput): Promise<CallModelResult> => {
         calls.push(input);
         if (calls.length > 1) return messageOf(input, []);

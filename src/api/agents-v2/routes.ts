@@ -24,7 +24,7 @@ export function agentsV2Routes(context: ApiContext, reader = new SessionReader(c
   const routes = [
     // Before the paths with an id in the same place.
     ...quotaRoutes(context),
-    ...sessionListRoutes(context, reader),
+    ...sessionListRoutes(context),
     ...sessionRoutes(context, reader),
     ...changesRoutes(context, reader),
     ...eventRoutes(context, reader),

@@ -1,13 +1,27 @@
-import {
-  hasAnswer,
-  type AnswerLimit,
-  type PauseReason,
-  type TurnErrorCode,
-  type TurnOutcome,
-} from '../../core/records.ts';
+import type { PauseReason, TurnErrorCode, TurnOutcome, AnswerLimit } from '../../core/records.ts';
+import { openTurnState, stateAfter, type SessionState as StoredState } from '../../core/session-state.ts';
 import type { ToolCallRequest } from './wire/events.ts';
 import type { ERROR_CODES, SessionStatusName } from './wire/session.ts';
-import { isPaused, NO_ANSWER } from './turn-events.ts';
+import { NO_ANSWER } from './turn-events.ts';
+
+/** The statuses of this API, by the states that the catalog has. An idle session may have reached its timeout. */
+export const STATUS_OF: Record<StoredState, SessionStatusName> = {
+  idle: 'idle',
+  queued: 'queued',
+  pending: 'pending',
+  running: 'running',
+  delegating: 'running',
+  asking: 'awaiting_tool_results',
+  waiting_client: 'awaiting_tool_results',
+  waiting_person: 'paused',
+  paused: 'paused',
+  completed: 'completed',
+  unanswered: 'failed',
+  error: 'failed',
+  timed_out: 'timed_out',
+  cancelled: 'interrupted',
+  abandoned: 'failed',
+};
 
 /** What is known of a session's last turn. */
 export interface LastTurn {
@@ -58,8 +72,8 @@ const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
 };
 
 /**
- * The state of a session, derived from its turns. It is stored nowhere: whatever crashes, it cannot disagree with the
- * log, and all that it says is settled can be read there.
+ * The state of a session by the logs of its turns. The catalog has it moments later (see `catalog/session-states.ts`), by
+ * the same rules; what has the state alone reads it there.
  */
 export function stateOf({
   last,
@@ -78,46 +92,32 @@ export function stateOf({
     return { status: 'failed', error: rejected.error, errorCode: 'internal', finishedAt: rejected.at };
   }
   if (!last) return open('idle');
-  const { end, endedAt = '', waiting, pauses } = last;
-  if (!end) {
-    if (isPaused(pauses, waiting.size > 0)) return open('paused');
-    return open(waiting.size > 0 ? 'awaiting_tool_results' : 'running');
-  }
-  switch (end.status) {
-    case 'done': {
-      // What waits for a person cannot be answered with tool results.
-      if (end.requiredActions.length > 0) return open(waiting.size > 0 ? 'awaiting_tool_results' : 'paused');
-      if (!hasAnswer(end)) {
-        return last.limit === 'time'
-          ? { status: 'timed_out', error: NO_ANSWER, errorCode: 'timeout', finishedAt: endedAt }
-          : { status: 'failed', error: NO_ANSWER, errorCode: 'no_answer', finishedAt: endedAt };
-      }
+  const { end, endedAt = '', waiting, pauses, limit } = last;
+  if (!end) return open(STATUS_OF[openTurnState(pauses, waiting.size > 0)]);
+  const state = stateAfter({ end, ...(limit && { limit }) });
+  const status = STATUS_OF[state];
+  switch (state) {
+    case 'idle': {
       if (idleTimeout === null) return ended('completed', endedAt);
       const closesAt = Date.parse(endedAt) + idleTimeout * 1000;
       return now < closesAt ? open('idle') : ended('completed', new Date(closesAt).toISOString());
     }
-    case 'error':
-      return {
-        status: 'failed',
-        error: end.message,
-        errorCode: end.code ? ERROR_CODES_OF[end.code] : 'internal',
-        finishedAt: endedAt,
-      };
+    case 'error': {
+      const { message, code } = end.status === 'error' ? end : { message: '', code: undefined };
+      return { status, error: message, errorCode: code ? ERROR_CODES_OF[code] : 'internal', finishedAt: endedAt };
+    }
+    case 'unanswered':
+      return { status, error: NO_ANSWER, errorCode: 'no_answer', finishedAt: endedAt };
+    case 'timed_out': {
+      const error = end.status === 'done' ? NO_ANSWER : 'The turn has reached the time limit of the server.';
+      return { status, error, errorCode: 'timeout', finishedAt: endedAt };
+    }
+    case 'abandoned':
+      return { status, error: 'The turn was ended by the server.', errorCode: 'internal', finishedAt: endedAt };
     case 'cancelled':
-      switch (end.reason) {
-        case 'client-cancelled':
-          return ended('interrupted', endedAt);
-        case 'cancelled-for-next-turn':
-          return open('pending');
-        case 'server-execution-timeout': {
-          const error = 'The turn has reached the time limit of the server.';
-          return { status: 'timed_out', error, errorCode: 'timeout', finishedAt: endedAt };
-        }
-        case 'abandoned': {
-          const error = 'The turn was ended by the server.';
-          return { status: 'failed', error, errorCode: 'internal', finishedAt: endedAt };
-        }
-      }
+      return ended(status, endedAt);
+    default:
+      return open(status);
   }
 }
 

@@ -13,6 +13,7 @@ import {
   type Usage,
   type UserContentPart,
 } from '../../core/records.ts';
+import { isForClient, openTurnState } from '../../core/session-state.ts';
 import { ASKED_AGAIN, callKey, responseText, type CallKey } from '../../core/tool-records.ts';
 import { resourcePath } from './resource-paths.ts';
 import type { EventType, Metrics, ModelCost, SessionEvent, ToolCallRequest } from './wire/events.ts';
@@ -138,7 +139,7 @@ export class TurnEvents {
       case 'tool.response_required':
         for (const call of record.calls) {
           // The server of such a call is answered, or its outcome is stated: that is not a result of the client.
-          if (call.elicitation === undefined && call.unknownOutcome === undefined) this.#wait(call);
+          if (isForClient(call)) this.#wait(call);
           else this.#ask(call);
         }
         return this.#forClient.size > 0 ? [this.#activeState(at)] : [];
@@ -240,7 +241,8 @@ export class TurnEvents {
   #paused(isStart: boolean, reason: PauseReason, at: string): SessionEvent[] {
     if (isStart) this.#pauses.add(reason);
     else this.#pauses.delete(reason);
-    const isNow = isPaused(this.#pauses, this.#forClient.size > 0);
+    const state = openTurnState(this.#pauses, this.#forClient.size > 0);
+    const isNow = state === 'paused' || state === 'waiting_person';
     const flow: SessionEvent[] =
       reason === 'requested'
         ? [event(at, 'AgentEvent', { kind: 'flow_event', flow: isStart ? 'pause' : 'resume', origin: 'user' })]
@@ -321,12 +323,6 @@ export class TurnEvents {
 
 /** What is wrong with a turn that is done and has said nothing. */
 export const NO_ANSWER = 'The agent has ended without an answer.';
-
-/** Whether a turn with these pauses counts as paused: one that only awaits the client or other agents does not. */
-export function isPaused(pauses: ReadonlySet<PauseReason>, awaitsResults: boolean): boolean {
-  const needsPeople = pauses.has('action') || pauses.has('sign_in');
-  return pauses.has('requested') || pauses.has('budget') || (needsPeople && !awaitsResults);
-}
 
 export function metricsOf({ steps, models }: SessionTotals): Metrics {
   const costs = [...models].map(([name, usage]): ModelCost => {

@@ -2,10 +2,11 @@ import { z } from 'zod';
 import type { SessionAction } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
+import { sessionNow } from '../../engine/session-now.ts';
 import { newId } from '../../engine/new-id.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
-import { createDraftBody, dataOf, draftResource, updateDraftBody } from './wire/resources.ts';
+import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from './wire/resources.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkNewAgent } from '../../engine/agent-check.ts';
 import { deleteSession } from '../../engine/engine.ts';
@@ -57,16 +58,14 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
           created_at: now,
           updated_at: now,
         });
-        return { data: await toDraft(await authorizeDraft(id, caller, 'read'), catalog) };
+        return { data: await readDraft(id, caller) };
       },
     ),
     route(
       'get',
       '/v1/agents/draft-sessions/:session_id',
       { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
-      async ({ params, caller }) => ({
-        data: await toDraft(await authorizeDraft(params.session_id, caller, 'read'), catalog),
-      }),
+      async ({ params, caller }) => ({ data: await readDraft(params.session_id, caller) }),
     ),
     route(
       'patch',
@@ -93,7 +92,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
             draft_roles: JSON.stringify(caller.roles),
           }),
         });
-        return { data: await toDraft(await authorizeDraft(id, caller, 'read'), catalog) };
+        return { data: await readDraft(id, caller) };
       },
     ),
     route(
@@ -112,6 +111,10 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
   async function checkSpec(spec: AgentSpec, { subject, roles }: Caller): Promise<void> {
     const owner = { subjectId: subject.subjectId, draftRoles: roles };
     await checkNewAgent(spec, { owner, agentCheck, budget: new SchemaBudget(), path: 'agent_spec.' });
+  }
+
+  async function readDraft(id: string, caller: Caller): Promise<DraftResource> {
+    return toDraft(await sessionNow(await authorizeDraft(id, caller, 'read'), context), catalog);
   }
 
   async function authorizeDraft(id: string, caller: Caller, action: SessionAction): Promise<SessionRow> {

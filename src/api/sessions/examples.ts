@@ -43,6 +43,8 @@ const sessionFields = {
     tool_calls: 0,
     waited_ms: 0,
   },
+  state: 'idle' as const,
+  waiting_for: [],
 };
 
 export const exampleSession: SessionResource = {

@@ -1,22 +1,27 @@
 import { z } from 'zod';
 import { mayReadAll } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
-import type { SessionFilter, SessionPage } from '../../catalog/sessions.ts';
+import { firstOf, type SessionFilter, type SessionPage } from '../../catalog/sessions.ts';
+import { SESSION_STATES } from '../../core/session-state.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { SHOWN_SESSIONS } from '../../catalog/session-types.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
-import { anySessionResource, draftResource, sessionResource, type AnySessionResource } from './wire/resources.ts';
+import { anySessionResource, draftResource, SESSION_STATES as API_STATES, sessionResource } from './wire/resources.ts';
 import { agentNotFound } from './agents.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
 import { createdAfter, createdQuery, Page, pageOf, pagination, placeAfter } from '../http/pagination.ts';
 import { json, route, type Route } from '../http/route.ts';
-import { toSessionOrDraft, toDraft, toSession } from './wire/resources-to-wire.ts';
+import type { AnySessionResource } from './wire/resources.ts';
+import { STATE_OF, toSessionOrDraft, toDraft, toSession, type SessionWithActions } from './wire/resources-to-wire.ts';
 
 const LIMIT = 10;
 
-const listQuery = createdQuery(LIMIT).extend({ agent_name: identifier.optional() });
+const listQuery = createdQuery(LIMIT).extend({
+  agent_name: identifier.optional(),
+  state: z.enum(API_STATES, { error: `must be one of ${API_STATES.join(', ')}` }).optional(),
+});
 
 const slugFilter = { created_by_subject_slug: identifier.optional() };
 
@@ -37,7 +42,7 @@ const mixed = json(pageOf(anySessionResource), {
 interface Listing<T> {
   types: readonly SessionRow['type'][];
   whose: 'own' | 'readable';
-  toItem: (session: SessionRow) => T | Promise<T>;
+  toItem: (session: SessionWithActions) => T | Promise<T>;
 }
 
 type Query = z.output<typeof listQuery> & Partial<z.output<typeof searchQuery>>;
@@ -80,7 +85,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         errors: ['invalid_page_token'],
       },
       async ({ query, caller }) =>
-        list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (session) => toDraft(session, catalog) }),
+        list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (draft) => toDraft(draft, catalog) }),
     ),
     route(
       'get',
@@ -113,7 +118,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     ),
   ];
 
-  function toItem(session: SessionRow): Promise<AnySessionResource> {
+  function toItem(session: SessionWithActions): Promise<AnySessionResource> {
     return toSessionOrDraft(session, catalog);
   }
 
@@ -123,10 +128,11 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const fingerprint = hashOf({ types, owner: owner ?? null, order, filters });
     const page: SessionPage = { order, after: createdAfter(token, fingerprint), limit: limit + 1 };
     const found = await readable(types, owner, filters, page);
+    const waiting = await catalog.actions.pendingOf(found.map(({ id }) => id));
     const items = new Page<T>(limit);
     let last: SessionRow | undefined;
     for (const session of found) {
-      if (!items.add(await toItem(session))) {
+      if (!items.add(await toItem({ session, waiting: waiting.get(session.id) ?? [] }))) {
         return { data: items.items, pagination: pagination(limit, placeAfter(last, fingerprint)) };
       }
       last = session;
@@ -140,7 +146,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     filters: Omit<Query, 'limit' | 'page_token' | 'order'>,
     page: SessionPage,
   ): Promise<SessionRow[]> {
-    const { created_by_subject_id: subjectId = owner } = filters;
+    const { created_by_subject_id: subjectId = owner, state } = filters;
     // Sessions of other subjects do not exist for this caller.
     if (owner !== undefined && subjectId !== owner) return [];
     const filter: Omit<SessionFilter, 'type'> = {
@@ -151,17 +157,15 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       subjectSlug: filters.created_by_subject_slug,
       from: filters.start_timestamp,
       to: filters.end_timestamp,
+      ...(state && inState(state)),
     };
     const found = await Promise.all(types.map((type) => catalog.sessions.list({ ...filter, type }, page)));
-    return found
-      .flat()
-      .sort((a, b) => compare(a, b) * (page.order === 'asc' ? 1 : -1))
-      .slice(0, page.limit);
+    return firstOf(found.flat(), page);
   }
 }
 
-/** Compares like the catalog, which orders both columns by their bytes. */
-function compare(a: SessionRow, b: SessionRow): number {
-  const [first, second] = [a.created_at + a.id, b.created_at + b.id];
-  return first < second ? -1 : first > second ? 1 : 0;
+/** The sessions that this API shows in a state. */
+function inState(state: (typeof API_STATES)[number]): Pick<SessionFilter, 'states' | 'isClosed'> {
+  if (state === 'closed') return { isClosed: true };
+  return { isClosed: false, states: SESSION_STATES.filter((one) => STATE_OF[one] === state) };
 }

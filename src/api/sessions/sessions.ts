@@ -4,6 +4,7 @@ import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
+import { sessionNow } from '../../engine/session-now.ts';
 import { newId } from '../../engine/new-id.ts';
 import type { Subject } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
@@ -45,7 +46,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
         const session = { id: newId('ses'), body, metadata, subject: caller.subject };
         const id = key === undefined ? await createSession(session) : await createOnce(key, session);
         addLogContext({ sessionId: id });
-        return { data: toSession(await authorizeSession(catalog, id, caller, 'read')) };
+        return { data: toSession(await sessionNow(await authorizeSession(catalog, id, caller, 'read'), context)) };
       },
     ),
     route(
@@ -55,7 +56,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
       async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         if (session.type !== 'session') throw sessionNotFound(session.id);
-        return { data: toSession(session) };
+        return { data: toSession(await sessionNow(session, context)) };
       },
     ),
     route(

@@ -247,7 +247,7 @@ class World {
       waitedMs: 0,
       workedMs: 0,
     };
-    await archive.add(last.id, [{ ordinal: 1, record }], { complete: true });
+    await archive.add(last.id, [{ ordinal: 1, record }], { state: 'ended' });
   }
 
   /** A further message: its session takes a slot again if it has none, or is idle. */

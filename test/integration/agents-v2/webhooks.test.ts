@@ -167,7 +167,7 @@ test('the end of an idle timeout is told once, unless a message has come before'
   const log = pino({ level: 'silent' });
   const catalog = await Catalog.open(database, log, new Cipher(encryptionKeys));
   onTestFinished(() => catalog.close());
-  const tell = () => catalog.idleTimeouts.tell(new Date().toISOString(), new AbortController().signal);
+  const tell = () => catalog.idleTimeouts.end(new Date().toISOString(), new AbortController().signal);
   await tell();
   await created.say('And?');
   await answer.reached;

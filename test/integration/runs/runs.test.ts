@@ -172,8 +172,8 @@ test('a run whose log cannot be read is listed with what the catalog has of it, 
   const [damaged, whole] = [await agent([say('One.')]).run('Go'), await agent([say('Two.')]).run('Go')];
   const { sessionId, turnId } = runIdsOf(damaged.id);
   const end = () =>
-    server.database.rows.selectFrom('sessions').select('last_end').where('id', '=', sessionId).execute();
-  await eventually(async () => expect(await end()).toEqual([{ last_end: 'answered' }]));
+    server.database.rows.selectFrom('sessions').select('state').where('id', '=', sessionId).execute();
+  await eventually(async () => expect(await end()).toEqual([{ state: 'completed' }]));
   // oxlint-disable-next-line typescript/unbound-method -- called with its reader
   const { read } = TurnLogReader.prototype;
   vi.spyOn(TurnLogReader.prototype, 'read').mockImplementation(function (this: TurnLogReader, id, options) {

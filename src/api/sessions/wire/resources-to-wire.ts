@@ -1,6 +1,8 @@
 import type { Reader } from '../../../auth/rights.ts';
 import type { Catalog } from '../../../catalog/catalog.ts';
+import type { PendingAction } from '../../../catalog/actions.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
+import type { SessionState } from '../../../core/session-state.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
 import { dollars } from '../../../lib/dollars.ts';
 import { inFormat } from '../../../spec/agent-spec.ts';
@@ -9,27 +11,54 @@ import { subjectToWire } from './subject-to-wire.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
-export function toSession(session: SessionRow): SessionResource {
-  const { agent_name: agentName, agent_version: agentVersion } = session;
-  return { type: 'session', ...commonFields(session), agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
+/** The states of this API, by those of the catalog. */
+export const STATE_OF: Record<SessionState, SessionResource['state']> = {
+  idle: 'idle',
+  queued: 'queued',
+  pending: 'running',
+  running: 'running',
+  delegating: 'running',
+  asking: 'waiting_client',
+  waiting_client: 'waiting_client',
+  waiting_person: 'waiting_person',
+  paused: 'paused',
+  completed: 'idle',
+  unanswered: 'idle',
+  error: 'error',
+  timed_out: 'error',
+  cancelled: 'idle',
+  abandoned: 'error',
+};
+
+/** A session, and what the catalog has of it beside its row. */
+export interface SessionWithActions {
+  session: SessionRow;
+  /** What it waits for. */
+  waiting: PendingAction[];
 }
 
-export async function toDraft(session: SessionRow, { agents }: Catalog): Promise<DraftResource> {
+export function toSession({ session, waiting }: SessionWithActions): SessionResource {
+  const { agent_name: agentName, agent_version: agentVersion } = session;
+  const fields = commonFields(session, waiting);
+  return { type: 'session', ...fields, agent_name: agentName ?? '', agent_version: agentVersion ?? 0 };
+}
+
+export async function toDraft({ session, waiting }: SessionWithActions, { agents }: Catalog): Promise<DraftResource> {
   return {
     type: 'session/draft',
-    ...commonFields(session),
+    ...commonFields(session, waiting),
     agent_name: session.agent_name,
     agent_spec: inFormat(await agents.spec(session.spec_hash)),
   };
 }
 
-export async function toSessionOrDraft(session: SessionRow, catalog: Catalog): Promise<AnySessionResource> {
-  return session.type === 'session' ? toSession(session) : toDraft(session, catalog);
+export async function toSessionOrDraft(one: SessionWithActions, catalog: Catalog): Promise<AnySessionResource> {
+  return one.session.type === 'session' ? toSession(one) : toDraft(one, catalog);
 }
 
 /** The fields that sessions and drafts share. */
-function commonFields(session: SessionRow) {
-  const { id, title, created_at, updated_at, metadata } = session;
+function commonFields(session: SessionRow, waiting: PendingAction[]) {
+  const { id, title, created_at, updated_at, metadata, state, closed } = session;
   const owner = subjectToWire({
     subjectId: session.subject_id,
     subjectType: session.subject_type,
@@ -42,6 +71,12 @@ function commonFields(session: SessionRow) {
     created_at,
     updated_at,
     metrics: metricsOf(session),
+    state: closed === 1 ? ('closed' as const) : STATE_OF[state ?? 'idle'],
+    waiting_for: waiting.map(({ kind, turn_id, tool_call_id: call }) => ({
+      kind,
+      turn_id,
+      ...(call !== null && { tool_call_id: call }),
+    })),
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     ...(metadata !== null && { metadata: JSON.parse(metadata) as Record<string, unknown> }),
   };

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ACTION_KINDS } from '../../../core/actions.ts';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
 import { sessionEvent, timestamp, turnMetrics, turnState } from './events.ts';
@@ -30,6 +31,25 @@ const sessionMetrics = turnMetrics
   })
   .meta({ id: 'SessionMetrics' });
 
+export const SESSION_STATES = [
+  'idle',
+  'queued',
+  'running',
+  'waiting_client',
+  'waiting_person',
+  'paused',
+  'error',
+  'closed',
+] as const;
+
+const waitingFor = z
+  .object({
+    kind: z.enum(ACTION_KINDS),
+    turn_id: z.string(),
+    tool_call_id: z.string().optional().describe('absent if no call waits'),
+  })
+  .meta({ id: 'WaitingFor' });
+
 const sessionFields = {
   id: z.string(),
   title: z.string().nullable(),
@@ -38,6 +58,10 @@ const sessionFields = {
   updated_at: timestamp,
   metadata: z.record(z.string(), z.unknown()).optional(),
   metrics: sessionMetrics,
+  state: z
+    .enum(SESSION_STATES)
+    .describe('what its last turn does, or how it has left the session; `error`: with an error, or by a time limit'),
+  waiting_for: z.array(waitingFor).describe('what waits for a client or a person'),
 };
 
 export const sessionResource = z

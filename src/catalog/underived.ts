@@ -1,0 +1,87 @@
+import { sql, type Kysely } from 'kysely';
+import type { SessionState, TurnState } from '../core/session-state.ts';
+import type { Cipher } from '../encryption/cipher.ts';
+import type { Outbox } from './outbox.ts';
+import { storeRunSummary } from './run-summaries.ts';
+import type { Tables } from './schema.ts';
+import { sessionChanged } from './session-states.ts';
+import { storeTexts, type SessionTexts } from './session-texts.ts';
+import { lockSession } from './sessions.ts';
+
+/** What is derived of a session from the log of its last turn, if that has ended. */
+export interface DerivedRows {
+  last?: { turnId: string; leaves: SessionState; at: string };
+  texts?: SessionTexts;
+  runSummary?: string | undefined;
+}
+
+interface UnderivedOptions {
+  cipher: Cipher;
+  outbox: Outbox;
+}
+
+/** The rows that another version of the server has written, without what this version derives with them. */
+export class Underived {
+  readonly #db: Kysely<Tables>;
+  readonly #cipher: Cipher;
+  readonly #outbox: Outbox;
+
+  constructor(db: Kysely<Tables>, { cipher, outbox }: UnderivedOptions) {
+    this.#db = db;
+    this.#cipher = cipher;
+    this.#outbox = outbox;
+  }
+
+  /** Derives the states of up to `limit` turns, and notes that those of their sessions are to be derived. False: of none. */
+  async deriveTurns(limit: number): Promise<boolean> {
+    return this.#db.transaction().execute(async (db) => {
+      const rows = await db
+        .selectFrom('turns')
+        .select('id')
+        // As the index has it.
+        .where(sql<boolean>`(state is null or (archived = 1 and state <> 'ended'))`)
+        .limit(limit)
+        .execute();
+      if (rows.length === 0) return false;
+      const ids = rows.map(({ id }) => id);
+      const updated = await db
+        .updateTable('turns')
+        .set({
+          state: sql<TurnState>`case when archived = 1 then 'ended' when sequence is not null then 'running'
+            when queue_number is not null then 'queued' else 'requested' end`,
+        })
+        .where('id', 'in', ids)
+        .returning('session_id')
+        .execute();
+      const sessionIds = [...new Set(updated.map(({ session_id: id }) => id))];
+      await db.updateTable('sessions').set({ state: null }).where('id', 'in', sessionIds).execute();
+      return true;
+    });
+  }
+
+  /** The ids of up to `limit` sessions whose states are not derived, after the id `after`. */
+  async sessions(after: string, limit: number): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('sessions')
+      .select('id')
+      .where('state', 'is', null)
+      .where('id', '>', after)
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+    return rows.map(({ id }) => id);
+  }
+
+  async derive(sessionId: string, { last, texts, runSummary }: DerivedRows): Promise<void> {
+    await this.#outbox.transaction(async (db, emit) => {
+      await lockSession(db, sessionId);
+      if (last) {
+        const { turnId, leaves, at } = last;
+        await db.updateTable('turns').set({ leaves, state_at: at }).where('id', '=', turnId).execute();
+      }
+      if (texts) await storeTexts(db, this.#cipher, sessionId, texts);
+      if (runSummary !== undefined) await storeRunSummary(db, this.#cipher, { sessionId, summary: runSummary });
+      emit(...(await sessionChanged(db, sessionId)));
+    });
+  }
+}

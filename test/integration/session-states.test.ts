@@ -1,0 +1,123 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { pino } from 'pino';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Catalog } from '../../src/catalog/catalog.ts';
+import type { AcceptedTurn } from '../../src/catalog/turns.ts';
+import { loadConfig } from '../../src/config.ts';
+import type { LogEntry, TurnDone } from '../../src/core/records.ts';
+import type { SessionState } from '../../src/core/session-state.ts';
+import { NO_TOTALS } from '../../src/core/turn-totals.ts';
+import { modelMessage } from '../support/model-message.ts';
+import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
+
+/** The states of turns and sessions that the catalog derives. */
+
+const log = pino({ level: 'silent' });
+const NOW = '2026-11-02T10:00:00.000Z';
+
+let folder: string;
+let database: TestDatabase;
+let catalog: Catalog;
+beforeEach(async () => {
+  folder = await mkdtemp(path.join(tmpdir(), 'everturn-states-'));
+  database = await createTestDatabase(folder);
+  catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log);
+  await catalog.sessions.insert({
+    id: 's',
+    type: 'session/draft',
+    agent_name: null,
+    agent_version: null,
+    spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }, NOW),
+    title: null,
+    subject_id: 'ann',
+    subject_type: 'user',
+    subject_slug: 'ann',
+    metadata: null,
+    created_at: NOW,
+    updated_at: NOW,
+  });
+});
+afterEach(async () => {
+  await catalog.close();
+  await database.close();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const accept = (turnId: string, sequence: number): Promise<boolean> => {
+  const turn: AcceptedTurn = { turnId, sessionId: 's', previousTurnId: null, sequence, createdAt: NOW, title: null };
+  return catalog.turns.accept(turn);
+};
+
+const session = () => catalog.sessions.get('s');
+
+function endAs(end: TurnDone['end'], ordinal = 1): LogEntry[] {
+  const times = { waitedMs: 0, workedMs: 0 };
+  return [{ ordinal, record: { kind: 'turn.done', id: `evt_${ordinal}`, at: NOW, end, ...NO_TOTALS, ...times } }];
+}
+
+const paused: LogEntry[] = [
+  { ordinal: 1, record: { kind: 'turn.paused', id: 'evt_1', at: NOW, reason: 'action' } },
+];
+const answered = { status: 'done' as const, output: modelMessage({ content: 'Yes.' }), requiredActions: [] };
+
+test('a session has the state of its last turn, and is listed by it', async () => {
+  const listed = async (...states: SessionState[]) => {
+    const filter = { type: 'session/draft' as const, states };
+    const found = await catalog.sessions.list(filter, { order: 'asc', after: undefined, limit: 10 });
+    return found.map(({ id }) => id);
+  };
+  expect(await session()).toMatchObject({ state: 'idle', ended_at: null });
+  await accept('t', 1);
+  expect(await session()).toMatchObject({ state: 'running' });
+  await catalog.archive.add('t', paused, { state: 'waiting_client' });
+  expect(await session()).toMatchObject({ state: 'waiting_client' });
+  expect(await listed('running', 'waiting_client')).toEqual(['s']);
+  expect(await listed('running')).toEqual([]);
+  await catalog.archive.add('t', endAs({ status: 'error', message: 'Down.' }, 2), { state: 'ended' });
+  expect(await session()).toMatchObject({ state: 'error', ended_at: NOW });
+  await accept('u', 2);
+  expect(await session()).toMatchObject({ state: 'running', ended_at: null });
+  await catalog.archive.add('u', endAs(answered), { state: 'ended' });
+  expect(await session()).toMatchObject({ state: 'idle', ended_at: null });
+  await catalog.turns.remove('u');
+  expect(await session()).toMatchObject({ state: 'error' });
+});
+
+test('what was archived does not change a state again, and a repeated acceptance does not begin the turn again', async () => {
+  await accept('t', 1);
+  await catalog.archive.add('t', paused, { state: 'waiting_person' });
+  expect(await catalog.archive.add('t', paused, { state: 'running' })).toEqual([]);
+  await accept('t', 1);
+  expect(await session()).toMatchObject({ state: 'waiting_person' });
+  expect(await catalog.turns.get('t')).toMatchObject({ state: 'waiting_person', state_at: NOW });
+});
+
+test('the end of a turn is told before the beginning of the next, whichever is stored first', async () => {
+  const webhook = { id: 'wh_1', url: 'http://127.0.0.1', secret: 's', created_at: NOW, updated_at: NOW };
+  await database.rows.insertInto('webhooks').values({ ...webhook, face: 'agents-v2', events: '[]', agent_name: null }).execute();
+  await accept('t', 1);
+  await catalog.archive.add('t', paused, { state: 'waiting_person' });
+  await accept('u', 2);
+  expect(await session()).toMatchObject({ state: 'waiting_person' });
+  await catalog.archive.add('t', endAs(answered, 2), { state: 'ended' });
+  await catalog.archive.add('u', endAs(answered), { state: 'ended' });
+  const rows = await database.rows.selectFrom('deliveries').select('change').orderBy('sequence').execute();
+  expect(rows.map(({ change }) => JSON.parse(change ?? 'null'))).toEqual([
+    { from: 'idle', to: 'running' },
+    { from: 'running', to: 'waiting_person' },
+    { from: 'waiting_person', to: 'idle' },
+    { from: 'idle', to: 'running' },
+    { from: 'running', to: 'idle' },
+  ]);
+});
+
+test('a turn whose log cannot be archived does not keep the state of its session', async () => {
+  await accept('t', 1);
+  await accept('u', 2);
+  await catalog.archive.add('u', endAs({ status: 'error', message: 'Down.' }), { state: 'ended' });
+  expect(await session()).toMatchObject({ state: 'error' });
+  await catalog.archive.add('t', endAs(answered), { state: 'ended' });
+  expect(await session()).toMatchObject({ state: 'error' });
+});
