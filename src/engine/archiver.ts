@@ -10,8 +10,10 @@ interface ArchiverOptions {
   log: Logger;
 }
 
-/** Before the first attempt, too: the archive is not urgent, and the moment of a turn's end belongs to its readers. */
-const FIRST_WAIT_MS = 1_000;
+/** Before the first attempt, too: the moment of a turn's end belongs to its readers, and lists may follow a little later. */
+const FIRST_WAIT_MS = 200;
+/** Doubled for each further failure. */
+const RETRY_MS = 1_000;
 const MAX_WAIT_MS = 60_000;
 /** After this many failures, most of an hour, the turn is left to housekeeping. */
 const MAX_FAILURES = 60;
@@ -47,7 +49,8 @@ export class Archiver {
     const { signal } = this.#stop;
     for (let failures = 0; failures < MAX_FAILURES; failures++) {
       try {
-        await sleep(backoffMs(failures, { first: FIRST_WAIT_MS, max: MAX_WAIT_MS }), undefined, { signal });
+        const retryMs = backoffMs(failures, { first: RETRY_MS, max: MAX_WAIT_MS });
+        await sleep(failures === 0 ? FIRST_WAIT_MS : retryMs, undefined, { signal });
         await archive(turnId, signal);
         return;
       } catch (error) {

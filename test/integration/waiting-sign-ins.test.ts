@@ -96,7 +96,8 @@ test('a run that begins with calls waits for a sign-in, and then runs them', asy
   });
   const { id, required_action: action } = paused;
   expect(await server.api.get(`/v1/runs/${id}`)).toEqual(paused);
-  expect(await server.api.list('/v1/runs?status=requires_action')).toMatchObject([{ id, required_action: action }]);
+  const listed = () => server.api.list('/v1/runs?status=requires_action');
+  await eventually(async () => expect(await listed()).toMatchObject([{ id, required_action: action }]));
   const waiting = await RunStream.open(server.api, `/v1/runs/${id}/stream`).end();
   expect(waiting).toMatchObject({ event: 'response', ...paused });
   const after = `after_sequence_number=${waiting.sequence_number}`;

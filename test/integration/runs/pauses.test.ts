@@ -66,7 +66,8 @@ test('26: a run waits for a tool of its client, and continues with the result', 
       ],
     },
   });
-  expect(await server.api.list('/v1/runs?status=requires_action')).toMatchObject([{ id: paused.id }]);
+  const waiting = () => server.api.list('/v1/runs?status=requires_action');
+  await eventually(async () => expect(await waiting()).toMatchObject([{ id: paused.id }]));
   expect(await resumeRun(server, paused, {})).toEqual(paused);
   const parts = [
     { type: 'text', text: 'two bottles' },

@@ -43,7 +43,8 @@ test('30: a dynamic toolkit is refreshed before each model call after the first,
     status: 'requires_action',
     required_action: { turn: 1, tool_calls: [{ tool_call_id: 'c1' }], approvals: [], refresh: ['planner'] },
   });
-  expect(await server.api.list('/v1/runs?status=requires_action')).toMatchObject([{ id: paused.id }]);
+  const waiting = () => server.api.list('/v1/runs?status=requires_action');
+  await eventually(async () => expect(await waiting()).toMatchObject([{ id: paused.id }]));
   const first = { refresh: [toolkit('planner', ['second', 'third'], { system_prompt: 'planner 2' })] };
   const again = await resumeRun(server, paused, { tool_results: [result('c1')], ...first });
   expect(again).toMatchObject({

@@ -119,7 +119,7 @@ test('a run that was interrupted before it began does not exist', async () => {
   const interrupted = newId('run');
   await rows
     .insertInto('sessions')
-    .values({ ...known, id: interrupted.replace('run_', 'ses_') })
+    .values({ ...known, id: interrupted.replace('run_', 'ses_'), state: 'pending' })
     .execute();
   const path = `/v1/runs/${interrupted}`;
   const answers = await Promise.all([

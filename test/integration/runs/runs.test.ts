@@ -149,8 +149,10 @@ test('7, 8: an input that ends with an answer is complete, as are the input and 
     expect(attempts).toBeUndefined();
     ids.push(given.id);
   }
-  const listed = await server.api.list<Run>('/v1/runs?status=completed');
-  expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
+  await eventually(async () => {
+    const listed = await server.api.list<Run>('/v1/runs?status=completed');
+    expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining(ids));
+  });
   expect(one.requests).toEqual([]);
   const run = await one.run('Go');
   const again = await one.run([user('Go'), ...run.output]);
