@@ -138,11 +138,15 @@ export class Actions {
   }
 
   #decidableBy({ audiences, excluded }: ActionReader) {
-    return this.#db
-      .selectFrom('actions')
-      .innerJoin('action_audience', 'action_audience.action_id', 'actions.id')
-      .where('audience', 'in', audiences)
-      .where(isNotExcluded(excluded));
+    return (
+      this.#db
+        .selectFrom('actions')
+        // A cross join, since SQLite keeps its order: otherwise it reads all actions of the audience.
+        .crossJoin('action_audience')
+        .whereRef('action_audience.action_id', '=', 'actions.id')
+        .where('audience', 'in', audiences)
+        .where(isNotExcluded(excluded))
+    );
   }
 
   async #positions(page: Omit<ActionPage, 'audiences'> & { audience: string }): Promise<ActionPosition[]> {

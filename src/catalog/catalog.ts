@@ -94,7 +94,8 @@ export class Catalog {
   /** Its tables, columns and indexes at the start. */
   readonly #schema: readonly string[];
 
-  private constructor({ db, kind, schema, cipher, log }: CatalogOptions) {
+  /** On a database that has the current schema: `open` makes sure of that. */
+  constructor({ db, kind, schema, cipher, log }: CatalogOptions) {
     this.#db = db;
     this.#kind = kind;
     this.#schema = schema;

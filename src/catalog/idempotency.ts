@@ -1,6 +1,7 @@
-import type { Kysely } from 'kysely';
+import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
+import { FOREVER } from './session-ends.ts';
 
 /** How long a claim is valid, unless it is as long as its session exists. */
 export const KEY_LIFETIME_MS = 24 * 3_600_000;
@@ -115,6 +116,11 @@ export class Idempotency {
 
   /** Deletes the claims made before `time`. */
   async forget(time: string): Promise<void> {
-    await this.#db.deleteFrom('idempotency').where('created_at', '<', time).execute();
+    await this.#db
+      .deleteFrom('idempotency')
+      .where('created_at', '<', time)
+      // A literal, so that SQLite uses the index, which has no claim that is kept for ever.
+      .where('created_at', '<', sql.lit(FOREVER))
+      .execute();
   }
 }

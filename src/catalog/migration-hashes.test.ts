@@ -18,6 +18,7 @@ test.each<[Database, Record<string, string>]>([
       '0003-subject-roles': 'f0041f968db8850a0d425b232c25d448b2550c3dee4237aa13cb5207aadf582b',
       '0004-stored-bytes': '63a36a8dca8ba4c924417dd13c6d2c5050207b4f3858b638827192c406c8c239',
       '0005-model-servers': '88cea2e15ae84f7404ea33797de26cf37fc3bbf3373e9a21ae85ea2648a4c6d6',
+      '0006-small-indexes': 'a78160622918c122273229f867b219295e3d35ecde0ccff47e07222fb9ff49f0',
     },
   ],
   [
@@ -28,6 +29,7 @@ test.each<[Database, Record<string, string>]>([
       '0003-subject-roles': '21608b1a940c3af0533beae3cc7ab8affacd2cc55b932b0713f059bbaf4bab34',
       '0004-stored-bytes': 'db414b71e92f7082d212230abd026563a40d577b7f6ccdacbd86a64bab82062b',
       '0005-model-servers': 'dc6f8445ef0a4a666bef00c4b7085471e8b0715436b8570fe188040c67bbb883',
+      '0006-small-indexes': 'a78160622918c122273229f867b219295e3d35ecde0ccff47e07222fb9ff49f0',
     },
   ],
 ])('no migration has changed on $kind', async (database, pinned) => {

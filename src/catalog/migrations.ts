@@ -75,7 +75,32 @@ export const migrations: Record<string, Migration> = {
         .execute();
     },
   },
-  '0006-states': {
+  '0006-small-indexes': {
+    async up({ schema }: Kysely<unknown>): Promise<void> {
+      // Partial, without the sessions of runs, of which there may be a thousand times as many: `sessions_by_time` and
+      // `sessions_by_owner` have them all, and are removed a release later.
+      for (const [name, columns] of [
+        ['sessions_shown_by_time', ['created_at', 'id']],
+        ['sessions_shown_by_owner', ['subject_id', 'created_at', 'id']],
+      ] as const) {
+        await schema
+          .createIndex(name)
+          .on('sessions')
+          .columns([...columns])
+          .where(sql.ref('type'), 'not in', ['run', 'run/delegate'])
+          .execute();
+      }
+      // Without the claims that are kept as long as their sessions.
+      await schema
+        .createIndex('idempotency_by_age')
+        .on('idempotency')
+        .column('created_at')
+        .where(sql.ref('created_at'), '<', '9999-12-31T23:59:59.999Z')
+        .execute();
+      await schema.createIndex('turns_by_id_in_session').on('turns').columns(['session_id', 'id']).execute();
+    },
+  },
+  '0007-states': {
     async up(db: Kysely<unknown>): Promise<void> {
       const { schema } = db;
       // Without defaults: the version before leaves them null, and housekeeping derives them.

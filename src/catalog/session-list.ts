@@ -2,7 +2,7 @@ import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { SessionState } from '../core/session-state.ts';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
-import { SHOWN_SESSIONS } from './session-types.ts';
+import { isShown } from './session-types.ts';
 import { aadForFirstMessage } from './session-requests.ts';
 import { textsOf } from './session-texts.ts';
 
@@ -118,7 +118,7 @@ export class SessionList {
     let candidates = this.#joined()
       .select(['s.id', 's.created_at', agentName.as('agent'), ...stateAt(now)])
       .where('s.deleted_at', 'is', null)
-      .where('s.type', 'in', SHOWN_SESSIONS)
+      .where(isShown)
       .orderBy('s.created_at', order)
       .orderBy('s.id', order)
       .limit(MAX_LISTED);
