@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util';
 import { startAllInOne } from './all-in-one.ts';
 import { startBench, type Bench } from './bench.ts';
 import type { Deployment } from './deployment.ts';
+import { measureCatalog } from './measurements/catalog.ts';
 import { measureEncryption } from './measurements/encryption.ts';
 import { measureFanOuts } from './measurements/fan-out.ts';
 import { measureFirstDelta, measureFirstDeltaBehindModel } from './measurements/first-delta.ts';
@@ -18,6 +19,7 @@ import { startStandalone } from './standalone.ts';
  * and a tool that respond immediately. There are three measurements: one process with the embedded Temporal
  * (`all-in-one`); an API process and a worker on PostgreSQL and Redis (`standalone`); and the cost of encryption beside
  * the same turns without it (`encrypted`). `--deployment` selects some of them, `--json` prints each as one line of JSON.
+ * `catalog` instead measures the lists, counts and sweeps of the catalog over many runs beside few, and runs no turn.
  */
 
 const DEPLOYMENTS = {
@@ -26,23 +28,40 @@ const DEPLOYMENTS = {
   encrypted: measureEncryption,
 };
 
-const { values: options } = parseArgs({
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
   options: {
     json: { type: 'boolean', default: false },
     deployment: { type: 'string', default: Object.keys(DEPLOYMENTS).join() },
   },
 });
 
-for (const [name, measureIt] of Object.entries(DEPLOYMENTS)) {
-  if (!options.deployment.split(',').includes(name)) continue;
-  say(`--- ${name}`);
-  const { setting, end } = await prepare(say);
-  try {
-    const report = { [name]: await measureIt(setting) };
-    process.stdout.write(`${JSON.stringify(report, null, options.json ? undefined : 2)}\n`);
-  } finally {
-    await end();
+if (positionals.length === 0) await measureTurns();
+else if (positionals.join() === 'catalog') await measureCatalogs();
+else throw new Error(`there is no measurement ${positionals.join(' ')}: name none, or catalog`);
+
+async function measureTurns(): Promise<void> {
+  for (const [name, measureIt] of Object.entries(DEPLOYMENTS)) {
+    if (!options.deployment.split(',').includes(name)) continue;
+    say(`--- ${name}`);
+    const { setting, end } = await prepare(say);
+    try {
+      print({ [name]: await measureIt(setting) });
+    } finally {
+      await end();
+    }
   }
+}
+
+async function measureCatalogs(): Promise<void> {
+  for (const kind of ['sqlite', 'postgres'] as const) {
+    say(`--- catalog on ${kind}`);
+    print({ [`catalog_${kind}`]: await measureCatalog(kind, say) });
+  }
+}
+
+function print(report: Record<string, unknown>): void {
+  process.stdout.write(`${JSON.stringify(report, undefined, options.json ? undefined : 2)}\n`);
 }
 
 async function measure(setting: Setting, start: (setting: Setting) => Promise<Deployment>): Promise<Report> {

@@ -19,7 +19,7 @@ export const CORE = `test/integration/{${[
 export const ON_POSTGRES = `test/integration/{${[
   'agents-v2/agent-parts,agents-v2/list,agents-v2/queue,agents-v2/registered-agents,agents-v2/slots',
   'agents-v2/two-processes,agents-v2/webhooks',
-  'agents,apart,catalog,collect-blobs,delegation-catalog,delete-session,idempotency',
+  'agents,apart,catalog,catalog-plans,collect-blobs,delegation-catalog,delete-session,idempotency',
   'lists,lost-turns,openapi,outages,postgres,retention,schedules-catalog,session-index,session-lists',
   'session-states,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
