@@ -198,6 +198,8 @@ function sessionLists(): Calls {
     'a slug': { subjectSlug: QUIET },
     'a subject and an agent': { subjectId: BUSY, agentName: 'agent-2' },
     'a type of subjects': { subjectType: 'user' },
+    'an end': { lastEnds: ['client-cancelled'] },
+    'a busy subject and an end': { subjectId: BUSY, lastEnds: ['client-cancelled'] },
     'a time': { from: before(20 * 86_400_000), to: before(10 * 86_400_000) },
   };
   const calls: Calls = {};
