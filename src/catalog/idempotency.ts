@@ -1,7 +1,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import type { Tables } from './schema.ts';
-import { FOREVER } from './session-ends.ts';
+import { FOREVER } from './session-states.ts';
 
 /** How long a claim is valid, unless it is as long as its session exists. */
 export const KEY_LIFETIME_MS = 24 * 3_600_000;

@@ -142,7 +142,12 @@ export const migrations: Record<string, Migration> = {
           .where(sql.ref('closed'), '=', 1)
           .execute();
       }
-      await schema.createIndex('sessions_underived').on('sessions').column('id').where(sql.ref('state'), 'is', null).execute();
+      await schema
+        .createIndex('sessions_underived')
+        .on('sessions')
+        .column('id')
+        .where(sql.ref('state'), 'is', null)
+        .execute();
       await sql`create index turns_underived on turns (id)
         where state is null or (archived = 1 and state <> 'ended')`.execute(db);
     },

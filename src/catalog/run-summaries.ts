@@ -16,7 +16,9 @@ export class RunSummaries {
   async of(sessionIds: string[]): Promise<Map<string, string>> {
     if (sessionIds.length === 0) return new Map();
     const rows = await this.#db.selectFrom('run_summaries').selectAll().where('session_id', 'in', sessionIds).execute();
-    const opened = rows.map(({ session_id: id, summary }) => [id, this.#cipher.openLabel(summary, aadFor(id))] as const);
+    const opened = rows.map(
+      ({ session_id: id, summary }) => [id, this.#cipher.openLabel(summary, aadFor(id))] as const,
+    );
     return new Map(opened.flatMap(([id, summary]) => (summary === null ? [] : [[id, summary]])));
   }
 }

@@ -22,6 +22,7 @@ type Request = Pick<
   | 'cancelled_at'
   | 'start_error'
   | 'start_failed_at'
+  | 'idle_timeout_s'
   | 'waits_until'
   | 'idle_ends_at'
 >;
@@ -78,21 +79,40 @@ async function storeState(
     .leftJoin('session_requests as request', 'request.session_id', 'sessions.id')
     .select(['type', 'state', 'ended_at'])
     .select(['request.session_id', 'queue_number', 'first_turn_id', 'cancelled_at', 'start_error', 'start_failed_at'])
-    .select(['waits_until', 'idle_ends_at'])
+    .select(['waits_until', 'idle_timeout_s', 'idle_ends_at'])
     .where('id', '=', sessionId)
     .executeTakeFirst();
   if (!session) return [];
   const { type, state: from, ended_at, session_id, cancelled_at: at, ...rest } = session;
-  const cancelled_at = at !== null && (until === undefined || at < until) ? at : null;
-  const request = session_id === null ? undefined : { ...rest, cancelled_at };
-  const { state: to, endedAt } = derived(type, request, last);
-  if (from === to && ended_at === endedAt) return [];
-  await db.updateTable('sessions').set({ state: to, ended_at: endedAt }).where('id', '=', sessionId).execute();
-  if (from === null || from === to) return [];
-  return [{ type: 'session.changed', sessionId, change: { from, to } }];
+  const cancelledAt = at !== null && (until === undefined || at < until) ? at : null;
+  const stateIf = (cancelled_at: string | null, isPast: boolean) =>
+    derived({ type, request: session_id === null ? undefined : { ...rest, cancelled_at }, last, isPast });
+  const now = stateIf(cancelledAt, until !== undefined);
+  // The turn had ended when the session was cancelled: these are two changes.
+  const isLate = cancelledAt !== null && last?.archived === 1 && cancelledAt > (last.state_at ?? '');
+  const states = [from, ...(isLate ? [stateIf(null, true).state] : []), now.state];
+  if (from === now.state && ended_at === now.endedAt) return [];
+  await db
+    .updateTable('sessions')
+    .set({ state: now.state, ended_at: now.endedAt })
+    .where('id', '=', sessionId)
+    .execute();
+  return states.flatMap((to, i): SessionChanged[] => {
+    const before = states[i - 1];
+    if (!before || !to || before === to) return [];
+    return [{ type: 'session.changed', sessionId, change: { from: before, to } }];
+  });
 }
 
-function derived(type: SessionRow['type'], request: Request | undefined, last: Turn | undefined): Derived {
+interface Known {
+  type: SessionRow['type'];
+  request: Request | undefined;
+  last: Turn | undefined;
+  /** Something has followed: the request says no more whether the session waits. */
+  isPast: boolean;
+}
+
+function derived({ type, request, last, isPast }: Known): Derived {
   if (request && request.queue_number !== null) return open('queued');
   const cancelledAt = request?.cancelled_at ?? '';
   if (!last) {
@@ -108,7 +128,8 @@ function derived(type: SessionRow['type'], request: Request | undefined, last: T
   const state = last.leaves ?? 'error';
   if (state === 'waiting_client' || state === 'waiting_person' || state === 'pending') return open(state);
   if (state !== 'idle') return { state, endedAt };
-  const waits = request ? request.idle_ends_at !== null : !isOfRun({ type });
+  const timeout = request && (isPast ? request.idle_timeout_s : request.idle_ends_at);
+  const waits = request ? timeout !== null : !isOfRun({ type });
   return waits ? open('idle') : { state: 'completed', endedAt: request?.waits_until ?? endedAt };
 }
 

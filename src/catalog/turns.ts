@@ -308,7 +308,10 @@ export class Turns {
         .insertInto('turns')
         .values({ id: turnId, session_id: sessionId, created_at: createdAt, queue_number: number, state: 'queued' })
         .onConflict((conflict) =>
-          conflict.column('id').doUpdateSet({ queue_number: number, state: 'queued' }).where('turns.sequence', 'is', null),
+          conflict
+            .column('id')
+            .doUpdateSet({ queue_number: number, state: 'queued' })
+            .where('turns.sequence', 'is', null),
         )
         .execute();
       return true;

@@ -13,7 +13,10 @@ export async function sessionNow(
   session: SessionRow,
   services: { catalog: Catalog; logs: TurnLogReader; log: Logger },
 ): Promise<{ session: SessionRow; waiting: PendingAction[] }> {
-  const [waiting, state] = await Promise.all([services.catalog.actions.pendingOf([session.id]), stateNow(session, services)]);
+  const [waiting, state] = await Promise.all([
+    services.catalog.actions.pendingOf([session.id]),
+    stateNow(session, services),
+  ]);
   return { session: { ...session, state }, waiting: waiting.get(session.id) ?? [] };
 }
 

@@ -124,7 +124,9 @@ export function textOf(input: InputItem[]): string {
   for (const item of input) {
     if (item.type !== 'user.message') continue;
     const { content } = item;
-    return typeof content === 'string' ? content : content.map((part) => (part.type === 'text' ? part.text : '')).join('');
+    return typeof content === 'string'
+      ? content
+      : content.map((part) => (part.type === 'text' ? part.text : '')).join('');
   }
   return '';
 }

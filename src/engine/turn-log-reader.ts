@@ -9,7 +9,15 @@ import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { eventId } from '../core/ids.ts';
 import { turnCreated, Turn } from '../core/turn.ts';
 import type { TurnState } from '../core/session-state.ts';
-import type { InputItem, LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone, UnsequencedRecord } from '../core/records.ts';
+import type {
+  InputItem,
+  LogEntry,
+  ModelMessage,
+  PauseReason,
+  TurnCreated,
+  TurnDone,
+  UnsequencedRecord,
+} from '../core/records.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';

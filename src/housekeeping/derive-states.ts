@@ -23,7 +23,7 @@ const SESSION_BATCH_SIZE = 50;
  */
 export async function deriveStates({ catalog, ...sources }: Deriving, stop: AbortSignal): Promise<void> {
   while (!stop.aborted && (await catalog.underived.deriveTurns(TURN_BATCH_SIZE)));
-  for (let after = ''; ; ) {
+  for (let after = ''; ;) {
     const sessions = await catalog.underived.sessions(after, SESSION_BATCH_SIZE);
     for (const id of sessions) {
       if (stop.aborted) return;
@@ -37,7 +37,10 @@ export async function deriveStates({ catalog, ...sources }: Deriving, stop: Abor
 }
 
 /** Undefined if a key is missing. */
-async function rowsOf(sessionId: string, { catalog, logs, runStates, log }: Deriving): Promise<DerivedRows | undefined> {
+async function rowsOf(
+  sessionId: string,
+  { catalog, logs, runStates, log }: Deriving,
+): Promise<DerivedRows | undefined> {
   const last = await catalog.turns.last(sessionId);
   if (last?.archived !== 1) return {};
   const endsOf = (turnId: string) => unlessUnreadable(logs.firstAndLast(turnId), { turnId, log });

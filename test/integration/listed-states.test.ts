@@ -19,7 +19,10 @@ beforeAll(async () => {
     env: { EVERTURN_API_KEYS: 'ann=key-of-ann,root:admin=key-of-root' },
     mcp: { tools: [{ name: 'write', annotations: { destructiveHint: true }, handler: () => 'written' }] },
   });
-  [ann, root] = ['key-of-ann', 'key-of-root'].map((key) => new ApiClient(server.api.url, key)) as [ApiClient, ApiClient];
+  [ann, root] = ['key-of-ann', 'key-of-root'].map((key) => new ApiClient(server.api.url, key)) as [
+    ApiClient,
+    ApiClient,
+  ];
 });
 afterAll(() => server.stop());
 
@@ -44,6 +47,13 @@ test('sessions and drafts are listed with their states and what they wait for, a
     (call) => call.finish(),
   );
   const write = use({ name: 'write', id: 'w1', args: {} });
+  const step = held(
+    () => undefined,
+    (call) => {
+      call.toolCall('ask_user_question', { question: 'Why?' }, 'q1');
+      call.finish();
+    },
+  );
   const scripts = {
     answers: say('Yes.'),
     fails: (call: Parameters<typeof open.script>[0]) => call.fail(400, 'no'),
@@ -51,7 +61,7 @@ test('sessions and drafts are listed with their states and what they wait for, a
     'asks and ends': question,
     works: open.script,
     approves: write,
-    holds: open.script,
+    holds: step.script,
     closes: say('Bye.'),
   };
   const mcp = [{ type: 'truefoundry-mcp-registry', name: 'test', require_approval_for_tools: ['*'] }];
@@ -65,7 +75,11 @@ test('sessions and drafts are listed with their states and what they wait for, a
     const turn = ann.turn(id, 'hi');
     const { turn_id: turnId } = await turn.type('turn.created');
     turns.set(name, { id, turnId });
-    if (name === 'holds') await ann.send('POST', `${SESSIONS}/${id}/pause`, {});
+    if (name === 'holds') {
+      await step.reached;
+      expect((await ann.send('POST', `${SESSIONS}/${id}/pause`, {})).status).toBe(200);
+      step.release();
+    }
     if (name === 'closes') {
       await turn.done;
       await ann.send('POST', `${SESSIONS}/${id}/cancel`, { close: true });

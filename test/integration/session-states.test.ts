@@ -57,9 +57,7 @@ function endAs(end: TurnDone['end'], ordinal = 1): LogEntry[] {
   return [{ ordinal, record: { kind: 'turn.done', id: `evt_${ordinal}`, at: NOW, end, ...NO_TOTALS, ...times } }];
 }
 
-const paused: LogEntry[] = [
-  { ordinal: 1, record: { kind: 'turn.paused', id: 'evt_1', at: NOW, reason: 'action' } },
-];
+const paused: LogEntry[] = [{ ordinal: 1, record: { kind: 'turn.paused', id: 'evt_1', at: NOW, reason: 'action' } }];
 const answered = { status: 'done' as const, output: modelMessage({ content: 'Yes.' }), requiredActions: [] };
 
 test('a session has the state of its last turn, and is listed by it', async () => {
@@ -96,7 +94,10 @@ test('what was archived does not change a state again, and a repeated acceptance
 
 test('the end of a turn is told before the beginning of the next, whichever is stored first', async () => {
   const webhook = { id: 'wh_1', url: 'http://127.0.0.1', secret: 's', created_at: NOW, updated_at: NOW };
-  await database.rows.insertInto('webhooks').values({ ...webhook, face: 'agents-v2', events: '[]', agent_name: null }).execute();
+  await database.rows
+    .insertInto('webhooks')
+    .values({ ...webhook, face: 'agents-v2', events: '[]', agent_name: null })
+    .execute();
   await accept('t', 1);
   await catalog.archive.add('t', paused, { state: 'waiting_person' });
   await accept('u', 2);

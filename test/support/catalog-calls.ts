@@ -20,10 +20,10 @@ type KeyedMethod = Known<
   | `agentDefinitions.${'get' | 'create' | 'put'}`
   | `agentParts.${'get' | 'insert' | 'change' | 'delete'}`
   | `sessions.${'get' | 'insert' | 'update' | 'close' | 'touch' | 'delete' | 'deletedAt' | 'forget'}`
-  | `turns.${'get' | 'request' | 'setPaused' | 'withdraw' | 'enqueue' | 'accept' | 'remove'}`
+  | `turns.${'get' | 'request' | 'withdraw' | 'enqueue' | 'accept' | 'remove'}`
   | 'turnPlaces.place'
   | `delegations.${'get' | 'told'}`
-  | `archive.${'add' | 'index'}`
+  | 'archive.add'
   | `blobReferences.${'sweep' | 'postpone'}`
   | `idempotency.${'keysOf' | 'claim' | 'taken' | 'renew' | 'release'}`
   | `keys.${'insert' | 'findAll' | 'get' | 'revoke' | 'recordUse'}`
@@ -49,6 +49,7 @@ type KeyedMethod = Known<
   | `sessionSlots.${'started' | 'rejected' | 'cancel'}`
   | 'storedBytes.addBlob'
   | 'runSecrets.get'
+  | 'underived.derive'
 >;
 
 /** Calls of one method, by the name of the case. */
@@ -105,7 +106,6 @@ export const CATALOG_CALLS: Record<Exclude<CatalogMethod, KeyedMethod>, Calls> =
   'turns.countOpen': {
     all: ({ turns }) => turns.countOpen({ except: [SESSION], createdSince: day, requestedSince: minute }),
   },
-  'turns.mayPause': { all: ({ turns }) => turns.mayPause() },
   'turns.all': { 'one session': ({ turns }) => Array.fromAsync(turns.all(SESSION)) },
   'turns.newestId': {
     'one session': ({ turns }) => turns.newestId(SESSION),
@@ -134,6 +134,7 @@ export const CATALOG_CALLS: Record<Exclude<CatalogMethod, KeyedMethod>, Calls> =
   'actions.list': actionLists(),
   'actions.hasFor': { 'one session': ({ actions }) => actions.hasFor(SESSION, readerOf(BUSY)) },
   'actions.isAnyPending': { 'two sessions': ({ actions }) => actions.isAnyPending([SESSION, RUN]) },
+  'actions.pendingOf': { 'two sessions': ({ actions }) => actions.pendingOf([SESSION, RUN]) },
   'actions.events': { 'since a number': ({ actions }) => actions.events(1_000, 100) },
   'actions.newest': { all: ({ actions }) => actions.newest() },
   'webhooks.list': { all: ({ webhooks }) => webhooks.list('sessions') },
@@ -170,13 +171,15 @@ export const CATALOG_CALLS: Record<Exclude<CatalogMethod, KeyedMethod>, Calls> =
     'a busy subject': ({ storedBytes }) => storedBytes.of(BUSY),
   },
   'storedBytes.totals': { all: ({ storedBytes }) => storedBytes.totals() },
-  'sessionList.open': shownLists(({ sessionList }, filter) => sessionList.open({ filter, order: 'desc', now: NOW })),
   'sessionList.count': shownLists(({ sessionList }, filter) => sessionList.count({ filter, order: 'desc', now: NOW })),
   'sessionList.page': shownLists(({ sessionList }, filter) =>
     sessionList.page({ filter, order: 'desc', now: NOW }, { offset: 0, limit: 50 }),
   ),
-  'idleTimeouts.tell': {
-    due: ({ idleTimeouts }) => idleTimeouts.tell(NOW.toISOString(), new AbortController().signal),
+  'runSummaries.of': { 'two runs': ({ runSummaries }) => runSummaries.of([RUN, idOf('run', 1)]) },
+  'underived.deriveTurns': { due: ({ underived }) => underived.deriveTurns(500) },
+  'underived.sessions': { due: ({ underived }) => underived.sessions('', 50) },
+  'idleTimeouts.end': {
+    due: ({ idleTimeouts }) => idleTimeouts.end(NOW.toISOString(), new AbortController().signal),
   },
 };
 
@@ -198,8 +201,12 @@ function sessionLists(): Calls {
     'a slug': { subjectSlug: QUIET },
     'a subject and an agent': { subjectId: BUSY, agentName: 'agent-2' },
     'a type of subjects': { subjectType: 'user' },
-    'an end': { lastEnds: ['client-cancelled'] },
-    'a busy subject and an end': { subjectId: BUSY, lastEnds: ['client-cancelled'] },
+    'a state': { states: ['cancelled'], isClosed: false },
+    'a rare state': { states: ['running', 'delegating', 'asking', 'paused'], isClosed: false },
+    'a busy subject and a state': { subjectId: BUSY, states: ['cancelled', 'error'], isClosed: false },
+    'a busy subject, not one state': { subjectId: BUSY, exceptState: 'pending' },
+    closed: { isClosed: true },
+    'a subject, closed': { subjectId: QUIET, isClosed: true },
     'a time': { from: before(20 * 86_400_000), to: before(10 * 86_400_000) },
   };
   const calls: Calls = {};
@@ -228,7 +235,7 @@ function shownLists(call: (catalog: Catalog, filter: SessionListFilter) => Promi
     'a schedule': { scheduleId: idOf('sch', 1) },
     'an agent': { agents: ['agent-1'], subjectId: BUSY },
     'a time': { createdFrom: before(20 * 86_400_000), createdTo: before(10 * 86_400_000) },
-    'a status': { statuses: ['failed'], subjectId: BUSY },
+    'a state': { states: ['error', 'unanswered'], subjectId: BUSY },
   };
   return Object.fromEntries(
     Object.entries(filters).map(([name, filter]) => [name, (catalog: Catalog) => call(catalog, filter)]),

@@ -3,7 +3,7 @@ import { pino } from 'pino';
 import { dialectOf, type Database } from '../../src/catalog/database.ts';
 import { prepareDatabase } from '../../src/catalog/migrate.ts';
 import { PgDialect } from '../../src/catalog/postgres.ts';
-import { FOREVER } from '../../src/catalog/session-ends.ts';
+import { FOREVER } from '../../src/catalog/session-states.ts';
 import type { Tables } from '../../src/catalog/schema.ts';
 
 /** The present of a filled catalog. Its history is that of the 90 days before. */
@@ -135,12 +135,12 @@ function subject(count: number, i = 'i'): string {
   return `case when ${i} % 2 = 0 then '${BUSY}' else 'user-' || cast(${i} * 31 % ${Math.floor(count / 20)} as text) end`;
 }
 
-const ENDS = share(7, [
-  [90, "'answered'"],
+const STATES = share(7, [
+  [90, "'completed'"],
   [4, "'error'"],
-  [3, "'client-cancelled'"],
+  [3, "'cancelled'"],
   [2, "'unanswered'"],
-  [1, "'server-execution-timeout'"],
+  [1, "'timed_out'"],
 ]);
 
 const AGENT = "'agent-' || cast(i % 100 as text)";
@@ -240,9 +240,9 @@ function sessions(kind: Kind, { runs, shown }: { runs: number; shown: number }):
       created_at: at,
       updated_at: at,
       active_at: at,
-      last_turn_at: at,
       ended_at: at,
-      last_end: `case when i < ${count - OPEN} then ${ENDS} end`,
+      state: `case when i < ${count - OPEN} then ${STATES} else 'running' end`,
+      closed: 'case when i % 50 = 7 then 1 else 0 end',
       stored_bytes: `case when ${isDeleted} then 0 else 2000 + i % 1000 end`,
       deleted_at: `case when ${isDeleted} then ${at} end`,
       removal_at: `case when ${isDeleted} then case when i < ${500 * OPEN} then ${ago(kind, 60)} else ${ago(kind, -DAY_S)} end end`,
@@ -317,17 +317,25 @@ function turns(kind: Kind, { runs, shown }: { runs: number; shown: number }): st
     created_at: ago(kind, age(count)),
     archived: `case when i < ${count - OPEN} then 1 else 0 end`,
     archived_through: '2',
-    indexed_through: '2',
+    state: `case when i < ${count - OPEN} then 'ended' else 'running' end`,
+    state_at: ago(kind, age(count)),
     events_before: '0',
-    may_pause: 'case when i % 10 = 0 then 1 else 0 end',
     ...columns,
   });
   const delegates = Math.floor(runs / 100);
   const record = `'{"kind":"message","at":"2026-11-01T08:00:00.000Z","text":"' || cast(i as text) || '"}'`;
   return [
     insert('turns', runs, of(runs, { id: id('turn_run', 'i'), session_id: id('run', 'i') })),
-    insert('turns', delegates, of(delegates, { id: id('turn_dlg', 'i'), session_id: id('dlg', 'i'), archived: '1' })),
-    insert('turns', shown, of(shown, { id: id('turn_a', 'i'), session_id: id('ses', 'i'), archived: '1' })),
+    insert(
+      'turns',
+      delegates,
+      of(delegates, { id: id('turn_dlg', 'i'), session_id: id('dlg', 'i'), archived: '1', state: "'ended'" }),
+    ),
+    insert(
+      'turns',
+      shown,
+      of(shown, { id: id('turn_a', 'i'), session_id: id('ses', 'i'), archived: '1', state: "'ended'" }),
+    ),
     insert(
       'turns',
       shown,
@@ -343,11 +351,13 @@ function turns(kind: Kind, { runs, shown }: { runs: number; shown: number }): st
     insert('turns', OPEN, {
       id: id('turn_q', 'i'),
       session_id: id('ses', 'i'),
+      state: "'queued'",
       queue_number: '1',
       created_at: ago(kind, 600),
     }),
     // Their requests were not answered yet, or never will be.
     insert('turns', OPEN, {
+      state: "'requested'",
       id: id('turn_r', 'i'),
       session_id: id('ses', 'i'),
       created_at: ago(kind, 'i * 3'),
@@ -360,6 +370,7 @@ function turns(kind: Kind, { runs, shown }: { runs: number; shown: number }): st
       sequence: '1 + i',
       events_before: 'i * 10',
       archived: '1',
+      state: "'ended'",
     }),
     // Two records of each tenth run and of each first turn of another session.
     insert('archive', Math.floor(runs / 10) * 2, {

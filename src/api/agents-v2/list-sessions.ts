@@ -39,7 +39,9 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         }
         const rows = await catalog.sessionList.page(listing, { offset: 0, limit: MAX_SEARCHED });
         const needle = search.toLowerCase();
-        const hits = rows.filter(({ firstMessage = '', lastAnswer = '' }) => has(firstMessage, needle) || has(lastAnswer, needle));
+        const hits = rows.filter(
+          ({ firstMessage = '', lastAnswer = '' }) => has(firstMessage, needle) || has(lastAnswer, needle),
+        );
         return { items: hits.slice(slice.offset, slice.offset + size).map(summary), total: hits.length, page };
       },
     ),

@@ -92,7 +92,13 @@ function statusOf({ state }: SessionRow): RunStatus | undefined {
 }
 
 /** Of a run that has neither paused nor ended, or whose log cannot be read. */
-function unknownFigures({ ended_at, model_calls, input_tokens, output_tokens, cost_in_usd }: SessionRow): StoredSummary {
+function unknownFigures({
+  ended_at,
+  model_calls,
+  input_tokens,
+  output_tokens,
+  cost_in_usd,
+}: SessionRow): StoredSummary {
   return {
     status: 'running',
     completed_at: ended_at,

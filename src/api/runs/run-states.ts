@@ -14,7 +14,11 @@ import type { RunHeader, RunStatus, RunSummary } from './wire/run.ts';
 export type StoredSummary = Omit<RunSummary, keyof RunHeader>;
 
 /** The states of runs by their statuses, once they have ended. */
-const LEAVES: Partial<Record<RunStatus, SessionState>> = { completed: 'completed', cancelled: 'cancelled', failed: 'error' };
+const LEAVES: Partial<Record<RunStatus, SessionState>> = {
+  completed: 'completed',
+  cancelled: 'cancelled',
+  failed: 'error',
+};
 
 /** A list has no items, so the files of results are not read for it. */
 const NO_FILES = { get: () => Promise.resolve(Buffer.alloc(0)) };

@@ -1,6 +1,7 @@
 import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
+import { eventually } from '../../support/eventually.ts';
 import { inShort, resumeRefusal, resumeRun, RunAgent, RunStream, textOfRun } from '../../support/runs.ts';
 import { held, say, use } from '../../support/scripted-model.ts';
 import { startTestServer, type TestServer } from '../../support/test-server.ts';
