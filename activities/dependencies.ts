@@ -25,7 +25,7 @@ import type { ToolKinds } from '../src/tools/kinds.ts';
 
 /** The services that activities use; one object per worker. */
 export interface Dependencies {
-  config: Pick<Config, 'model' | 'tool'>;
+  config: Pick<Config, 'model' | 'tool' | 'sessionIdleSeconds'>;
   catalog: Catalog;
   blobs: BlobStore;
   bus: LiveBus;

@@ -132,6 +132,8 @@ export interface Config {
   subjectBudget: SubjectBudget | undefined;
   /** How long one turn may run. */
   turnSeconds: number;
+  /** After how long at rest, without a command, the workflow of a session ends. */
+  sessionIdleSeconds: number;
   /** How many sub-agents of one turn run at once. */
   subAgents: number;
   /** How many sessions of the Agents API v2 work or wait for results at once; further ones wait in a queue. */
@@ -242,6 +244,7 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
     trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
     subjectBudget: vars.EVERTURN_SUBJECT_BUDGET,
     turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
+    sessionIdleSeconds: vars.EVERTURN_SESSION_IDLE_SECONDS,
     subAgents: vars.EVERTURN_SUB_AGENTS,
     agentSessions: vars.EVERTURN_AGENT_SESSIONS,
     runRetentionDays: vars.EVERTURN_RUN_RETENTION_DAYS,
@@ -254,11 +257,14 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
 /** Node's timers have a limit of 2^31 ms, and some are set to a minute more than the configured time. */
 export const MAX_SECONDS = 24 * 86_400;
 
+/** For timers of Temporal, which have no such limit. */
+const TEN_YEARS_SECONDS = 3_650 * 86_400;
+
 const seconds = (defaultSeconds: number, max = MAX_SECONDS) =>
   z.coerce
     .number({ error: 'must be a number of seconds' })
     .positive({ error: 'must be a positive number of seconds' })
-    .max(max, { error: `must be at most ${max} seconds${max === MAX_SECONDS ? ', 24 days' : ''}` })
+    .max(max, { error: `must be at most ${max} seconds${max >= MAX_SECONDS ? `, ${max / 86_400} days` : ''}` })
     .default(defaultSeconds);
 
 const limit = z.coerce
@@ -462,6 +468,7 @@ const schema = z.object({
   EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
   EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
   EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
+  EVERTURN_SESSION_IDLE_SECONDS: seconds(30 * 86_400, TEN_YEARS_SECONDS),
   EVERTURN_SUB_AGENTS: z.coerce
     .number({ error: SUB_AGENTS_RULE })
     .int({ error: SUB_AGENTS_RULE })

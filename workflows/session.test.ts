@@ -2,7 +2,7 @@ import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import type { coresdk } from '@temporalio/proto';
 import { expect, test } from 'vitest';
 import type { PendingCall } from '../src/core/records.ts';
-import type { CreateTurnCommand, SeenTurn, SessionState, Tip } from '../src/core/session.ts';
+import type { CreateTurnCommand, SeenTurn, SessionStart, SessionState, Tip } from '../src/core/session.ts';
 import { ActivatedWorkflow, toPayload, type Job } from '../test/support/activated-workflow.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import { cancelSession, createTurn } from './messages.ts';
@@ -25,10 +25,12 @@ function short({ updateResponse, startChildWorkflowExecution: start, ...rest }: 
     scheduleActivity,
     startTimer,
     continueAsNewWorkflowExecution,
+    completeWorkflowExecution,
   } = rest;
   if (signal) return [`${signal.signalName} ${signal.workflowExecution?.workflowId}`];
   if (scheduleActivity) return [`${scheduleActivity.activityType}`];
   if (startTimer) return [`wait ${startTimer.startToFireTimeout?.seconds?.low} s`];
+  if (completeWorkflowExecution) return ['end'];
   return continueAsNewWorkflowExecution ? ['continue as new'] : [];
 }
 
@@ -38,16 +40,23 @@ class PlayedSession {
   #updates = 0;
   /** The numbers of the commands that wait for results, by their short forms. */
   readonly #waiting = new Map<string, number>();
+  /** The input of the next run. */
+  continues: SessionStart | undefined;
 
   private constructor(workflow: ActivatedWorkflow) {
     this.#workflow = workflow;
   }
 
-  /** Continues a session in this state: its newest turn is `tip`, which has ended unless `open` is set. */
-  static async continued(given: Partial<SessionState> = {}): Promise<PlayedSession> {
-    const session = new PlayedSession(await ActivatedWorkflow.create('session'));
+  /**
+   * Continues a session in this state: its newest turn is `tip`, which has ended unless `open` is set.
+   * @param idleSeconds its idle time, of which nothing is over
+   */
+  static async continued(given: Partial<SessionState> = {}, idleSeconds?: number): Promise<PlayedSession> {
+    const workflow = await ActivatedWorkflow.create('session');
+    const session = new PlayedSession(workflow);
     const state: SessionState = { tip, open: false, closed: false, queue: [], newest: 'turn_6', ...given };
-    const input = [toPayload({ sessionId: 'ses_1', state })];
+    const idle = idleSeconds && { idle: { seconds: idleSeconds, since: workflow.now } };
+    const input = [toPayload({ sessionId: 'ses_1', state, ...idle })];
     await session.task({ initializeWorkflow: { workflowType: 'session', arguments: input } });
     return session;
   }
@@ -57,6 +66,8 @@ class PlayedSession {
     const commands = await this.#workflow.activate(...jobs);
     return commands.flatMap((command) => {
       const [one] = short(command);
+      const [next] = command.continueAsNewWorkflowExecution?.arguments ?? [];
+      if (next) this.continues = defaultPayloadConverter.fromPayload<SessionStart>(next);
       const { startChildWorkflowExecution, signalExternalWorkflowExecution, scheduleActivity, startTimer } = command;
       const asked = startChildWorkflowExecution ?? signalExternalWorkflowExecution ?? scheduleActivity ?? startTimer;
       if (one && asked) this.#waiting.set(one, asked.seq ?? 0);
@@ -66,6 +77,15 @@ class PlayedSession {
 
   set historyLength(events: number) {
     this.#workflow.historyLength = events;
+  }
+
+  get now(): number {
+    return this.#workflow.now;
+  }
+
+  /** Time passes until the next task. */
+  pass(seconds: number): void {
+    this.#workflow.now += seconds * 1000;
   }
 
   #update(name: string, input: object): Job {
@@ -170,4 +190,60 @@ test('a long session continues as new, but not while it starts a turn or cancels
   session.historyLength = 10_000;
   expect(await session.task(session.create('turn_7'))).not.toContain('continue as new');
   expect(await session.task(session.started('turn_7'), session.cancel())).not.toContain('continue as new');
+});
+
+test('a session ends when its idle time is over, which counts from the last command', async () => {
+  await using session = await PlayedSession.continued({}, 60);
+  session.pass(40);
+  expect(await session.task(session.cancel())).toEqual(['result null']);
+  session.pass(20);
+  expect(await session.task(session.passed('wait 60 s'))).toEqual([]);
+  session.pass(40);
+  expect(await session.task(session.passed('wait 40 s'))).toEqual(['end']);
+});
+
+test('the idle time counts from the end of the last turn, however long that has run', async () => {
+  await using session = await PlayedSession.continued({ open: true }, 60);
+  session.pass(600);
+  await session.task(session.passed('wait 1 s'));
+  expect(await session.task(session.seen({}))).toEqual([]);
+  session.pass(60);
+  expect(await session.task(session.passed('wait 60 s'))).toEqual(['end']);
+});
+
+test.each([
+  ['creates a turn', (it: PlayedSession) => it.create('turn_7'), ['start turn/turn_7', created('turn_7', 4, 'turn_3')]],
+  ['cancels', (it: PlayedSession) => it.cancel(), ['result null']],
+])('a command that %s in the task in which the idle time is over is carried out', async (_, command, expected) => {
+  for (const isFirst of [true, false]) {
+    await using session = await PlayedSession.continued({}, 60);
+    session.pass(60);
+    const jobs = [session.passed('wait 60 s'), command(session)];
+    expect(await session.task(...(isFirst ? jobs : jobs.toReversed()))).toEqual(expected);
+  }
+});
+
+test.each([
+  ['a turn runs', { open: true }],
+  ['a turn is queued', { open: true, queue: [{ turnId: 'turn_5', number: 1 }] }],
+  ['a call waits', { tip: { ...tip, pending: [pending] } }],
+])('a session does not end while %s', async (_, state) => {
+  await using session = await PlayedSession.continued(state, 60);
+  session.pass(3600);
+  expect(await session.task(session.cancel())).not.toContain('end');
+  expect(() => session.passed('wait 60 s')).toThrow('has not asked for');
+});
+
+test('a session without an idle time, such as one that an earlier version has begun, does not end', async () => {
+  await using session = await PlayedSession.continued();
+  expect(() => session.passed('wait 60 s')).toThrow('has not asked for');
+});
+
+test('the idle time goes on in the next run', async () => {
+  await using session = await PlayedSession.continued({}, 60);
+  const { now } = session;
+  session.historyLength = 10_000;
+  session.pass(20);
+  expect(await session.task(session.cancel())).toEqual(['result null', 'continue as new']);
+  expect(session.continues?.idle).toEqual({ seconds: 60, since: now + 20_000 });
 });

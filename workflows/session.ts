@@ -24,6 +24,7 @@ import { SessionTurns, type CreationStep } from '../src/core/session-turns.ts';
 import type { BeginTurn } from '../src/core/turn-queue.ts';
 import { turnWorkflowId, WORKFLOW_TASK_TIMEOUT } from '../src/core/temporal-names.ts';
 import { causeOf, errorMessage } from './errors.ts';
+import { IdleTimer } from './idle-timer.ts';
 import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
@@ -43,9 +44,11 @@ const { loadSession: reloadSession } = proxyActivities<Pick<Activities, 'loadSes
 });
 
 /**
- * A session, which owns the order of its turns. Every command that changes it is an Update or a signal of this
- * workflow. They run one at a time, so two turns never run at once, and answers are checked against the calls that are
- * pending.
+ * A session, which owns the order of its turns. Every command that changes it is an Update of this workflow. They run
+ * one at a time, so two turns never run at once, and answers are checked against the calls that are pending.
+ *
+ * The workflow of a session that is idle ends. Nothing is lost: the next command starts it again, and it loads its state
+ * as after a failure. Otherwise each session would be an open workflow for ever, which every later version has to replay.
  */
 export async function session(start: SessionStart): Promise<void> {
   const run = new SessionRun(start);
@@ -54,7 +57,7 @@ export async function session(start: SessionStart): Promise<void> {
   });
   setHandler(cancelSession, (command) => asUpdateFailure(() => run.cancel(command)));
   try {
-    await run.untilContinued();
+    await run.untilIdle();
   } catch (error) {
     if (error instanceof TemporalFailure || error instanceof ContinueAsNew) throw error;
     // Any other error would fail the workflow task for ever. The next command starts a failed session again.
@@ -74,8 +77,9 @@ class SessionRun {
   #isStarting = false;
   readonly #commands = new Mutex();
   readonly #watch: TurnWatch;
+  readonly #idle: IdleTimer;
 
-  constructor({ sessionId, begins, state }: SessionStart) {
+  constructor({ sessionId, begins, state, idle }: SessionStart) {
     this.#sessionId = sessionId;
     this.#begins = begins;
     this.#loaded = state !== undefined;
@@ -84,21 +88,36 @@ class SessionRun {
       sessionId,
       runs: (turnId) => this.#turns.runs(turnId),
       ended: (waiting) => {
+        this.#idle.restart();
         this.#turns.ended(waiting);
         this.#advanceLater();
       },
-      closed: (turnId) => this.#turns.unqueue(turnId),
+      closed: (turnId) => {
+        this.#idle.restart();
+        this.#turns.unqueue(turnId);
+      },
       neverBegan: (turnId) => this.#forget(turnId),
     });
+    this.#idle = new IdleTimer(idle, () => this.#turns.isAtRest && this.#isSettled);
   }
 
-  async untilContinued(): Promise<never> {
+  /** Resolves when the session is idle. Continues as new before that, when its history grows long. */
+  async untilIdle(): Promise<void> {
     if (!this.#loaded) await this.#load();
     const { running } = this.#turns;
     if (running !== undefined) this.#watch.running(running);
     this.#advanceLater();
-    await condition(() => this.#mayContinue());
-    return await continueAsNew<typeof session>({ sessionId: this.#sessionId, state: this.#turns.state });
+    const isIdle = await Promise.race([
+      condition(() => this.#mayContinue()).then(() => false),
+      this.#idle.untilOver().then(() => true),
+    ]);
+    if (isIdle) return;
+    const { time } = this.#idle;
+    await continueAsNew<typeof session>({
+      sessionId: this.#sessionId,
+      state: this.#turns.state,
+      ...(time && { idle: time }),
+    });
   }
 
   /**
@@ -107,8 +126,12 @@ class SessionRun {
   async #load(): Promise<void> {
     try {
       // Skips `begins`, which usually does not exist. If it does, the start of the child workflow fails and reports it.
-      const loaded = await loadSession({ sessionId: this.#sessionId, ...(this.#begins && { begins: this.#begins }) });
-      this.#turns.load(loaded);
+      const { idleSeconds, ...state } = await loadSession({
+        sessionId: this.#sessionId,
+        ...(this.#begins && { begins: this.#begins }),
+      });
+      this.#turns.load(state);
+      if (idleSeconds !== undefined) this.#idle.begin(idleSeconds);
       this.#loaded = true;
     } catch (error) {
       this.#failure = toError(causeOf(error));
@@ -126,12 +149,18 @@ class SessionRun {
 
   #mayContinue(): boolean {
     if (!this.#turns.mayContinue(workflowInfo())) return false;
+    return this.#isSettled;
+  }
+
+  /** No command is being carried out. */
+  get #isSettled(): boolean {
     return !this.#isStarting && !this.#watch.isStopping && allHandlersFinished();
   }
 
   createTurn(command: CreateTurnCommand): Promise<TurnCreation> {
     return this.#commands.run(async () => {
       await this.#untilReady();
+      this.#idle.restart();
       const repeated = this.#turns.known(command.turnId);
       if (repeated) return repeated;
       if (this.#turns.mayExistAlready(command, Date.now())) {
@@ -251,6 +280,7 @@ class SessionRun {
   cancel(command: CancelCommand): Promise<void> {
     return this.#commands.run(async () => {
       await this.#untilReady();
+      this.#idle.restart();
       const { queued, running } = this.#turns.cancel(command);
       for (const turnId of queued) this.#watch.stopQueued(turnId, 'client-cancelled');
       if (running !== undefined) this.#watch.stop(running, 'client-cancelled');
@@ -259,7 +289,9 @@ class SessionRun {
 
   /** The newest turn has ended before it could begin: an operator has terminated it. The one before is the newest. */
   async #forget(turnId: string): Promise<void> {
-    if (this.#turns.forget(turnId, await reloadSession({ sessionId: this.#sessionId }))) this.#advanceLater();
+    const before = await reloadSession({ sessionId: this.#sessionId });
+    this.#idle.restart();
+    if (this.#turns.forget(turnId, before)) this.#advanceLater();
   }
 }
 

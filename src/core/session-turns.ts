@@ -84,6 +84,12 @@ export class SessionTurns {
     return this.#state.queue.length > 0;
   }
 
+  /** Nothing runs, is queued, or waits for a person or a client. */
+  get isAtRest(): boolean {
+    const { tip, open } = this.#state;
+    return !open && !this.isAnyQueued && (tip === null || !isAnyOpen(tip));
+  }
+
   load(state: SessionState): void {
     this.#state = state;
   }

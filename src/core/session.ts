@@ -9,6 +9,21 @@ export interface SessionStart {
   begins?: string;
   /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
   state?: SessionState;
+  /** Set together with `state`, unless the workflow does not end by itself. */
+  idle?: IdleTime;
+}
+
+/** A session's workflow ends when it has been at rest, without a command, for this time. */
+export interface IdleTime {
+  seconds: number;
+  /** When the last command was carried out, or the last turn ended: milliseconds since 1970. */
+  since: number;
+}
+
+/** What a fresh run of a session's workflow begins with. */
+export interface LoadedSession extends SessionState {
+  /** After how long at rest the workflow ends. Absent in runs that older versions have begun: they do not end by themselves. */
+  idleSeconds?: number;
 }
 
 export interface SessionState {
