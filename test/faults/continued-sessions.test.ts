@@ -7,6 +7,7 @@ import { openRows } from '../support/test-database.ts';
 import { messageFor } from './support/plan.ts';
 import type { SentInput } from './support/sent.ts';
 import { sized } from './support/sized.ts';
+import { NEVER_IDLE } from './support/world-options.ts';
 import { World } from './support/world.ts';
 
 /** Row 16: inputs that arrive while their session continues as new. */
@@ -23,6 +24,7 @@ let operator: TemporalClient;
 let rows: Kysely<Tables>;
 beforeEach(async () => {
   it = await World.start({
+    env: NEVER_IDLE,
     dynamicConfig: {
       'limit.historyCount.suggestContinueAsNew': MAX_EVENTS,
       // Otherwise runs as short as these would each be delayed by a second.

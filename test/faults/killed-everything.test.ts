@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { isArchived, openCatalog } from './support/archived.ts';
+import { NEVER_IDLE } from './support/world-options.ts';
 import { World } from './support/world.ts';
 import type { Steps } from './support/world-options.ts';
 
@@ -9,6 +10,7 @@ import type { Steps } from './support/world-options.ts';
 let it: World;
 beforeAll(async () => {
   it = await World.start({
+    env: NEVER_IDLE,
     dynamicConfig: {
       'limit.historyCount.suggestContinueAsNew': 60,
       // The successor of a run shorter than this is delayed: enough time to be killed in between.

@@ -8,6 +8,7 @@ import type { TemporalClient } from '../support/temporal-client.ts';
 import { isArchived } from './support/archived.ts';
 import { messageFor, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
+import { NEVER_IDLE } from './support/world-options.ts';
 import { World } from './support/world.ts';
 import type { Steps } from './support/world-options.ts';
 
@@ -19,6 +20,7 @@ let it: World;
 let operator: TemporalClient;
 beforeAll(async () => {
   it = await World.start({
+    env: NEVER_IDLE,
     dynamicConfig: {
       // Three steps of a turn.
       'limit.historyCount.suggestContinueAsNew': 30,

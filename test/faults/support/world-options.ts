@@ -11,6 +11,12 @@ export const NO_LIMITS = {
   EVERTURN_STREAMS: '0',
 };
 
+/** Short enough that the workflows of sessions end, and start again, between the turns of every scenario. */
+export const SOON_IDLE = { EVERTURN_SESSION_IDLE_SECONDS: '0.5' };
+
+/** For scenarios in which something happens to the running workflow of a session without a turn. */
+export const NEVER_IDLE = { EVERTURN_SESSION_IDLE_SECONDS: '3600' };
+
 /** The steps of a plan, as given to a session. */
 export type Steps = (Omit<Plan['steps'][number], 'tools'> & {
   tools?: { name: string; args?: Record<string, unknown> }[];

@@ -30,7 +30,7 @@ import { approval, messageFor, placeOf, PlannedModel, type Plan } from './plan.t
 import { Recorder, type RecordedTurn } from './recorder.ts';
 import { API_KEYS, NOISY, SUBJECTS, type Subject } from './subjects.ts';
 import { TestTemporal } from './temporal.ts';
-import { NO_LIMITS, type Steps, type WorldOptions } from './world-options.ts';
+import { NO_LIMITS, SOON_IDLE, type Steps, type WorldOptions } from './world-options.ts';
 
 export const AGENT = 'agent';
 
@@ -125,6 +125,7 @@ export class World {
       EVERTURN_API_KEYS: API_KEYS,
       EVERTURN_ALLOW_PRIVATE_URLS: 'true',
       ...NO_LIMITS,
+      ...SOON_IDLE,
       ...env,
     };
     this.model.otherwise = (call) => this.planned.answer(call);
