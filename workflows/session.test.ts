@@ -192,15 +192,22 @@ test('a long session continues as new, but not while it starts a turn or cancels
   expect(await session.task(session.started('turn_7'), session.cancel())).not.toContain('continue as new');
 });
 
-test('a session ends when its idle time is over, which counts from the last command', async () => {
-  await using session = await PlayedSession.continued({}, 60);
-  session.pass(40);
-  expect(await session.task(session.cancel())).toEqual(['result null']);
-  session.pass(20);
-  expect(await session.task(session.passed('wait 60 s'))).toEqual([]);
-  session.pass(40);
-  expect(await session.task(session.passed('wait 40 s'))).toEqual(['end']);
-});
+test.each([
+  ['to cancel', (it: PlayedSession) => it.cancel(), ['result null']],
+  ['that is repeated', (it: PlayedSession) => it.create('turn_3'), [created('turn_3', 3, 'turn_2')]],
+])(
+  'a session ends when its idle time is over, which counts from the last command, such as one %s',
+  async (...given) => {
+    const [, command, expected] = given;
+    await using session = await PlayedSession.continued({}, 60);
+    session.pass(40);
+    expect(await session.task(command(session))).toEqual(expected);
+    session.pass(20);
+    expect(await session.task(session.passed('wait 60 s'))).toEqual([]);
+    session.pass(40);
+    expect(await session.task(session.passed('wait 40 s'))).toEqual(['end']);
+  },
+);
 
 test('the idle time counts from the end of the last turn, however long that has run', async () => {
   await using session = await PlayedSession.continued({ open: true }, 60);

@@ -92,10 +92,7 @@ class SessionRun {
         this.#turns.ended(waiting);
         this.#advanceLater();
       },
-      closed: (turnId) => {
-        this.#idle.restart();
-        this.#turns.unqueue(turnId);
-      },
+      closed: (turnId) => this.#turns.unqueue(turnId),
       neverBegan: (turnId) => this.#forget(turnId),
     });
     this.#idle = new IdleTimer(idle, () => this.#turns.isAtRest && this.#isSettled);
@@ -289,9 +286,7 @@ class SessionRun {
 
   /** The newest turn has ended before it could begin: an operator has terminated it. The one before is the newest. */
   async #forget(turnId: string): Promise<void> {
-    const before = await reloadSession({ sessionId: this.#sessionId });
-    this.#idle.restart();
-    if (this.#turns.forget(turnId, before)) this.#advanceLater();
+    if (this.#turns.forget(turnId, await reloadSession({ sessionId: this.#sessionId }))) this.#advanceLater();
   }
 }
 

@@ -253,3 +253,15 @@ test('a session continues as new between turns, and during one only if its histo
     expect(turns(state).mayContinue({ ...length, historySize: 20 * 1024 * 1024 })).toBe(true);
   }
 });
+
+test.each([
+  ['its turn has ended', {}, true],
+  ['it is new', { tip: null }, true],
+  ['it is closed', { closed: true }, true],
+  ['a turn runs', { open: true }, false],
+  ['a turn is queued', { queue }, false],
+  ['a call waits', { tip: { ...tip, pending: [pending] } }, false],
+  ['a sub-agent waits', { tip: { ...tip, threads: [thread] } }, false],
+])('a session is at rest or not: %s', (_, state, expected) => {
+  expect(turns(state).isAtRest).toBe(expected);
+});
