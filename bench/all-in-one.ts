@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { loadConfig } from '../src/config.ts';
@@ -15,14 +14,17 @@ export async function startAllInOne(setting: Setting): Promise<Deployment> {
   return startOn(await startEmbedded(setting), 'all-in-one', setting);
 }
 
-/** Two processes on one Temporal: one that encrypts nothing, and one that encrypts what it stores. */
-export async function startPair(setting: Setting): Promise<{ plain: Deployment; encrypted: Deployment }> {
+/** Two processes on one Temporal, which have these settings and the common ones. Their names are their task queues. */
+export async function startPair<K extends string>(
+  setting: Setting,
+  settings: Record<K, Record<string, string>>,
+): Promise<Record<K, Deployment>> {
   const temporal = await startEmbedded(setting);
-  const keys = { EVERTURN_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}` };
-  return {
-    plain: await startOn(temporal, 'plain', setting),
-    encrypted: await startOn(temporal, 'encrypted', { ...setting, env: { ...setting.env, ...keys } }),
-  };
+  const deployments: [string, Deployment][] = [];
+  for (const [name, env] of Object.entries<Record<string, string>>(settings)) {
+    deployments.push([name, await startOn(temporal, name, { ...setting, env: { ...setting.env, ...env } })]);
+  }
+  return Object.fromEntries(deployments) as Record<K, Deployment>;
 }
 
 async function startEmbedded({ folder, cleanup }: Setting): Promise<ProvisionedTemporal> {

@@ -7,6 +7,7 @@ import { measureEncryption } from './measurements/encryption.ts';
 import { measureFanOuts } from './measurements/fan-out.ts';
 import { measureFirstDelta, measureFirstDeltaBehindModel } from './measurements/first-delta.ts';
 import { measureLoop } from './measurements/loop.ts';
+import { measureSessions } from './measurements/sessions.ts';
 import { measureHistory, measureSteps } from './measurements/steps.ts';
 import { measureThroughputs } from './measurements/throughput.ts';
 import { measureTurnEvents } from './measurements/turn-events.ts';
@@ -19,7 +20,8 @@ import { startStandalone } from './standalone.ts';
  * and a tool that respond immediately. There are three measurements: one process with the embedded Temporal
  * (`all-in-one`); an API process and a worker on PostgreSQL and Redis (`standalone`); and the cost of encryption beside
  * the same turns without it (`encrypted`). `--deployment` selects some of them, `--json` prints each as one line of JSON.
- * `catalog` instead measures the lists, counts and sweeps of the catalog over many runs beside few, and runs no turn.
+ * `sessions` instead measures the cost of `--sessions` sessions at rest whose workflows stay, beside those that end, and
+ * `catalog` the lists, counts and sweeps of the catalog over many runs beside few: it runs no turn.
  */
 
 const DEPLOYMENTS = {
@@ -32,17 +34,24 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     json: { type: 'boolean', default: false },
+    sessions: { type: 'string', default: '4000' },
     deployment: { type: 'string', default: Object.keys(DEPLOYMENTS).join() },
   },
 });
 
-if (positionals.length === 0) await measureTurns();
-else if (positionals.join() === 'catalog') await measureCatalogs();
-else throw new Error(`there is no measurement ${positionals.join(' ')}: name none, or catalog`);
+const measurement = positionals.join(' ');
+if (measurement === '') await measureTurns(DEPLOYMENTS, options.deployment.split(','));
+else if (measurement === 'catalog') await measureCatalogs();
+else if (measurement === 'sessions') {
+  await measureTurns({ sessions: (setting) => measureSessions(setting, wholeNumber(options.sessions)) });
+} else throw new Error(`there is no measurement ${measurement}: name none, catalog or sessions`);
 
-async function measureTurns(): Promise<void> {
-  for (const [name, measureIt] of Object.entries(DEPLOYMENTS)) {
-    if (!options.deployment.split(',').includes(name)) continue;
+async function measureTurns(
+  measurements: Record<string, (setting: Setting) => Promise<Report>>,
+  selected = Object.keys(measurements),
+): Promise<void> {
+  for (const [name, measureIt] of Object.entries(measurements)) {
+    if (!selected.includes(name)) continue;
     say(`--- ${name}`);
     const { setting, end } = await prepare(say);
     try {
@@ -82,6 +91,11 @@ async function measureEvents({ setting, client, temporal }: Bench): ReturnType<t
   setting.say('workflow tasks per turn');
   const sessionId = await client.warmSession('plain');
   return measureTurnEvents(temporal, { sessionId, turn: () => client.turn(sessionId), turns: 5 });
+}
+
+function wholeNumber(text: string): number {
+  if (/^[1-9]\d*$/.test(text)) return Number(text);
+  throw new Error(`--sessions must be a whole number: ${text}`);
 }
 
 function say(line: string): void {

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { startPair } from '../all-in-one.ts';
 import { connect } from '../bench.ts';
 import { BenchClient, firstDelta } from '../bench-client.ts';
@@ -16,7 +17,8 @@ const STEPS = 100;
 
 /** Runs the same turns on two processes of one Temporal. */
 export async function measureEncryption(setting: Setting): Promise<Record<string, Cost>> {
-  const pair = await startPair(setting);
+  const keys = { EVERTURN_ENCRYPTION_KEYS: `bench:${randomBytes(32).toString('base64')}` };
+  const pair = await startPair(setting, { plain: {}, encrypted: keys });
   const temporal = await connect(pair.plain, setting);
   const clientOf = async ({ url }: Deployment): Promise<BenchClient> => {
     const client = new BenchClient(url, temporal);

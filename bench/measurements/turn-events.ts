@@ -9,6 +9,9 @@ type Event = proto.temporal.api.history.v1.IHistoryEvent;
 
 const { EventType } = proto.temporal.api.enums.v1;
 
+/** The timer that ends an idle session is the only one this long: it waits for no work. */
+const IDLE_TIMER_SECONDS = 86_400;
+
 /** The session archives a turn within a second or two after its end. */
 const IDLE_WITHIN_MS = 30_000;
 
@@ -38,7 +41,8 @@ export async function measureTurnEvents(
 }
 
 /**
- * The history of a workflow's run once it has closed or has no open task, activity, timer and child.
+ * The history of a workflow's run once it has closed or waits for nothing but a command, or its idle time: it has no open
+ * task, activity, child and shorter timer.
  *
  * @throws Error if it stays busy
  */
@@ -59,7 +63,10 @@ async function idleHistory(temporal: Client, workflowId: string): Promise<Event[
 
 function openTimers(events: Event[]): number {
   const ended = count(events, EventType.EVENT_TYPE_TIMER_FIRED) + count(events, EventType.EVENT_TYPE_TIMER_CANCELED);
-  return count(events, EventType.EVENT_TYPE_TIMER_STARTED) - ended;
+  const idle = events.filter(
+    ({ timerStartedEventAttributes: timer }) => Number(timer?.startToFireTimeout?.seconds ?? 0) > IDLE_TIMER_SECONDS,
+  );
+  return count(events, EventType.EVENT_TYPE_TIMER_STARTED) - idle.length - ended;
 }
 
 function count(events: Event[], type: proto.temporal.api.enums.v1.EventType): number {
