@@ -13,7 +13,7 @@ import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts'
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import type { TurnCommand } from '../../src/core/turn-command.ts';
 import { newId } from '../../src/engine/new-id.ts';
-import { cancelTurn, commandTurn, createTurn } from '../../workflows/messages.ts';
+import { cancelSession, cancelTurn, commandTurn, createTurn } from '../../workflows/messages.ts';
 import { turnStart } from '../support/random-turn.ts';
 import { startTimeSkipping, type TimeSkipping } from '../support/time-skipping.ts';
 
@@ -40,6 +40,8 @@ function modelCall(turnId: string, nth: number): { at: number; input: CallModelI
   return { at: found.at, input: found.input as CallModelInput };
 }
 
+const NEW_SESSION: SessionState = { tip: null, open: false, closed: false, queue: [], newest: null };
+
 let time: TimeSkipping;
 beforeAll(async () => {
   const called = async (name: string, id: string, input: object): Promise<void> => {
@@ -63,8 +65,7 @@ beforeAll(async () => {
     archiveTurn: ({ turnId, ...input }) => called('archiveTurn', turnId, input),
     forceDelegate: ({ childSessionId, ...input }) => called('forceDelegate', childSessionId, input),
     stopDelegate: ({ childSessionId, ...input }) => called('stopDelegate', childSessionId, input),
-    loadSession: (): Promise<SessionState> =>
-      Promise.resolve({ tip: null, open: false, closed: false, queue: [], newest: null }),
+    loadSession: () => Promise.resolve(NEW_SESSION),
     inspectTurn: async ({ turnId, sessionId }) => {
       await called('inspectTurn', turnId, { sessionId });
       return { turnId, sessionId, previousTurnId: null, sequence: 1, pending: [], open: !ended.has(turnId) };
@@ -351,4 +352,25 @@ test('a session asks after a turn of an earlier run less and less often, and the
   expect(asked.length).toBeGreaterThan(50);
   expect(asked.length).toBeLessThan(67);
   await session.terminate();
+});
+
+test('a session ends when 30 days have passed since its last command, although it has continued as new since', async () => {
+  const sessionId = newId('ses');
+  const since = await time.now();
+  const session = await time.client.workflow.start('session', {
+    taskQueue: time.taskQueue,
+    workflowId: sessionWorkflowId(sessionId),
+    args: [{ sessionId, state: NEW_SESSION, idle: { seconds: (30 * DAY) / SECOND, since } }],
+    memo: { maxEvents: 8 },
+  });
+  const cancel = () => session.executeUpdate(cancelSession, { args: [{ close: false, upTo: 'turn_z' }] });
+  await time.pass(20 * DAY);
+  await cancel();
+  await time.pass(29 * DAY);
+  expect((await session.describe()).status.name).toBe('RUNNING');
+  await time.pass(2 * DAY);
+  const { status, closeTime, runId } = await session.describe();
+  expect(runId).not.toBe(session.firstExecutionRunId);
+  expect(status.name).toBe('COMPLETED');
+  expect(Math.round(((closeTime?.getTime() ?? 0) - since) / HOUR)).toBe((50 * DAY) / HOUR);
 });
