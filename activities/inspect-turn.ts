@@ -1,4 +1,4 @@
-import { turnStatus, type TurnStatus } from '../src/engine/turn-status.ts';
+import type { TurnStatus } from '../src/engine/turn-sources.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
@@ -9,10 +9,10 @@ import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
  * run at most once.
  */
 export function createInspectTurn(dependencies: Dependencies) {
-  const { catalog, turnIndex } = dependencies;
+  const { catalog, logs, turnIndex } = dependencies;
   return function inspectTurn(input: { sessionId: string; turnId: string }): Promise<TurnStatus | undefined> {
     const inspect = async (): Promise<TurnStatus | undefined> => {
-      const turn = await turnStatus(input.turnId, dependencies);
+      const turn = await logs.status(input.turnId);
       if (turn?.sessionId !== input.sessionId) return undefined;
       if (turn.pending.length === 0) return turn;
       // The turn that follows it may have been started so recently that it is not in the index yet.

@@ -1,6 +1,5 @@
 import { ApplicationFailure } from '@temporalio/activity';
 import type { LoadedSession, SessionStart } from '../src/core/session.ts';
-import { turnStatus } from '../src/engine/turn-status.ts';
 import type { Dependencies } from './dependencies.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 
@@ -17,7 +16,7 @@ export function createLoadSession(dependencies: Dependencies) {
       const session = await catalog.sessions.get(sessionId);
       if (!session) throw ApplicationFailure.nonRetryable(`there is no session ${sessionId}`, 'session_not_found');
       const last = await turnIndex.confirmedLast(sessionId, begins);
-      const tip = last && (await turnStatus(last.id, { catalog, logs }));
+      const tip = last && (await logs.status(last.id));
       const queue = await turnIndex.queued(sessionId);
       const newest = (await catalog.turns.newestId(sessionId, { except: begins })) ?? null;
       const rest = { queue, newest, closed: session.closed === 1, idleSeconds: config.sessionIdleSeconds };

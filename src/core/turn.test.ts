@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';
 import { continuation, randomTurn, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
-import { turnStatus } from '../engine/turn-status.ts';
+import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { askedCall, type Call } from './call.ts';
 import { TURN_RULES, type ActivityResult, type HistoryEvent, type TurnResult } from './history.ts';
 import { refuseInput } from './input-rules.ts';
@@ -539,8 +539,8 @@ test('a call that waits behind one that asks has no result in its turn, and is p
   const row = { archived: 1, archived_through: 3, queue_number: null, sequence: 1, session_id: 'ses_1' };
   const catalog = { turns: { get: () => row }, archive: { read: () => [entries.at(-1)] } };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what an archived turn needs
-  const sources = { catalog } as unknown as Parameters<typeof turnStatus>[1];
-  expect(await turnStatus(TURN_ID, sources)).toMatchObject({ pending: result.pending });
+  const sources = { catalog } as unknown as ConstructorParameters<typeof TurnLogReader>[0];
+  expect(await new TurnLogReader(sources).status(TURN_ID)).toMatchObject({ pending: result.pending });
   expect(refuseInput([DENIAL], result.pending)).toBeUndefined();
   expect(refuseInput([DENIAL, { ...DENIAL, toolCallId: 'b' }], result.pending)?.code).toBe('call_not_pending');
 });

@@ -56,8 +56,7 @@ function engineOf(actions: TurnActions, sent: TurnCommand[] = []): Engine {
       },
     },
     logs: {
-      start: () => Promise.resolve(start),
-      close: () => Promise.resolve(undefined),
+      status: () => Promise.resolve({ ...start, open: true, pending: [] }),
       firstAndLast: () => Promise.resolve({ created: { input: [] } }),
       currentRun: () => Promise.resolve({ actions, done: false, start, threads: [] }),
       command: async (_: string, { send }: { send: () => Promise<boolean> }) => ((await send()) ? judged : undefined),
@@ -121,7 +120,7 @@ describe('a call that was allowed, and is asked about once more', () => {
     const engine = waiting();
     Object.assign(engine.catalog, kept);
     Object.assign(engine.logs, {
-      close: () => Promise.resolve({ how: 'completed', result: { status: 'done', pending: [again] } }),
+      status: () => Promise.resolve({ ...start, open: false, pending: [again] }),
       firstAndLast: () => Promise.resolve({ created }),
     });
     return engine;

@@ -15,7 +15,6 @@ import { checkEdits, inlineBytesOf } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
-import { turnStatus } from './turn-status.ts';
 
 interface AnswersToCalls {
   /** From `authorizeSession`, or from `sessionWithAnswers`: a stranger to it is shown nothing but what it may decide. */
@@ -44,7 +43,7 @@ export async function answerCalls(
 ): Promise<AcceptedAnswers> {
   const { turnIndex, logs, blobs } = engine;
   const last = await turnIndex.confirmedLast(session.id);
-  const status = last && (await turnStatus(last.id, engine));
+  const status = last && (await engine.logs.status(last.id));
   if (!last || !status) throw nothingPending();
   const sent: AnswerCommand = {
     type: 'answer',

@@ -18,7 +18,7 @@ import { EngineError } from './errors.ts';
 import { restoreRecord } from './restore-records.ts';
 import { ownerOf } from './start-turn.ts';
 import { TurnRequest } from './turn-request.ts';
-import type { TurnStatus } from './turn-status.ts';
+import type { TurnStatus } from './turn-sources.ts';
 
 /** Longer texts of kept answers are in the blob store: see `offload`. */
 const INLINE_BYTES = 1024;

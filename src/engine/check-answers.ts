@@ -8,7 +8,6 @@ import { checkEdits, hasEdits } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import type { PreviousTurn } from './start-turn.ts';
-import { turnStatus } from './turn-status.ts';
 
 /** Why the content of a response does not answer a server's question: see `src/tools/elicitation-answer.ts`. */
 export type AnswerCheck = (question: Elicitation, content: string) => string | undefined;
@@ -66,5 +65,5 @@ async function waitingOn(
   const { turns } = catalog;
   const row = await (previous.turn === 'last' ? turns.last(session.id) : turns.get(previous.turnId));
   if (!row || !isTurnOf(session, row)) return { pending: [] };
-  return (await turnStatus(row.id, { catalog, logs })) ?? { pending: [] };
+  return (await logs.status(row.id)) ?? { pending: [] };
 }

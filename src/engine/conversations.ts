@@ -21,7 +21,8 @@ import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { restoreRecord } from './restore-records.ts';
-import { charactersOf, recordsOf, RunRecords } from './run-records.ts';
+import { charactersOf, recordsOf } from './ended-turn.ts';
+import { RunRecords } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
 
@@ -70,10 +71,6 @@ export class Conversations {
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
   readonly #losses: OnceLog;
-  readonly #ended = new LRUCache<string, UnsequencedRecord[]>({
-    maxSize: MAX_CACHED_CHARACTERS,
-    sizeCalculation: charactersOf,
-  });
   /** The runs of turns in progress, by their ids. */
   readonly #inProgress = new LRUCache<string, RunRecords>({
     maxSize: MAX_CACHED_CHARACTERS,
@@ -160,11 +157,13 @@ export class Conversations {
   /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
   async beginning(start: Omit<SpeculativeCall, 'trace'>, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const { turnId, sessionId, previousTurnId, after } = start;
-    const [before, created] = await Promise.all([
+    const [before, created, ended] = await Promise.all([
       this.#chain({ previousTurnId, sessionId, threadId: ROOT_THREAD }, signal),
       restoreRecord(turnCreated(start), { ...this.#source(sessionId), turnId, recordId: eventId(turnId, 1) }),
-      after === null ? undefined : this.#endedTurn(after, sessionId, signal),
+      // A turn notifies its session before it closes: `ended` waits for its last records.
+      after === null ? [] : this.#logs.ended(after, signal),
     ]);
+    assertOfSession(recordsOf(ended), sessionId);
     return [...before, created];
   }
 
@@ -225,35 +224,15 @@ export class Conversations {
    */
   async #chain({ previousTurnId, sessionId, threadId }: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     const turns: UnsequencedRecord[][] = [];
-    const add = (records: UnsequencedRecord[]): void => {
+    if (previousTurnId === null) return [];
+    for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
+      // A turn that an operator has deleted is left out of the conversation.
+      const records = recordsOf(entries);
       assertOfSession(records, sessionId);
       turns.push(records);
-    };
-    for (let next = previousTurnId; next !== null;) {
-      const known = this.#ended.get(next);
-      if (known) {
-        add(known);
-        next = hasSummary(known, threadId) ? null : (createdIn(known)?.previousTurnId ?? null);
-        continue;
-      }
-      for await (const { turnId: id, previousTurnId, entries } of this.#logs.chain(next, signal)) {
-        const records = recordsOf(entries);
-        // A turn that an operator has deleted is left out of the conversation.
-        if (records.length > 0) this.#ended.set(id, records);
-        add(records);
-        next = hasSummary(records, threadId) ? null : previousTurnId;
-        if (next === null || this.#ended.has(next)) break;
-      }
+      if (hasSummary(records, threadId)) break;
     }
     return turns.reverse().flat();
-  }
-
-  /** @throws Error if the turn belongs to another session, which may have other readers */
-  async #endedTurn(turnId: string, sessionId: string, signal: AbortSignal): Promise<void> {
-    // A turn notifies its session before it closes: `follow` waits for its last records.
-    const records = this.#ended.get(turnId) ?? recordsOf(await this.#logs.all(turnId, { follow: signal }));
-    assertOfSession(records, sessionId);
-    this.#ended.set(turnId, records);
   }
 
   #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {

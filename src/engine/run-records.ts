@@ -4,8 +4,8 @@ import { constantsOf, type CallConstants } from '../core/model-call.ts';
 import { Turn } from '../core/turn.ts';
 import { ROOT_THREAD, type LogEntry, type UnsequencedRecord } from '../core/records.ts';
 import type { OnceLog } from '../lib/once-log.ts';
-import { memoized } from '../lib/memoized.ts';
 import type { TurnHistory } from '../temporal/history.ts';
+import { charactersOf, recordsOf } from './ended-turn.ts';
 import { restoreEntries } from './restore-records.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
@@ -173,16 +173,4 @@ export class RunRecords {
     const { blobs, losses } = this.#options;
     return restoreEntries(entries, { blobs, losses, sessionId, turnId });
   }
-}
-
-/** The approximate size of records; at least 1, as caches require. */
-export function charactersOf(records: UnsequencedRecord[]): number {
-  return records.reduce((sum, record) => sum + charactersIn(record), 1);
-}
-
-/** Memoized, since a record that is cached under its stamp is then cached with its turn. */
-const charactersIn = memoized((record: UnsequencedRecord) => JSON.stringify(record).length);
-
-export function recordsOf(entries: LogEntry[]): UnsequencedRecord[] {
-  return entries.map(({ record }) => record);
 }

@@ -186,3 +186,17 @@ describe('a turn that another process has accepted, or this one long ago', () =>
     expect(isUnavailable(error)).toBe(true);
   });
 });
+
+test('the texts of an ended turn are read once for conversations, also if its log was read before without them', async () => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the stored form of an offloaded text
+  const reference = { $blob: '0'.repeat(64) } as unknown as string;
+  const { logs, counted } = logsOf(Array.from({ length: 30 }, () => reference));
+  await Array.fromAsync(logs.readStored(TURN_ID));
+  expect(counted).toEqual({ reads: 1, blobs: 0 });
+  const never = new AbortController().signal;
+  const entries = await logs.ended(TURN_ID, never);
+  expect(entries[30]?.record).toMatchObject({ content: 'x'.repeat(100_000) });
+  expect(await logs.ended(TURN_ID, never)).toEqual(entries);
+  // Those of the messages, and that of the output in the last entry.
+  expect(counted).toEqual({ reads: 1, blobs: 31 });
+});

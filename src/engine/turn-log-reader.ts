@@ -7,24 +7,26 @@ import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { eventId } from '../core/ids.ts';
-import { turnCreated, Turn } from '../core/turn.ts';
-import type { TurnState } from '../core/session-state.ts';
-import type {
-  InputItem,
-  LogEntry,
-  ModelMessage,
-  PauseReason,
-  TurnCreated,
-  TurnDone,
-  UnsequencedRecord,
-} from '../core/records.ts';
+import { turnCreated, type Turn } from '../core/turn.ts';
+import type { InputItem, LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone } from '../core/records.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';
-import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
+import type { FollowOptions, TurnHistory } from '../temporal/history.ts';
+import { endedTurns, type EndedTurn } from './ended-turn.ts';
 import { EngineError } from './errors.ts';
 import { RunningTurns } from './running-turns.ts';
 import { restoreEntries, restoreRecord } from './restore-records.ts';
+import {
+  ARCHIVE_PAGE,
+  archivedPlace,
+  EndedLog,
+  LiveLog,
+  type BackwardsOptions,
+  type StoredBatch,
+  type TurnSource,
+  type TurnStatus,
+} from './turn-sources.ts';
 import { isUnavailable } from './unavailable.ts';
 
 /** Neither the archive nor Temporal has the turn. */
@@ -97,14 +99,6 @@ interface ReadOptions extends FollowOptions {
   from?: number;
 }
 
-/** Entries of a log in which large texts are references into the blobs of a session. */
-export interface StoredBatch {
-  sessionId: string;
-  entries: LogEntry[];
-  /** That of the turn after them; undefined for what is in the archive. */
-  state?: TurnState;
-}
-
 /** The position of a model's message. */
 export interface MessagePlace {
   sessionId: string;
@@ -131,21 +125,8 @@ export interface TurnEnds {
   position?: number;
 }
 
-const MAX_CACHED_CHARACTERS = 32 * 1024 * 1024;
-
-interface BackwardsOptions {
-  from: number;
-  batch: number;
-}
-
-/** A longer log is not cached while its turn runs, because each reader of a running turn holds what it has read. */
-const MAX_GROWING_CHARACTERS = 1024 * 1024;
-
 /** Entries that are restored together: a stored entry has at most 128 KiB, a restored one may have megabytes. */
 const RESTORE_BATCH_SIZE = 20;
-
-/** Rows of the archive per read: at most 12 MiB, since a record has at most 128 KiB. */
-const ARCHIVE_PAGE = 100;
 
 /** Temporal starts the workflow of an accepted turn within milliseconds. If it is overloaded, readers wait this long. */
 const STARTS_WITHIN_MS = 5_000;
@@ -173,14 +154,7 @@ export class TurnLogReader {
   readonly #running: RunningTurns;
   readonly #blobs: BlobStore;
   readonly #losses: OnceLog;
-  /**
-   * Logs of ended turns that this process has read to their end. They no longer change, and are often read again at once:
-   * by the next turn, and by the archive.
-   */
-  readonly #ended = new LRUCache<string, StoredBatch>({
-    maxSize: MAX_CACHED_CHARACTERS,
-    sizeCalculation: ({ entries }) => JSON.stringify(entries).length,
-  });
+  readonly #ended = endedTurns();
 
   /** Turns that this process has seen accepted a moment ago. About others, Temporal is asked. */
   readonly #accepted = new LRUCache<string, true>({ max: MAX_ACCEPTED, ttl: STARTS_WITHIN_MS });
@@ -198,52 +172,103 @@ export class TurnLogReader {
     this.#accepted.set(turnId, true);
   }
 
+  /** Where the log of a turn is. A turn that is in memory or in the archive is read without Temporal. */
+  async locate(turnId: string): Promise<TurnSource> {
+    const ended = this.#ended.get(turnId);
+    if (ended) return EndedLog.cached(ended);
+    const { archive } = this.#catalog;
+    const row = await this.#row(turnId);
+    if (row?.archived) return EndedLog.archived(row, archive);
+    return new LiveLog({
+      turnId,
+      row,
+      archive,
+      history: this.#history,
+      found: (read) => this.#found(turnId, read),
+      onEnded: (turn) => this.#ended.set(turnId, turn),
+    });
+  }
+
   /** The entries of a turn in order, in batches. @throws TurnNotFound */
   async *read(turnId: string, options: ReadOptions = {}): AsyncGenerator<LogEntry[]> {
     for await (const { sessionId, entries } of this.readStored(turnId, options)) {
-      for (let from = 0; from < entries.length; from += RESTORE_BATCH_SIZE) {
-        yield await this.#restore(entries.slice(from, from + RESTORE_BATCH_SIZE), { sessionId, turnId });
-      }
+      yield* this.#restored(entries, { sessionId, turnId });
     }
   }
 
   /** All entries of a turn. @throws TurnNotFound */
   async all(turnId: string, options: ReadOptions = {}): Promise<LogEntry[]> {
-    const entries: LogEntry[] = [];
-    for await (const batch of this.read(turnId, options)) entries.push(...batch);
-    return entries;
+    return (await Array.fromAsync(this.read(turnId, options))).flat();
+  }
+
+  /** The entries as they are stored: large texts are references. @throws TurnNotFound */
+  async *readStored(turnId: string, { from = 1, ...following }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
+    yield* (await this.locate(turnId)).entries(from, following);
+  }
+
+  /** The entries of a turn from the end on, the last one first: see `BackwardsOptions`. @throws TurnNotFound */
+  async *readBackwards(turnId: string, options: BackwardsOptions): AsyncGenerator<LogEntry[]> {
+    const source = await this.locate(turnId);
+    for await (const { sessionId, entries } of source.backwards(options)) {
+      yield await this.#restore(entries, { sessionId, turnId });
+    }
   }
 
   /**
-   * The turns of a chain, newest first. The first turn is read alone: often it has just ended, and the caller has the
-   * others and stops. The others are read from the archive in batches. `follow` is that of `ReadOptions`.
+   * All entries of a turn, once it has ended. They stay in memory for as long as there is room, with all of their texts.
+   * @throws TurnNotFound, and what aborts `follow`
+   */
+  async ended(turnId: string, follow: AbortSignal): Promise<LogEntry[]> {
+    const turn = this.#ended.get(turnId) ?? (await (await this.locate(turnId)).whole(follow));
+    return this.#keep(turn);
+  }
+
+  /**
+   * The turns of a chain, newest first. Those that are not in memory are read and stay there: the first one alone, because
+   * often it has just ended, and this process has the others; the others from the archive in batches. `follow` is that of
+   * `ReadOptions`.
    */
   async *chain(turnId: string, follow: AbortSignal): AsyncGenerator<ChainedTurn> {
     for (let next: string | null = turnId; next !== null;) {
-      const turn = await this.#chained(next, follow);
+      const isKnown = this.#ended.has(next);
+      const turn: ChainedTurn = await this.#chained(next, follow);
       yield turn;
-      if (turn.previousTurnId === null) return;
-      const rows = await this.#archivedChain(turn.previousTurnId);
-      for (const batch of batchesOf(rows)) yield* this.#archivedTurns(batch);
-      const last = rows.at(-1);
-      next = last ? last.previous_turn_id : turn.previousTurnId;
+      next = turn.previousTurnId;
+      if (isKnown || next === null || this.#ended.has(next)) continue;
+      for await (const archived of this.#archivedChain(next)) {
+        yield archived;
+        next = archived.previousTurnId;
+      }
     }
   }
 
   async #chained(turnId: string, follow: AbortSignal): Promise<ChainedTurn> {
-    try {
-      const entries = await this.all(turnId, { follow });
-      const created = entries[0]?.record;
-      return { turnId, previousTurnId: created?.kind === 'turn.created' ? created.previousTurnId : null, entries };
-    } catch (error) {
-      if (!(error instanceof TurnNotFound)) throw error;
-      const row = await this.#catalog.turns.get(turnId);
-      return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries: [] };
+    const entries = await unlessNotFound(this.ended(turnId, follow));
+    const created = entries?.[0]?.record;
+    if (created?.kind === 'turn.created')
+      return { turnId, previousTurnId: created.previousTurnId, entries: entries ?? [] };
+    const row = await this.#catalog.turns.get(turnId);
+    return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries: entries ?? [] };
+  }
+
+  /** The turns of a chain that are in the archive, up to the first that is not, or that is in memory. */
+  async *#archivedChain(turnId: string): AsyncGenerator<ChainedTurn> {
+    const rows = await this.#archivedRows(turnId);
+    const known = rows.findIndex(({ id }) => this.#ended.has(id));
+    for (const batch of batchesOf(known < 0 ? rows : rows.slice(0, known))) {
+      const isLong = batch.some(({ archived_through: length }) => length > ARCHIVE_PAGE);
+      const read = isLong ? undefined : await this.#catalog.archive.readAll(batch.map(({ id }) => id));
+      for (const row of batch) {
+        const entries = read?.get(row.id);
+        const place = archivedPlace(row);
+        const turn = entries ? { ...place, entries } : await EndedLog.archived(row, this.#catalog.archive).whole();
+        yield { turnId: row.id, previousTurnId: row.previous_turn_id, entries: await this.#keep(turn) };
+      }
     }
   }
 
-  /** The turns of a chain that are in the archive, up to the first that is not; none if the catalog is unavailable. */
-  async #archivedChain(turnId: string): Promise<TurnRow[]> {
+  /** None if the catalog is unavailable. */
+  async #archivedRows(turnId: string): Promise<TurnRow[]> {
     try {
       return await this.#catalog.turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true });
     } catch (error) {
@@ -252,108 +277,12 @@ export class TurnLogReader {
     }
   }
 
-  async *#archivedTurns(rows: TurnRow[]): AsyncGenerator<ChainedTurn> {
-    const [first] = rows;
-    const isLong = first && first.archived_through > ARCHIVE_PAGE;
-    const read = isLong ? undefined : await this.#catalog.archive.readAll(rows.map(({ id }) => id));
-    for (const { id: turnId, previous_turn_id: previousTurnId, session_id: sessionId } of rows) {
-      const stored = read?.get(turnId) ?? (await this.#allArchived(turnId, sessionId));
-      yield { turnId, previousTurnId, entries: await this.#restore(stored, { sessionId, turnId }) };
-    }
-  }
-
-  async #allArchived(turnId: string, sessionId: string): Promise<LogEntry[]> {
-    const entries: LogEntry[] = [];
-    for await (const batch of this.#archived(turnId, sessionId, 1, Infinity)) entries.push(...batch.entries);
-    return entries;
-  }
-
-  /** The entries as they are stored: large texts are references. @throws TurnNotFound */
-  async *readStored(turnId: string, { from = 1, ...following }: ReadOptions = {}): AsyncGenerator<StoredBatch> {
-    const ended = this.#ended.get(turnId);
-    if (ended) {
-      yield { ...ended, entries: ended.entries.slice(from - 1) };
-      return;
-    }
-    const row = await this.#row(turnId);
-    if (row?.archived) {
-      yield* this.#archived(turnId, row.session_id, from, Infinity);
-      return;
-    }
-    let whole: LogEntry[] | undefined = [];
-    let characters = 0;
-    for await (const batch of this.#live(turnId, row, from, following)) {
-      yield { ...batch, entries: batch.entries.filter(({ ordinal }) => ordinal >= from) };
-      if (!whole || batch.entries[0]?.ordinal !== whole.length + 1) continue;
-      whole.push(...batch.entries);
-      characters += JSON.stringify(batch.entries).length;
-      if (characters > MAX_GROWING_CHARACTERS) whole = undefined;
-      else if (whole.at(-1)?.record.kind === 'turn.done') this.#ended.set(turnId, { ...batch, entries: whole });
-    }
-  }
-
-  /** The entries from `from` on, and possibly earlier ones: those that had to be read as well. */
-  async *#live(
-    turnId: string,
-    row: TurnRow | undefined,
-    from: number,
-    following: FollowOptions,
-  ): AsyncGenerator<StoredBatch> {
-    // The page tokens pin the read to the current run, so that it does not continue in a later one.
-    const { current, firstPage } = await this.#found(turnId, async () => {
-      const pages = this.#history.read(turnId, following);
-      return { firstPage: await pages.next(), current: pages };
-    });
-    const start = startOf(turnId, firstPage.value);
-    const { sessionId } = start;
-    const earlier = await this.#earlierRuns(turnId, start, Math.max(from, (row?.archived_through ?? 0) + 1));
-    const before = (earlier[0]?.start ?? start).carry?.ordinal ?? 0;
-    if (from <= before) yield* this.#archived(turnId, sessionId, from, before);
-
-    const turn = new Turn();
-    const run: { continuedAs?: string | undefined } = {};
-    const project = ({ events }: HistoryPage): StoredBatch => {
-      const entries: LogEntry[] = [];
-      for (const event of events) {
-        entries.push(...turn.feed(event));
-        run.continuedAs = event.type === 'continued' ? event.runId : undefined;
-      }
-      return { sessionId, entries, state: turn.state };
-    };
-    for (const { runId } of earlier)
-      for await (const page of this.#history.read(turnId, { runId })) yield project(page);
-    if (firstPage.value) yield project(firstPage.value);
-    for await (const page of current) yield project(page);
-    while (run.continuedAs) {
-      for await (const page of this.#history.read(turnId, { ...following, runId: run.continuedAs })) {
-        yield project(page);
-      }
-    }
-  }
-
-  /**
-   * The entries of a turn from `from` down to its first, `batch` at a time; a `from` beyond the end means the end. The
-   * part that is not archived is read once and completely, because the entries of a history are numbered from its start.
-   * @throws TurnNotFound
-   */
-  async *readBackwards(turnId: string, { from, batch: size }: BackwardsOptions): AsyncGenerator<LogEntry[]> {
-    const row = await this.#row(turnId);
-    const archived = row?.archived_through ?? 0;
-    if (!row?.archived && from > archived) {
-      const live: LogEntry[] = [];
-      let sessionId = '';
-      for await (const batch of this.readStored(turnId, { from: archived + 1 })) {
-        ({ sessionId } = batch);
-        live.push(...batch.entries.filter(({ ordinal }) => ordinal <= from));
-      }
-      while (live.length > 0) yield await this.#restore(live.splice(-size).reverse(), { sessionId, turnId });
-    }
-    if (!row) return;
-    for (let last = Math.min(from, archived); last > 0; last -= size) {
-      const first = Math.max(1, last - size + 1);
-      const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
-      yield await this.#restore(entries.reverse(), { sessionId: row.session_id, turnId });
-    }
+  async #keep(turn: EndedTurn): Promise<LogEntry[]> {
+    if (turn.restored) return turn.restored;
+    const restored = (await Array.fromAsync(this.#restored(turn.entries, turn))).flat();
+    // The cache measures a turn when it is added. An empty log is that of a turn whose archive was deleted.
+    if (restored.length > 0) this.#ended.set(turn.turnId, { ...turn, restored });
+    return restored;
   }
 
   /**
@@ -362,35 +291,18 @@ export class TurnLogReader {
    * @throws TurnNotFound
    */
   async message({ sessionId, turnId, messageId }: MessagePlace): Promise<ModelMessage | undefined> {
-    return this.#found(turnId, async () => {
-      for await (const records of this.#backwards(turnId)) {
-        const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
-        if (message?.kind === 'model.message') {
-          return restoreRecord(message, { ...this.#source({ sessionId, turnId }), recordId: messageId });
-        }
+    for await (const records of (await this.locate(turnId)).newest()) {
+      const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
+      if (message?.kind === 'model.message') {
+        return restoreRecord(message, { ...this.#source({ sessionId, turnId }), recordId: messageId });
       }
-      return undefined;
-    });
+    }
+    return undefined;
   }
 
-  /** The records of a turn's log as they are stored, in batches from its end; those of the last run first. */
-  async *#backwards(turnId: string): AsyncGenerator<UnsequencedRecord[]> {
-    const row = await this.#row(turnId);
-    if (row?.archived) {
-      for (let last = row.archived_through; last > 0; last -= ARCHIVE_PAGE) {
-        const first = Math.max(1, last - ARCHIVE_PAGE + 1);
-        const entries = await this.#catalog.archive.read(turnId, first, last - first + 1);
-        yield entries.map(({ record }) => record);
-      }
-      return;
-    }
-    for await (const events of this.#history.readBackwards(turnId)) {
-      yield events.flatMap((event) =>
-        event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
-      );
-    }
-    // If an operator has reset the turn, the message of its pending calls is in the run that was reset.
-    for await (const { entries } of this.readStored(turnId)) yield entries.map(({ record }) => record);
+  /** A turn, and what waits for an answer after it; undefined if there is no such turn. */
+  async status(turnId: string): Promise<TurnStatus | undefined> {
+    return unlessNotFound((await this.locate(turnId)).status());
   }
 
   /** How a turn's workflow closed, read from Temporal; undefined while it runs. @throws TurnNotFound */
@@ -398,20 +310,14 @@ export class TurnLogReader {
     return this.#found(turnId, () => this.#history.close(turnId));
   }
 
-  /**
-   * The first entry that is not in the archive: the start of the live part of a log.
-   */
+  /** The first entry that the archive may lack, from which on those who follow a turn have its log in memory. */
   async firstUnarchived(turnId: string): Promise<number> {
-    return ((await this.#row(turnId))?.archived_through ?? 0) + 1;
+    return (await this.locate(turnId)).firstUnarchived;
   }
 
   /** The number of a turn's entries; undefined while it runs. @throws TurnNotFound */
   async length(turnId: string): Promise<number | undefined> {
-    const row = await this.#row(turnId);
-    if (row?.archived) return row.archived_through;
-    if (!this.#ended.has(turnId) && !(await this.close(turnId))) return undefined;
-    const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });
-    return last?.ordinal;
+    return (await this.locate(turnId)).length();
   }
 
   /**
@@ -429,32 +335,33 @@ export class TurnLogReader {
 
   /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */
   async firstAndLast(turnId: string): Promise<TurnEnds> {
-    const row = await this.#row(turnId);
-    if (!row?.archived && !this.#ended.has(turnId)) {
-      const start = await this.start(turnId);
-      if (!(await this.close(turnId))) {
-        const recordId = eventId(turnId, 1);
-        const created = await restoreRecord(turnCreated(start), { ...this.#source(start), recordId });
-        if (start.queued) {
-          const position = await this.#catalog.turns.positionInQueue(start.sessionId, start.queued.number);
-          return { created, done: undefined, position };
-        }
-        // Most turns neither wait nor are paused: their history need not be read.
-        if (start.pause !== 'wait' && (row?.state ?? 'running') === 'running') return { created, done: undefined };
-        const { actions } = await this.currentRun(turnId);
-        const waiting = actions?.waiting.map(({ toolCallId }) => toolCallId) ?? [];
-        return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
-      }
+    const source = await this.locate(turnId);
+    if (source.isLive) {
+      const start = await source.start();
+      if (!(await source.close())) return this.#openEnds(start, (source.row?.state ?? 'running') !== 'running');
     }
-    const [last] = await this.#firstBatch(turnId, { from: Infinity, batch: 1 });
-    const [first] = await this.#firstBatch(turnId, { from: 1, batch: 1 });
-    if (first?.record.kind !== 'turn.created') throw new Error(`the log of turn ${turnId} has no beginning`);
-    return { created: first.record, done: last?.record.kind === 'turn.done' ? last.record : undefined };
+    const { sessionId, first, last } = await source.ends();
+    const [created, done] = await this.#restore(
+      [first, last].flatMap((entry) => entry ?? []),
+      { sessionId, turnId },
+    );
+    if (created?.record.kind !== 'turn.created') throw new Error(`the log of turn ${turnId} has no beginning`);
+    return { created: created.record, done: done?.record.kind === 'turn.done' ? done.record : undefined };
   }
 
-  async #firstBatch(turnId: string, options: BackwardsOptions): Promise<LogEntry[]> {
-    for await (const batch of this.readBackwards(turnId, options)) return batch;
-    return [];
+  /** What is known of a turn that has not ended. */
+  async #openEnds(start: TurnStart, isPaused: boolean): Promise<TurnEnds> {
+    const { turnId, sessionId, queued, pause } = start;
+    const created = await restoreRecord(turnCreated(start), { ...this.#source(start), recordId: eventId(turnId, 1) });
+    if (queued) {
+      const position = await this.#catalog.turns.positionInQueue(sessionId, queued.number);
+      return { created, done: undefined, position };
+    }
+    // Most turns neither wait nor are paused: their history need not be read.
+    if (pause !== 'wait' && !isPaused) return { created, done: undefined };
+    const { actions } = await this.currentRun(turnId);
+    const waiting = actions?.waiting.map(({ toolCallId }) => toolCallId) ?? [];
+    return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
   }
 
   /** The input of a turn with all of its texts. */
@@ -479,25 +386,11 @@ export class TurnLogReader {
     }
   }
 
-  async *#archived(turnId: string, sessionId: string, from: number, to: number): AsyncGenerator<StoredBatch> {
-    for (let next = from; next <= to;) {
-      const entries = await this.#catalog.archive.read(turnId, next, Math.min(ARCHIVE_PAGE, to - next + 1));
-      const last = entries.at(-1);
-      if (!last) return;
-      yield { sessionId, entries };
-      next = last.ordinal + 1;
+  /** Entries with their texts, a few at a time. */
+  async *#restored(entries: LogEntry[], turn: { sessionId: string; turnId: string }): AsyncGenerator<LogEntry[]> {
+    for (let from = 0; from < entries.length; from += RESTORE_BATCH_SIZE) {
+      yield await this.#restore(entries.slice(from, from + RESTORE_BATCH_SIZE), turn);
     }
-  }
-
-  /** The runs before the one with input `start`, oldest first, from the run that has entry `from`. */
-  async #earlierRuns(turnId: string, start: TurnStart, from: number): Promise<{ runId: string; start: TurnStart }[]> {
-    const runs: { runId: string; start: TurnStart }[] = [];
-    for (let { carry } = start; carry && carry.ordinal >= from; carry = runs[0]?.start.carry) {
-      const runId = carry.previousRunId;
-      // Throws for a run that was deleted before it was archived: a log with a gap cannot be read.
-      runs.unshift({ runId, start: await this.start(turnId, runId) });
-    }
-    return runs;
   }
 
   async #restore(entries: LogEntry[], turn: { sessionId: string; turnId: string }): Promise<LogEntry[]> {
@@ -507,7 +400,6 @@ export class TurnLogReader {
   #source({ sessionId, turnId }: { sessionId: string; turnId: string }) {
     return { blobs: this.#blobs, losses: this.#losses, sessionId, turnId };
   }
-
   /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound, TurnNotStarted */
   async #found<T>(turnId: string, read: () => Promise<T>): Promise<T> {
     const deadline = Date.now() + STARTS_WITHIN_MS;
@@ -547,10 +439,4 @@ function batchesOf(rows: TurnRow[]): TurnRow[][] {
     }
   }
   return batches;
-}
-
-function startOf(turnId: string, page: HistoryPage | undefined): TurnStart {
-  const [first] = page?.events ?? [];
-  if (first?.type !== 'started') throw new Error(`the history of turn ${turnId} does not begin with its start`);
-  return first.start;
 }

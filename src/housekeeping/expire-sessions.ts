@@ -1,7 +1,6 @@
 import type { Logger } from 'pino';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { turnStatus } from '../engine/turn-status.ts';
 import type { TurnIndex } from '../engine/turn-index.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
@@ -52,7 +51,7 @@ export async function isActive(
     await turnIndex.reconcileRequests(id);
     if ((await catalog.turns.requests(id)).length > 0) return true;
     for (const turn of await catalog.turns.branchEnds(id)) {
-      const status = await turnStatus(turn.id, { catalog, logs });
+      const status = await logs.status(turn.id);
       if (status?.open || (status && status.pending.length > 0 && closed === 0)) return true;
     }
     return false;

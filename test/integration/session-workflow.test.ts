@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { PendingCall } from '../../src/core/records.ts';
-import type { TurnStatus } from '../../src/engine/turn-status.ts';
+import type { TurnStatus } from '../../src/engine/turn-sources.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { createTurn } from '../../workflows/messages.ts';
