@@ -424,7 +424,7 @@ class ModelCallAttempt {
     if (toolset) stepsAhead.messageEnded(await this.#call(), stamp, answer, { tools: toolset.tools, inSequence });
     const extended = toolset && message && (await this.#storeWithResults(complete, { stamp, message }));
     const { records, stored } = extended ?? complete;
-    conversations.remember(stamp, records);
+    conversations.remember({ turnId: this.#input.turnId, stamp }, records);
     if (extended && !this.#signal.aborted) stepsAhead.resultsEnded(stamp);
     return { records: stored, stamp, outcome };
   }

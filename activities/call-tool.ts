@@ -301,7 +301,7 @@ class ToolCallAttempt {
   /** The result of an attempt after which the call stays open. */
   #withoutRecords(): CallToolResult {
     const stamp = randomUUID();
-    this.#dependencies.conversations.remember(stamp, []);
+    this.#dependencies.conversations.remember({ turnId: this.#input.turnId, stamp }, []);
     this.#dependencies.stepsAhead.toolWaits(this.#input.source);
     return { records: [], stamp };
   }
@@ -323,7 +323,7 @@ class ToolCallAttempt {
     const at = new Date().toISOString();
     const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];
     const stamp = randomUUID();
-    this.#dependencies.conversations.remember(stamp, records);
+    this.#dependencies.conversations.remember({ turnId: this.#input.turnId, stamp }, records);
     this.#dependencies.stepsAhead.toolWaits(source);
     return { records, stamp };
   }
@@ -339,7 +339,7 @@ class ToolCallAttempt {
       saved = await store(textAlone(result));
     }
     const stamp = randomUUID();
-    this.#dependencies.conversations.remember(stamp, [saved.record]);
+    this.#dependencies.conversations.remember({ turnId: this.#input.turnId, stamp }, [saved.record]);
     // A turn that is being cancelled makes no further model call, and an earlier attempt may have begun it.
     const mayFollow = !this.#context.cancellationSignal.aborted && this.#context.info.attempt === 1;
     if (mayFollow) this.#dependencies.stepsAhead.toolEnded(this.#input.source, stamp, saved.record);

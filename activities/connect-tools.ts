@@ -31,7 +31,7 @@ export function createConnectTools({ catalog, toolsets, conversations, bus, log,
         const isKnown = found.servers.length > 0 || found.unavailable !== undefined;
         const records: NewRecord[] = isKnown ? [{ kind: 'mcp.initialize', at, threadId, ...found }] : [];
         const stamp = randomUUID();
-        conversations.remember(stamp, records);
+        conversations.remember({ turnId, stamp }, records);
         return { records, stamp };
       } catch (error) {
         if (Context.current().cancellationSignal.aborted)

@@ -139,7 +139,7 @@ test('the conversation ahead of the history has the results of this worker, and 
     event.type === 'ended' && event.end.how === 'completed' ? event.end.records : [],
   );
   if (!message) throw new Error('no message');
-  conversations.remember('stamp', [message]);
+  conversations.remember({ turnId: TURN_ID, stamp: 'stamp' }, [message]);
   const expected = { ...input(5, 4), runId: 'run', recent: ['stamp'] };
   expect(contentsOf((await conversations.ahead(expected, never)) ?? [])).toEqual([
     'turn.created',
@@ -189,7 +189,7 @@ test('the first model call brings the start of its turn, and a result the thread
   const first = { ...input(1, 1), recent: [], start: turnStart() };
   expect(await conversations.call(first, 'run')).toMatchObject({ messageId: 'msg_1', ...constantsOf(turnStart()) });
   await conversations.load(first, 'run', never);
-  conversations.remember('s', starting);
+  conversations.remember({ turnId: TURN_ID, stamp: 's' }, starting);
   const next = { ...input(3, 1), threadId: agent.threadId, recent: ['s'] };
   expect(await conversations.call(next, 'run')).toMatchObject(constantsOf(turnStart(), agent));
   // The record is among the others now.
@@ -272,7 +272,7 @@ function threeThreads(workers: number) {
     for (const records of loaded) expect(records).toHaveLength(upTo);
     for (const [worker, call] of calls) {
       const record: ModelMessage = { ...attempt(), id: call.messageId, threadId: call.threadId };
-      worker.remember(call.messageId, [record]);
+      worker.remember({ turnId: TURN_ID, stamp: call.messageId }, [record]);
       stamps.push(call.messageId);
       const eventId = events.length + 1;
       const end = { how: 'completed' as const, records: [record] };
@@ -460,15 +460,15 @@ const remove = callOf('delete_all_orders');
 
 test('a worker that has cached a rejected attempt runs the call of the accepted one', async () => {
   const { conversations } = worker(attempt(list));
-  conversations.remember('rejected', [attempt(remove)]);
+  conversations.remember({ turnId: TURN_ID, stamp: 'rejected' }, [attempt(remove)]);
   const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
   expect((await conversations.toolCall(run)).name).toBe('list_orders');
 });
 
 test('if one worker made two attempts, the call of the accepted one is run, in any order of the attempts', async () => {
   const { conversations, reads } = worker(attempt(list));
-  conversations.remember('accepted', [attempt(list)]);
-  conversations.remember('rejected', [attempt(remove)]);
+  conversations.remember({ turnId: TURN_ID, stamp: 'accepted' }, [attempt(list)]);
+  conversations.remember({ turnId: TURN_ID, stamp: 'rejected' }, [attempt(remove)]);
   const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
   expect((await conversations.toolCall(run)).name).toBe('list_orders');
   expect(reads).toEqual({ forwards: 0, backwards: 0 });
@@ -476,7 +476,7 @@ test('if one worker made two attempts, the call of the accepted one is run, in a
 
 test('the call that runs after an approval is the approved one', async () => {
   const { conversations, events } = worker(attempt(list));
-  conversations.remember('rejected', [attempt(remove)]);
+  conversations.remember({ turnId: TURN_ID, stamp: 'rejected' }, [attempt(remove)]);
   const source = sourceOf('accepted', list);
   const pending = [{ threadId: 'main', toolCallId: list.id, needs: 'approval' as const, source }];
   events.push({ type: 'closed', at: AT, close: { how: 'completed', result: { status: 'done', pending } } });

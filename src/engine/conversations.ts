@@ -9,22 +9,16 @@ import { eventId } from '../core/ids.ts';
 import type { ModelCall } from '../core/model-call.ts';
 import { turnCreated } from '../core/turn.ts';
 import { connectionsReliedOn } from '../core/transcript.ts';
-import {
-  ROOT_THREAD,
-  type ModelMessage,
-  type ToolCall,
-  type TurnCreated,
-  type UnsequencedRecord,
-} from '../core/records.ts';
+import { ROOT_THREAD, type ToolCall, type TurnCreated, type UnsequencedRecord } from '../core/records.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { restoreRecord } from './restore-records.ts';
-import { charactersOf, recordsOf } from './ended-turn.ts';
-import { RunRecords } from './run-records.ts';
+import { recordsOf } from './ended-turn.ts';
 import type { SpeculativeCall } from './speculation.ts';
-import type { MessagePlace, TurnLogReader } from './turn-log-reader.ts';
+import type { TurnLogReader } from './turn-log-reader.ts';
+import { TurnMemory, type ReadConversation } from './turn-memory.ts';
 
 /** The conversation that a client has given with its turn is lost: no text can stand for all of it. */
 export class ConversationLost extends Error {
@@ -40,7 +34,10 @@ export class ConversationLost extends Error {
 }
 
 /** What decides which conversation a model call answers. */
-export type ExpectedCall = Pick<ModelCall, 'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'>;
+export type ExpectedCall = Pick<
+  ModelCall,
+  'turnId' | 'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
+>;
 
 /** A model call whose conversation is loaded. */
 type LoadedCall = CallModelInput & Pick<ModelCall, 'previousTurnId'>;
@@ -48,8 +45,8 @@ type LoadedCall = CallModelInput & Pick<ModelCall, 'previousTurnId'>;
 /** A thread at the end of a chain of turns. */
 type ReadThread = Pick<ModelCall, 'sessionId' | 'threadId' | 'previousTurnId'>;
 
-/** The limit of each cache. */
-const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
+/** The limit of the cache, in characters of JSON. */
+const MAX_CACHED_CHARACTERS = 128 * 1024 * 1024;
 
 interface ConversationsOptions {
   logs: TurnLogReader;
@@ -71,39 +68,9 @@ export class Conversations {
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
   readonly #losses: OnceLog;
-  /** The runs of turns in progress, by their ids. */
-  readonly #inProgress = new LRUCache<string, RunRecords>({
+  readonly #turns = new LRUCache<string, TurnMemory>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,
-  });
-  readonly #stamped = new LRUCache<string, UnsequencedRecord[]>({
-    maxSize: MAX_CACHED_CHARACTERS,
-    sizeCalculation: charactersOf,
-  });
-  /** Messages with tool calls that another worker produced, by their stamps. Concurrent callers share one read. */
-  readonly #messages = new LRUCache<string, ModelMessage, MessagePlace>({
-    maxSize: MAX_CACHED_CHARACTERS,
-    sizeCalculation: (message) => charactersOf([message]),
-    fetchMethod: (_stamp, _known, { context }) => this.#logs.message(context),
-    // An evicted read still has callers that await it.
-    ignoreFetchAbort: true,
-  });
-
-  /** The conversations that clients have given with their turns, by session and blob. */
-  readonly #given = new LRUCache<
-    string,
-    GivenConversation & { characters: number },
-    { sessionId: string; blob: string }
-  >({
-    maxSize: MAX_CACHED_CHARACTERS,
-    sizeCalculation: ({ characters }) => characters,
-    fetchMethod: async (_key, _known, { context: { sessionId, blob } }) => {
-      const json = (await unlessLost(this.#blobs.get(sessionId, blob)))?.toString();
-      if (json === undefined) throw new ConversationLost();
-      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the face that has taken the request
-      return { ...(JSON.parse(json) as GivenConversation), characters: json.length };
-    },
-    ignoreFetchAbort: true,
   });
 
   constructor({ logs, history, blobs, losses }: ConversationsOptions) {
@@ -113,19 +80,23 @@ export class Conversations {
     this.#blobs = blobs;
   }
 
-  /** Caches the result that an activity is about to return under `stamp`. */
-  remember(stamp: string, records: UnsequencedRecord[]): void {
-    this.#stamped.set(stamp, records);
+  /** Caches the result that an activity of a turn is about to return under `stamp`. */
+  remember({ turnId, stamp }: { turnId: string; stamp: string }, records: UnsequencedRecord[]): void {
+    const turn = this.#memoryOf(turnId);
+    turn.add(stamp, records);
+    this.#measure(turnId, turn);
   }
 
   /** A model call with the constants of its turn and thread, which are read from the history if this worker lacks them. */
   async call(input: CallModelInput, runId: string): Promise<ModelCall> {
-    return { ...input, ...(await this.#ofRun(runId, (records) => records.constants(input))) };
+    return { ...input, ...(await this.#with(input.turnId, (turn) => turn.run(runId).constants(input))) };
   }
 
   /** All records that a model call answers, oldest first: from the turn on in which its thread was last summarized. */
-  async load(call: LoadedCall, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
-    return this.#withPrevious(await this.#turn(call, runId), call, signal);
+  load(call: LoadedCall, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+    return this.#with(call.turnId, async (turn) =>
+      this.#withPrevious(await turn.run(runId).upTo(call), { thread: call, turn, signal }),
+    );
   }
 
   /**
@@ -134,7 +105,7 @@ export class Conversations {
    */
   async newestAuthor(call: LoadedCall, runId: string, signal: AbortSignal): Promise<string | undefined> {
     const { previousTurnId, sessionId } = call;
-    const author = newestAuthor(await this.#turn(call, runId));
+    const author = newestAuthor(await this.#with(call.turnId, (turn) => turn.run(runId).upTo(call)));
     if (author !== undefined || previousTurnId === null) return author;
     for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
       const records = recordsOf(entries);
@@ -150,8 +121,9 @@ export class Conversations {
    * has the turn in memory up to them. Nothing is cached, because the history may accept others.
    */
   ahead(call: ExpectedCall, signal: AbortSignal): Promise<UnsequencedRecord[]> | undefined {
-    const own = this.#inProgress.get(call.runId)?.ahead(call);
-    return own && this.#withPrevious(own, call, signal);
+    const turn = this.#turns.get(call.turnId);
+    const own = turn?.known(call.runId)?.ahead(call);
+    return turn && own && this.#withPrevious(own, { thread: call, turn, signal });
   }
 
   /** The records that the first model call of a turn answers, if the turn starts like this. Waits until turn `after` ends. */
@@ -178,8 +150,10 @@ export class Conversations {
     edited,
   }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
-    const made = this.#stamped.get(stamp)?.find((record) => record.kind === 'model.message');
-    const message = made ?? (await this.#messages.fetch(stamp, { context: { sessionId, turnId, messageId } }));
+    const message = await this.#with(turnId, (turn) => {
+      const made = turn.result(stamp)?.find((record) => record.kind === 'model.message');
+      return made ?? turn.messages.get(stamp, () => this.#logs.message({ sessionId, turnId, messageId }));
+    });
     const call = message?.toolCalls[index];
     if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
     if (!edited) return call;
@@ -207,15 +181,25 @@ export class Conversations {
     return connectionsReliedOn([...before, ...own], { threadId, messageId: source.messageId, serverId });
   }
 
-  async #withPrevious(own: UnsequencedRecord[], thread: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+  async #withPrevious(
+    own: UnsequencedRecord[],
+    { thread, turn, signal }: { thread: ReadThread; turn: TurnMemory; signal: AbortSignal },
+  ): Promise<UnsequencedRecord[]> {
     if (hasSummary(own, thread.threadId)) return own;
     const [created, ...rest] = own;
     if (created?.kind !== 'turn.created' || !created.conversation)
       return [...(await this.#chain(thread, signal)), ...own];
     const { conversation } = created;
-    const context = { sessionId: thread.sessionId, blob: conversation.blob };
-    const given = await this.#given.fetch(`${context.sessionId}/${context.blob}`, { context });
-    return [{ ...created, conversation: { ...conversation, ...(given && { given }) } }, ...rest];
+    const { blob } = conversation;
+    const read = await turn.given.get(blob, () => this.#readGiven(thread.sessionId, blob));
+    return [{ ...created, conversation: { ...conversation, ...(read && { given: read.given }) } }, ...rest];
+  }
+
+  async #readGiven(sessionId: string, blob: string): Promise<ReadConversation> {
+    const json = (await unlessLost(this.#blobs.get(sessionId, blob)))?.toString();
+    if (json === undefined) throw new ConversationLost();
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the face that has taken the request
+    return { given: JSON.parse(json) as GivenConversation, characters: json.length };
   }
 
   /**
@@ -235,26 +219,29 @@ export class Conversations {
     return turns.reverse().flat();
   }
 
-  #turn(input: CallModelInput, runId: string): Promise<UnsequencedRecord[]> {
-    return this.#ofRun(runId, (records) => records.upTo(input));
-  }
-
-  async #ofRun<T>(runId: string, read: (records: RunRecords) => Promise<T>): Promise<T> {
-    const records = this.#inProgress.get(runId) ?? this.#runRecords(runId);
-    this.#inProgress.set(runId, records);
+  /** What is done with the memory of a turn, which may add to it. */
+  async #with<T>(turnId: string, use: (turn: TurnMemory) => T | Promise<T>): Promise<T> {
+    const turn = this.#memoryOf(turnId);
     try {
-      return await read(records);
+      return await use(turn);
     } finally {
-      // The cache measures an entry when it is added.
-      this.#inProgress.delete(runId);
-      this.#inProgress.set(runId, records);
+      this.#measure(turnId, turn);
     }
   }
 
-  #runRecords(runId: string): RunRecords {
-    const stamped = (stamp: string) => this.#stamped.get(stamp);
+  #memoryOf(turnId: string): TurnMemory {
     const sources = { logs: this.#logs, history: this.#history, blobs: this.#blobs, losses: this.#losses };
-    return new RunRecords({ ...sources, runId, stamped });
+    const turn = this.#turns.get(turnId) ?? new TurnMemory(sources);
+    this.#turns.set(turnId, turn);
+    return turn;
+  }
+
+  /** The cache measures an entry when it is added. One that was evicted in the meantime does not replace its successor. */
+  #measure(turnId: string, turn: TurnMemory): void {
+    const current = this.#turns.peek(turnId);
+    if (current && current !== turn) return;
+    this.#turns.delete(turnId);
+    this.#turns.set(turnId, turn);
   }
 
   #source(sessionId: string) {

@@ -44,6 +44,10 @@ export class RunRecords {
     this.#options = options;
   }
 
+  get runId(): string {
+    return this.#options.runId;
+  }
+
   /** Their approximate size. */
   get characters(): number {
     return this.#characters;

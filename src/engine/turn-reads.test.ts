@@ -126,7 +126,7 @@ async function longTurn(steps: number, workers: Conversations[], turns: Turns): 
   let [upTo, ran] = [1, 0];
   let recent: string[] = [];
   const add = (worker: Conversations, stamp: string, records: UnsequencedRecord[], eventId: number): void => {
-    worker.remember(stamp, records);
+    worker.remember({ turnId: start.turnId, stamp }, records);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- records get their ids with their ordinals
     const end = { how: 'completed' as const, stamp, records: records as ModelMessage[] };
     events.push({ type: 'ended', scheduledEventId: eventId, at: AT, end });
@@ -212,7 +212,10 @@ test('the first call of the 50th turn of a session reads the last turn, and on a
   // What is in memory is not read again: by the next call, or by what reads a single turn.
   await firstCall(conversations, 50);
   expect(await logs.all('turn_49')).toHaveLength(3);
-  expect(await logs.firstAndLast('turn_20')).toMatchObject({ created: { turnId: 'turn_20' }, done: { kind: 'turn.done' } });
+  expect(await logs.firstAndLast('turn_20')).toMatchObject({
+    created: { turnId: 'turn_20' },
+    done: { kind: 'turn.done' },
+  });
   expect(await logs.status('turn_49')).toMatchObject({ sequence: 49, open: false });
   expect(turns.taken()).toEqual({});
 
@@ -249,3 +252,12 @@ test.each([
     expect(turns.taken()).toEqual({});
   },
 );
+
+test('who follows a turn that has ended and is not archived has all of its log, also if it was read before', async () => {
+  const turns = new Turns();
+  sessionOf(1, turns);
+  const { logs } = turns.worker();
+  expect(await logs.firstUnarchived('turn_1')).toBe(1);
+  await logs.all('turn_1');
+  expect(await logs.firstUnarchived('turn_1')).toBe(1);
+});

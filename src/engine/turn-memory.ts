@@ -1,0 +1,85 @@
+import type { GivenConversation } from '../core/given-conversation.ts';
+import type { ModelMessage, UnsequencedRecord } from '../core/records.ts';
+import { charactersOf } from './ended-turn.ts';
+import { RunRecords, type RunRecordsOptions } from './run-records.ts';
+
+/** A conversation that a client has given with its turn, and the size of its JSON. */
+export interface ReadConversation {
+  given: GivenConversation;
+  characters: number;
+}
+
+/** What a process has in memory of a turn for the activities that run it. */
+export class TurnMemory {
+  /** The messages with tool calls that another process has produced, by their stamps. */
+  readonly messages = new SharedReads<ModelMessage>((message) => charactersOf([message]));
+  /** By its blob. */
+  readonly given = new SharedReads<ReadConversation>(({ characters }) => characters);
+  readonly #sources: Omit<RunRecordsOptions, 'runId' | 'stamped'>;
+  readonly #results = new Map<string, UnsequencedRecord[]>();
+  #resultCharacters = 1;
+  #run: RunRecords | undefined;
+
+  constructor(sources: Omit<RunRecordsOptions, 'runId' | 'stamped'>) {
+    this.#sources = sources;
+  }
+
+  /** Their approximate size. */
+  get characters(): number {
+    const read = this.messages.characters + this.given.characters;
+    return this.#resultCharacters + read + (this.#run?.characters ?? 0);
+  }
+
+  /** Adds a result that this process has produced. */
+  add(stamp: string, records: UnsequencedRecord[]): void {
+    this.#results.set(stamp, records);
+    this.#resultCharacters += charactersOf(records);
+  }
+
+  /** The result that this process has produced under a stamp. */
+  result(stamp: string): UnsequencedRecord[] | undefined {
+    return this.#results.get(stamp);
+  }
+
+  /** The records of a run; those of another run are dropped, since a turn has one at a time. */
+  run(runId: string): RunRecords {
+    const stamped = (stamp: string) => this.result(stamp);
+    const run = this.known(runId) ?? new RunRecords({ ...this.#sources, runId, stamped });
+    this.#run = run;
+    return run;
+  }
+
+  /** The records of a run if they are in memory. */
+  known(runId: string): RunRecords | undefined {
+    return this.#run?.runId === runId ? this.#run : undefined;
+  }
+}
+
+/** What was read, by its key. Concurrent readers share a read; one that fails or finds nothing is repeated. */
+class SharedReads<T> {
+  readonly #reads = new Map<string, Promise<T | undefined>>();
+  readonly #sizeOf: (value: T) => number;
+  #characters = 0;
+
+  constructor(sizeOf: (value: T) => number) {
+    this.#sizeOf = sizeOf;
+  }
+
+  get characters(): number {
+    return this.#characters;
+  }
+
+  async get(key: string, read: () => Promise<T | undefined>): Promise<T | undefined> {
+    const known = this.#reads.get(key);
+    if (known) return known;
+    const reading = read();
+    this.#reads.set(key, reading);
+    const value = await reading.catch((error: unknown) => {
+      this.#reads.delete(key);
+      throw error;
+    });
+    if (value === undefined) this.#reads.delete(key);
+    else this.#characters += this.#sizeOf(value);
+    return value;
+  }
+}
