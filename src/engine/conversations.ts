@@ -14,8 +14,8 @@ import type { TurnHistory } from '../temporal/history.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
-import { restoreRecord } from './restore-records.ts';
 import { recordsOf } from './ended-turn.ts';
+import { restoreRecord } from './restore-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 import { TurnMemory, type ReadConversation } from './turn-memory.ts';
@@ -68,6 +68,7 @@ export class Conversations {
   readonly #history: TurnHistory;
   readonly #blobs: BlobStore;
   readonly #losses: OnceLog;
+  /** By their ids: those that this worker runs, or that have made the calls which it runs. */
   readonly #turns = new LRUCache<string, TurnMemory>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,

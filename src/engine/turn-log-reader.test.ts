@@ -200,3 +200,17 @@ test('the texts of an ended turn are read once for conversations, also if its lo
   // Those of the messages, and that of the output in the last entry.
   expect(counted).toEqual({ reads: 1, blobs: 31 });
 });
+
+test('a reader that is slower than a conversation does not replace the texts that the conversation has read', async () => {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the stored form of an offloaded text
+  const reference = { $blob: '0'.repeat(64) } as unknown as string;
+  const { logs, counted } = logsOf([reference]);
+  const slow = logs.readStored(TURN_ID);
+  await slow.next();
+  const never = new AbortController().signal;
+  await logs.ended(TURN_ID, never);
+  await Array.fromAsync(slow);
+  const { blobs } = counted;
+  await logs.ended(TURN_ID, never);
+  expect(counted.blobs).toBe(blobs);
+});

@@ -185,7 +185,10 @@ export class TurnLogReader {
       archive,
       history: this.#history,
       found: (read) => this.#found(turnId, read),
-      onEnded: (turn) => this.#ended.set(turnId, turn),
+      onEnded: (turn) => {
+        // The turn may be in memory with its texts by now.
+        if (!this.#ended.has(turnId)) this.#ended.set(turnId, turn);
+      },
     });
   }
 
@@ -243,12 +246,11 @@ export class TurnLogReader {
   }
 
   async #chained(turnId: string, follow: AbortSignal): Promise<ChainedTurn> {
-    const entries = await unlessNotFound(this.ended(turnId, follow));
-    const created = entries?.[0]?.record;
-    if (created?.kind === 'turn.created')
-      return { turnId, previousTurnId: created.previousTurnId, entries: entries ?? [] };
+    const entries = (await unlessNotFound(this.ended(turnId, follow))) ?? [];
+    const created = entries[0]?.record;
+    if (created?.kind === 'turn.created') return { turnId, previousTurnId: created.previousTurnId, entries };
     const row = await this.#catalog.turns.get(turnId);
-    return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries: entries ?? [] };
+    return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries };
   }
 
   /** The turns of a chain that are in the archive, up to the first that is not, or that is in memory. */

@@ -224,6 +224,13 @@ test('the first call of the 50th turn of a session reads the last turn, and on a
   turns.taken();
   await firstCall(other, 50);
   expect(turns.taken()).toEqual({ row: 1, history: 1 });
+
+  // Of a chain whose beginning is in memory, the rest is read.
+  const { conversations: third } = turns.worker();
+  await firstCall(third, 30);
+  turns.taken();
+  expect(await firstCall(third, 50)).toHaveLength(49 * 3 + 1);
+  expect(turns.taken()).toEqual({ row: 1, history: 1, chain: 1, archive: 1 });
 });
 
 const IN_ARCHIVE = { row: 1 };
