@@ -53,10 +53,12 @@ export async function archive({
   const from = turn.archived_through + 1;
   if (through !== undefined && from > through) return false;
   let isCopied = false;
-  for await (const { sessionId, entries, state = 'running' } of logs.readStored(turnId, { from, follow: signal })) {
+  for await (const { sessionId, entries, state: after } of logs.readStored(turnId, { from, follow: signal })) {
     const last = entries.at(-1);
     if (!last) continue;
     const changes = await actionChanges(entries, { catalog, logs, sessionId });
+    // What is in memory of an ended turn has its last state only.
+    const state = last.record.kind === 'turn.done' ? 'ended' : (after ?? turn.state ?? 'running');
     const run = await runStates.after(turn, last.ordinal);
     const answer = await answerOf(last, { logs, turnId });
     // Read before the entries are added, after which nothing may fail: the line would be lost.

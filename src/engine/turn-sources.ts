@@ -3,6 +3,7 @@ import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import type { LogEntry, UnsequencedRecord, Waiting } from '../core/records.ts';
 import type { SeenTurn } from '../core/session.ts';
+import type { TurnState } from '../core/session-state.ts';
 import { Turn } from '../core/turn.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
 import { charactersOf, recordsOf, type EndedTurn, type TurnPlace } from './ended-turn.ts';
@@ -11,6 +12,8 @@ import { charactersOf, recordsOf, type EndedTurn, type TurnPlace } from './ended
 export interface StoredBatch {
   sessionId: string;
   entries: LogEntry[];
+  /** That of the turn after them, if they are from its history. */
+  state?: TurnState;
 }
 
 export interface TurnStatus extends SeenTurn {
@@ -205,7 +208,7 @@ export class LiveLog {
         entries.push(...turn.feed(event));
         run.continuedAs = event.type === 'continued' ? event.runId : undefined;
       }
-      return { sessionId, entries };
+      return { sessionId, entries, state: turn.state };
     };
     for (const { runId } of earlier) for await (const page of history.read(turnId, { runId })) yield project(page);
     if (firstPage) yield project(firstPage);
