@@ -26,6 +26,7 @@ async function archived(end: TurnOutcome, { isArchived = false } = {}): Promise<
       },
     },
     metrics: { archived: () => undefined },
+    runStates: { after: () => Promise.resolve(undefined) },
     log: { warn: (fields: object, message: string) => void lines.push({ ...fields, message_of_line: message }) },
   };
   await archive({ ...sources, turnId: TURN_ID, signal: new AbortController().signal } as never);

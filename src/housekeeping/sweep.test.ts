@@ -16,7 +16,7 @@ test('slow sweeps do not overlap, and no sweep starts after the stop', async () 
     config: { turnSeconds: 1 },
     wakeDeliverer: () => undefined,
     catalog: {
-      idleTimeouts: { tell: () => Promise.resolve() },
+      idleTimeouts: { end: () => Promise.resolve() },
       deliveries: { forget: () => Promise.resolve() },
       idempotency: {
         forget: () => {

@@ -95,7 +95,7 @@ test('a call that is decided between two turns gets its result in the second one
     first,
     { kind: 'turn.created', input: [] },
     { kind: 'model.message', ...text, toolCalls: [call('a', 'refund'), call('b', 'door')] },
-    { kind: 'tool.response_required', threadId: 'main', calls: [door] },
+    { kind: 'tool.response_required', threadId: 'main', calls: [{ ...door, needs: 'response' }] },
     { kind: 'turn.done', end: { status: 'done', output: null, requiredActions: [{}] } },
   );
   expect([...first.waiting.values()]).toMatchObject([{ tool_name: 'door' }]);
