@@ -3,6 +3,7 @@ import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activ
 import { ApplicationFailureCategory } from '@temporalio/common';
 import { offloadResult, PayloadTooLarge } from '../src/blobs/offload.ts';
 import { storeFiles, type FileContent } from '../src/blobs/store-files.ts';
+import type { Called } from '../src/core/attempts.ts';
 import type { GivenMessage } from '../src/core/given-conversation.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
 import type { ModelCall } from '../src/core/model-call.ts';
@@ -42,6 +43,7 @@ import { outcomeOf } from '../src/agents/structured-answer.ts';
 import { MAX_WAITING_CALLS } from '../src/core/sub-agents.ts';
 import type { Toolset } from '../src/tools/toolset.ts';
 import { withEarlyResults } from '../src/speculation/early-results.ts';
+import { WORKER_SHUTDOWN } from '../src/temporal/own-attempts.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { failUnlessTransient, retryWhileUnavailable, storeWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER } from '../src/lib/abort.ts';
@@ -119,9 +121,10 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
     rejectResetRun(input);
     const call = new ModelCallAttempt(dependencies, input);
     try {
-      return await withHeartbeat(() => call.run(), {
+      return await withHeartbeat(async (attempts) => attempts.addTo(await call.run()), {
         details: () => call.details,
-        giveUp: () => call.giveUp(),
+        called: () => call.called,
+        giveUp: async (attempts) => attempts.addTo(await call.giveUp()),
         onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
       });
     } finally {
@@ -471,7 +474,7 @@ class ModelCallAttempt {
     }
     this.#recordUsage();
     if (this.#dependencies.draining.aborted) {
-      throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+      throw ApplicationFailure.retryable('the worker is shutting down', WORKER_SHUTDOWN);
     }
     throw new CancelledFailure('the workflow no longer waits for this model call');
   }
@@ -488,7 +491,7 @@ class ModelCallAttempt {
     if (failure === error && failure.isRefusal && !this.#message?.isStreaming) this.#wasCalled = false;
     if (failure !== error) {
       const { turnId, messageId } = this.#input;
-      const fields = { err: error, turnId, messageId, ...this.#called };
+      const fields = { err: error, turnId, messageId, ...this.called };
       this.#dependencies.log.error(fields, 'a model call failed unexpectedly');
     }
     const advice = await this.#adviceOn(failure);
@@ -562,15 +565,18 @@ class ModelCallAttempt {
   #logFailure(error: ModelError, waitMs: number | undefined): void {
     const { failure, status } = error;
     this.#dependencies.log.warn(
-      { turnId: this.#input.turnId, ...this.#called, failure, status, ...networkCause(error), waitMs },
+      { turnId: this.#input.turnId, ...this.called, failure, status, ...networkCause(error), waitMs },
       waitMs === undefined ? 'a model call failed' : 'a model call failed; it is repeated',
     );
   }
 
-  /** The model that was called, for the log. The address is that of its setting: one at which a connection has failed says more. */
-  get #called(): { provider: string; model: string; address: string | undefined } | undefined {
+  /** The model that was called. The address is that of its setting: one at which a connection has failed says more. */
+  get called(): Called {
     const target = this.#message?.target;
-    return target && { provider: target.providerName, model: target.model, address: addressOf(target) };
+    if (!target) return {};
+    const { providerName: provider, model } = target;
+    const address = addressOf(target);
+    return { provider, model, ...(address !== undefined && { address }) };
   }
 
   /**

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
+import type { Called } from '../src/core/attempts.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
 import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn, ToolCall } from '../src/core/records.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
@@ -15,6 +16,7 @@ import { returned, storeToolResult, type UnstoredResult } from '../src/tools/res
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
+import { WORKER_SHUTDOWN, type OwnAttempts } from '../src/temporal/own-attempts.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { failUnlessTransient, retryWhileUnavailable, storeWhileUnavailable } from '../src/engine/retry.ts';
 import { NEVER, onAbort } from '../src/lib/abort.ts';
@@ -58,9 +60,10 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
   return async (input) => {
     rejectResetRun(input);
     const run = new ToolCallAttempt(dependencies, input);
-    return withHeartbeat(() => failUnlessTransient(() => run.run()), {
+    return withHeartbeat((attempts) => failUnlessTransient(() => run.run(attempts)), {
       details: () => run.details,
-      giveUp: () => run.giveUp(),
+      called: () => run.called,
+      giveUp: async (attempts) => attempts.addTo(await run.giveUp()),
       onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
     });
   };
@@ -75,6 +78,8 @@ class ToolCallAttempt {
   readonly #input: CallToolInput;
   readonly #context = Context.current();
   readonly #startedAt = Date.now();
+  /** The tool of a call that an earlier turn has made. The log of this one has the others with their message. */
+  called: Called = {};
   /** The arguments that were approved instead of the model's, once the call is known. */
   #executed: string | undefined;
 
@@ -85,10 +90,10 @@ class ToolCallAttempt {
     this.details = (detailsLeft() as ToolCallAttempt['details'] | undefined) ?? { failures: 0, failingMs: 0 };
   }
 
-  async run(): Promise<CallToolResult> {
+  async run(attempts: OwnAttempts): Promise<CallToolResult> {
     const { signal, release } = this.#stopSignal();
     try {
-      const appended = await this.#append(await this.#execute(signal));
+      const appended = attempts.addTo(await this.#append(await this.#execute(signal)));
       if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
@@ -125,6 +130,7 @@ class ToolCallAttempt {
       const resumed = await this.#resumed(signal);
       if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
+      if (source.turnId !== this.#input.turnId) this.called = calledTool(call);
       if (call.route.to === 'session') return await this.#delegate(call.route.sessionId, call, signal);
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
@@ -257,7 +263,7 @@ class ToolCallAttempt {
   /** Leaves a call that may run again to another worker, unless the workflow has cancelled it. */
   #throwIfShuttingDown(): void {
     if (this.#isCancelled) return;
-    throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+    throw ApplicationFailure.retryable('the worker is shutting down', WORKER_SHUTDOWN);
   }
 
   /**
@@ -369,6 +375,10 @@ class ToolCallAttempt {
     const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
     return { record, stored: await offloadResult([record], { blobs, sessionId }) };
   }
+}
+
+function calledTool({ name, info }: ToolCall): Called {
+  return info.type === 'mcp' ? { server: info.serverName, tool: info.name } : { tool: name };
 }
 
 /** A result without its files, for one that is too large with them. */

@@ -3,6 +3,7 @@ import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activ
 import type { Appended, ConnectToolsInput } from '../src/core/history.ts';
 import type { NewRecord } from '../src/core/records.ts';
 import type { Dependencies } from './dependencies.ts';
+import { WORKER_SHUTDOWN } from '../src/temporal/own-attempts.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { retryWhileUnavailable } from '../src/engine/retry.ts';
@@ -36,11 +37,13 @@ export function createConnectTools({ catalog, toolsets, conversations, bus, log,
       } catch (error) {
         if (Context.current().cancellationSignal.aborted)
           throw new CancelledFailure('the turn no longer waits for its tools');
-        if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', 'WorkerShutdown');
+        if (draining.aborted) throw ApplicationFailure.retryable('the worker is shutting down', WORKER_SHUTDOWN);
         // Outages were retried above. The turn works without this record, but not if the activity is retried for ever.
         throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
       }
     };
-    return withHeartbeat(connect, { onCancelHint: (listener) => bus.onHint(`cancel:${turnId}`, listener) });
+    return withHeartbeat(async (attempts) => attempts.addTo(await connect()), {
+      onCancelHint: (listener) => bus.onHint(`cancel:${turnId}`, listener),
+    });
   };
 }

@@ -4,8 +4,8 @@ import { BlobNotFound, BlobTooLarge, type BlobStore } from './blob-store.ts';
 /** The most JSON that one Temporal payload holds, so that histories and their pages stay small enough to read. */
 export const MAX_PAYLOAD_BYTES = 128 * 1024;
 
-/** The share of the records in an activity's result; the rest is for its other fields. */
-const MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 4096;
+/** The share of the records in an activity's result; the rest is for its other fields, such as its attempts. */
+const MAX_RESULT_BYTES = MAX_PAYLOAD_BYTES - 12 * 1024;
 
 /**
  * How much of an activity's result stays in the history if its texts can be moved. Temporal terminates a workflow whose

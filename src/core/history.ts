@@ -1,3 +1,4 @@
+import type { Attempt, BeginFacts, EndFacts } from './attempts.ts';
 import type { Budget, BudgetLeft, BudgetReport } from './budget.ts';
 import type {
   AnswerLimit,
@@ -29,7 +30,9 @@ export type HistoryEvent =
   | { type: 'started'; at: string; start: TurnStart; runId?: string }
   /** `activityId` is the name of the activity in Temporal's descriptions. */
   | { type: 'scheduled'; eventId: number; activityId?: string; at: string; activity: ScheduledActivity }
-  | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult }
+  /** The last attempt of an activity, recorded with its end if the activity may be retried. */
+  | { type: 'begun'; scheduledEventId: number; facts: BeginFacts }
+  | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult; facts?: EndFacts }
   | { type: 'commanded'; command: TurnEvent }
   | { type: 'taskStarted'; at: string }
   /** The task that started last was completed; its commands follow. */
@@ -164,6 +167,7 @@ export type TurnHeader = Pick<
   | 'isRun'
   | 'specHash'
   | 'queued'
+  | 'begun'
 >;
 
 export interface TurnLimits {
@@ -293,6 +297,8 @@ export interface ConnectToolsInput extends ThreadPlace, RunGuard {
 export interface Appended<R extends NewRecord = NewRecord> {
   records: R[];
   stamp: string;
+  /** What the history does not have of the activity's attempts; absent if that is nothing. */
+  attempts?: Attempt[];
 }
 
 /**

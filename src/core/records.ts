@@ -8,6 +8,7 @@
  * never texts.
  */
 
+import type { EndedActivity } from './attempts.ts';
 import type { BudgetReport } from './budget.ts';
 import type { CallOrder } from './call-order.ts';
 import type { GivenConversation } from './given-conversation.ts';
@@ -179,6 +180,11 @@ interface Base {
   id: string;
   /** ISO-8601, UTC, milliseconds. */
   at: string;
+  /**
+   * The activities of the turn that have ended with this record, or since the one before it without a record. Only `Turn`
+   * adds them, fed with a history; the workflow does not know them.
+   */
+  activities?: EndedActivity[];
 }
 
 export interface TurnCreated extends Base {
@@ -194,6 +200,8 @@ export interface TurnCreated extends Base {
   specHash: string;
   /** The turn waits in the queue of its session, or has ended there: its position in it at its creation, from 1. */
   queued?: { position: number };
+  /** When it began, if it has waited in the queue. */
+  begunAt?: string;
   /** It stands for a record that is damaged: see `lostRecord`. Stored records do not have it. */
   isLost?: true;
 }

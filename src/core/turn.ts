@@ -6,6 +6,7 @@ import type { TurnState } from './session-state.ts';
 import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
 import { resolutionOf } from './call.ts';
 import { modelCalled, modelEnded, type Thread } from './threads.ts';
+import { TurnFacts, type OpenActivity } from './turn-facts.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 import {
   emptyAnswer,
@@ -58,6 +59,7 @@ export class Turn {
   /** What the last task that `feed` has completed says to its commands. The workflow does not keep it. */
   #judged: EndedTask = { entries: [], verdicts: new Map(), repeated: new Map() };
   readonly #running = new Map<number, ScheduledActivity>();
+  readonly #facts = new TurnFacts();
   /** The turn's first model call, until its activity is scheduled. */
   #firstCall: MessagePlan | undefined;
   /** The sign-ins that were requested since the last message of their thread. */
@@ -117,6 +119,11 @@ export class Turn {
     return questions < MAX_ASKING;
   }
 
+  /** The activities that run, as far as the history was fed. */
+  get openActivities(): OpenActivity[] {
+    return this.#facts.open;
+  }
+
   /** The ordinal of the last entry. */
   get ordinal(): number {
     return this.#ordinal;
@@ -135,6 +142,10 @@ export class Turn {
 
   /** @throws Error if the event cannot follow the previous ones: the history is not a turn's, or there is a bug. */
   feed(event: HistoryEvent): LogEntry[] {
+    return this.#facts.addTo(this.#fed(event), event);
+  }
+
+  #fed(event: HistoryEvent): LogEntry[] {
     if (this.#done) throw new Error(`turn ${this.#start?.turnId}: an event after the turn's end`);
     switch (event.type) {
       case 'started':
@@ -144,6 +155,8 @@ export class Turn {
         return [];
       case 'ended':
         return this.ended(event.scheduledEventId, event.at, event.end);
+      case 'begun':
+        return [];
       case 'commanded':
         this.#commands.push(event.command);
         return [];
@@ -359,7 +372,7 @@ export class Turn {
 /** The first record of a turn. */
 export function turnCreated(start: TurnHeader): TurnCreated {
   const { turnId, sessionId, previousTurnId, createdBy, input, createdAt: at } = start;
-  const { conversation, isRun, specHash, queued } = start;
+  const { conversation, isRun, specHash, queued, begun } = start;
   return {
     kind: 'turn.created',
     id: eventId(turnId, 1),
@@ -373,6 +386,7 @@ export function turnCreated(start: TurnHeader): TurnCreated {
     ...(isRun && { isRun }),
     specHash,
     ...(queued && { queued: { position: queued.position } }),
+    ...(begun && { begunAt: begun.at }),
   };
 }
 

@@ -33,6 +33,7 @@ import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
 import type { TurnSinks } from '../../workflows/turn.ts';
 import { workerConverterFor } from '../temporal/data-converter.ts';
 import { warnOfSlowSteps } from '../temporal/slow-steps.ts';
+import { WORKER_IDENTITY } from '../temporal/worker-identity.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
 
 export interface RunningWorker {
@@ -203,6 +204,7 @@ function activityOptions(settings: ActivitySettings): Omit<WorkerOptions, 'taskQ
   const { cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds } = settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   return {
+    identity: WORKER_IDENTITY,
     ...(dataConverter && { dataConverter }),
     interceptors: { activity: activityInterceptors },
     shutdownGraceTime: shutdownSeconds * 1000,

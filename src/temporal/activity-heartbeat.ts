@@ -1,4 +1,6 @@
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
+import type { Called } from '../core/attempts.ts';
+import { OwnAttempts, type ReportedAttempts } from './own-attempts.ts';
 
 /**
  * The longest interval between heartbeats, each of which is a write to Temporal's database. It is also the latency of a
@@ -29,7 +31,7 @@ export const GIVEN_UP =
 export type StopReason = 'cancelled' | 'shutdown' | 'lost';
 
 /** The details of a heartbeat, for the next attempt. */
-interface Report {
+interface Report extends ReportedAttempts {
   /** The attempts that were lost before the one that sends the heartbeat. */
   lost: number;
   /** False in the last heartbeat of an attempt that throws, which was therefore not lost. */
@@ -41,8 +43,10 @@ interface Report {
 interface HeartbeatOptions<T> {
   /** Read for each heartbeat; the next attempt gets them by `detailsLeft`. */
   details?: () => unknown;
+  /** What the attempt has called so far. */
+  called?: () => Called;
   /** Runs instead of the work when too many attempts were lost. Default: a non-retryable failure. */
-  giveUp?: () => Promise<T>;
+  giveUp?: (attempts: OwnAttempts) => Promise<T>;
   /**
    * Subscribes to hints that the workflow is cancelling this activity; returns the unsubscribe function. A hint cancels
    * nothing: it only makes the activity ask Temporal sooner. So a lost hint costs time, a wrong one some heartbeats.
@@ -55,13 +59,19 @@ interface HeartbeatOptions<T> {
  * attempt as not lost, so errors that Temporal is to retry must be thrown inside of `work`.
  */
 export async function withHeartbeat<T>(
-  work: () => Promise<T>,
-  { details = () => undefined, giveUp = fail, onCancelHint = () => () => undefined }: HeartbeatOptions<T> = {},
+  work: (attempts: OwnAttempts) => Promise<T>,
+  {
+    details = () => undefined,
+    called = () => ({}),
+    giveUp = fail,
+    onCancelHint = () => () => undefined,
+  }: HeartbeatOptions<T> = {},
 ): Promise<T> {
   const context = Context.current();
   const lost = lostAttempts(context);
+  const attempts = new OwnAttempts(context.info, lastReport(context), called);
   const report = (isRunning: boolean): void =>
-    context.heartbeat({ lost, isRunning, details: details() } satisfies Report);
+    context.heartbeat({ lost, isRunning, details: details(), attempts: attempts.all } satisfies Report);
   const longest = longestIntervalMs(context);
   let timer: NodeJS.Timeout | undefined;
   const schedule = (intervalMs: number): void => {
@@ -79,12 +89,13 @@ export async function withHeartbeat<T>(
   try {
     // Immediately, since an attempt that is lost before its first heartbeat is not counted.
     if (context.info.attempt > 1) report(true);
-    if (lost < MAX_LOST_ATTEMPTS) return await work();
+    if (lost < MAX_LOST_ATTEMPTS) return await work(attempts);
     log.error('an activity is not retried: too many attempts were lost', { lost });
-    return await giveUp();
+    return await giveUp(attempts);
   } catch (error) {
+    const failure = attempts.failed(error);
     report(false);
-    throw error;
+    throw failure;
   } finally {
     unsubscribe();
     clearTimeout(timer);

@@ -14,6 +14,7 @@ import {
   type TurnStart,
   type WorkflowClose,
 } from '../core/history.ts';
+import type { BeginFacts, EndFacts } from '../core/attempts.ts';
 import { currentStart } from '../core/earlier-start.ts';
 import type { CancelReason } from '../core/records.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
@@ -28,6 +29,7 @@ import {
 import { linkSignal } from '../lib/abort.ts';
 import { failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';
+import type { ReportedAttempts } from './own-attempts.ts';
 
 type RawEvent = temporal.api.history.v1.IHistoryEvent;
 
@@ -310,6 +312,17 @@ class EventDecoder {
       const { activityId } = scheduled;
       return { type: 'scheduled', eventId: Number(event.eventId), ...(activityId && { activityId }), at, activity };
     }
+    const begun = event.activityTaskStartedEventAttributes;
+    if (begun) {
+      const { scheduledEventId, attempt, identity, lastFailure } = begun;
+      const facts: BeginFacts = {
+        number: attempt ?? 1,
+        at,
+        ...(identity && { worker: identity }),
+        ...(lastFailure && { before: { isLost: Boolean(lastFailure.timeoutFailureInfo), ...classOf(lastFailure) } }),
+      };
+      return { type: 'begun', scheduledEventId: Number(scheduledEventId), facts };
+    }
     const end = await this.#activityEnd(event);
     if (end) return { type: 'ended', at, ...end };
     if (event.workflowTaskStartedEventAttributes) return { type: 'taskStarted', at };
@@ -346,7 +359,9 @@ class EventDecoder {
     return this.#converter.payloadConverter.fromPayload<T>(payload);
   }
 
-  async #activityEnd(event: RawEvent): Promise<{ scheduledEventId: number; end: ActivityResult } | undefined> {
+  async #activityEnd(
+    event: RawEvent,
+  ): Promise<{ scheduledEventId: number; end: ActivityResult; facts: EndFacts } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
       const result = await this.#first<Partial<CallToolResult & CallModelResult> | undefined>(
@@ -354,6 +369,7 @@ class EventDecoder {
         this.#ofActivity,
       );
       const { records = [], stamp = '', elicitation, unknownOutcome, isReplaced, isDelegated, ...rest } = result ?? {};
+      const facts: EndFacts = { outcome: 'completed', ...(rest.attempts && { reported: rest.attempts }) };
       const waits = {
         ...(elicitation && { elicitation }),
         ...(unknownOutcome !== undefined && { unknownOutcome }),
@@ -363,21 +379,37 @@ class EventDecoder {
       const { budget, outcome } = rest;
       const ofModel = { ...(budget && { budget }), ...(outcome && { outcome }) };
       const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...ofModel };
-      return { scheduledEventId: Number(completed.scheduledEventId), end };
+      return { scheduledEventId: Number(completed.scheduledEventId), end, facts };
     }
     const failed = event.activityTaskFailedEventAttributes;
     if (failed) {
       const message = await failureMessage(this.#converter, failed.failure);
-      return { scheduledEventId: Number(failed.scheduledEventId), end: { how: 'failed', message } };
+      const facts: EndFacts = {
+        outcome: 'failed',
+        ...classOf(failed.failure),
+        ...(await this.#reported(failed.failure?.applicationFailureInfo?.details)),
+      };
+      return { scheduledEventId: Number(failed.scheduledEventId), end: { how: 'failed', message }, facts };
     }
     const timedOut = event.activityTaskTimedOutEventAttributes;
-    if (timedOut) return { scheduledEventId: Number(timedOut.scheduledEventId), end: { how: 'timed_out' } };
+    if (timedOut) {
+      const reported = await this.#reported(timedOut.failure?.timeoutFailureInfo?.lastHeartbeatDetails);
+      const facts: EndFacts = { outcome: 'lost', ...reported };
+      return { scheduledEventId: Number(timedOut.scheduledEventId), end: { how: 'timed_out' }, facts };
+    }
     const canceled = event.activityTaskCanceledEventAttributes;
     if (canceled) {
       const started = Number(canceled.startedEventId ?? 0) > 0;
-      return { scheduledEventId: Number(canceled.scheduledEventId), end: { how: 'cancelled', started } };
+      const end: ActivityResult = { how: 'cancelled', started };
+      return { scheduledEventId: Number(canceled.scheduledEventId), end, facts: { outcome: 'cancelled' } };
     }
     return undefined;
+  }
+
+  /** The attempts that an activity has reported in its heartbeats, or with its failure. */
+  async #reported(details: { payloads?: Payload[] | null } | null | undefined): Promise<Pick<EndFacts, 'reported'>> {
+    const { attempts } = (await this.#first<ReportedAttempts | undefined>(details?.payloads, this.#ofActivity)) ?? {};
+    return attempts ? { reported: attempts } : {};
   }
 
   async #close(event: RawEvent): Promise<WorkflowClose | undefined> {
@@ -402,6 +434,12 @@ class EventDecoder {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the project's workflows and activities
     return value as T;
   }
+}
+
+/** The class of a failure, which is not encrypted. */
+function classOf(failure: temporal.api.failure.v1.IFailure | null | undefined): Pick<EndFacts, 'failure'> {
+  const type = failure?.applicationFailureInfo?.type;
+  return type ? { failure: type } : {};
 }
 
 function isoTime(time: { seconds?: unknown; nanos?: number | null } | null | undefined): string {

@@ -112,8 +112,8 @@ async function logOf(reader: TurnHistory, turnId: string, runId: string): Promis
   return entries;
 }
 
-/** Only the history knows when an activity without a result has ended, and why. */
-function withoutFacts({ ordinal, record }: LogEntry): unknown {
+/** Only the history knows when an activity without a result has ended, and why, and the attempts of all of them. */
+function withoutFacts({ ordinal, record: { activities: _, ...record } }: LogEntry): unknown {
   const { kind } = record;
   if (kind === 'tool.response') {
     const isCertain = record.outcome === 'succeeded' || record.outcome === 'denied' || record.outcome === 'expired';

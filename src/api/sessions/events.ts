@@ -128,7 +128,7 @@ export function eventRoutes(context: ApiContext): Route[] {
   ): Promise<{ items: TurnEvent[]; next: z.infer<typeof turnPlace> | undefined }> {
     const page = new Page<TurnEvent>(options.limit);
     for await (const { ordinal, record } of entries(turnId, options)) {
-      const event = toWire(record, reader);
+      const event = toWire(record, reader, options.view);
       if (event.type === 'turn.created' || event.type === 'turn.done') continue;
       if (!page.add(event)) return { items: page.items, next: { turn: turnId, order: options.order, ordinal } };
     }
@@ -146,7 +146,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       const from = turn === newest ? place : undefined;
       const options = { place: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
       for await (const { ordinal, record } of entries(id, options)) {
-        const item = { turn_id: id, event: toWire(record, reader) };
+        const item = { turn_id: id, event: toWire(record, reader, view) };
         if (!page.add(item)) return { items: page.items, next: { turn: id, ordinal } };
       }
     }

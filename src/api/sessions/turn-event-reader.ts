@@ -4,6 +4,7 @@ import type { NumberedFrame, TurnFrame } from '../../live/stream-sequencer.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import { TurnReader } from '../http/turn-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
+import { activitiesToWire } from './wire/activities-to-wire.ts';
 import { toWire } from './wire/events-to-wire.ts';
 import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
 import { isShown, type View } from './wire/view.ts';
@@ -38,7 +39,7 @@ export class TurnEventReader extends TurnReader {
   protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
       if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
-      const event = frameToWire(frame, this.#reader);
+      const event = frameToWire(frame, this.#reader, this.#view);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();
         this.#onFirstDelta = undefined;
@@ -53,7 +54,7 @@ function numbered(event: StreamEvent, sequenceNumber: number): ServerSentEvent {
 }
 
 /** A frame as a reader sees it. */
-export function frameToWire(frame: TurnFrame, reader: Reader): StreamEvent {
+export function frameToWire(frame: TurnFrame, reader: Reader, view: View = 'default'): StreamEvent {
   switch (frame.kind) {
     case 'begin':
       return messageBase(frame.message, frame.text);
@@ -65,10 +66,11 @@ export function frameToWire(frame: TurnFrame, reader: Reader): StreamEvent {
         id: frame.message.id,
         thread_id: frame.message.threadId,
         ...messageEnd(frame.message),
+        ...activitiesToWire(frame.message, view),
       };
     case 'queued':
       return toWire(frame.created, reader);
     case 'record':
-      return toWire(frame.record, reader);
+      return toWire(frame.record, reader, view);
   }
 }

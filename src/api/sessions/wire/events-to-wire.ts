@@ -24,12 +24,18 @@ import { MAX_TEXT_BYTES, inputToWire, objectOf, textsOf, fitting, contentToWire,
 import { shortened, messageToWire, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
 import { toolsOf } from '../../../agents/client-toolkits.ts';
-import type { NoFields } from './no-fields.ts';
+import type { Bare, NoFields } from './no-fields.ts';
 import { subjectToWire } from './subject-to-wire.ts';
+import { activitiesToWire } from './activities-to-wire.ts';
+import type { View } from './view.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
 
 /** A durable record as clients see it: one event, folded. */
-export function toWire(record: LogRecord, reader: Reader): SessionEvent {
+export function toWire(record: LogRecord, reader: Reader, view: View = 'default'): SessionEvent {
+  return { ...eventOf(record, reader), ...activitiesToWire(record, view) };
+}
+
+function eventOf(record: LogRecord, reader: Reader): SessionEvent {
   switch (record.kind) {
     case 'turn.created':
       return turnCreatedToWire(record);
@@ -73,10 +79,10 @@ function contentOf(record: ToolResponse): string {
   return `${text}\n[${name}: GET ${fileUrl(record.fullText, sessionId)}]`;
 }
 
-function turnCreatedToWire(record: TurnCreated): SessionEvent {
+function turnCreatedToWire(record: Bare<TurnCreated>): SessionEvent {
   // The conversation is that of a run: this API has no runs.
   const { kind: type, id, at, turnId, sessionId, previousTurnId, createdBy, input, ...hidden } = record;
-  const { queued, specHash: _, conversation: __, isRun: ___, isLost: ____, ...rest } = hidden;
+  const { queued, specHash: _, conversation: __, isRun: ___, isLost: ____, begunAt: _____, ...rest } = hidden;
   rest satisfies NoFields;
   return {
     type,
@@ -91,7 +97,7 @@ function turnCreatedToWire(record: TurnCreated): SessionEvent {
   };
 }
 
-function toolResponseToWire(record: ToolResponse): SessionEvent {
+function toolResponseToWire(record: Bare<ToolResponse>): SessionEvent {
   // `contentOf` renders content and full text, the content names the files, and the found tools are for the model.
   const { files: _, foundTools: __, fullText: ___, content: ____, noResult: _____, ...own } = record;
   const {
@@ -119,7 +125,7 @@ function toolResponseToWire(record: ToolResponse): SessionEvent {
   };
 }
 
-function mcpInitializeToWire(record: McpInitialized, { isOwner }: Reader): SessionEvent {
+function mcpInitializeToWire(record: Bare<McpInitialized>, { isOwner }: Reader): SessionEvent {
   const { kind: type, id, at, threadId, servers, unavailable = [], ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -151,7 +157,7 @@ function connectionToWire({ grantId: id, account, issuer, since, ...rest }: Conn
   return { id, account, issuer, created_at: since };
 }
 
-function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: ThreadCreated): SessionEvent {
+function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: Bare<ThreadCreated>): SessionEvent {
   rest satisfies NoFields;
   const { threadId, title, parent, agent, model, ...internal } = thread;
   // How the server runs it.
@@ -186,7 +192,7 @@ function threadCreatedToWire({ kind: type, id, at, thread, input, ...rest }: Thr
   };
 }
 
-function threadDoneToWire(record: ThreadDone): SessionEvent {
+function threadDoneToWire(record: Bare<ThreadDone>): SessionEvent {
   const { kind: type, id, at, threadId, title, parent, end, output, ...rest } = record;
   rest satisfies NoFields;
   const thread = { type, id, created_at: at, thread_id: threadId, title, parent: parentToWire(parent) };
@@ -208,11 +214,11 @@ function parentToWire({ threadId, toolCallId, ...rest }: SubAgent['parent']): {
   return { thread_id: threadId, tool_call_id: toolCallId };
 }
 
-function turnDoneToWire({ kind: type, id, ...state }: TurnDone, reader: Reader): SessionEvent {
+function turnDoneToWire({ kind: type, id, ...state }: Bare<TurnDone>, reader: Reader): SessionEvent {
   return { type, id, created_at: state.at, thread_id: null, state: stateToWire(state, reader) };
 }
 
-function toolDecidedToWire(record: ToolDecided): SessionEvent {
+function toolDecidedToWire(record: Bare<ToolDecided>): SessionEvent {
   const { kind: type, id, at, threadId, toolCallId, decision, ...how } = record;
   const { by, reason, edited, isRemembered, remaining, ...rest } = how;
   rest satisfies NoFields;
@@ -231,20 +237,20 @@ function toolDecidedToWire(record: ToolDecided): SessionEvent {
   };
 }
 
-function refreshRequiredToWire(record: RefreshRequired): SessionEvent {
+function refreshRequiredToWire(record: Bare<RefreshRequired>): SessionEvent {
   const { kind: type, id, at, toolkits, messageId: _, ...rest } = record;
   rest satisfies NoFields;
   return { type, id, created_at: at, thread_id: null, toolkits };
 }
 
-function toolkitRefreshedToWire(record: ToolkitRefreshed): SessionEvent {
+function toolkitRefreshedToWire(record: Bare<ToolkitRefreshed>): SessionEvent {
   const { kind: type, id, at, by, toolkit, tools, systemPrompt: _, messageId: __, hash: ___, ...rest } = record;
   rest satisfies NoFields;
   const names = toolsOf(tools).map(({ name }) => name);
   return { type, id, created_at: at, thread_id: null, by: subjectToWire(by), toolkit, tools: names };
 }
 
-function steeredToWire(record: UserSteered): SessionEvent {
+function steeredToWire(record: Bare<UserSteered>): SessionEvent {
   const { kind: type, id, at, by, content, sessionId, commandId: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -257,7 +263,7 @@ function steeredToWire(record: UserSteered): SessionEvent {
   };
 }
 
-function pauseToWire(record: TurnPaused): SessionEvent {
+function pauseToWire(record: Bare<TurnPaused>): SessionEvent {
   const { kind: type, id, at, reason, by, budget, isHidden: _, ...rest } = record;
   rest satisfies NoFields;
   return {
@@ -271,7 +277,7 @@ function pauseToWire(record: TurnPaused): SessionEvent {
   };
 }
 
-function compactedToWire(record: ContextCompacted): SessionEvent {
+function compactedToWire(record: Bare<ContextCompacted>): SessionEvent {
   // The metrics of the turn have the usage, and the found tools are for the model.
   const { foundTools: _, usage: __, isShown: ___, connections: ____, ...shown } = record;
   const { kind: type, id, at, threadId, through, summary, tokensBefore, tokensAfter, ...rest } = shown;

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { sentAs } from '../../http/event-stream.ts';
 import { ROLES } from '../../../core/subject.ts';
+import { activities } from './activities.ts';
 import { budgetReport } from './budget.ts';
 import { inputItem, messageContent } from './input.ts';
 import { subject } from './subject.ts';
@@ -87,7 +88,7 @@ const messageOrigin = {
     .describe("why it is not accepted as an answer: it does not fit the agent's json_schema"),
 };
 
-const base = { id: z.string(), created_at: timestamp };
+const base = { id: z.string(), created_at: timestamp, activities };
 
 export const modelMessage = z
   .object({
@@ -118,6 +119,7 @@ export const modelMessageDelta = z
     finish_reason: finishReason.optional(),
     usage: usage.optional(),
     ...messageOrigin,
+    activities,
   })
   .meta({ id: 'ModelMessageDelta' });
 

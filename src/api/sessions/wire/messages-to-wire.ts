@@ -11,7 +11,7 @@ import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import { dollars } from '../../../lib/dollars.ts';
 import type { WireModelMessage, WireModelMessageDelta, WireToolInfo, WireUsage } from './events.ts';
 import { MAX_TEXT_BYTES } from './input-to-wire.ts';
-import type { NoFields } from './no-fields.ts';
+import type { Bare, NoFields } from './no-fields.ts';
 
 /** The event that opens a message on a stream, with the text that the message has already. */
 export function messageBase(message: MessageHeader, text: MessageText): WireModelMessage {
@@ -39,7 +39,7 @@ export function messageToWire(message: ModelMessage): WireModelMessage {
 
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
-  message: Omit<ModelMessage, keyof MessageHeader | keyof MessageText>,
+  message: Omit<Bare<ModelMessage>, keyof MessageHeader | keyof MessageText>,
 ): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
   // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak and draw.
   const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;

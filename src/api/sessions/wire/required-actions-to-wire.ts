@@ -11,13 +11,13 @@ import type {
 } from '../../../core/records.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
 import type { WireElicitation, WireRequiredAction } from './events.ts';
-import type { NoFields } from './no-fields.ts';
+import type { Bare, NoFields } from './no-fields.ts';
 
 export function actionToWire(record: RequiredAction, reader: Reader): WireRequiredAction {
   return record.kind === 'mcp.auth_required' ? authRequiredToWire(record, reader) : callsToWire(record);
 }
 
-function authRequiredToWire(record: AuthRequired, { isOwner }: Reader): WireRequiredAction {
+function authRequiredToWire(record: Bare<AuthRequired>, { isOwner }: Reader): WireRequiredAction {
   const { kind: type, id, at, threadId, servers, calls, ...rest } = record;
   rest satisfies NoFields;
   // The browser that opens the link decides whose account the session uses. Clients require the field.
@@ -41,7 +41,7 @@ function authRequiredToWire(record: AuthRequired, { isOwner }: Reader): WireRequ
   };
 }
 
-function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: ActionRequired): WireRequiredAction {
+function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: Bare<ActionRequired>): WireRequiredAction {
   rest satisfies NoFields;
   return {
     type,

@@ -4,7 +4,7 @@ import { dollars } from '../../../lib/dollars.ts';
 import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
 import { shortened, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
-import type { NoFields } from './no-fields.ts';
+import type { Bare, NoFields } from './no-fields.ts';
 
 /** The state of a turn that has not ended; `position` is its position in the queue, if it waits there. */
 export function runningState(position?: number): { status: 'running'; queued?: { position: number } } {
@@ -43,7 +43,7 @@ export function stateToWire(
   }
 }
 
-function metrics(totals: Omit<TurnDone, 'kind' | 'id' | 'at' | 'end' | 'limit'>): WireTurnMetrics {
+function metrics(totals: Omit<Bare<TurnDone>, 'kind' | 'id' | 'at' | 'end' | 'limit'>): WireTurnMetrics {
   const { usage, modelCalls, toolCalls, waitedMs, workedMs: _, ...more } = totals;
   more satisfies NoFields;
   const {

@@ -1,0 +1,115 @@
+import type { AppendingActivity, CallModelResult } from './history.ts';
+
+/**
+ * How an attempt of an activity has ended.
+ * - `completed`: the activity has its result, which may be an error.
+ * - `failed`: the provider, the tool or a store failed.
+ * - `lost`: its worker never reported its end: it was killed, or stalled until the attempt timed out.
+ * - `taken_over`: its worker stopped, and left it to another one.
+ * - `cancelled`: the turn no longer waited for it.
+ */
+export type AttemptOutcome = 'completed' | 'failed' | 'lost' | 'taken_over' | 'cancelled';
+
+/** What an attempt has called, as far as it came to that. */
+export interface Called {
+  /** The provider of the model, by its name on this server. */
+  provider?: string;
+  /** The model's name at that provider. */
+  model?: string;
+  /** Host and port of the provider; absent for one at its own address. */
+  address?: string;
+  /** The MCP server of the tool, by its name in the agent. */
+  server?: string;
+  tool?: string;
+}
+
+/** One attempt of an activity. Times are ISO-8601, UTC, milliseconds. */
+export interface Attempt extends Called {
+  /** From 1. */
+  number: number;
+  startedAt?: string;
+  /** For a lost attempt: when the next one was scheduled instead. */
+  endedAt?: string;
+  /** Temporal's identity of the worker. */
+  worker?: string;
+  /** Absent while it runs. */
+  outcome?: AttemptOutcome;
+  /** The class of its failure. */
+  failure?: string;
+  /** The failure in words, without secrets, cut to `MAX_REASON_BYTES`. */
+  reason?: string;
+}
+
+/** An activity of a turn that has ended, with the attempts that it took: only a history knows it. */
+export interface EndedActivity {
+  name: AppendingActivity;
+  threadId: string;
+  /** Of `callTool`. */
+  toolCallId?: string;
+  /** Of `callModel`: the message that it was to give. */
+  messageId?: string;
+  scheduledAt: string;
+  /** In their order, the first ones and the last ones if there were too many; none if no worker has begun it. */
+  attempts: Attempt[];
+  /** What came of a model call, if it has a result: see `outcome` of `CallModelResult`. */
+  status?: CallModelResult['outcome']['status'];
+}
+
+/** What only a history knows of the end of an activity. It reaches the records of the log, and decides nothing. */
+export interface EndFacts {
+  /** The attempts that the activity has reported, the last one without its times. */
+  reported?: Attempt[];
+  outcome: AttemptOutcome;
+  failure?: string;
+}
+
+/** What only a history knows of the begin of an activity's last attempt. */
+export interface BeginFacts {
+  /** From 1. */
+  number: number;
+  at: string;
+  worker?: string;
+  /** How the attempt before has failed, if there was one; `isLost`: by a time-out. */
+  before?: { isLost: boolean; failure?: string };
+}
+
+/** How many attempts of an activity are kept: the first one, and the last ones. With long names they take 7 KB. */
+export const MAX_ATTEMPTS = 10;
+
+/** Inside a JSON string. */
+export const MAX_REASON_BYTES = 160;
+
+/** The attempts of an activity that are kept. */
+export function bounded(attempts: Attempt[]): Attempt[] {
+  const [first] = attempts;
+  return first && attempts.length > MAX_ATTEMPTS ? [first, ...attempts.slice(1 - MAX_ATTEMPTS)] : attempts;
+}
+
+/** All that is known of the attempts of an activity which has ended at `at`. */
+export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: string): Attempt[] {
+  const { reported = [], outcome, failure } = end;
+  if (!begun) return reported;
+  const { number, at: startedAt, worker, before } = begun;
+  const earlier = reported.filter((attempt) => attempt.number < number);
+  const isUnknown = before !== undefined && earlier.at(-1)?.number !== number - 1;
+  const own = reported.find((attempt) => attempt.number === number);
+  return bounded([
+    ...earlier.map((attempt) => ({ outcome: 'lost' as const, ...attempt })),
+    ...(isUnknown ? [unreported(number - 1, before)] : []),
+    {
+      ...(failure !== undefined && { failure }),
+      ...own,
+      number,
+      startedAt,
+      endedAt: at,
+      ...(worker && { worker }),
+      outcome,
+    },
+  ]);
+}
+
+function unreported(number: number, { isLost, failure }: NonNullable<BeginFacts['before']>): Attempt {
+  return isLost
+    ? { number, outcome: 'lost' }
+    : { number, outcome: 'failed', ...(failure !== undefined && { failure }) };
+}
