@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
 import { offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blobs/offload.ts';
 import type { Called } from '../src/core/attempts.ts';
+import { calledTool } from '../src/core/timeline.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
 import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn, ToolCall } from '../src/core/records.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
@@ -63,7 +64,7 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
     return withHeartbeat((attempts) => failUnlessTransient(() => run.run(attempts)), {
       details: () => run.details,
       called: () => run.called,
-      giveUp: async (attempts) => attempts.addTo(await run.giveUp()),
+      giveUp: async (attempts) => run.addAttempts(await run.giveUp(), attempts),
       onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
     });
   };
@@ -78,7 +79,7 @@ class ToolCallAttempt {
   readonly #input: CallToolInput;
   readonly #context = Context.current();
   readonly #startedAt = Date.now();
-  /** The tool of a call that an earlier turn has made. The log of this one has the others with their message. */
+  /** The tool, once the call is known. */
   called: Called = {};
   /** The arguments that were approved instead of the model's, once the call is known. */
   #executed: string | undefined;
@@ -93,7 +94,7 @@ class ToolCallAttempt {
   async run(attempts: OwnAttempts): Promise<CallToolResult> {
     const { signal, release } = this.#stopSignal();
     try {
-      const appended = attempts.addTo(await this.#append(await this.#execute(signal)));
+      const appended = this.addAttempts(await this.#append(await this.#execute(signal)), attempts);
       if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
@@ -104,6 +105,11 @@ class ToolCallAttempt {
   /** Ends the call after too many lost attempts; each of them may have reached the tool. */
   giveUp(): Promise<CallToolResult> {
     return this.#store({ outcome: 'unknown_outcome', text: `${outcomeText('unknown_outcome')} (${GIVEN_UP})` });
+  }
+
+  /** The log of the turn whose model has made the call names its tool. */
+  addAttempts(result: CallToolResult, attempts: OwnAttempts): CallToolResult {
+    return attempts.addTo(result, this.#input.source.turnId === this.#input.turnId ? {} : this.called);
   }
 
   get #isRetryable(): boolean {
@@ -130,7 +136,7 @@ class ToolCallAttempt {
       const resumed = await this.#resumed(signal);
       if (resumed && 'status' in resumed) return resumed;
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
-      if (source.turnId !== this.#input.turnId) this.called = calledTool(call);
+      this.called = calledTool(call);
       if (call.route.to === 'session') return await this.#delegate(call.route.sessionId, call, signal);
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
@@ -375,10 +381,6 @@ class ToolCallAttempt {
     const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
     return { record, stored: await offloadResult([record], { blobs, sessionId }) };
   }
-}
-
-function calledTool({ name, info }: ToolCall): Called {
-  return info.type === 'mcp' ? { server: info.serverName, tool: info.name } : { tool: name };
 }
 
 /** A result without its files, for one that is too large with them. */

@@ -11,6 +11,7 @@ import { docsRoutes } from './operations/docs.ts';
 import { draftSessionRoutes } from './sessions/draft-sessions.ts';
 import { ApiError, sessionErrors, toApiError, type ErrorForm } from './http/errors.ts';
 import { eventRoutes } from './sessions/events.ts';
+import { timelineRoutes } from './sessions/timeline.ts';
 import { fileRoutes } from './sessions/files.ts';
 import { healthRoutes } from './operations/health.ts';
 import { checkHost, checkOperationsHost } from './http/local-only.ts';
@@ -151,6 +152,7 @@ export function apiRoutes(context: ApiContext): Route[] {
     ...queueRoutes(context),
     ...steeringRoutes(context),
     ...eventRoutes(context),
+    ...timelineRoutes(context),
     ...sessionStreamRoutes(context),
     ...fileRoutes(context),
     ...draftSessionRoutes(context),

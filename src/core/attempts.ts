@@ -85,27 +85,62 @@ export function bounded(attempts: Attempt[]): Attempt[] {
   return first && attempts.length > MAX_ATTEMPTS ? [first, ...attempts.slice(1 - MAX_ATTEMPTS)] : attempts;
 }
 
+/** What is known of the attempts of an activity that runs, the last one of which has begun, or is to begin. */
+export function attemptsSoFar(
+  { number, at: startedAt, worker, before }: Omit<BeginFacts, 'at'> & { at?: string },
+  reported: readonly Attempt[],
+): Attempt[] {
+  const earlier = reported.filter((attempt) => attempt.number < number);
+  const isUnreported = before !== undefined && earlier.at(-1)?.number !== number - 1;
+  const own = reported.find((attempt) => attempt.number === number);
+  return bounded([
+    ...earlier.map((attempt) => ({ outcome: 'lost' as const, ...attempt })),
+    ...(isUnreported ? [unreported(number - 1, before)] : []),
+    { ...own, number, ...(startedAt !== undefined && { startedAt }), ...(worker !== undefined && { worker }) },
+  ]);
+}
+
 /** All that is known of the attempts of an activity which has ended at `at`. */
 export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: string): Attempt[] {
   const { reported = [], outcome, failure } = end;
   if (!begun) return reported;
-  const { number, at: startedAt, worker, before } = begun;
-  const earlier = reported.filter((attempt) => attempt.number < number);
-  const isUnknown = before !== undefined && earlier.at(-1)?.number !== number - 1;
-  const own = reported.find((attempt) => attempt.number === number);
-  return bounded([
-    ...earlier.map((attempt) => ({ outcome: 'lost' as const, ...attempt })),
-    ...(isUnknown ? [unreported(number - 1, before)] : []),
-    {
-      ...(failure !== undefined && { failure }),
-      ...own,
-      number,
-      startedAt,
-      endedAt: at,
-      ...(worker && { worker }),
-      outcome,
-    },
-  ]);
+  return attemptsSoFar(begun, reported).map((attempt, i, all): Attempt => {
+    return i === all.length - 1
+      ? { ...(failure !== undefined && { failure }), ...attempt, endedAt: at, outcome }
+      : attempt;
+  });
+}
+
+/** Why an activity is repeated. */
+export interface Retrying {
+  /** When its first attempt ended, as far as that is known. */
+  since: string;
+  /** The provider of the model, or the MCP server, that the last attempt has called. */
+  provider?: string;
+  reason: string;
+}
+
+/** Undefined for an activity that was not repeated. */
+export function retryingOf({
+  scheduledAt,
+  attempts,
+}: Pick<EndedActivity, 'scheduledAt' | 'attempts'>): Retrying | undefined {
+  const [first] = attempts;
+  const failed = attempts.at(-2);
+  if (!first || !failed) return undefined;
+  const provider = failed.provider ?? failed.server;
+  return {
+    since: first.endedAt ?? first.startedAt ?? scheduledAt,
+    ...(provider !== undefined && { provider }),
+    reason: reasonOf(failed),
+  };
+}
+
+/** The end of an attempt in words. */
+export function reasonOf({ outcome, reason, failure }: Attempt): string {
+  if (outcome === 'lost') return 'its worker was lost';
+  if (outcome === 'taken_over') return 'its worker stopped';
+  return reason ?? failure ?? 'it failed';
 }
 
 function unreported(number: number, { isLost, failure }: NonNullable<BeginFacts['before']>): Attempt {

@@ -8,7 +8,14 @@ const LONG_AGO = '2026-01-01T11:58:59Z';
 
 function execution(part: { workflowTask?: WorkflowTask; activity?: Partial<PendingActivity> }): Execution {
   const { workflowTask, activity } = part;
-  const pending = { activityId: '1', name: 'callModel', state: 'scheduled', attempt: 1, scheduledAt: JUST_NOW };
+  const pending = {
+    activityId: '1',
+    name: 'callModel',
+    state: 'scheduled',
+    attempt: 1,
+    scheduledAt: JUST_NOW,
+    attempts: [],
+  };
   return {
     workflowId: 'turn/1',
     runId: '1',

@@ -32,3 +32,9 @@ export async function failureMessage(
   const encoded = encodedAttributes && payloadConverter.fromPayload<{ message?: string } | null>(encodedAttributes);
   return encoded?.message || message || 'unknown failure';
 }
+
+/** The class of a failure, which is not encrypted. */
+export function classOf(failure: temporal.api.failure.v1.IFailure | null | undefined): { failure?: string } {
+  const type = failure?.applicationFailureInfo?.type;
+  return type ? { failure: type } : {};
+}

@@ -1,8 +1,10 @@
 import type { Client } from '@temporalio/client';
-import { optionalTsToMs } from './sdk-internals.ts';
+import { decodeArrayFromPayloads, optionalTsToMs } from './sdk-internals.ts';
 import proto, { type temporal } from '@temporalio/proto';
-import { failureMessage } from './data-converter.ts';
+import { attemptsSoFar, type Attempt } from '../core/attempts.ts';
+import { classOf, failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';
+import type { ReportedAttempts } from './own-attempts.ts';
 
 /** The state of a workflow according to Temporal, without its history. */
 export interface Execution {
@@ -31,6 +33,8 @@ export interface PendingActivity {
   heartbeatAt: string | undefined;
   worker: string | undefined;
   lastFailure?: { type: string | undefined; message: string };
+  /** As far as they are known; the last one has not ended. */
+  attempts: Attempt[];
 }
 
 /** A workflow task that has not completed. */
@@ -68,7 +72,7 @@ export async function describeExecution(client: Client, workflowId: string): Pro
       historyEvents: Number(info?.historyLength ?? 0),
       historyBytes: Number(info?.historySizeBytes ?? 0),
       ...(version && { version }),
-      pendingActivities: await Promise.all(pendingActivities.map((one) => pendingActivity(client, one))),
+      pendingActivities: await Promise.all(pendingActivities.map((one) => pendingActivity(client, workflowId, one))),
       ...(task && {
         workflowTask: task.attempt > 1 ? { ...task, failure: await lastFailure(client, workflowId) } : task,
       }),
@@ -81,9 +85,18 @@ export async function describeExecution(client: Client, workflowId: string): Pro
 
 async function pendingActivity(
   client: Client,
+  workflowId: string,
   activity: temporal.api.workflow.v1.IPendingActivityInfo,
 ): Promise<PendingActivity> {
   const { lastFailure: failure } = activity;
+  const hasBegun = nameOf(states.PendingActivityState, activity.state) !== 'scheduled';
+  const startedAt = time(activity.lastStartedTime);
+  const begun = {
+    number: activity.attempt ?? 1,
+    ...(hasBegun && startedAt !== undefined && { at: startedAt }),
+    ...(hasBegun && activity.lastWorkerIdentity && { worker: activity.lastWorkerIdentity }),
+    ...(failure && { before: { isLost: Boolean(failure.timeoutFailureInfo), ...classOf(failure) } }),
+  };
   return {
     activityId: activity.activityId ?? '',
     name: activity.activityType?.name ?? '',
@@ -93,6 +106,7 @@ async function pendingActivity(
     startedAt: time(activity.lastStartedTime),
     heartbeatAt: time(activity.lastHeartbeatTime),
     worker: activity.lastWorkerIdentity || undefined,
+    attempts: attemptsSoFar(begun, await reportedAttempts(client.options, workflowId, activity.heartbeatDetails)),
     ...(failure && {
       lastFailure: {
         type: failure.applicationFailureInfo?.type || undefined,
@@ -100,6 +114,18 @@ async function pendingActivity(
       },
     }),
   };
+}
+
+/** The attempts that an activity has reported in its last heartbeat. */
+async function reportedAttempts(
+  { namespace, loadedDataConverter }: Client['options'],
+  workflowId: string,
+  details: temporal.api.common.v1.IPayloads | null | undefined,
+): Promise<Attempt[]> {
+  const context = { type: 'activity', isLocal: false, namespace, workflowId } as const;
+  const [report] = await decodeArrayFromPayloads(loadedDataConverter, details?.payloads, context);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `withHeartbeat`
+  return (report as ReportedAttempts | undefined)?.attempts ?? [];
 }
 
 /** The last failure of a workflow task. The history has only the first of consecutive failures. */

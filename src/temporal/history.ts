@@ -27,7 +27,7 @@ import {
   turnWorkflowId,
 } from '../core/temporal-names.ts';
 import { linkSignal } from '../lib/abort.ts';
-import { failureMessage } from './data-converter.ts';
+import { classOf, failureMessage } from './data-converter.ts';
 import { isNotFound } from './errors.ts';
 import type { ReportedAttempts } from './own-attempts.ts';
 
@@ -434,12 +434,6 @@ class EventDecoder {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the project's workflows and activities
     return value as T;
   }
-}
-
-/** The class of a failure, which is not encrypted. */
-function classOf(failure: temporal.api.failure.v1.IFailure | null | undefined): Pick<EndFacts, 'failure'> {
-  const type = failure?.applicationFailureInfo?.type;
-  return type ? { failure: type } : {};
 }
 
 function isoTime(time: { seconds?: unknown; nanos?: number | null } | null | undefined): string {

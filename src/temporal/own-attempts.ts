@@ -38,9 +38,11 @@ export class OwnAttempts {
     return bounded([...this.#earlier, { ...this.#own, ...this.#called() }]);
   }
 
-  /** A result with what the history does not have of its attempts. */
-  addTo<R extends object>(result: R): R & ReportedAttempts {
-    const called = this.#called();
+  /**
+   * A result with what the history does not have of its attempts.
+   * @param called what this attempt has called, as far as the result does not say it
+   */
+  addTo<R extends object>(result: R, called = this.#called()): R & ReportedAttempts {
     if (this.#earlier.length === 0 && Object.keys(called).length === 0) return result;
     return { ...result, attempts: bounded([...this.#earlier, { number: this.#own.number, ...called }]) };
   }

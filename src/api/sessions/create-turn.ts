@@ -6,7 +6,6 @@ import { isId } from '../../core/ids.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import type { PreviousTurn } from '../../engine/start-turn.ts';
-import type { TurnEnds } from '../../engine/turn-log-reader.ts';
 import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -18,7 +17,9 @@ import { readFiles } from '../http/sent-files.ts';
 import { streamTurn } from '../http/turn-stream.ts';
 import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
+import { turnResourceOf } from './turn-resource.ts';
 import type { CreateTurnBody } from './wire/input.ts';
+import type { TurnResource } from './wire/resources.ts';
 import type { View } from './wire/view.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
@@ -78,7 +79,8 @@ async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<voi
   await using turn = await turnRequest.claim({ session, input, rateLimitError });
   const steered = isMessages ? await turn.steer() : undefined;
   if (steered !== undefined) {
-    await returnTurn(turn, await context.logs.firstAndLast(steered), { response, reader });
+    const running = await context.logs.firstAndLast(steered);
+    await returnTurn(turn, await turnResourceOf(context.client, running, reader), response);
     return;
   }
   // The field decides, not `Accept`: the Python SDK always sends `*/*`.
@@ -110,16 +112,21 @@ async function startAndStream(
   }
 }
 
-async function startAndReturn({ logs }: ApiContext, turn: ClaimedTurn, answer: Answer): Promise<void> {
+async function startAndReturn(
+  { client, logs }: ApiContext,
+  turn: ClaimedTurn,
+  { response, reader }: Answer,
+): Promise<void> {
   const started = await turn.start();
   await turn.whenIndexed();
   const created = started?.created;
-  const firstAndLast = created ? { created, done: undefined } : await logs.firstAndLast(turn.turnId);
-  await returnTurn(turn, firstAndLast, answer);
+  const data = created
+    ? toTurnResource({ created, done: undefined }, reader)
+    : await turnResourceOf(client, await logs.firstAndLast(turn.turnId), reader);
+  await returnTurn(turn, data, response);
 }
 
-async function returnTurn(claimed: ClaimedTurn, turn: TurnEnds, { response, reader }: Answer): Promise<void> {
-  const data = toTurnResource(turn, reader);
+async function returnTurn(claimed: ClaimedTurn, data: TurnResource, response: Response): Promise<void> {
   if (await sendWhole(response, () => response.json({ data }))) claimed.acknowledge();
 }
 

@@ -3,6 +3,7 @@ import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { NumberedStreamEvent, SessionStreamEvent, WireModelMessage } from './wire/events.ts';
 import type { ActionResource, WireActionEvent } from './wire/actions.ts';
 import type { DeliveryResource, WebhookResource } from './wire/webhooks.ts';
+import type { WireSpan } from './wire/timeline.ts';
 import type { WireInputItem } from './wire/input.ts';
 import type {
   AgentResource,
@@ -79,6 +80,22 @@ export const exampleMessage: WireModelMessage = {
     cache_write_tokens: 0,
     input_tokens_breakdown: { harness: 0, skills: 0, instructions: 48, tool_definitions: 150, messages: 112 },
   },
+};
+
+export const exampleSpan: WireSpan = {
+  kind: 'model_call',
+  thread_id: 'main',
+  scheduled_at: created_at,
+  started_at: created_at,
+  ended_at: updated_at,
+  pending: false,
+  message_id: exampleMessage.id,
+  attempt: 1,
+  worker: '4711@worker-1',
+  outcome: 'answered',
+  provider: 'openai',
+  model: 'gpt-5-mini',
+  tokens: { input: 310, output: 6 },
 };
 
 export const exampleTurn: TurnResource = {

@@ -5,7 +5,6 @@ import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { actionsBody, createTurnBody } from './wire/input.ts';
 import { acceptedAnswers, dataOf, subscribeBody, turnResource } from './wire/resources.ts';
-import { toTurnResource } from './wire/resources-to-wire.ts';
 import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
@@ -24,6 +23,7 @@ import type { Caller } from '../../core/subject.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { withClaim } from '../http/with-claim.ts';
 import { createTurn } from './create-turn.ts';
+import { turnResourceOf } from './turn-resource.ts';
 import { toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { cursorOf, streamTurn } from '../http/turn-stream.ts';
@@ -40,7 +40,7 @@ const schemas = { StreamEvent: numberedStreamEvent };
 
 /** `/v1/agents/sessions/{session_id}/turns`: for sessions and drafts alike. */
 export function turnRoutes(context: ApiContext): Route[] {
-  const { catalog, logs, turnIndex, metrics, streamLimits, log } = context;
+  const { catalog, logs, turnIndex, metrics, streamLimits, client, log } = context;
   return [
     route(
       'get',
@@ -65,7 +65,9 @@ export function turnRoutes(context: ApiContext): Route[] {
         );
         const next = chain[limit];
         return {
-          data: turns.flatMap((one) => (one ? [toTurnResource(one, readerOf(caller, session))] : [])),
+          data: await Promise.all(
+            turns.flatMap((one) => (one ? [turnResourceOf(client, one, readerOf(caller, session))] : [])),
+          ),
           pagination: pagination(limit, next && { turn: next.id }),
         };
       },
@@ -190,7 +192,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
-        return { data: toTurnResource(await logs.firstAndLast(turnId), readerOf(caller, session)) };
+        return { data: await turnResourceOf(client, await logs.firstAndLast(turnId), readerOf(caller, session)) };
       },
     ),
     route(

@@ -441,6 +441,19 @@ export const turnState = z
         .optional()
         .describe('the ids of the tool calls that wait for answers while the turn runs (`pause: "wait"`)'),
       paused: z.array(pauseReason).optional().describe('why the turn is paused; absent if it is not'),
+      retrying: z
+        .object({
+          since: timestamp.describe('when the first attempt ended'),
+          provider: z
+            .string()
+            .nullable()
+            .describe(
+              'the provider of the model, or the MCP server, that the last attempt has called; null if not known',
+            ),
+          reason: z.string().describe('how the last attempt has failed'),
+        })
+        .optional()
+        .describe('a model call or tool call of the turn has failed, and is repeated'),
       ...queuedState,
     }),
     ...turnDoneState.options,

@@ -2,6 +2,7 @@ import type { Reader } from '../../../auth/rights.ts';
 import type { Catalog } from '../../../catalog/catalog.ts';
 import type { PendingAction } from '../../../catalog/actions.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
+import type { Retrying } from '../../../core/attempts.ts';
 import type { SessionState } from '../../../core/session-state.ts';
 import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
 import { dollars } from '../../../lib/dollars.ts';
@@ -95,13 +96,18 @@ function metricsOf(session: SessionRow): SessionResource['metrics'] {
   };
 }
 
-export function toTurnResource({ created, done, ...running }: TurnEnds, reader: Reader): TurnResource {
+/** @param retrying why a running turn repeats a call, if it does */
+export function toTurnResource(
+  { created, done, ...running }: TurnEnds,
+  reader: Reader,
+  retrying?: Retrying,
+): TurnResource {
   return {
     id: created.turnId,
     session_id: created.sessionId,
     previous_turn_id: created.previousTurnId,
     input: inputToWire(created.input, created.sessionId),
-    state: done ? stateToWire(done, reader) : runningToWire(running),
+    state: done ? stateToWire(done, reader) : runningToWire(running, retrying),
     created_by_subject: subjectToWire(created.createdBy),
     created_at: created.at,
   };
@@ -109,6 +115,14 @@ export function toTurnResource({ created, done, ...running }: TurnEnds, reader: 
 
 type RunningTurn = Pick<TurnEnds, 'waiting' | 'paused' | 'position'>;
 
-function runningToWire({ waiting = [], paused = [], position }: RunningTurn): TurnResource['state'] {
-  return { ...runningState(position), ...(waiting.length > 0 && { waiting }), ...(paused.length > 0 && { paused }) };
+function runningToWire(
+  { waiting = [], paused = [], position }: RunningTurn,
+  retrying: Retrying | undefined,
+): TurnResource['state'] {
+  return {
+    ...runningState(position),
+    ...(waiting.length > 0 && { waiting }),
+    ...(paused.length > 0 && { paused }),
+    ...(retrying && { retrying: { ...retrying, provider: retrying.provider ?? null } }),
+  };
 }

@@ -1,0 +1,56 @@
+import type { Client } from '@temporalio/client';
+import type { Catalog } from '../catalog/catalog.ts';
+import { retryingOf, type Retrying } from '../core/attempts.ts';
+import { APPENDING_ACTIVITIES } from '../core/history.ts';
+import type { LogEntry } from '../core/records.ts';
+import { turnWorkflowId } from '../core/temporal-names.ts';
+import { spansOf, type PendingActivity, type Span } from '../core/timeline.ts';
+import { describeExecution, type PendingActivity as Described } from '../temporal/describe-workflow.ts';
+import type { TurnLogReader } from './turn-log-reader.ts';
+
+interface Sources {
+  catalog: Pick<Catalog, 'turns'>;
+  client: Client;
+  logs: TurnLogReader;
+}
+
+/** Why a running turn repeats a call, if it does: of several calls, the one that is repeated for longest. */
+export async function retryingTurn(client: Client, turnId: string): Promise<Retrying | undefined> {
+  const retrying = (await describedActivities(client, turnId)).flatMap(
+    ({ scheduledAt = '', attempts }) => retryingOf({ scheduledAt, attempts }) ?? [],
+  );
+  return retrying.toSorted((a, b) => (a.since < b.since ? -1 : 1))[0];
+}
+
+/**
+ * What a turn has spent its time on: according to its log and, while it runs, to Temporal's description of it.
+ * @throws TurnNotFound
+ */
+export async function turnTimeline({ catalog, client, logs }: Sources, turnId: string): Promise<Span[]> {
+  // In this order, so that what ends in between is in the log, and known to be in it.
+  const row = await catalog.turns.get(turnId);
+  const described = row?.archived ? [] : await describedActivities(client, turnId);
+  const entries: LogEntry[] = [];
+  const pending = described.length > 0 ? await pendingActivities(described, { logs, turnId }) : [];
+  // Of stored entries, a timeline needs no text that may be in the blob store.
+  for await (const batch of logs.readStored(turnId)) entries.push(...batch.entries);
+  return spansOf(entries, pending);
+}
+
+/** None for a turn that has ended. */
+async function describedActivities(client: Client, turnId: string): Promise<Described[]> {
+  const { pendingActivities = [] } = (await describeExecution(client, turnWorkflowId(turnId))) ?? {};
+  return pendingActivities.filter(({ name }) => APPENDING_ACTIVITIES.some((one) => one === name));
+}
+
+/** The calls that run, by what the history says of them. */
+async function pendingActivities(
+  described: Described[],
+  { logs, turnId }: { logs: TurnLogReader; turnId: string },
+): Promise<PendingActivity[]> {
+  const { openActivities } = await logs.currentRun(turnId);
+  return openActivities.flatMap(({ activityId, ...activity }) => {
+    const attempts = described.find((one) => one.activityId === activityId)?.attempts;
+    return attempts ? [{ ...activity, attempts }] : [];
+  });
+}
