@@ -30,6 +30,7 @@ import { ConversationLost } from '../src/engine/conversations.ts';
 import { BudgetReached, BudgetsUnavailable } from '../src/engine/shared-budgets.ts';
 import { isUnavailable } from '../src/engine/unavailable.ts';
 import { MessageAssembler, reported } from '../src/agents/message-assembler.ts';
+import { announceRetry } from './announce-retry.ts';
 import type { Dependencies } from './dependencies.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import { compactConversation } from '../src/agents/compact-conversation.ts';
@@ -124,6 +125,7 @@ export function createCallModel(dependencies: Dependencies): (input: CallModelIn
       return await withHeartbeat(async (attempts) => attempts.addTo(await call.run()), {
         details: () => call.details,
         called: () => call.called,
+        onRetry: (attempt) => announceRetry(dependencies.bus, input, attempt),
         giveUp: async (attempts) => attempts.addTo(await call.giveUp()),
         onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
       });

@@ -14,6 +14,7 @@ import { parseAnswer } from '../src/tools/elicitation-answer.ts';
 import type { RunOptions } from '../src/tools/tool-kind.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
 import { returned, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
+import { announceRetry } from './announce-retry.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
 import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
@@ -64,6 +65,8 @@ export function createCallTool(dependencies: Dependencies): (input: CallToolInpu
     return withHeartbeat((attempts) => failUnlessTransient(() => run.run(attempts)), {
       details: () => run.details,
       called: () => run.called,
+      // Any other call has one attempt.
+      onRetry: (attempt) => run.isRetryable && announceRetry(dependencies.bus, input, attempt),
       giveUp: async (attempts) => run.addAttempts(await run.giveUp(), attempts),
       onCancelHint: (listener) => dependencies.bus.onHint(`cancel:${input.turnId}`, listener),
     });
@@ -95,7 +98,7 @@ class ToolCallAttempt {
     const { signal, release } = this.#stopSignal();
     try {
       const appended = this.addAttempts(await this.#append(await this.#execute(signal)), attempts);
-      if (!this.#isRetryable) completeReliably(this.#dependencies, appended);
+      if (!this.isRetryable) completeReliably(this.#dependencies, appended);
       return appended;
     } finally {
       release();
@@ -112,7 +115,7 @@ class ToolCallAttempt {
     return attempts.addTo(result, this.#input.source.turnId === this.#input.turnId ? {} : this.called);
   }
 
-  get #isRetryable(): boolean {
+  get isRetryable(): boolean {
     return this.#input.source.run?.effect === 'retry';
   }
 
@@ -142,7 +145,7 @@ class ToolCallAttempt {
       if (isEdited) this.#executed = call.arguments;
       const reliesOn = await this.#reliesOn(call, signal);
       const place = { sessionId, owner, specHash };
-      const options = { ...place, operationId, mayRepeat: this.#isRetryable, resumed, isEdited, reliesOn };
+      const options = { ...place, operationId, mayRepeat: this.isRetryable, resumed, isEdited, reliesOn };
       const isNew = !resumed && !signIn && !isEdited && !repeats;
       const begun = isNew ? stepsAhead.claimTool(source, signal) : undefined;
       outcome = await (begun ?? runToolCall(this.#dependencies, call, options, signal));
@@ -242,7 +245,7 @@ class ToolCallAttempt {
 
   /** The result of a call that was stopped before anything was sent. */
   #stoppedBefore(): UnstoredResult {
-    if (this.#isRetryable) this.#throwIfShuttingDown();
+    if (this.isRetryable) this.#throwIfShuttingDown();
     return this.#isRepeated ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };
   }
 
@@ -252,7 +255,7 @@ class ToolCallAttempt {
   }
 
   #unknown(message: string, signal: AbortSignal, isFinal = false): UnstoredResult {
-    if (this.#isRetryable && !isFinal) {
+    if (this.isRetryable && !isFinal) {
       if (signal.aborted) this.#throwIfShuttingDown();
       if (signal.aborted) return CANCELLED;
       this.details.failures += 1;
@@ -278,7 +281,7 @@ class ToolCallAttempt {
    */
   #stopSignal(): { signal: AbortSignal; release: () => void } {
     const { cancellationSignal } = this.#context;
-    if (this.#isRetryable) {
+    if (this.isRetryable) {
       const signal = AbortSignal.any([cancellationSignal, this.#dependencies.draining]);
       return { signal, release: () => undefined };
     }

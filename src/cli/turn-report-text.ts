@@ -1,3 +1,4 @@
+import type { Attempt } from '../core/attempts.ts';
 import type { InputItem, LogRecord, ModelMessage, UserSteered } from '../core/records.ts';
 import { responseText } from '../core/tool-records.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
@@ -25,9 +26,10 @@ export function textOf(report: TurnReport): string {
   ].map(([name = '', value]) => `${name.padEnd(9)} ${value}`);
   const width = String(log.at(-1)?.ordinal ?? 0).length;
   const kinds = Math.max(0, ...log.map(({ record }) => record.kind.length));
-  const entries = log.map(({ ordinal, record }) =>
+  const entries = log.flatMap(({ ordinal, record }) => [
     `${String(ordinal).padStart(width)}  ${record.at}  ${record.kind.padEnd(kinds)}  ${summary(record)}`.trimEnd(),
-  );
+    ...attemptLines(record).map((line) => `${' '.repeat(width)}  ${line}`),
+  ]);
   return [
     ...head,
     ...problems.map((problem) => `problem   ${problem}`),
@@ -72,6 +74,27 @@ function waitText({ for: what, toolCallId, tool, sessionId, since, activity }: W
     }
   }
   return parts.join(', ');
+}
+
+/** The attempts of the calls that took more than one. */
+function attemptLines({ activities = [] }: LogRecord): string[] {
+  return activities
+    .filter(({ attempts }) => attempts.length > 1)
+    .flatMap(({ attempts, toolCallId }) => attempts.map((attempt) => attemptText(attempt, toolCallId)));
+}
+
+function attemptText(attempt: Attempt, toolCallId: string | undefined): string {
+  const { number, startedAt, endedAt, worker, outcome, provider, model, address, failure, reason } = attempt;
+  const target = provider === undefined ? [] : [`${provider}/${model}${address === undefined ? '' : ` at ${address}`}`];
+  const parts = [
+    `${startedAt ?? 'unknown time'} to ${endedAt ?? 'unknown time'}`,
+    ...(worker === undefined ? [] : [`on ${worker}`]),
+    ...target,
+    outcome ?? 'running',
+    ...(failure === undefined ? [] : [failure]),
+    ...(reason === undefined ? [] : [shown(reason)]),
+  ];
+  return `attempt ${number}${toolCallId === undefined ? '' : ` of ${toolCallId}`}: ${parts.join(', ')}`;
 }
 
 /** A record in one line. */

@@ -111,6 +111,21 @@ export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: str
   });
 }
 
+/** An attempt at a call of a turn has failed, and is repeated: for those who watch, since the log has it only with the call. */
+export interface RetryNotice {
+  /** Of the event. */
+  id: string;
+  /** ISO-8601. */
+  at: string;
+  turnId: string;
+  threadId: string;
+  /** Of a model call. */
+  messageId?: string;
+  /** Of a tool call. */
+  toolCallId?: string;
+  attempt: Attempt;
+}
+
 /** Why an activity is repeated. */
 export interface Retrying {
   /** When its first attempt ended, as far as that is known. */

@@ -22,6 +22,7 @@ export interface Span extends Called {
   kind: 'queue' | 'model_call' | 'tool_call' | 'connect_tools' | 'wait' | 'pause' | 'thread';
   /** Null for what concerns the whole turn. */
   threadId: string | null;
+  /** Of a call, with its first attempt. */
   scheduledAt?: string;
   startedAt?: string;
   endedAt?: string;
@@ -66,9 +67,9 @@ export function spansOf(entries: readonly LogEntry[], pending: readonly PendingA
   return timeline.spans.toSorted((a, b) => (beginOf(a) < beginOf(b) ? -1 : beginOf(a) > beginOf(b) ? 1 : 0));
 }
 
-/** In ISO-8601 of one format, texts have the order of the times. */
-function beginOf({ startedAt, scheduledAt, endedAt }: Span): string {
-  return startedAt ?? scheduledAt ?? endedAt ?? '';
+/** In ISO-8601 of one format, texts have the order of the times. What has not begun comes last. */
+function beginOf({ startedAt, scheduledAt, endedAt, isOpen }: Span): string {
+  return startedAt ?? scheduledAt ?? endedAt ?? (isOpen ? '~' : '');
 }
 
 class Timeline {
@@ -236,17 +237,13 @@ class Timeline {
   }
 
   #spansOf({ name, threadId, messageId, toolCallId, scheduledAt, attempts }: Omit<EndedActivity, 'status'>): Span[] {
-    const call = { kind: KINDS[name], threadId, scheduledAt };
     const place = { ...(messageId !== undefined && { messageId }), ...(toolCallId !== undefined && { toolCallId }) };
     const called = toolCallId === undefined ? {} : calledTool(this.#calls.get(callKey({ threadId, toolCallId })));
-    if (attempts.length === 0) return [{ ...call, ...place, ...called }];
-    return attempts.map(({ number, ...attempt }): Span => ({
-      ...call,
-      ...place,
-      ...called,
-      attempt: number,
-      ...attempt,
-    }));
+    const call = { kind: KINDS[name], threadId, ...place, ...called };
+    if (attempts.length === 0) return [{ ...call, scheduledAt }];
+    return attempts.map(({ number, ...attempt }, i): Span => {
+      return { ...call, ...(i === 0 && { scheduledAt }), attempt: number, ...attempt };
+    });
   }
 
   /** What has waited for a sign-in is tried again. */

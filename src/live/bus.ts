@@ -1,3 +1,4 @@
+import type { RetryNotice } from '../core/attempts.ts';
 import type { Change } from '../catalog/outbox.ts';
 import type { MessageDelta, MessageText } from '../core/message.ts';
 import type { McpInitialized } from '../core/records.ts';
@@ -41,6 +42,7 @@ export const MAX_LIVE_CHARACTERS = 4 * 1024 * 1024;
 /** The callbacks of a subscription to a turn. */
 export interface LiveListener {
   frame: (frame: LiveFrame) => void;
+  retrying: (notice: RetryNotice) => void;
   /** Also a snapshot that another process has requested. */
   snapshot: (snapshot: LiveSnapshot) => void;
   /** Frames may have been lost, and possibly no later frame shows the gap. */
@@ -71,6 +73,8 @@ export type Topic =
 export interface LiveBus {
   /** Never throws and never waits: a model call does not depend on its readers. */
   publish(frame: LiveFrame): void;
+  /** Tells the readers of a turn that it repeats a call. Never throws and never waits. */
+  announce(notice: RetryNotice): void;
   /** Drops the text of a message: this attempt has ended, and the log has its result. Later attempts are kept. */
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void;
   /** Delivers the frames of a turn from now on; returns the unsubscribe function. */

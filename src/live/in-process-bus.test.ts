@@ -20,6 +20,7 @@ test('finishing an attempt drops its text, but not the text of the next attempt'
   bus.subscribe('turn_1', {
     frame: ignore,
     snapshot: (snapshot) => snapshots.push(snapshot),
+    retrying: ignore,
     lost: ignore,
   });
   bus.publish(frame(1, 0, 'old'));

@@ -1,3 +1,4 @@
+import type { RetryNotice } from '../core/attempts.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt, Topic } from './bus.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { Listeners } from './listeners.ts';
@@ -11,6 +12,10 @@ export class InProcessBus implements LiveBus {
   publish(frame: LiveFrame): void {
     this.#published.add(frame);
     for (const listener of this.#listeners.of(frame.turnId)) listener.frame(frame);
+  }
+
+  announce(notice: RetryNotice): void {
+    for (const listener of this.#listeners.of(notice.turnId)) listener.retrying(notice);
   }
 
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {

@@ -2,6 +2,7 @@ import { setImmediate as nextTick } from 'node:timers/promises';
 import { pino } from 'pino';
 import { beforeEach, expect, test } from 'vitest';
 import type { Redis, RedisClient } from '../lib/redis.ts';
+import type { RetryNotice } from '../core/attempts.ts';
 import type { LiveListener, Topic } from './bus.ts';
 import { RedisBus } from './redis-bus.ts';
 
@@ -61,7 +62,7 @@ test.each(['command:turn_1', 'cancel:turn_1', 'growth:turn_1', 'session:ses_1', 
   'the hint %s reaches this process at once and not a second time, and others once',
   async (topic) => {
     const ignore = (): void => undefined;
-    const listener: LiveListener = { frame: ignore, snapshot: ignore, lost: ignore };
+    const listener: LiveListener = { frame: ignore, snapshot: ignore, retrying: ignore, lost: ignore };
     for (const bus of [here, there]) bus.subscribe('turn_1', listener);
     const [own, other] = [count(here, topic), count(there, topic)];
     here.hint(topic);
@@ -76,4 +77,16 @@ test('the hint that a log grows is sent to no process without readers of its tur
   here.hint('cancel:turn_1');
   await delivered();
   expect(received.there).toEqual(['hints']);
+});
+
+test('a notice reaches the readers of its turn once, and no process without any', async () => {
+  const ignore = (): void => undefined;
+  const notices: RetryNotice[] = [];
+  const retrying = (notice: RetryNotice): void => void notices.push(notice);
+  there.subscribe('turn_1', { frame: ignore, snapshot: ignore, retrying, lost: ignore });
+  const notice = { id: 'evt_1', at: '2026-11-21T08:00:00.000Z', threadId: 'main', attempt: { number: 1 } };
+  here.announce({ ...notice, turnId: 'turn_1' });
+  here.announce({ ...notice, turnId: 'turn_2' });
+  await delivered();
+  expect(notices).toEqual([{ ...notice, turnId: 'turn_1' }]);
 });

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import type { RetryNotice } from '../core/attempts.ts';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
 import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt, Topic } from './bus.ts';
@@ -33,6 +34,9 @@ const GROWTH = 'growth:';
 
 /** Begins a hint; frames and snapshots are JSON, or encrypted. */
 const HINT = 'hint ';
+
+/** Begins a notice. Processes of earlier versions take it for a hint without listeners. */
+const NOTICE = `${HINT}notice `;
 
 /** The limit of what waits to be accepted by Redis; above it frames are dropped until Redis has caught up. */
 const MAX_UNSENT_CHARACTERS = 16 * 1024 * 1024;
@@ -76,6 +80,11 @@ export class RedisBus implements LiveBus {
   publish(frame: LiveFrame): void {
     this.#published.add(frame);
     this.#send(frame);
+  }
+
+  announce(notice: RetryNotice): void {
+    const channel = this.#channel(notice.turnId);
+    this.#publish(channel, `${NOTICE}${this.#cipher.sealText(JSON.stringify(notice), channel)}`);
   }
 
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
@@ -138,6 +147,13 @@ export class RedisBus implements LiveBus {
   #onHint(text: string): void {
     const [sender, topic = ''] = text.split(' ');
     if (sender !== this.#id) this.#tell(topic);
+  }
+
+  #onNotice(text: string, channel: string): void {
+    const { listeners = [] } = this.#watched.get(channel.slice(this.#channel('').length)) ?? {};
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `announce`
+    const notice = JSON.parse(this.#cipher.openText(text, channel)) as RetryNotice;
+    for (const listener of listeners) listener.retrying(notice);
   }
 
   #tell(topic: string): void {
@@ -242,6 +258,7 @@ export class RedisBus implements LiveBus {
   readonly #onMessage = (message: string, channel: string): void => {
     try {
       if (channel === this.#requestChannel) this.#onRequest(message);
+      else if (message.startsWith(NOTICE)) this.#onNotice(message.slice(NOTICE.length), channel);
       else if (message.startsWith(HINT)) this.#onHint(message.slice(HINT.length));
       else this.#deliver(channel.slice(this.#channel('').length), message);
     } catch (error) {

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { RetryNotice } from '../core/attempts.ts';
 import { BEGINNING, FIRST_PIECE, sequenceNumber, type Cursor } from '../core/cursor.ts';
 import {
   applyDelta,
@@ -31,6 +32,8 @@ export type TurnFrame =
   | { kind: 'end'; message: ModelMessage }
   /** What is known of a turn that waits in the queue of its session: its first record replaces it. */
   | { kind: 'queued'; created: TurnCreated }
+  /** The turn repeats a call. Clients keep nothing of it. */
+  | { kind: 'retrying'; notice: RetryNotice }
   /** A whole record, also a message that is sent in one frame. */
   | { kind: 'record'; record: LogRecord };
 
@@ -147,6 +150,11 @@ export class StreamSequencer {
    */
   queued(created: TurnCreated): NumberedFrame[] {
     return this.#ordinal > 0 || this.#frame > 0 ? [] : this.#number([{ kind: 'queued', created }]);
+  }
+
+  /** Gives a frame of which the log has nothing; none to a reader that has been sent nothing of the log. */
+  transient(frame: TurnFrame): NumberedFrame[] {
+    return this.#ordinal > 0 && this.#hasNumbersFor(1) ? this.#number([frame]) : [];
   }
 
   /** The first entry of a turn that has ended in the queue is what its readers were sent while it waited. */

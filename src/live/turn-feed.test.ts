@@ -372,6 +372,7 @@ test('a message that exceeds the live bound has no snapshots', () => {
   bus.subscribe('turn_1', {
     frame: ignore,
     snapshot: ({ frames }) => snapshots.push(frames),
+    retrying: ignore,
     lost: ignore,
   });
   for (let n = 0; n < 8; n++) {

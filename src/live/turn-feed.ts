@@ -1,3 +1,4 @@
+import type { RetryNotice } from '../core/attempts.ts';
 import { charactersOf, diffMessage } from '../core/message.ts';
 import type { LogEntry, LogRecord } from '../core/records.ts';
 import { textOf } from '../core/sections.ts';
@@ -139,6 +140,11 @@ export class TurnFeed {
 
   snapshot(snapshot: LiveSnapshot): void {
     this.#changed(this.#live.snapshot(snapshot));
+  }
+
+  /** Tells the present readers that the turn repeats a call. Later ones find it in the state of the turn. */
+  retrying(notice: RetryNotice): void {
+    this.#each((reader) => reader.transient({ kind: 'retrying', notice }));
   }
 
   #changed(change: LiveChange): boolean {

@@ -56,6 +56,7 @@ export class TurnTail {
         if (this.#isStarted && frame.after > this.feed.lastOrdinal) this.#pace.hint();
         if (!this.feed.frame(frame)) bus.requestSnapshots(turnId);
       },
+      retrying: (notice) => this.feed.retrying(notice),
       snapshot: (snapshot) => this.feed.snapshot(snapshot),
       lost: () => bus.requestSnapshots(turnId),
     });

@@ -308,6 +308,7 @@ function inProgress(): number {
   const stopListening = bus.subscribe(START.turnId, {
     frame: ignore,
     snapshot: () => (count += 1),
+    retrying: ignore,
     lost: ignore,
   });
   bus.requestSnapshots(START.turnId);

@@ -1,16 +1,30 @@
 import { ActivityCancellationDetails, ApplicationFailure } from '@temporalio/common';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { afterEach, expect, test, vi } from 'vitest';
+import { MAX_REASON_BYTES, type Attempt } from '../core/attempts.ts';
 import { MAX_LOST_ATTEMPTS, withHeartbeat } from './activity-heartbeat.ts';
+import type { OwnAttempts } from './own-attempts.ts';
+import { WORKER_IDENTITY } from './worker-identity.ts';
 
 /** An activity as Temporal retries it: each attempt gets the last heartbeat's details. */
 class RetriedActivity {
   #attempt = 0;
   #reported: unknown;
+  readonly #options: Parameters<typeof withHeartbeat>[1];
+
+  constructor(options: Parameters<typeof withHeartbeat>[1] = {}) {
+    this.#options = options;
+  }
 
   /** An attempt that does some work. */
   async try<T>(work: () => Promise<T>): Promise<T> {
-    return run(this.#next(), work);
+    return this.tryWith(work);
+  }
+
+  /** The same for work that adds the attempts to its result. */
+  async tryWith<T>(work: (attempts: OwnAttempts) => Promise<T>): Promise<T> {
+    const { giveUp: _, ...options } = this.#options ?? {};
+    return this.#next().run<[], T, () => Promise<T>>(() => withHeartbeat(work, options));
   }
 
   /** An attempt that stops sending heartbeats while it works. */
@@ -19,7 +33,7 @@ class RetriedActivity {
     const stopped = new Promise<void>((resolve) => {
       env.context.cancellationSignal.addEventListener('abort', () => resolve());
     });
-    const ended = run(env, () => stopped);
+    const ended = env.run(() => withHeartbeat(() => stopped, this.#options));
     await Promise.resolve();
     env.removeAllListeners('heartbeat');
     env.cancel('TIMED_OUT', new ActivityCancellationDetails({ timedOut: true }));
@@ -37,10 +51,6 @@ class RetriedActivity {
     env.on('heartbeat', (reported) => (this.#reported = reported));
     return env;
   }
-}
-
-function run<T>(env: MockActivityEnvironment, work: () => Promise<T>): Promise<T> {
-  return env.run<[], T, () => Promise<T>>(() => withHeartbeat(work));
 }
 
 /** The milliseconds after which an activity without an end sends heartbeats, given the times of cancel hints. */
@@ -119,4 +129,60 @@ test('attempts that no worker could start, because the key to their input was mi
   const activity = new RetriedActivity();
   for (let n = 0; n < 20; n++) activity.skip();
   expect(await activity.try(work)).toBe('done');
+});
+
+test('an activity reports its attempts: what they called, who took over, which were lost, and how they failed', async () => {
+  const retried: Attempt[] = [];
+  const options = { called: () => ({ provider: 'openai' }), onRetry: (failed: Attempt) => void retried.push(failed) };
+  const activity = new RetriedActivity(options);
+  const key = 'Bearer tok_1234567890';
+  const overloaded = () => Promise.reject(ApplicationFailure.retryable(`${key} ${'x'.repeat(300)}`, 'overloaded'));
+  await expect(activity.try(shutdown)).rejects.toThrow();
+  await activity.lose();
+  await expect(activity.try(overloaded)).rejects.toThrow();
+  const { attempts } = await activity.tryWith((own) => Promise.resolve(own.addTo({})));
+  const known = {
+    startedAt: expect.any(String),
+    endedAt: expect.any(String),
+    worker: WORKER_IDENTITY,
+    provider: 'openai',
+  };
+  const reason = expect.stringMatching(/^Bearer \[hidden\] x+…$/);
+  expect(attempts).toEqual([
+    { ...known, number: 1, outcome: 'taken_over' },
+    { ...known, number: 2, outcome: 'lost' },
+    { ...known, number: 3, outcome: 'failed', failure: 'overloaded', reason },
+    { number: 4, provider: 'openai' },
+  ]);
+  expect(attempts?.[2]?.reason?.length).toBeLessThanOrEqual(MAX_REASON_BYTES);
+  expect(retried.map(({ number, outcome }) => [number, outcome])).toEqual([
+    [1, 'taken_over'],
+    [2, 'lost'],
+    [3, 'failed'],
+  ]);
+});
+
+test('an attempt that was lost before its first heartbeat is known by its number', async () => {
+  const activity = new RetriedActivity();
+  activity.skip();
+  const { attempts } = await activity.tryWith((own) => Promise.resolve(own.addTo({})));
+  expect(attempts).toEqual([{ number: 1, outcome: 'lost', endedAt: expect.any(String) }, { number: 2 }]);
+});
+
+test('the first and the last attempts are kept, and a failure that ends the activity has them', async () => {
+  const activity = new RetriedActivity();
+  for (let n = 0; n < 15; n++) await expect(activity.try(shutdown)).rejects.toThrow();
+  const final = () => Promise.reject(ApplicationFailure.nonRetryable('not stored', 'not_stored'));
+  const error: unknown = await activity.try(final).catch((thrown: unknown) => thrown);
+  expect(error).toMatchObject({ nonRetryable: true, type: 'not_stored', message: 'not stored' });
+  const details = error instanceof ApplicationFailure ? error.details : undefined;
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as the history gives it
+  const { attempts = [] } = details?.[0] as { attempts?: Attempt[] };
+  expect(attempts.map(({ number }) => number)).toEqual([1, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
+  expect(attempts.at(-1)).toMatchObject({ outcome: 'failed', failure: 'not_stored', reason: 'not stored' });
+});
+
+test('an activity whose result says all has no attempts in it', async () => {
+  const activity = new RetriedActivity();
+  expect(await activity.tryWith((own) => Promise.resolve(own.addTo({ records: [] })))).toEqual({ records: [] });
 });

@@ -1,5 +1,5 @@
 import { ApplicationFailure, Context, log } from '@temporalio/activity';
-import type { Called } from '../core/attempts.ts';
+import type { Attempt, Called } from '../core/attempts.ts';
 import { OwnAttempts, type ReportedAttempts } from './own-attempts.ts';
 
 /**
@@ -45,6 +45,8 @@ interface HeartbeatOptions<T> {
   details?: () => unknown;
   /** What the attempt has called so far. */
   called?: () => Called;
+  /** Told of an attempt after which the activity is repeated: this one or, if that was lost, the one before. */
+  onRetry?: (failed: Attempt) => void;
   /** Runs instead of the work when too many attempts were lost. Default: a non-retryable failure. */
   giveUp?: (attempts: OwnAttempts) => Promise<T>;
   /**
@@ -63,6 +65,7 @@ export async function withHeartbeat<T>(
   {
     details = () => undefined,
     called = () => ({}),
+    onRetry = () => undefined,
     giveUp = fail,
     onCancelHint = () => () => undefined,
   }: HeartbeatOptions<T> = {},
@@ -89,12 +92,16 @@ export async function withHeartbeat<T>(
   try {
     // Immediately, since an attempt that is lost before its first heartbeat is not counted.
     if (context.info.attempt > 1) report(true);
+    const before = attempts.all.at(-2);
+    if (before?.outcome === 'lost') onRetry(before);
     if (lost < MAX_LOST_ATTEMPTS) return await work(attempts);
     log.error('an activity is not retried: too many attempts were lost', { lost });
     return await giveUp(attempts);
   } catch (error) {
     const failure = attempts.failed(error);
     report(false);
+    const own = attempts.all.at(-1);
+    if (own && own.outcome !== 'cancelled' && failure === error) onRetry(own);
     throw failure;
   } finally {
     unsubscribe();

@@ -40,6 +40,12 @@ test(
     await server.start({}, ['--end-old-turns']);
     const { api } = server;
     for (const [at, read] of Object.entries(reads)) expect(await api.get(at), at).toMatchObject(read);
+    const { sessionId: usedTools, turnId: withTools } = of('used tools');
+    const spans = await api.list<object>(`${SESSIONS}/${usedTools}/turns/${withTools}/timeline`);
+    expect(spans).toContainEqual(
+      expect.objectContaining({ kind: 'model_call', provider: expect.any(String), pending: false }),
+    );
+    expect(spans).toContainEqual(expect.objectContaining({ kind: 'tool_call', outcome: 'succeeded', pending: false }));
     for (const { sessionId, turnId } of open) {
       expect(await api.followTurn(sessionId, turnId).end()).toMatchObject({
         status: 'error',

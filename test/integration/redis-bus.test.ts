@@ -76,6 +76,7 @@ class Reading {
         if (this.#messages.frame(frame).type === 'gap') api.bus.requestSnapshots(turnId);
       },
       snapshot: (snapshot) => this.#messages.snapshot(snapshot),
+      retrying: () => undefined,
       lost: () => {
         this.lost += 1;
         api.bus.requestSnapshots(turnId);
@@ -205,7 +206,7 @@ test('a Redis that takes frames slowly costs bounded memory; when it has caught 
 test('a subscription that ends during an outage is not renewed after it', async () => {
   const turnId = newId('turn');
   const ignore = (): void => undefined;
-  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, lost: ignore });
+  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, retrying: ignore, lost: ignore });
   const reading = new Reading(new Writing());
   const channels = async () => (await worker.commands.pubSubChannels(`*${turnId}`)).length;
   await expect.poll(channels).toBe(1);

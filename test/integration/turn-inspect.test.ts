@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
-import { homedir, tmpdir } from 'node:os';
+import { homedir, hostname, tmpdir } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { freePort } from '../../src/lib/processes.ts';
@@ -259,6 +260,46 @@ test(
 );
 
 // Ends the server, which no later test needs.
+test(
+  'the attempts of a call whose worker was killed are shown, and are in the timeline of the turn',
+  async () => {
+    const started = Promise.withResolvers<void>();
+    const sessionId = await scripted(async (call) => {
+      await call.text('I am').sent();
+      started.resolve();
+      await call.closed;
+    }, say('here again'));
+    const reader = server.api.turn(sessionId, 'go');
+    const turnId = await reader.turnId();
+    await started.promise;
+    const at = `/v1/agents/sessions/${sessionId}/turns/${turnId}`;
+    const activity = async () => (await server.api.get(`${at}/timeline`)).data[0];
+    expect(await activity()).toMatchObject({
+      kind: 'model_call',
+      attempt: 1,
+      pending: true,
+      worker: `${server.pid}@${hostname()}`,
+    });
+    // After its first heartbeat.
+    await sleep(2_000);
+    const killed = `${server.pid}@${hostname()}`;
+    await server.kill();
+    await reader.done.catch(() => undefined);
+    await server.start();
+    expect(await server.api.followTurn(sessionId, turnId).end()).toMatchObject({ status: 'done' });
+    const spans = await server.api.list(`${at}/timeline`);
+    const called = { kind: 'model_call', provider: 'openai', pending: false };
+    expect(spans).toMatchObject([
+      { ...called, attempt: 1, outcome: 'lost', worker: killed, ended_at: expect.any(String) },
+      { ...called, attempt: 2, outcome: 'answered', worker: `${server.pid}@${hostname()}` },
+    ]);
+    const text = await inspect(turnId);
+    expect(text).toMatch(new RegExp(`^ +attempt 1: .* on ${killed}, openai/.*, lost$`, 'm'));
+    expect(text).toMatch(/^ +attempt 2: .*, completed$/m);
+  },
+  LONG,
+);
+
 test(
   'without Temporal archived turns can be inspected, and the state of others is unknown',
   async () => {

@@ -1,10 +1,12 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
+import type { RetryNotice } from '../../src/core/attempts.ts';
 import type { LiveBus, LiveFrame, LiveSnapshot } from '../../src/live/bus.ts';
 
 /** Subscribes to one turn on a bus, for tests that wait until frames or snapshots have arrived. */
 export class BusTap {
   readonly frames: LiveFrame[] = [];
   readonly snapshots: LiveSnapshot[] = [];
+  readonly notices: RetryNotice[] = [];
   lost = 0;
   growths = 0;
   readonly close: () => void;
@@ -17,6 +19,7 @@ export class BusTap {
     const unsubscribe = bus.subscribe(turnId, {
       frame: (frame) => this.frames.push(frame),
       snapshot: (snapshot) => this.snapshots.push(snapshot),
+      retrying: (notice) => this.notices.push(notice),
       lost: () => (this.lost += 1),
     });
     const stopHints = bus.onHint(`growth:${turnId}`, () => (this.growths += 1));

@@ -8,6 +8,7 @@ export class ClientFold {
   readonly #events = new Map<string, SessionEvent>();
 
   add(event: StreamEvent): void {
+    if (event.type === 'turn.retrying') return;
     if (event.type !== 'model.message.delta') {
       this.#events.set(event.id, structuredClone(event));
       return;
@@ -24,6 +25,7 @@ export class ClientFold {
     if (event.model) base.model = event.model;
     if (event.attempts) base.attempts = event.attempts;
     if (event.misfit) base.misfit = event.misfit;
+    if (event.activities) base.activities = event.activities;
   }
 
   get events(): SessionEvent[] {

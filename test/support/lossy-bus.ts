@@ -1,3 +1,4 @@
+import type { RetryNotice } from '../../src/core/attempts.ts';
 import type { LiveBus, LiveFrame, LiveListener, MessageAttempt, Topic } from '../../src/live/bus.ts';
 
 /** A bus that is as unreliable as its contract allows: it drops, duplicates and reorders frames and delivers old snapshots. */
@@ -12,6 +13,10 @@ export class LossyBus implements LiveBus {
 
   publish(frame: LiveFrame): void {
     this.#bus.publish(frame);
+  }
+
+  announce(notice: RetryNotice): void {
+    this.#bus.announce(notice);
   }
 
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
@@ -32,6 +37,9 @@ export class LossyBus implements LiveBus {
         if (chance < 0.45) listener.frame(frame);
         if (kept) listener.frame(kept);
         kept = undefined;
+      },
+      retrying: (notice) => {
+        if (this.#random() < 0.5) listener.retrying(notice);
       },
       // A snapshot may be delivered after newer frames.
       snapshot: (snapshot) => {

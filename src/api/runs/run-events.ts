@@ -87,6 +87,7 @@ export class RunEvents {
       case 'end':
         return this.#complete(frame.message, ordinal);
       case 'queued':
+      case 'retrying':
         return [];
       case 'record':
         return frame.record.kind === 'model.message'

@@ -4,7 +4,7 @@ import type { NumberedFrame, TurnFrame } from '../../live/stream-sequencer.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import { TurnReader } from '../http/turn-stream.ts';
 import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
-import { activitiesToWire } from './wire/activities-to-wire.ts';
+import { activitiesToWire, retryingToWire } from './wire/activities-to-wire.ts';
 import { toWire } from './wire/events-to-wire.ts';
 import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
 import { isShown, type View } from './wire/view.ts';
@@ -39,6 +39,7 @@ export class TurnEventReader extends TurnReader {
   protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
       if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
+      if (frame.kind === 'retrying' && this.#view !== 'full') continue;
       const event = frameToWire(frame, this.#reader, this.#view);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();
@@ -70,6 +71,8 @@ export function frameToWire(frame: TurnFrame, reader: Reader, view: View = 'defa
       };
     case 'queued':
       return toWire(frame.created, reader);
+    case 'retrying':
+      return retryingToWire(frame.notice);
     case 'record':
       return toWire(frame.record, reader, view);
   }

@@ -1,6 +1,6 @@
-import type { Attempt, Called, EndedActivity } from '../../../core/attempts.ts';
+import type { Attempt, Called, EndedActivity, RetryNotice } from '../../../core/attempts.ts';
 import type { LogRecord } from '../../../core/records.ts';
-import type { WireActivity, WireAttempt, WireCalled } from './activities.ts';
+import type { WireActivity, WireAttempt, WireCalled, WireTurnRetrying } from './activities.ts';
 import type { NoFields } from './no-fields.ts';
 import type { View } from './view.ts';
 
@@ -51,6 +51,29 @@ function attemptToWire({
     ...(failure !== undefined && { failure }),
     ...(reason !== undefined && { reason }),
     ...calledToWire(called),
+  };
+}
+
+/** The event of a reader that gets all that is known. */
+export function retryingToWire({
+  id,
+  at,
+  threadId,
+  messageId,
+  toolCallId,
+  attempt,
+  turnId: _,
+  ...rest
+}: RetryNotice): WireTurnRetrying {
+  rest satisfies NoFields;
+  return {
+    type: 'turn.retrying',
+    id,
+    created_at: at,
+    thread_id: threadId,
+    ...(messageId !== undefined && { message_id: messageId }),
+    ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
+    attempt: attemptToWire(attempt),
   };
 }
 

@@ -59,6 +59,20 @@ export const activities = z
       'an event, each with its attempts',
   );
 
+/** An event of streams with `view=full` alone: lists do not have it. */
+export const turnRetrying = z
+  .object({
+    type: z.literal('turn.retrying'),
+    id: z.string(),
+    created_at: z.string(),
+    thread_id: z.string(),
+    message_id: z.string().optional().describe('of a model call: the message that begins again'),
+    tool_call_id: z.string().optional(),
+    attempt: attempt.describe('the attempt that has failed'),
+  })
+  .meta({ id: 'TurnRetrying' });
+
+export type WireTurnRetrying = z.infer<typeof turnRetrying>;
 export type WireActivity = z.infer<typeof activity>;
 export type WireAttempt = z.infer<typeof attempt>;
 export type WireCalled = { [Name in keyof typeof called]?: string };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { sentAs } from '../../http/event-stream.ts';
 import { ROLES } from '../../../core/subject.ts';
-import { activities } from './activities.ts';
+import { activities, turnRetrying } from './activities.ts';
 import { budgetReport } from './budget.ts';
 import { inputItem, messageContent } from './input.ts';
 import { subject } from './subject.ts';
@@ -504,7 +504,7 @@ export const sessionEvent = z
   .meta({ id: 'SessionEvent' });
 
 /** The events of a stream; each also has a `sequence_number`. */
-export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta]);
+export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta, turnRetrying]);
 
 export const numberedStreamEvent = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
 

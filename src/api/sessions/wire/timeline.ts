@@ -15,7 +15,7 @@ export const span = z
           'one; `wait`: for an answer; `pause`: the turn is paused; `thread`: a sub-agent works',
       ),
     thread_id: z.string().nullable().describe('null for what concerns the whole turn'),
-    scheduled_at: timestamp.optional().describe('of a call: when it was to begin, before its first attempt'),
+    scheduled_at: timestamp.optional().describe('with the first attempt of a call: when it was to begin'),
     started_at: time.describe('null if it is not known, or has not begun'),
     ended_at: time.describe('null if it is not known, or is pending'),
     pending: z.boolean().describe('it has not ended; a turn that is done leaves its waits to the next one'),
