@@ -13,8 +13,7 @@ function at(second: number): string {
 }
 
 function spans(records: WithoutId<LogRecord>[], ...pending: Parameters<typeof spansOf>[1][]): Span[] {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- with the id, it is a record
-  const entries = records.map((record, i) => ({ ordinal: i + 1, record: { id: `evt_${i}`, ...record } as LogRecord }));
+  const entries = records.map((record, i) => ({ ordinal: i + 1, record: { id: `evt_${i}`, ...record } }));
   return spansOf(entries, ...pending);
 }
 
@@ -44,15 +43,43 @@ function asked(toolCallId: string, more: object = {}): PendingCall & { needs: 'a
 
 test('calls are spans, one for each attempt; the last one has what came of the call', () => {
   const model: EndedActivity = {
-    ...{ name: 'callModel', threadId: 'main', messageId: 'msg_1', scheduledAt: at(1), status: 'answered' },
+    name: 'callModel',
+    threadId: 'main',
+    messageId: 'msg_1',
+    scheduledAt: at(1),
+    status: 'answered',
     attempts: [
-      { number: 1, startedAt: at(2), endedAt: at(3), worker: 'w1', outcome: 'lost' },
-      { number: 2, startedAt: at(4), endedAt: at(5), worker: 'w2', outcome: 'completed', address: 'here:80' },
+      {
+        number: 1,
+        startedAt: at(2),
+        endedAt: at(3),
+        worker: 'w1',
+        outcome: 'lost',
+      },
+      {
+        number: 2,
+        startedAt: at(4),
+        endedAt: at(5),
+        worker: 'w2',
+        outcome: 'completed',
+        address: 'here:80',
+      },
     ],
   };
   const tool: EndedActivity = {
-    ...{ name: 'callTool', threadId: 'main', toolCallId: 'call_1', scheduledAt: at(6) },
-    attempts: [{ number: 1, startedAt: at(7), endedAt: at(8), worker: 'w2', outcome: 'completed' }],
+    name: 'callTool',
+    threadId: 'main',
+    toolCallId: 'call_1',
+    scheduledAt: at(6),
+    attempts: [
+      {
+        number: 1,
+        startedAt: at(7),
+        endedAt: at(8),
+        worker: 'w2',
+        outcome: 'completed',
+      },
+    ],
   };
   const usage = { ...NO_USAGE, inputTokens: 3, costInUsd: 1 };
   const answer = message(1, {
@@ -70,8 +97,17 @@ test('calls are spans, one for each attempt; the last one has what came of the c
     { ...place, scheduledAt, attempt: 1, startedAt: at(2), endedAt: at(3), worker: 'w1', outcome: 'lost' },
     { ...place, attempt: 2, startedAt: at(4), endedAt: at(5), worker: 'w2', outcome: 'answered', ...called, usage },
     {
-      ...{ kind: 'tool_call', threadId: 'main', toolCallId: 'call_1', scheduledAt: at(6), server: 'crm', tool: 'find' },
-      ...{ attempt: 1, startedAt: at(7), endedAt: at(8), worker: 'w2', outcome: 'failed' },
+      kind: 'tool_call',
+      threadId: 'main',
+      toolCallId: 'call_1',
+      scheduledAt: at(6),
+      server: 'crm',
+      tool: 'find',
+      attempt: 1,
+      startedAt: at(7),
+      endedAt: at(8),
+      worker: 'w2',
+      outcome: 'failed',
     },
   ]);
 });
@@ -79,7 +115,9 @@ test('calls are spans, one for each attempt; the last one has what came of the c
 test('a log without attempts gives the spans of its calls, with what is known of them', () => {
   const attempts = [{ provider: 'openai', model: 'm', failure: 'overloaded' }];
   const answer = message(1, {
-    ...{ provider: 'claude', model: 'x', attempts },
+    provider: 'claude',
+    model: 'x',
+    attempts,
     toolCalls: [call('call_1', RUN), call('call_2', { to: 'answered' }), call('call_3', { to: 'client' })],
   });
   const denied = response(6, 'call_4', { outcome: 'denied' });
@@ -112,8 +150,14 @@ test('waits are spans, which end with the decision that is the last one needed, 
     { ...wait, toolCallId: 'call_2', endedAt: at(5), outcome: 'expired' },
     { ...wait, toolCallId: 'call_3', isOpen: true },
     {
-      ...{ ...wait, toolCallId: 'call_4', waitsFor: 'response', waitedFor: 'client', startedAt: at(2) },
-      ...{ endedAt: at(6), outcome: 'succeeded', endedBy: bob },
+      ...wait,
+      toolCallId: 'call_4',
+      waitsFor: 'response',
+      waitedFor: 'client',
+      startedAt: at(2),
+      endedAt: at(6),
+      outcome: 'succeeded',
+      endedBy: bob,
     },
   ]);
 });
@@ -123,14 +167,12 @@ test('the answers with which a turn begins end waits of the turn before', () => 
   const input = [{ type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'call_1', approval, by: bob }];
   expect(spans([{ ...created, input }])).toEqual([
     {
-      ...{
-        kind: 'wait',
-        waitsFor: 'approval',
-        threadId: 'main',
-        toolCallId: 'call_1',
-        endedAt: at(0),
-        outcome: 'allow',
-      },
+      kind: 'wait',
+      waitsFor: 'approval',
+      threadId: 'main',
+      toolCallId: 'call_1',
+      endedAt: at(0),
+      outcome: 'allow',
       endedBy: bob,
     },
   ]);
@@ -168,14 +210,44 @@ test('pauses, sub-agents, the queue and sign-ins are spans', () => {
       parent: thread.parent,
       end: { status: 'error', message: '' },
     },
+    { kind: 'turn.paused', at: at(6), reason: 'sign_in' },
+    { kind: 'turn.resumed', at: at(8), reason: 'sign_in', by: bob },
     message(9, { activities: [next] }),
   ];
   expect(spans(records)).toMatchObject([
     { kind: 'queue', startedAt: at(0), endedAt: at(1) },
     { kind: 'thread', threadId: 'thr_1', title: 'read', startedAt: at(2), endedAt: at(6), outcome: 'error' },
     { kind: 'pause', waitsFor: 'requested', startedAt: at(3), endedAt: at(4), startedBy: bob, endedBy: bob },
-    { kind: 'wait', waitsFor: 'sign_in', server: 'crm', startedAt: at(5), endedAt: at(9) },
+    { kind: 'wait', waitsFor: 'sign_in', server: 'crm', startedAt: at(5), endedAt: at(8), endedBy: bob },
+    { kind: 'pause', waitsFor: 'sign_in', startedAt: at(6), endedAt: at(8), endedBy: bob },
     { kind: 'model_call', scheduledAt: at(9) },
+  ]);
+});
+
+test('a sign-in that no pause waits for ends when what has waited for it is tried again', () => {
+  const server = { id: 's', name: 'crm', authUrl: '', signInId: 'con_1' };
+  const required: WithoutId<LogRecord> = {
+    kind: 'mcp.auth_required',
+    at: at(5),
+    threadId: 'main',
+    servers: [server],
+    calls: [
+      {
+        ...asked('call_1'),
+        needs: 'sign_in',
+      },
+    ],
+  };
+  const again: EndedActivity = {
+    name: 'callTool',
+    threadId: 'main',
+    toolCallId: 'call_1',
+    scheduledAt: at(7),
+    attempts: [],
+  };
+  expect(spans([created, required, response(9, 'call_1', { activities: [again] })])).toMatchObject([
+    { kind: 'wait', waitsFor: 'sign_in', toolCallId: 'call_1', startedAt: at(5), endedAt: at(7) },
+    { kind: 'tool_call', scheduledAt: at(7), outcome: 'succeeded' },
   ]);
 });
 

@@ -112,7 +112,10 @@ class Timeline {
       }
       case 'toolkit.refresh_required':
         return this.#begin('toolkits', {
-          ...{ kind: 'wait', waitsFor: 'toolkits', waitedFor: 'client', threadId: null },
+          kind: 'wait',
+          waitsFor: 'toolkits',
+          waitedFor: 'client',
+          threadId: null,
           startedAt: record.at,
         });
       case 'toolkit.refreshed':
@@ -124,7 +127,11 @@ class Timeline {
       }
       case 'turn.resumed': {
         const { reason, at, by } = record;
-        return this.#end(`pause ${reason}`, { endedAt: at, ...(by && { endedBy: by }) });
+        const end = { endedAt: at, ...(by && { endedBy: by }) };
+        this.#end(`pause ${reason}`, end);
+        if (reason !== 'sign_in') return;
+        for (const [key, { waitsFor }] of this.#open) if (waitsFor === 'sign_in') this.#end(key, end);
+        return;
       }
       case 'thread.created': {
         const { thread, at } = record;

@@ -137,9 +137,9 @@ test('an activity reports its attempts: what they called, who took over, which w
   const activity = new RetriedActivity(options);
   const key = 'Bearer tok_1234567890';
   const overloaded = () => Promise.reject(ApplicationFailure.retryable(`${key} ${'x'.repeat(300)}`, 'overloaded'));
-  await expect(activity.try(shutdown)).rejects.toThrow();
+  await expect(activity.try(shutdown)).rejects.toThrow('the worker is shutting down');
   await activity.lose();
-  await expect(activity.try(overloaded)).rejects.toThrow();
+  await expect(activity.try(overloaded)).rejects.toThrow(key);
   const { attempts } = await activity.tryWith((own) => Promise.resolve(own.addTo({})));
   const known = {
     startedAt: expect.any(String),
@@ -171,13 +171,13 @@ test('an attempt that was lost before its first heartbeat is known by its number
 
 test('the first and the last attempts are kept, and a failure that ends the activity has them', async () => {
   const activity = new RetriedActivity();
-  for (let n = 0; n < 15; n++) await expect(activity.try(shutdown)).rejects.toThrow();
+  for (let n = 0; n < 15; n++) await expect(activity.try(shutdown)).rejects.toThrow('the worker is shutting down');
   const final = () => Promise.reject(ApplicationFailure.nonRetryable('not stored', 'not_stored'));
   const error: unknown = await activity.try(final).catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ nonRetryable: true, type: 'not_stored', message: 'not stored' });
   const details = error instanceof ApplicationFailure ? error.details : undefined;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as the history gives it
-  const { attempts = [] } = details?.[0] as { attempts?: Attempt[] };
+  const [{ attempts = [] } = {}] = (details ?? []) as { attempts?: Attempt[] }[];
   expect(attempts.map(({ number }) => number)).toEqual([1, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
   expect(attempts.at(-1)).toMatchObject({ outcome: 'failed', failure: 'not_stored', reason: 'not stored' });
 });

@@ -113,7 +113,8 @@ async function logOf(reader: TurnHistory, turnId: string, runId: string): Promis
 }
 
 /** Only the history knows when an activity without a result has ended, and why, and the attempts of all of them. */
-function withoutFacts({ ordinal, record: { activities: _, ...record } }: LogEntry): unknown {
+function withoutFacts({ ordinal, record: read }: LogEntry): unknown {
+  const { activities: _, ...record } = read;
   const { kind } = record;
   if (kind === 'tool.response') {
     const isCertain = record.outcome === 'succeeded' || record.outcome === 'denied' || record.outcome === 'expired';

@@ -107,7 +107,7 @@ test('readers with view=full are told of a failed attempt when it fails', async 
     scripts: [
       async (call) => {
         await failing.promise;
-        fail(call);
+        await fail(call);
       },
       async (call) => {
         await answering.promise;

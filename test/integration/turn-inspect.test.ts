@@ -274,7 +274,7 @@ test(
     await started.promise;
     const at = `/v1/agents/sessions/${sessionId}/turns/${turnId}`;
     const activity = async () => (await server.api.get(`${at}/timeline`)).data[0];
-    expect(await activity()).toMatchObject({
+    await expect.poll(activity).toMatchObject({
       kind: 'model_call',
       attempt: 1,
       pending: true,

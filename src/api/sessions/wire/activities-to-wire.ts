@@ -55,16 +55,8 @@ function attemptToWire({
 }
 
 /** The event of a reader that gets all that is known. */
-export function retryingToWire({
-  id,
-  at,
-  threadId,
-  messageId,
-  toolCallId,
-  attempt,
-  turnId: _,
-  ...rest
-}: RetryNotice): WireTurnRetrying {
+export function retryingToWire(notice: RetryNotice): WireTurnRetrying {
+  const { id, at, threadId, messageId, toolCallId, attempt, turnId: _, ...rest } = notice;
   rest satisfies NoFields;
   return {
     type: 'turn.retrying',
