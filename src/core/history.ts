@@ -92,10 +92,10 @@ export interface ToolScope {
  * The current version of the rules by which a turn's history becomes its log. The workflow and every reader of the
  * history must follow the same ones, and readers see no patches: see "Changing workflow code" in CONTRIBUTING.md.
  */
-export const TURN_RULES = 3;
+export const TURN_RULES = 4;
 
 /** A turn of older rules is not continued: see `src/server/old-turns.ts`. Its log can be read. */
-export const OLDEST_RULES = 3;
+export const OLDEST_RULES = 4;
 
 /** The input of a turn workflow. The agent's spec and previous turns are references. */
 export interface TurnStart extends ToolScope {
