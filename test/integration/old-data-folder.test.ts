@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { eventually } from '../support/eventually.ts';
 import type { ApiClient } from '../support/api-client.ts';
 import { everturn } from '../support/command-line.ts';
 import { unpackRecorded } from '../support/recorded-folder.ts';
@@ -53,6 +54,13 @@ test(
       });
     }
     expect(await api.list('/v1/agents/actions?agent_name=waits')).toEqual([]);
+    // Its rows have no states: they are derived while the server runs.
+    const inState = async (state: string) => (await api.list<{ id: string }>(`${SESSIONS}?state=${state}`, 100)).map(({ id }) => id);
+    await eventually(async () => {
+      expect(await inState('waiting_person')).toEqual(expect.arrayContaining([of('asks for approval').sessionId]));
+      expect(await inState('idle')).toContain(of('used tools').sessionId);
+      expect(await inState('error')).toEqual(expect.arrayContaining([of('waits').sessionId, of('runs').sessionId]));
+    });
 
     const approve = { type: 'user.tool_approval', approval: { status: 'allow' } };
     const fill = {

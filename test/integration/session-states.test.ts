@@ -8,6 +8,8 @@ import type { AcceptedTurn } from '../../src/catalog/turns.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { LogEntry, TurnDone } from '../../src/core/records.ts';
 import type { SessionState } from '../../src/core/session-state.ts';
+import { EncryptionKeyMissing } from '../../src/encryption/cipher.ts';
+import { deriveStates } from '../../src/housekeeping/derive-states.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import { modelMessage } from '../support/model-message.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
@@ -121,4 +123,66 @@ test('a turn whose log cannot be archived does not keep the state of its session
   expect(await session()).toMatchObject({ state: 'error' });
   await catalog.archive.add('t', endAs(answered), { state: 'ended' });
   expect(await session()).toMatchObject({ state: 'error' });
+});
+
+/** The ends of turns, as their logs have them. */
+const ENDS: Record<string, TurnDone['end']> = {
+  answered: { status: 'done', output: modelMessage({ content: 'Of the late orders.' }), requiredActions: [] },
+  failed: { status: 'error', message: 'Down.' },
+};
+
+/** Derives what is not derived, as a sweep does. The keys of the turns in `sealed` are missing. */
+async function sweep(sealed: string[] = []): Promise<void> {
+  const firstAndLast = (turnId: string) => {
+    if (sealed.includes(turnId)) return Promise.reject(new EncryptionKeyMissing('k1'));
+    const end = ENDS[turnId.replace('turn_', '')];
+    const input = [{ type: 'user.message', content: `Hi from ${turnId}` }];
+    return Promise.resolve({ created: { input }, done: end && { at: NOW, end } });
+  };
+  const runStates = { after: () => Promise.resolve(undefined) };
+  await deriveStates({ catalog, logs: { firstAndLast }, runStates, log } as never, new AbortController().signal);
+}
+
+test('rows of a version without states get them, also those that it writes beside this one', async () => {
+  const names = ['answered', 'failed', 'open', 'queued', 'unused'];
+  const { rows } = database;
+  const known = await rows.selectFrom('sessions').selectAll().executeTakeFirstOrThrow();
+  await rows.deleteFrom('sessions').execute();
+  for (const name of names) await rows.insertInto('sessions').values({ ...known, id: name, state: null }).execute();
+  const turn = (id: string) => ({ id: `turn_${id}`, session_id: id, created_at: NOW });
+  const ended = { archived: 1, archived_through: 2 };
+  const old = [
+    { ...turn('answered'), sequence: 1, ...ended },
+    { ...turn('failed'), sequence: 1, ...ended },
+    { ...turn('open'), sequence: 1 },
+    { ...turn('queued'), queue_number: 1 },
+  ];
+  for (const row of old) await rows.insertInto('turns').values(row).execute();
+  const states = async () => {
+    const found = await rows.selectFrom('sessions').select(['id', 'state']).orderBy('id').execute();
+    return Object.fromEntries(found.map(({ id, state }) => [id, state]));
+  };
+  await sweep(['turn_failed']);
+  expect(await states()).toEqual({ answered: 'idle', failed: null, open: 'running', queued: 'idle', unused: 'idle' });
+  await sweep();
+  expect(await states()).toMatchObject({ failed: 'error' });
+  const ofTurns = await rows.selectFrom('turns').select(['id', 'state', 'leaves']).orderBy('id').execute();
+  expect(ofTurns).toEqual([
+    { id: 'turn_answered', state: 'ended', leaves: 'idle' },
+    { id: 'turn_failed', state: 'ended', leaves: 'error' },
+    { id: 'turn_open', state: 'running', leaves: null },
+    { id: 'turn_queued', state: 'queued', leaves: null },
+  ]);
+  const listing = { filter: {}, order: 'asc' as const, now: new Date() };
+  const listed = await catalog.sessionList.page(listing, { offset: 0, limit: 10 });
+  expect(listed.find(({ id }) => id === 'answered')).toMatchObject({
+    state: 'idle',
+    firstMessage: 'Hi from turn_answered',
+    lastAnswer: 'Of the late orders.',
+  });
+  // A process of the version before archives the end of a turn that this one has seen begin.
+  ENDS['open'] = { status: 'cancelled', reason: 'client-cancelled' };
+  await rows.updateTable('turns').set({ archived: 1, archived_through: 3 }).where('id', '=', 'turn_open').execute();
+  await sweep();
+  expect(await states()).toMatchObject({ open: 'cancelled', answered: 'idle' });
 });
