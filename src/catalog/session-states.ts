@@ -194,13 +194,10 @@ export async function noteEnd(
     .updateTable('session_requests')
     .set({ session_id: sessionId })
     .where('session_id', '=', sessionId)
-    .where(({ not, exists, selectFrom }) =>
-      not(
-        exists(
-          selectFrom('turns').select('id').where('turns.session_id', '=', sessionId).where('sequence', '>', sequence),
-        ),
-      ),
-    )
+    .where((eb) => {
+      const later = eb.selectFrom('turns').select('id').where('turns.session_id', '=', sessionId);
+      return eb.not(eb.exists(later.where('sequence', '>', sequence)));
+    })
     .returning(['idle_timeout_s', 'delete_after_min', 'cancelled_at'])
     .executeTakeFirst();
   if (!request) return;

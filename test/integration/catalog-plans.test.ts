@@ -34,7 +34,7 @@ test('a missing index is noticed', async () => {
   // With connections of its own: SQLite keeps the plans of prepared statements.
   const other = new PlannedCatalog(loadConfig({ DATABASE_URL: created.url }).database);
   onTestFinished(() => other.close());
-  const [forget] = catalogCalls().filter(({ name }) => name.startsWith('idempotency.forget'));
+  const forget = catalogCalls().find(({ name }) => name.startsWith('idempotency.forget'));
   expect(await other.scansOf(forget!.call, { isIndexed: true })).toEqual([
     expect.stringMatching(/^(SCAN|Seq Scan) idempotency in delete from "idempotency"/),
   ]);

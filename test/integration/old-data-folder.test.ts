@@ -55,7 +55,8 @@ test(
     }
     expect(await api.list('/v1/agents/actions?agent_name=waits')).toEqual([]);
     // Its rows have no states: they are derived while the server runs.
-    const inState = async (state: string) => (await api.list<{ id: string }>(`${SESSIONS}?state=${state}`, 100)).map(({ id }) => id);
+    const inState = async (state: string) =>
+      (await api.list<{ id: string }>(`${SESSIONS}?state=${state}`, 100)).map(({ id }) => id);
     await eventually(async () => {
       expect(await inState('waiting_person')).toEqual(expect.arrayContaining([of('asks for approval').sessionId]));
       expect(await inState('idle')).toContain(of('used tools').sessionId);

@@ -148,7 +148,11 @@ test('rows of a version without states get them, also those that it writes besid
   const { rows } = database;
   const known = await rows.selectFrom('sessions').selectAll().executeTakeFirstOrThrow();
   await rows.deleteFrom('sessions').execute();
-  for (const name of names) await rows.insertInto('sessions').values({ ...known, id: name, state: null }).execute();
+  for (const name of names)
+    await rows
+      .insertInto('sessions')
+      .values({ ...known, id: name, state: null })
+      .execute();
   const turn = (id: string) => ({ id: `turn_${id}`, session_id: id, created_at: NOW });
   const ended = { archived: 1, archived_through: 2 };
   const old = [

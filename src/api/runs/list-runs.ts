@@ -112,5 +112,9 @@ function unknownFigures({
 /** Only the owner can sign in. */
 function withoutLinks(action: RequiredAction): RequiredAction {
   const { sign_ins: signIns, ...rest } = action;
-  return { ...rest, ...(signIns && { sign_ins: signIns.map(({ auth_url: _, ...signIn }) => signIn) }) };
+  const withoutLink = (signIn: NonNullable<typeof signIns>[number]) => {
+    const { auth_url: _, ...shown } = signIn;
+    return shown;
+  };
+  return { ...rest, ...(signIns && { sign_ins: signIns.map(withoutLink) }) };
 }
