@@ -79,11 +79,12 @@ export class Archive {
     if (!last) return [];
     return this.#outbox.transaction(async (db, emit) => {
       const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
-      const turn = await row.executeTakeFirst();
-      if (!turn || !(await touchSession(db, { id: turn.session_id, at: last.record.at }))) return undefined;
+      const known = await row.executeTakeFirst();
+      if (!known || !(await touchSession(db, { id: known.session_id, at: last.record.at }))) return undefined;
       // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
       // gaps.
-      const { archived_through: before } = (await row.executeTakeFirst()) ?? turn;
+      const turn = (await row.executeTakeFirst()) ?? known;
+      const { archived_through: before } = turn;
       const added = entries.filter(({ ordinal }) => ordinal > before);
       if (added.length === 0) return [];
       const done = last.record.kind === 'turn.done' ? last.record : undefined;
@@ -119,9 +120,7 @@ export class Archive {
         )),
       );
       const { session_id: sessionId } = turn;
-      if (run) {
-        await storeRunSummary(db, this.#cipher, { sessionId, summary: run.summary });
-      }
+      if (run) await storeRunSummary(db, this.#cipher, { sessionId, summary: run.summary });
       if (done && leaves) {
         const session = await addSessionTotals(db, sessionId, done);
         if (session.type === 'run') await removeRunSecrets(db, sessionId);

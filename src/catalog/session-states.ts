@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
-import { OPEN_TURN_STATES, type SessionState } from '../core/session-state.ts';
+import { OPEN_TURN_STATES, type OpenTurnState, type SessionState } from '../core/session-state.ts';
 import type { TurnDone } from '../core/records.ts';
 import type { SessionChanged } from './outbox.ts';
 import type { SessionRow, Tables, TurnRow } from './schema.ts';
@@ -33,7 +33,8 @@ type Turn = Pick<
 >;
 
 interface Derived {
-  state: SessionState;
+  /** Null: the version before has archived the end of the last turn, which is to be derived. */
+  state: SessionState | null;
   endedAt: string | null;
 }
 
@@ -88,8 +89,8 @@ async function storeState(
   const stateIf = (cancelled_at: string | null, isPast: boolean) =>
     derived({ type, request: session_id === null ? undefined : { ...rest, cancelled_at }, last, isPast });
   const now = stateIf(cancelledAt, until !== undefined);
-  // The turn had ended when the session was cancelled: these are two changes.
-  const isLate = cancelledAt !== null && last?.archived === 1 && cancelledAt > (last.state_at ?? '');
+  // The turn had ended when the session was cancelled, and its end is told only now: these are two changes.
+  const isLate = isOpenTurn(from) && cancelledAt !== null && cancelledAt > (last?.state_at ?? '');
   const states = [from, ...(isLate ? [stateIf(null, true).state] : []), now.state];
   if (from === now.state && ended_at === now.endedAt) return [];
   await db
@@ -122,15 +123,19 @@ function derived({ type, request, last, isPast }: Known): Derived {
     if (isRejected) return { state: 'error', endedAt: request.start_failed_at };
     return open(isOfRun({ type }) ? 'pending' : 'idle');
   }
-  if (last.archived === 0) return open(OPEN_TURN_STATES.find((state) => state === last.state) ?? 'running');
+  if (last.archived === 0) return open(isOpenTurn(last.state) ? last.state : 'running');
   const endedAt = last.state_at ?? last.created_at;
   if (cancelledAt >= last.created_at) return { state: 'cancelled', endedAt: later(cancelledAt, endedAt) };
-  const state = last.leaves ?? 'error';
-  if (state === 'waiting_client' || state === 'waiting_person' || state === 'pending') return open(state);
+  const state = last.leaves;
+  if (state !== null && isOpen(state)) return open(state);
   if (state !== 'idle') return { state, endedAt };
   const timeout = request && (isPast ? request.idle_timeout_s : request.idle_ends_at);
   const waits = request ? timeout !== null : !isOfRun({ type });
   return waits ? open('idle') : { state: 'completed', endedAt: request?.waits_until ?? endedAt };
+}
+
+function isOpenTurn(state: string | null): state is OpenTurnState {
+  return OPEN_TURN_STATES.some((one) => one === state);
 }
 
 function open(state: SessionState): Derived {

@@ -52,7 +52,12 @@ async function rowsOf(
     const beginning = !first || first.id === last.id ? ends : await endsOf(first.id);
     const output = done?.end.status === 'done' ? done.end.output : null;
     return {
-      ...(done && { last: { turnId: last.id, leaves: run?.leaves ?? stateAfter(done), at: done.at } }),
+      // One that cannot be read has ended nevertheless.
+      last: {
+        turnId: last.id,
+        leaves: run?.leaves ?? (done ? stateAfter(done) : 'error'),
+        at: done?.at ?? last.created_at,
+      },
       ...(!run && {
         texts: {
           ...(beginning && { firstMessage: textOf(beginning.created.input) }),

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Catalog } from '../../src/catalog/catalog.ts';
+import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import type { AcceptedTurn } from '../../src/catalog/turns.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { LogEntry, TurnDone } from '../../src/core/records.ts';
@@ -94,25 +95,73 @@ test('what was archived does not change a state again, and a repeated acceptance
   expect(await catalog.turns.get('t')).toMatchObject({ state: 'waiting_person', state_at: NOW });
 });
 
-test('the end of a turn is told before the beginning of the next, whichever is stored first', async () => {
+/** What webhooks are told from now on. */
+async function changes(): Promise<() => Promise<string[]>> {
   const webhook = { id: 'wh_1', url: 'http://127.0.0.1', secret: 's', created_at: NOW, updated_at: NOW };
   await database.rows
     .insertInto('webhooks')
     .values({ ...webhook, face: 'agents-v2', events: '[]', agent_name: null })
     .execute();
+  return async () => {
+    const rows = await database.rows.selectFrom('deliveries').select('change').orderBy('sequence').execute();
+    return rows.map(({ change }) => {
+      const { from, to } = JSON.parse(change ?? '{}');
+      return `${from} ${to}`;
+    });
+  };
+}
+
+test('a cancellation is told once, and after an end that is archived only later', async () => {
+  const told = await changes();
+  await database.rows
+    .insertInto('session_requests')
+    .values({ session_id: 's', roles: '[]', idle_timeout_s: 600 })
+    .execute();
+  await accept('t', 1);
+  const at = (seconds: number) => new Date(Date.parse(NOW) + seconds * 1000).toISOString();
+  await catalog.sessionSlots.cancel('s', at(1));
+  expect(await session()).toMatchObject({ state: 'running' });
+  await catalog.archive.add('t', endAs(answered), { state: 'ended' });
+  await catalog.sessionSlots.cancel('s', at(2));
+  await catalog.sessionSlots.cancel('s', at(3));
+  expect(await session()).toMatchObject({ state: 'cancelled', ended_at: at(3) });
+  expect(await told()).toEqual(['idle running', 'running idle', 'idle cancelled']);
+});
+
+test('of two workers that archive a turn, the later one knows the state that the first has stored', async () => {
+  await accept('t', 1);
+  const resumed: LogEntry[] = [
+    { ordinal: 2, record: { kind: 'turn.resumed', id: 'evt_2', at: NOW, reason: 'action' } },
+  ];
+  const other = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log);
+  // SQLite rejects one of them.
+  const persist = async (work: () => Promise<unknown>): Promise<unknown> =>
+    work().catch((error: unknown) => {
+      if (!isCatalogUnavailable(error)) throw error;
+      return persist(work);
+    });
+  await Promise.all([
+    persist(() => catalog.archive.add('t', paused, { state: 'waiting_person' })),
+    persist(() => other.archive.add('t', [...paused, ...resumed], { state: 'running' })),
+  ]);
+  expect(await session()).toMatchObject({ state: 'running' });
+  await other.close();
+});
+
+test('the end of a turn is told before the beginning of the next, whichever is stored first', async () => {
+  const told = await changes();
   await accept('t', 1);
   await catalog.archive.add('t', paused, { state: 'waiting_person' });
   await accept('u', 2);
   expect(await session()).toMatchObject({ state: 'waiting_person' });
   await catalog.archive.add('t', endAs(answered, 2), { state: 'ended' });
   await catalog.archive.add('u', endAs(answered), { state: 'ended' });
-  const rows = await database.rows.selectFrom('deliveries').select('change').orderBy('sequence').execute();
-  expect(rows.map(({ change }) => JSON.parse(change ?? 'null'))).toEqual([
-    { from: 'idle', to: 'running' },
-    { from: 'running', to: 'waiting_person' },
-    { from: 'waiting_person', to: 'idle' },
-    { from: 'idle', to: 'running' },
-    { from: 'running', to: 'idle' },
+  expect(await told()).toEqual([
+    'idle running',
+    'running waiting_person',
+    'waiting_person idle',
+    'idle running',
+    'running idle',
   ]);
 });
 
