@@ -7,11 +7,12 @@ import type { LogEntry, LogRecord } from '../core/records.ts';
 import type { ActionChange, ActionIndex } from './action-index.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
 import type { Outbox } from './outbox.ts';
+import { isOfRun } from './session-types.ts';
 import { removeRunSecrets } from './run-secrets.ts';
 import { storeRunSummary } from './run-summaries.ts';
 import type { ArchiveRow, Tables } from './schema.ts';
 import { stateAfter, type SessionState, type TurnState } from '../core/session-state.ts';
-import { noteEnd, turnChanged } from './session-states.ts';
+import { turnAfter, turnChanged } from './session-states.ts';
 import { addSessionTotals, touchSession } from './sessions.ts';
 import { storeTexts } from './session-texts.ts';
 import { addRemainingTime } from './spending.ts';
@@ -78,12 +79,10 @@ export class Archive {
     const last = entries.at(-1);
     if (!last) return [];
     return this.#outbox.transaction(async (db, emit) => {
-      const row = db.selectFrom('turns').selectAll().where('id', '=', turnId);
-      const known = await row.executeTakeFirst();
-      if (!known || !(await touchSession(db, { id: known.session_id, at: last.record.at }))) return undefined;
-      // Read again: the session's row is now locked, so no other process adds entries. The archived ordinals have no
-      // gaps.
-      const turn = (await row.executeTakeFirst()) ?? known;
+      if (!(await touchSession(db, { turnId, at: last.record.at }))) return undefined;
+      // The session's row is now locked, so no other process adds entries. The archived ordinals have no gaps.
+      const turn = await db.selectFrom('turns').selectAll().where('id', '=', turnId).executeTakeFirst();
+      if (!turn) return undefined;
       const { archived_through: before } = turn;
       const added = entries.filter(({ ordinal }) => ordinal > before);
       if (added.length === 0) return [];
@@ -98,6 +97,7 @@ export class Archive {
       };
       const updated = await db.updateTable('turns').set(change).where('id', '=', turnId).executeTakeFirst();
       if (updated.numUpdatedRows === 0n) return undefined;
+      let bytes = 0;
       for (let from = 0; from < added.length; from += ROW_BATCH_SIZE) {
         const batch = added.slice(from, from + ROW_BATCH_SIZE);
         const records = batch.map(({ record }) => JSON.stringify(record));
@@ -107,8 +107,7 @@ export class Archive {
           record: this.#cipher.sealText(records[i] ?? '', aadForRecord(turnId, ordinal)),
         }));
         await db.insertInto('archive').values(rows).execute();
-        const bytes = rows.reduce((sum, { record }) => sum + Buffer.byteLength(record), 0);
-        await addStoredBytes(db, turn.session_id, bytes);
+        bytes += rows.reduce((sum, { record }) => sum + Buffer.byteLength(record), 0);
         await referToBlobs(db, turn.session_id, records);
       }
       // The index of actions and the outbox change with the entries that they derive from, and so exactly once.
@@ -120,19 +119,19 @@ export class Archive {
         )),
       );
       const { session_id: sessionId } = turn;
+      const next = state === turn.state ? undefined : await turnAfter(db, turn);
       if (run) await storeRunSummary(db, this.#cipher, { sessionId, summary: run.summary });
       if (done && leaves) {
-        const session = await addSessionTotals(db, sessionId, done);
+        const session = await addSessionTotals(db, sessionId, { ...done, bytes });
         if (session.type === 'run') await removeRunSecrets(db, sessionId);
-        await storeTexts(db, this.#cipher, sessionId, { ...(answer !== undefined && { lastAnswer: answer }) });
+        if (!next && !isOfRun(session)) await storeTexts(db, this.#cipher, sessionId, { lastAnswer: answer ?? '' });
         const { at, workedMs } = done;
-        // A turn that has ended in the queue of its session has no sequence, and changes nothing.
-        if (turn.sequence !== null) await noteEnd(db, turn, { at, leaves });
         const { agent_name: agentName, subject_id: subjectId } = session;
         await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });
         emit({ type: 'turn.done', sessionId, turnId, agentName });
       }
-      if (state !== turn.state) emit(...(await turnChanged(db, { ...turn, ...change })));
+      if (!done) await addStoredBytes(db, sessionId, bytes);
+      if (state !== turn.state) emit(...(await turnChanged(db, { ...turn, ...change }, next)));
       return added;
     });
   }

@@ -19,7 +19,7 @@ test.each<[Database, Record<string, string>]>([
       '0004-stored-bytes': '63a36a8dca8ba4c924417dd13c6d2c5050207b4f3858b638827192c406c8c239',
       '0005-model-servers': '88cea2e15ae84f7404ea33797de26cf37fc3bbf3373e9a21ae85ea2648a4c6d6',
       '0006-small-indexes': 'a78160622918c122273229f867b219295e3d35ecde0ccff47e07222fb9ff49f0',
-      '0007-states': 'e3216f1a7ae4dae0267b1eeebe350af5083402c23c1da83cabeb897af89a738c',
+      '0007-states': '1f01487db50613838b6474a7c66b7f796383a38db707f3c2da03eecb26f2e715',
     },
   ],
   [
@@ -31,7 +31,7 @@ test.each<[Database, Record<string, string>]>([
       '0004-stored-bytes': 'db414b71e92f7082d212230abd026563a40d577b7f6ccdacbd86a64bab82062b',
       '0005-model-servers': 'dc6f8445ef0a4a666bef00c4b7085471e8b0715436b8570fe188040c67bbb883',
       '0006-small-indexes': 'a78160622918c122273229f867b219295e3d35ecde0ccff47e07222fb9ff49f0',
-      '0007-states': 'd83b2895a6ea32812bdb76b6c73e5c795b5e40486be6d590157fe5df10ea48fd',
+      '0007-states': '860e68d13e221a00a44c5429048508f9a6b7442413c070d75a47a6ec506e8cf0',
     },
   ],
 ])('no migration has changed on $kind', async (database, pinned) => {

@@ -110,13 +110,13 @@ export const migrations: Record<string, Migration> = {
       await schema.alterTable('sessions').addColumn('state', 'text').execute();
       await schema
         .createTable('session_texts')
-        .addColumn('session_id', 'text', (c) => c.primaryKey())
+        .addColumn('session_id', 'text', (c) => c.primaryKey().references('sessions.id').onDelete('cascade'))
         .addColumn('first_message', 'text')
         .addColumn('last_answer', 'text')
         .execute();
       await schema
         .createTable('run_summaries')
-        .addColumn('session_id', 'text', (c) => c.primaryKey())
+        .addColumn('session_id', 'text', (c) => c.primaryKey().references('sessions.id').onDelete('cascade'))
         .addColumn('summary', 'text', (c) => c.notNull())
         .execute();
       const byState = [

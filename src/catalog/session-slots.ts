@@ -199,6 +199,8 @@ export class SessionSlots {
       await lockSlots(db);
       const admitted: string[] = [];
       for (const sessionId of await admissible(db, capacity)) {
+        // Before its request, as everything else that changes both.
+        await lockSession(db, sessionId);
         const { numUpdatedRows } = await db
           .updateTable('session_requests')
           .set({ queue_number: null, first_turn_id: newTurnId() })
@@ -297,6 +299,7 @@ export class SessionSlots {
   /** The first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
+      await lockSession(db, sessionId);
       const row = await firstTurnIs(db, sessionId, turnId)
         .set({ first_turn_id: null, start_error: error, start_failed_at: now })
         .returning('delete_after_min')
@@ -354,7 +357,7 @@ function firstTurnIs(db: Kysely<Tables>, sessionId: string, turnId: string) {
 async function requestTurn(db: Transaction<Tables>, turn: Request): Promise<void> {
   await db
     .insertInto('turns')
-    .values(turn)
+    .values({ ...turn, state: 'requested' })
     .onConflict((conflict) => conflict.column('id').doNothing())
     .execute();
 }

@@ -1,6 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
 import { OPEN_TURN_STATES, type OpenTurnState, type SessionState } from '../core/session-state.ts';
-import type { TurnDone } from '../core/records.ts';
 import type { SessionChanged } from './outbox.ts';
 import type { SessionRow, Tables, TurnRow } from './schema.ts';
 import type { SessionRequestRow } from './session-requests.ts';
@@ -29,7 +28,7 @@ type Request = Pick<
 
 type Turn = Pick<
   TurnRow,
-  'session_id' | 'sequence' | 'created_at' | 'archived' | 'archived_through' | 'state' | 'state_at' | 'leaves'
+  'id' | 'session_id' | 'sequence' | 'created_at' | 'archived' | 'archived_through' | 'state' | 'state_at' | 'leaves'
 >;
 
 interface Derived {
@@ -39,55 +38,93 @@ interface Derived {
 }
 
 /**
- * A turn was accepted. The state of its session follows it, unless the turn before it has not ended here: that end is told
- * first.
+ * A turn was accepted. The state of its session follows it, unless a later one was accepted before, or the turn before it
+ * has not ended here: that end is told first.
  */
 export async function turnAccepted(db: Transaction<Tables>, turn: Turn): Promise<SessionChanged[]> {
-  const previous = await turnBefore(db, turn);
-  return previous?.archived === 0 ? [] : storeState(db, turn.session_id, turn);
+  const [newest, previous] = await newestTurns(db, turn.session_id, 2);
+  if (newest?.id !== turn.id || previous?.archived === 0) return [];
+  return storeState(db, await sessionOf(db, turn.session_id), { last: turn });
 }
 
-/** The state of a turn has changed; after its end, the session follows the next turn, if there is one. */
-export async function turnChanged(db: Transaction<Tables>, turn: Turn): Promise<SessionChanged[]> {
-  // A turn that has ended in the queue of its session was never one of its turns.
-  if (turn.sequence === null) return [];
-  const next = await turnAfter(db, turn);
-  // The session follows a later turn already, since this log could not be read.
-  if (next && next.archived_through > 0) return [];
-  const changes = await storeState(db, turn.session_id, turn, next?.created_at);
-  if (next && turn.archived === 1) changes.push(...(await storeState(db, turn.session_id, next)));
-  return changes;
+/**
+ * The state of a turn has changed; after its end, the session follows the next turn, if there is one.
+ * @param next from `turnAfter`
+ */
+export async function turnChanged(
+  db: Transaction<Tables>,
+  turn: Turn,
+  next: Turn | undefined,
+): Promise<SessionChanged[]> {
+  // A turn that has ended in the queue of its session was never one of its turns. The session follows a later turn
+  // already if this log could not be read.
+  if (turn.sequence === null || (next && next.archived_through > 0)) return [];
+  let session = await sessionOf(db, turn.session_id);
+  if (session?.request && turn.archived === 1 && !next) {
+    await noteEnd(db, turn);
+    session = await sessionOf(db, turn.session_id);
+  }
+  const changes = await storeState(db, session, { last: turn, until: next?.created_at });
+  if (!next || turn.archived === 0) return changes;
+  return [...changes, ...(await storeState(db, await sessionOf(db, turn.session_id), { last: next }))];
 }
 
-/** The request of a session has changed, or its last turn was removed. */
+/** The request of a session has changed, or its last turn was removed. The caller has locked the session's row. */
 export async function sessionChanged(db: Transaction<Tables>, sessionId: string): Promise<SessionChanged[]> {
-  return storeState(db, sessionId, await turnBefore(db, { session_id: sessionId, sequence: null }));
+  const [last] = await newestTurns(db, sessionId, 1);
+  const session = await sessionOf(db, sessionId);
+  // Its first turn is being started: what becomes of it is told with its end.
+  if (!last && session?.state === 'pending' && session.request?.cancelled_at && (await isStarting(db, sessionId))) {
+    return [];
+  }
+  return storeState(db, session, { last });
+}
+
+async function isStarting(db: Transaction<Tables>, sessionId: string): Promise<boolean> {
+  const requested = db.selectFrom('turns').select('id').where('session_id', '=', sessionId).where('archived', '=', 0);
+  return (await requested.limit(1).executeTakeFirst()) !== undefined;
+}
+
+interface Session {
+  id: string;
+  type: SessionRow['type'];
+  state: SessionState | null;
+  ended_at: string | null;
+  /** Undefined if it is of another API. */
+  request: Request | undefined;
+}
+
+async function sessionOf(db: Transaction<Tables>, sessionId: string): Promise<Session | undefined> {
+  const row = await db
+    .selectFrom('sessions')
+    .leftJoin('session_requests as request', 'request.session_id', 'sessions.id')
+    .select(['sessions.id', 'type', 'state', 'ended_at', 'request.session_id'])
+    .select(['queue_number', 'first_turn_id', 'cancelled_at', 'start_error', 'start_failed_at'])
+    .select(['idle_timeout_s', 'waits_until', 'idle_ends_at'])
+    .where('sessions.id', '=', sessionId)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst();
+  if (!row) return undefined;
+  const { id, type, state, ended_at, session_id: ofRequest, ...request } = row;
+  return { id, type, state, ended_at, request: ofRequest === null ? undefined : request };
 }
 
 /**
  * Derives the state of a session from its request and its last turn, and stores it, in the transaction that changes one of
  * them and has locked the session's row. Returns what to tell webhooks.
- * @param until when the next turn was created: what happens to the session later is not told of this one
+ * @param about `until`: when the next turn was created; what happens to the session later is not told of this one
  */
 async function storeState(
   db: Transaction<Tables>,
-  sessionId: string,
-  last: Turn | undefined,
-  until?: string,
+  session: Session | undefined,
+  { last, until }: { last: Turn | undefined; until?: string | undefined },
 ): Promise<SessionChanged[]> {
-  const session = await db
-    .selectFrom('sessions')
-    .leftJoin('session_requests as request', 'request.session_id', 'sessions.id')
-    .select(['type', 'state', 'ended_at'])
-    .select(['request.session_id', 'queue_number', 'first_turn_id', 'cancelled_at', 'start_error', 'start_failed_at'])
-    .select(['waits_until', 'idle_timeout_s', 'idle_ends_at'])
-    .where('id', '=', sessionId)
-    .executeTakeFirst();
   if (!session) return [];
-  const { type, state: from, ended_at, session_id, cancelled_at: at, ...rest } = session;
+  const { id: sessionId, type, state: from, ended_at, request } = session;
+  const at = request?.cancelled_at ?? null;
   const cancelledAt = at !== null && (until === undefined || at < until) ? at : null;
   const stateIf = (cancelled_at: string | null, isPast: boolean) =>
-    derived({ type, request: session_id === null ? undefined : { ...rest, cancelled_at }, last, isPast });
+    derived({ type, request: request && { ...request, cancelled_at }, last, isPast });
   const now = stateIf(cancelledAt, until !== undefined);
   // The turn had ended when the session was cancelled, and its end is told only now: these are two changes.
   const isLate = isOpenTurn(from) && cancelledAt !== null && cancelledAt > (last?.state_at ?? '');
@@ -134,7 +171,7 @@ function derived({ type, request, last, isPast }: Known): Derived {
   return waits ? open('idle') : { state: 'completed', endedAt: request?.waits_until ?? endedAt };
 }
 
-function isOpenTurn(state: string | null): state is OpenTurnState {
+function isOpenTurn(state: string | null | undefined): state is OpenTurnState {
   return OPEN_TURN_STATES.some((one) => one === state);
 }
 
@@ -143,6 +180,7 @@ function open(state: SessionState): Derived {
 }
 
 const TURN = [
+  'id',
   'session_id',
   'sequence',
   'created_at',
@@ -153,27 +191,24 @@ const TURN = [
   'leaves',
 ] as const;
 
-/** The newest accepted turn before another one; with its sequence null, the newest of all. */
-function turnBefore(
-  db: Kysely<Tables>,
-  { session_id: sessionId, sequence }: Pick<Turn, 'session_id' | 'sequence'>,
-): Promise<Turn | undefined> {
+/** The newest accepted turns of a session, the newest first. */
+function newestTurns(db: Kysely<Tables>, sessionId: string, limit: number): Promise<Turn[]> {
   return (
     db
       .selectFrom('turns')
       .select(TURN)
       .where('session_id', '=', sessionId)
       .where('sequence', 'is not', null)
-      .$if(sequence !== null, (query) => query.where('sequence', '<', sequence))
       .orderBy('sequence', 'desc')
       // A session workflow whose state is older than the catalog's assigns some numbers twice.
       .orderBy('created_at', 'desc')
-      .limit(1)
-      .executeTakeFirst()
+      .limit(limit)
+      .execute()
   );
 }
 
-function turnAfter(db: Kysely<Tables>, { session_id: sessionId, sequence }: Turn): Promise<Turn | undefined> {
+/** The turn that follows another one in its session. */
+export function turnAfter(db: Kysely<Tables>, { session_id: sessionId, sequence }: Turn): Promise<Turn | undefined> {
   return db
     .selectFrom('turns')
     .select(TURN)
@@ -185,27 +220,20 @@ function turnAfter(db: Kysely<Tables>, { session_id: sessionId, sequence }: Turn
     .executeTakeFirst();
 }
 
-/**
- * Notes with the request of a session how long it waits after its last turn, and when it may be deleted, in the
- * transaction that archives the turn's end.
- */
-export async function noteEnd(
+/** Notes with the request of a session how long it waits after its last turn, and when it may be deleted. */
+async function noteEnd(
   db: Transaction<Tables>,
-  { session_id: sessionId, sequence, created_at: createdAt }: TurnRow,
-  { at, leaves }: Pick<TurnDone, 'at'> & { leaves: SessionState },
+  { session_id: sessionId, created_at: createdAt, state_at, leaves }: Turn,
 ): Promise<void> {
   // Changes nothing, but locks the row: it may be cancelled at this moment.
   const request = await db
     .updateTable('session_requests')
     .set({ session_id: sessionId })
     .where('session_id', '=', sessionId)
-    .where((eb) => {
-      const later = eb.selectFrom('turns').select('id').where('turns.session_id', '=', sessionId);
-      return eb.not(eb.exists(later.where('sequence', '>', sequence)));
-    })
     .returning(['idle_timeout_s', 'delete_after_min', 'cancelled_at'])
     .executeTakeFirst();
-  if (!request) return;
+  if (!request || leaves === null) return;
+  const at = state_at ?? createdAt;
   const isCancelled = (request.cancelled_at ?? '') >= createdAt;
   const waitsUntil = isCancelled ? null : waitOf(leaves, at, request.idle_timeout_s);
   const endsAt = isOpen(leaves) && !isCancelled ? null : (waitsUntil ?? at);

@@ -280,19 +280,33 @@ async function leaveSpec(db: Transaction<Tables>, sessionId: string, now: string
     .execute();
 }
 
+/** A session, by its id or that of one of its turns. */
+type Touched = ({ id: string } | { turnId: string }) & {
+  at: string;
+  /** A turn of it has begun: the title that it has from then on, if it has none, encrypted. */
+  begun?: { title: string | null };
+};
+
 /**
  * Records activity in a session, in the transaction of that activity. It locks the session's row, so a deletion of the
  * session or a collection of its blobs happens entirely before or after. False if there is no such session.
  */
-export async function touchSession(db: Transaction<Tables>, session: { id: string; at: string }): Promise<boolean> {
-  const { id, at } = session;
+export async function touchSession(db: Transaction<Tables>, { at, begun, ...which }: Touched): Promise<boolean> {
   const { numUpdatedRows } = await db
     .updateTable('sessions')
     .set((eb) => ({
       active_at: eb.case().when('active_at', '<', at).then(at).else(eb.ref('active_at')).end(),
       unswept_since: eb.fn.coalesce('unswept_since', eb.val(at)),
+      ...(begun && {
+        title: eb.fn.coalesce('title', eb.val(begun.title)),
+        updated_at: eb.case().when('updated_at', '<', at).then(at).else(eb.ref('updated_at')).end(),
+      }),
     }))
-    .where('id', '=', id)
+    .where('id', '=', (eb) =>
+      'id' in which
+        ? eb.val(which.id)
+        : eb.selectFrom('turns').select('session_id').where('turns.id', '=', which.turnId),
+    )
     .where('deleted_at', 'is', null)
     .executeTakeFirst();
   return numUpdatedRows > 0n;
@@ -314,7 +328,7 @@ export async function lockSession(db: Transaction<Tables>, id: string): Promise<
 export async function addSessionTotals(
   db: Transaction<Tables>,
   id: string,
-  { usage, modelCalls, toolCalls, waitedMs }: TurnDone,
+  { usage, modelCalls, toolCalls, waitedMs, bytes }: TurnDone & { bytes: number },
 ): Promise<Pick<SessionRow, 'agent_name' | 'subject_id' | 'type'>> {
   const { inputTokens, outputTokens, costInUsd } = usage;
   const cost = inputTokens + outputTokens === 0 ? 0 : costInUsd;
@@ -327,6 +341,7 @@ export async function addSessionTotals(
       model_calls: eb('model_calls', '+', modelCalls),
       tool_calls: eb('tool_calls', '+', toolCalls),
       waited_ms: eb('waited_ms', '+', waitedMs),
+      stored_bytes: eb('stored_bytes', '+', bytes),
     }))
     .where('id', '=', id)
     .returning(['agent_name', 'subject_id', 'type'])

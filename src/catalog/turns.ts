@@ -335,7 +335,7 @@ export class Turns {
       answers: this.#actions.sealAnswers(turnId, answers),
     };
     return this.#outbox.transaction(async (db, emit) => {
-      if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
+      if (!(await touchSession(db, { id: sessionId, at: createdAt, begun: { title: stored } }))) return false;
       const isNew = await db
         .insertInto('turns')
         .values({ id: turnId, ...row })
@@ -343,18 +343,10 @@ export class Turns {
         .returning('id')
         .executeTakeFirst();
       if (!isNew) return true;
-      await db
-        .updateTable('sessions')
-        .set((eb) => ({
-          title: eb.fn.coalesce('title', eb.val(stored)),
-          updated_at: eb.case().when('updated_at', '<', createdAt).then(createdAt).else(eb.ref('updated_at')).end(),
-        }))
-        .where('id', '=', sessionId)
-        .execute();
       if (firstMessage !== undefined) await storeTexts(db, this.#cipher, sessionId, { firstMessage });
       emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
-      const accepted = { archived: 0, archived_through: 0, leaves: null };
-      emit(...(await turnAccepted(db, { ...row, ...accepted })));
+      const begun = { id: turnId, archived: 0, archived_through: 0, leaves: null };
+      emit(...(await turnAccepted(db, { ...row, ...begun })));
       return true;
     });
   }
@@ -401,7 +393,12 @@ export class Turns {
   /** Removes a turn with its log. */
   async remove(turnId: string): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
-      // First, since a process that adds to the archive holds a lock on this row.
+      // First, as a process that adds to the archive does.
+      await db
+        .updateTable('sessions')
+        .set((eb) => ({ active_at: eb.ref('active_at') }))
+        .where('id', '=', (eb) => eb.selectFrom('turns').select('session_id').where('turns.id', '=', turnId))
+        .execute();
       const turn = await db.deleteFrom('turns').where('id', '=', turnId).returning('session_id').executeTakeFirst();
       if (turn) await removeRunSecrets(db, turn.session_id);
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();

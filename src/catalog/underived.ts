@@ -11,6 +11,8 @@ import { lockSession } from './sessions.ts';
 /** What is derived of a session from the log of its last turn, if that has ended. */
 export interface DerivedRows {
   last?: { turnId: string; leaves: SessionState; at: string };
+  /** What the last turn does, if it has not ended. */
+  open?: { turnId: string; state: TurnState };
   texts?: SessionTexts;
   runSummary?: string | undefined;
 }
@@ -35,26 +37,26 @@ export class Underived {
   /** Derives the states of up to `limit` turns, and notes that those of their sessions are to be derived. False: of none. */
   async deriveTurns(limit: number): Promise<boolean> {
     return this.#db.transaction().execute(async (db) => {
-      const rows = await db
-        .selectFrom('turns')
-        .select('id')
-        // As the index has it.
-        .where(sql<boolean>`(state is null or (archived = 1 and state <> 'ended'))`)
-        .limit(limit)
-        .execute();
+      // As the index has it.
+      const isUnderived = sql<boolean>`(state is null or (archived = 1 and state <> 'ended'))`;
+      const rows = await db.selectFrom('turns').select(['id', 'session_id']).where(isUnderived).limit(limit).execute();
       if (rows.length === 0) return false;
-      const ids = rows.map(({ id }) => id);
-      const updated = await db
+      // The sessions first, as everything else that changes both; in one order, as other workers do.
+      const sessionIds = [...new Set(rows.map(({ session_id: id }) => id))].toSorted();
+      for (const id of sessionIds) await db.updateTable('sessions').set({ state: null }).where('id', '=', id).execute();
+      await db
         .updateTable('turns')
         .set({
           state: sql<TurnState>`case when archived = 1 then 'ended' when sequence is not null then 'running'
             when queue_number is not null then 'queued' else 'requested' end`,
         })
-        .where('id', 'in', ids)
-        .returning('session_id')
+        .where(
+          'id',
+          'in',
+          rows.map(({ id }) => id),
+        )
+        .where(isUnderived)
         .execute();
-      const sessionIds = [...new Set(updated.map(({ session_id: id }) => id))];
-      await db.updateTable('sessions').set({ state: null }).where('id', 'in', sessionIds).execute();
       return true;
     });
   }
@@ -65,6 +67,7 @@ export class Underived {
       .selectFrom('sessions')
       .select('id')
       .where('state', 'is', null)
+      .where('deleted_at', 'is', null)
       .where('id', '>', after)
       .orderBy('id')
       .limit(limit)
@@ -72,9 +75,12 @@ export class Underived {
     return rows.map(({ id }) => id);
   }
 
-  async derive(sessionId: string, { last, texts, runSummary }: DerivedRows): Promise<void> {
+  async derive(sessionId: string, { last, open, texts, runSummary }: DerivedRows): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
       await lockSession(db, sessionId);
+      const session = db.selectFrom('sessions').select('id').where('id', '=', sessionId);
+      if (!(await session.where('deleted_at', 'is', null).executeTakeFirst())) return;
+      if (open) await db.updateTable('turns').set({ state: open.state }).where('id', '=', open.turnId).execute();
       if (last) {
         const { turnId, leaves, at } = last;
         await db.updateTable('turns').set({ leaves, state_at: at }).where('id', '=', turnId).execute();

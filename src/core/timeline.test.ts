@@ -3,7 +3,7 @@ import { turnStart } from '../../test/support/random-turn.ts';
 import type { EndedActivity } from './attempts.ts';
 import { emptyText } from './message.ts';
 import { NO_USAGE, type LogRecord, type PendingCall, type ToolCall, type WithoutId } from './records.ts';
-import { spansOf, type Span } from './timeline.ts';
+import { Timeline, type PendingActivity, type Span } from './timeline.ts';
 import { turnCreated } from './turn.ts';
 
 const bob = { subjectId: 'bob', subjectType: 'user', subjectSlug: 'bob' };
@@ -12,9 +12,10 @@ function at(second: number): string {
   return `2026-11-22T08:00:${String(second).padStart(2, '0')}.000Z`;
 }
 
-function spans(records: WithoutId<LogRecord>[], ...pending: Parameters<typeof spansOf>[1][]): Span[] {
-  const entries = records.map((record, i) => ({ ordinal: i + 1, record: { id: `evt_${i}`, ...record } }));
-  return spansOf(entries, ...pending);
+function spans(records: WithoutId<LogRecord>[], pending: PendingActivity[] = []): Span[] {
+  const timeline = new Timeline();
+  for (const [i, record] of records.entries()) timeline.add({ id: `evt_${i}`, ...record });
+  return timeline.ordered(pending);
 }
 
 const created = turnCreated(turnStart({ createdAt: at(0) }));

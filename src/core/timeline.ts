@@ -1,7 +1,6 @@
 import type { Attempt, Called, EndedActivity } from './attempts.ts';
 import type {
   AnswerableCall,
-  LogEntry,
   LogRecord,
   ModelMessage,
   PauseReason,
@@ -56,24 +55,17 @@ export interface PendingActivity extends Omit<EndedActivity, 'status'> {
   attempts: Attempt[];
 }
 
-/**
- * What a turn has spent its time on, according to its log, and what it does now, ordered by beginning. Logs of versions
- * that did not keep attempts give one span for each call, with the times that they have.
- */
-export function spansOf(entries: readonly LogEntry[], pending: readonly PendingActivity[] = []): Span[] {
-  const timeline = new Timeline();
-  for (const { record } of entries) timeline.add(record);
-  timeline.addPending(pending);
-  return timeline.spans.toSorted((a, b) => (beginOf(a) < beginOf(b) ? -1 : beginOf(a) > beginOf(b) ? 1 : 0));
-}
-
 /** In ISO-8601 of one format, texts have the order of the times. What has not begun comes last. */
 function beginOf({ startedAt, scheduledAt, endedAt, isOpen }: Span): string {
   return startedAt ?? scheduledAt ?? endedAt ?? (isOpen ? '~' : '');
 }
 
-class Timeline {
-  readonly spans: Span[] = [];
+/**
+ * What a turn has spent its time on, according to its log, record by record, and what it does now. Logs of versions that
+ * did not keep attempts give one span for each call, with the times that they have.
+ */
+export class Timeline {
+  readonly #spans: Span[] = [];
   /** By what ends them. */
   readonly #open = new Map<string, Span>();
   /** The calls of the turn's own messages. */
@@ -149,12 +141,18 @@ class Timeline {
     }
   }
 
-  addPending(pending: readonly PendingActivity[]): void {
+  /** All spans, ordered by beginning, with the calls that are `pending`. */
+  ordered(pending: readonly PendingActivity[]): Span[] {
+    this.#addPending(pending);
+    return this.#spans.toSorted((a, b) => (beginOf(a) < beginOf(b) ? -1 : beginOf(a) > beginOf(b) ? 1 : 0));
+  }
+
+  #addPending(pending: readonly PendingActivity[]): void {
     for (const activity of pending) {
       // It has ended since Temporal was asked.
       if (this.#seen.has(activityKey(activity))) continue;
       const spans = this.#spansOf(activity);
-      this.spans.push(...spans.map((span, i): Span => (i === spans.length - 1 ? { ...span, isOpen: true } : span)));
+      this.#spans.push(...spans.map((span, i): Span => (i === spans.length - 1 ? { ...span, isOpen: true } : span)));
       this.#endSignIn(activity);
     }
   }
@@ -162,13 +160,13 @@ class Timeline {
   #created({ at, queued, begunAt, input, createdBy }: TurnCreated): void {
     const queue: Span = { kind: 'queue', threadId: null, startedAt: at };
     if (queued) this.#begin('queue', queue);
-    else if (begunAt !== undefined) this.spans.push({ ...queue, endedAt: begunAt });
+    else if (begunAt !== undefined) this.#spans.push({ ...queue, endedAt: begunAt });
     for (const item of input) {
       if (item.type === 'user.message') continue;
       const { threadId, toolCallId, by: endedBy = createdBy } = item;
       const isApproval = item.type === 'user.tool_approval';
       // The turn before has asked: its log has the beginning.
-      this.spans.push({
+      this.#spans.push({
         kind: 'wait',
         waitsFor: isApproval ? 'approval' : 'response',
         threadId,
@@ -193,7 +191,7 @@ class Timeline {
       return { ...call, attempt: i + 1, provider, model, failure, outcome: 'failed' };
     });
     // When the call was scheduled: the log has no other time of it.
-    this.spans.push(...failed, { ...call, ...calledBy(message), scheduledAt: at, ...(usage && { usage }) });
+    this.#spans.push(...failed, { ...call, ...calledBy(message), scheduledAt: at, ...(usage && { usage }) });
   }
 
   #responded(record: ToolResponse): void {
@@ -202,7 +200,7 @@ class Timeline {
     this.#end(waitKey(record), { endedAt: at, outcome, ...(by && { endedBy: by }) });
     if (this.#seen.has(key) || !this.#hasRun(record)) return;
     const call = { kind: 'tool_call', threadId, toolCallId } as const;
-    this.spans.push({ ...call, ...calledTool(this.#calls.get(key)), endedAt: at, outcome });
+    this.#spans.push({ ...call, ...calledTool(this.#calls.get(key)), endedAt: at, outcome });
   }
 
   /** Whether a call without an activity of its own in the log was run by the server. */
@@ -219,7 +217,7 @@ class Timeline {
     this.#endSignIn(activity);
     const spans = this.#spansOf(activity);
     const last = spans.at(-1);
-    this.spans.push(...spans);
+    this.#spans.push(...spans);
     if (!last) return;
     if (activity.name === 'callModel' && record.kind === 'model.message' && record.threadId === threadId) {
       this.#seen.add(messageId ?? '');
@@ -278,7 +276,7 @@ class Timeline {
   #begin(key: string, span: Span): void {
     const open: Span = { ...span, isOpen: true };
     this.#open.set(key, open);
-    this.spans.push(open);
+    this.#spans.push(open);
   }
 
   #end(key: string, end: Partial<Span>): void {

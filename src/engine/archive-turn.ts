@@ -59,7 +59,9 @@ export async function archive({
     const changes = await actionChanges(entries, { catalog, logs, sessionId });
     // What is in memory of an ended turn has its last state only.
     const state = last.record.kind === 'turn.done' ? 'ended' : (after ?? turn.state ?? 'running');
-    const run = await runStates.after(turn, last.ordinal);
+    // It reads the log from its start: once, for the last batch.
+    const isLast = state === 'ended' || (through !== undefined && last.ordinal >= through);
+    const run = isLast ? await runStates.after(turn, last.ordinal) : undefined;
     const answer = await answerOf(last, { logs, turnId });
     // Read before the entries are added, after which nothing may fail: the line would be lost.
     const session = errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
@@ -69,7 +71,7 @@ export async function archive({
     isCopied ||= added.length > 0;
     metrics.archived(added.map(({ record }) => record));
     logError(log, added, { turnId, sessionId, agent: session?.agent_name ?? undefined });
-    if (through !== undefined && last.ordinal >= through) break;
+    if (isLast) break;
   }
   return isCopied;
 }

@@ -1,9 +1,15 @@
+import type { Logger } from 'pino';
 import type { PendingAction } from '../catalog/actions.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { OPEN_TURN_STATES, stateAfter, type SessionState } from '../core/session-state.ts';
-import { unlessUnreadable, type TurnLogReader } from './turn-log-reader.ts';
-import type { Logger } from 'pino';
+import type { TurnLogReader } from './turn-log-reader.ts';
+
+interface Sources {
+  catalog: Catalog;
+  logs: TurnLogReader;
+  log: Logger;
+}
 
 /**
  * A session as it is now. The catalog follows a log within a moment; so of a turn that has not ended there, the log is
@@ -11,26 +17,27 @@ import type { Logger } from 'pino';
  */
 export async function sessionNow(
   session: SessionRow,
-  services: { catalog: Catalog; logs: TurnLogReader; log: Logger },
+  sources: Sources,
 ): Promise<{ session: SessionRow; waiting: PendingAction[] }> {
+  const { catalog, log } = sources;
   const [waiting, state] = await Promise.all([
-    services.catalog.actions.pendingOf([session.id]),
-    stateNow(session, services),
+    catalog.actions.pendingOf([session.id]),
+    stateNow(session, sources).catch((error: unknown) => {
+      log.warn({ sessionId: session.id, err: error }, 'a session is shown in the state that the catalog has');
+      return session.state;
+    }),
   ]);
   return { session: { ...session, state }, waiting: waiting.get(session.id) ?? [] };
 }
 
-async function stateNow(
-  { id, state }: SessionRow,
-  { catalog, logs, log }: { catalog: Catalog; logs: TurnLogReader; log: Logger },
-): Promise<SessionState | null> {
+async function stateNow({ id, state }: SessionRow, { catalog, logs }: Sources): Promise<SessionState | null> {
   if (!OPEN_TURN_STATES.some((one) => one === state)) return state;
   const last = await catalog.turns.last(id);
-  if (!last || last.archived === 1) return state;
-  const turn = await unlessUnreadable(logs.currentRun(last.id), { turnId: last.id, log });
-  const now = turn?.state;
+  // It may have been archived since the session was read.
+  if (!last || last.archived === 1) return (await catalog.sessions.get(id))?.state ?? state;
+  const now = (await logs.currentRun(last.id)).state;
   const isOpen = OPEN_TURN_STATES.find((one) => one === now);
-  if (isOpen || !turn) return isOpen ?? state;
-  const ends = await unlessUnreadable(logs.firstAndLast(last.id), { turnId: last.id, log });
-  return ends?.done ? stateAfter(ends.done) : state;
+  if (isOpen) return isOpen;
+  const { done } = await logs.firstAndLast(last.id);
+  return done ? stateAfter(done) : state;
 }

@@ -2,9 +2,8 @@ import type { Client } from '@temporalio/client';
 import type { Catalog } from '../catalog/catalog.ts';
 import { retryingOf, type Retrying } from '../core/attempts.ts';
 import { APPENDING_ACTIVITIES } from '../core/history.ts';
-import type { LogEntry } from '../core/records.ts';
 import { turnWorkflowId } from '../core/temporal-names.ts';
-import { spansOf, type PendingActivity, type Span } from '../core/timeline.ts';
+import { Timeline, type PendingActivity, type Span } from '../core/timeline.ts';
 import { describeExecution, type PendingActivity as Described } from '../temporal/describe-workflow.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
@@ -30,11 +29,11 @@ export async function turnTimeline({ catalog, client, logs }: Sources, turnId: s
   // In this order, so that what ends in between is in the log, and known to be in it.
   const row = await catalog.turns.get(turnId);
   const described = row?.archived ? [] : await describedActivities(client, turnId);
-  const entries: LogEntry[] = [];
   const pending = described.length > 0 ? await pendingActivities(described, { logs, turnId }) : [];
+  const timeline = new Timeline();
   // Of stored entries, a timeline needs no text that may be in the blob store.
-  for await (const batch of logs.readStored(turnId)) entries.push(...batch.entries);
-  return spansOf(entries, pending);
+  for await (const { entries } of logs.readStored(turnId)) for (const { record } of entries) timeline.add(record);
+  return timeline.ordered(pending);
 }
 
 /** None for a turn that has ended. */

@@ -100,12 +100,21 @@ export class TurnIndex {
       sequence,
       createdAt,
       title: isFirst ? start.title : null,
-      ...(isFirst && !isRun && { firstMessage: textOf(await this.#logs.inputOf(start)) }),
+      ...(isFirst && !isRun && { firstMessage: await this.#firstMessage(start) }),
       ...(begun && { begunAt: begun.at }),
       answers: answersOf(start),
     });
     if (accepted) this.#hintSession(sessionId);
     return accepted;
+  }
+
+  /** Undefined if its blobs cannot be read: that keeps no turn out of the index. */
+  async #firstMessage(start: Omit<TurnStart, 'resumes' | 'queued'>): Promise<string | undefined> {
+    try {
+      return textOf(await this.#logs.inputOf(start));
+    } catch {
+      return undefined;
+    }
   }
 
   async #reconcile({ id: turnId, created_at: requestedAt, queue_number: number }: TurnRow): Promise<void> {

@@ -19,7 +19,8 @@ const SESSION_BATCH_SIZE = 50;
 
 /**
  * Derives the rows that another version has not: after an upgrade, and while processes of two versions run. Until then
- * such a session is listed as idle, and no list by state has it. One whose key is missing is left to a later sweep.
+ * such a session is listed as idle, and lists of the Sessions API by state do not have it. One whose key is missing is left
+ * to a later pass.
  */
 export async function deriveStates({ catalog, ...sources }: Deriving, stop: AbortSignal): Promise<void> {
   while (!stop.aborted && (await catalog.underived.deriveTurns(TURN_BATCH_SIZE)));
@@ -42,14 +43,22 @@ async function rowsOf(
   { catalog, logs, runStates, log }: Deriving,
 ): Promise<DerivedRows | undefined> {
   const last = await catalog.turns.last(sessionId);
-  if (last?.archived !== 1) return {};
-  const endsOf = (turnId: string) => unlessUnreadable(logs.firstAndLast(turnId), { turnId, log });
+  if (!last) return {};
+  const unless = <T>(reading: Promise<T>, turnId: string) => unlessUnreadable(reading, { turnId, log });
+  const endsOf = (turnId: string) => unless(logs.firstAndLast(turnId), turnId);
   try {
-    const ends = await endsOf(last.id);
-    const done = ends?.done;
     const run = await runStates.after(last, last.archived_through);
+    const ends = await endsOf(last.id);
     const [first] = await catalog.turns.after(sessionId, 0, 1);
     const beginning = !first || first.id === last.id ? ends : await endsOf(first.id);
+    const texts = beginning && { firstMessage: textOf(beginning.created.input) };
+    if (last.archived === 0) {
+      const state = (await unless(logs.currentRun(last.id), last.id))?.state;
+      // One that has ended meanwhile is about to be archived.
+      const open = state && state !== 'ended' && { open: { turnId: last.id, state } };
+      return { ...open, ...(!run && texts && { texts }) };
+    }
+    const done = ends?.done;
     const output = done?.end.status === 'done' ? done.end.output : null;
     return {
       // One that cannot be read has ended nevertheless.
@@ -58,13 +67,9 @@ async function rowsOf(
         leaves: run?.leaves ?? (done ? stateAfter(done) : 'error'),
         at: done?.at ?? last.created_at,
       },
-      ...(!run && {
-        texts: {
-          ...(beginning && { firstMessage: textOf(beginning.created.input) }),
-          ...(output && { lastAnswer: output.content || output.refusal }),
-        },
-      }),
-      ...(run && { runSummary: run.summary }),
+      ...(run
+        ? { runSummary: run.summary }
+        : { texts: { ...texts, lastAnswer: output ? output.content || output.refusal : '' } }),
     };
   } catch (error) {
     if (error instanceof EncryptionKeyMissing) return undefined;

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
@@ -58,13 +59,26 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
   let incomplete = 0;
   let next: NodeJS.Timeout | undefined;
   let running = run();
+  const deriving = derive();
   return {
     stop: async () => {
       stop.abort();
       clearTimeout(next);
-      await running;
+      await Promise.all([running, deriving]);
     },
   };
+
+  /** Beside the sweeps, which must not wait for it: after an upgrade it has all sessions to read. */
+  async function derive(): Promise<void> {
+    while (!stop.signal.aborted) {
+      try {
+        await deriveStates(options, stop.signal);
+      } catch (error) {
+        options.log.warn({ err: error }, 'states of sessions could not be derived; it is retried');
+      }
+      await sleep(EVERY_MS, undefined, { signal: stop.signal }).catch(() => undefined);
+    }
+  }
 
   async function run(): Promise<void> {
     incomplete = (await sweep()) ? 0 : incomplete + 1;
@@ -92,7 +106,6 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       unindexed ??= await runningTurns(options);
       swept = await archiveEnded(options, { ...when, last: swept });
       unindexed = await indexTurns(options, [...unindexed, ...swept.failed], stop.signal);
-      await deriveStates(options, stop.signal);
       await forgetLostTurns(options, { before, stop: stop.signal });
       await resumeQueues(options, stop.signal);
       await syncSchedules(options, { ...when, began });

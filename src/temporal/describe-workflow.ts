@@ -123,7 +123,9 @@ async function reportedAttempts(
   details: temporal.api.common.v1.IPayloads | null | undefined,
 ): Promise<Attempt[]> {
   const context = { type: 'activity', isLocal: false, namespace, workflowId } as const;
-  const [report] = await decodeArrayFromPayloads(loadedDataConverter, details?.payloads, context);
+  // What cannot be decrypted takes nothing else with it.
+  const decoded = decodeArrayFromPayloads(loadedDataConverter, details?.payloads, context).catch(() => []);
+  const [report] = await decoded;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `withHeartbeat`
   return (report as ReportedAttempts | undefined)?.attempts ?? [];
 }

@@ -68,8 +68,8 @@ function endedBefore(
   { attempt, currentAttemptScheduledTimestampMs: scheduledAt }: AttemptInfo,
   reported: ReportedAttempts | undefined,
 ): Attempt[] {
-  // The first heartbeat comes a second after the first attempt has begun.
-  const before = reported ? (reported.attempts ?? []) : attempt > 1 ? [{ number: 1 }] : [];
+  // The first heartbeat comes a second after the first attempt has begun. Of several without one, nothing is known.
+  const before = reported ? (reported.attempts ?? []) : attempt === 2 ? [{ number: 1 }] : [];
   return before.map((one) =>
     one.outcome ? one : { ...one, outcome: 'lost', endedAt: new Date(scheduledAt).toISOString() },
   );

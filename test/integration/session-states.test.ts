@@ -192,6 +192,14 @@ async function sweep(sealed: string[] = []): Promise<void> {
   await deriveStates({ catalog, logs: { firstAndLast }, runStates, log } as never, new AbortController().signal);
 }
 
+test('an older turn that is accepted after a later one does not change the state', async () => {
+  await accept('u', 2);
+  await catalog.archive.add('u', endAs(answered), { state: 'ended' });
+  await accept('t', 1);
+  await catalog.archive.add('t', endAs({ status: 'error', message: 'Down.' }), { state: 'ended' });
+  expect(await session()).toMatchObject({ state: 'idle' });
+});
+
 test('rows of a version without states get them, also those that it writes beside this one', async () => {
   const names = ['answered', 'failed', 'open', 'queued', 'unused'];
   const { rows } = database;

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { mayReadAll, readerOf, type Reader } from '../../auth/rights.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import type { SessionState } from '../../core/session-state.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -9,7 +8,7 @@ import { createdAfter, createdQuery, pageOf, pagination, placeAfter } from '../h
 import { json, route, type Route } from '../http/route.ts';
 import { exampleRunSummary } from './examples.ts';
 import { runHeader } from './run-header.ts';
-import type { StoredSummary } from './run-states.ts';
+import { STATES_OF, type StoredSummary } from './run-states.ts';
 import { RUN_STATUSES, runSummary, type RequiredAction, type RunStatus, type RunSummary } from './wire/run.ts';
 
 const LIMIT = 10;
@@ -18,15 +17,6 @@ const listQuery = createdQuery(LIMIT).extend({
   agent_name: identifier.optional(),
   status: z.enum(RUN_STATUSES).optional(),
 });
-
-/** The states of sessions in which runs have a status. One that is `pending` has never begun, or begins in a moment. */
-const STATES_OF: Record<RunStatus, readonly SessionState[]> = {
-  running: ['running', 'delegating', 'asking', 'paused'],
-  requires_action: ['waiting_client', 'waiting_person'],
-  completed: ['completed'],
-  cancelled: ['cancelled'],
-  failed: ['unanswered', 'error', 'timed_out', 'abandoned'],
-};
 
 /** The runs that a caller may read, as the catalog has them: it follows a run within a moment. */
 export function listRoutes(context: ApiContext): Route[] {

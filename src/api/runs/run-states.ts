@@ -13,12 +13,17 @@ import type { RunHeader, RunStatus, RunSummary } from './wire/run.ts';
 /** What the catalog has of a run for its lists: the rest of it is in the row of its session. */
 export type StoredSummary = Omit<RunSummary, keyof RunHeader>;
 
-/** The states of runs by their statuses, once they have ended. */
-const LEAVES: Partial<Record<RunStatus, SessionState>> = {
-  completed: 'completed',
-  cancelled: 'cancelled',
-  failed: 'error',
-};
+/**
+ * The states of sessions in which runs have a status; those that have ended leave their sessions in the first one. A run
+ * that is `pending` has never begun, or begins in a moment.
+ */
+export const STATES_OF = {
+  running: ['running', 'delegating', 'asking', 'paused'],
+  requires_action: ['waiting_client', 'waiting_person'],
+  completed: ['completed'],
+  cancelled: ['cancelled'],
+  failed: ['error', 'unanswered', 'timed_out', 'abandoned'],
+} as const satisfies Record<RunStatus, readonly SessionState[]>;
 
 /** A list has no items, so the files of results are not read for it. */
 const NO_FILES = { get: () => Promise.resolve(Buffer.alloc(0)) };
@@ -51,7 +56,8 @@ export function createRunStates({ catalog, logs, log }: Pick<ApiContext, 'catalo
     }
     const run = output.run(runHeader(session), { isOwner: true });
     const { content: _, output: __, ...summary } = run;
-    return { leaves: LEAVES[run.status], summary: JSON.stringify(withoutHeader(summary)) };
+    const leaves = output.isOpen ? undefined : STATES_OF[run.status][0];
+    return { leaves, summary: JSON.stringify(withoutHeader(summary)) };
   }
 }
 

@@ -5,8 +5,12 @@ import type { TurnEnds } from '../../engine/turn-log-reader.ts';
 import type { TurnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
-/** A turn with its current state; of one that runs, Temporal is asked whether it repeats a call. */
+/** A turn with its current state; of one that runs, Temporal is asked whether it repeats a call, if it can say so. */
 export async function turnResourceOf(client: Client, turn: TurnEnds, reader: Reader): Promise<TurnResource> {
   const isRunning = !turn.done && turn.position === undefined;
-  return toTurnResource(turn, reader, isRunning ? await retryingTurn(client, turn.created.turnId) : undefined);
+  return toTurnResource(
+    turn,
+    reader,
+    isRunning ? await retryingTurn(client, turn.created.turnId).catch(() => undefined) : undefined,
+  );
 }
