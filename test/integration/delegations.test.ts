@@ -121,7 +121,7 @@ test('two agents work in parallel, while the turn is paused and takes no place a
     status: 'running',
     paused: ['delegation'],
   });
-  await eventually(async () => expect(await chats.catalog.turns.get(turnId)).toMatchObject({ paused: 1 }));
+  await eventually(async () => expect(await chats.catalog.turns.get(turnId)).toMatchObject({ state: 'delegating' }));
   expect(await stateOf(await childOf(chat, 'one'))).toMatchObject({ status: 'running' });
   // Slots are for sessions of the Agents API v2.
   expect(await server.api.get('/api/v2/sessions/quota')).toMatchObject({ active: 0 });

@@ -9,6 +9,7 @@ import { startAllInOne } from '../../src/server/all-in-one.ts';
 import { dataConverterFor } from '../../src/temporal/data-converter.ts';
 import { deleteSessionWorkflowId } from '../../src/core/temporal-names.ts';
 import { describeExecution } from '../../src/temporal/describe-workflow.ts';
+import { eventually } from '../support/eventually.ts';
 import { everturn } from '../support/command-line.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import {
@@ -149,6 +150,8 @@ test('without keys all texts are found: the test searches the right places', asy
   });
   const file = { type: 'file', name: 'a.txt', data: base64('plain-file') };
   await plain.turn([{ type: 'user.message', content: [{ type: 'text', text: 'plain-message' }, file] }]).end();
+  const state = () => server.database.rows.selectFrom('turns').select('state').execute();
+  await eventually(async () => expect(await state()).toEqual([{ state: 'ended' }]));
   const found = Object.entries(await stores()).map(([name, store]) => [
     name,
     ...['plain-message', 'plain-answer', 'plain-blob', 'plain-file', 'plain-instructions'].filter(
@@ -158,7 +161,7 @@ test('without keys all texts are found: the test searches the right places', asy
   expect(found).toEqual([
     ['Temporal', 'plain-message', 'plain-file'],
     ["Temporal's database", 'plain-message', 'plain-file'],
-    ['catalog', 'plain-message', 'plain-file', 'plain-instructions'],
+    ['catalog', 'plain-message', 'plain-answer', 'plain-blob', 'plain-file', 'plain-instructions'],
     ['data folder', 'plain-message', 'plain-answer', 'plain-blob', 'plain-file', 'plain-instructions'],
     ['Redis', 'plain-answer', 'plain-blob'],
   ]);

@@ -189,7 +189,11 @@ async function sweep(sealed: string[] = []): Promise<void> {
     return Promise.resolve({ created: { input }, done: end && { at: NOW, end } });
   };
   const runStates = { after: () => Promise.resolve(undefined) };
-  await deriveStates({ catalog, logs: { firstAndLast }, runStates, log } as never, new AbortController().signal);
+  const currentRun = () => Promise.resolve({ state: 'waiting_person' });
+  await deriveStates(
+    { catalog, logs: { firstAndLast, currentRun }, runStates, log } as never,
+    new AbortController().signal,
+  );
 }
 
 test('an older turn that is accepted after a later one does not change the state', async () => {
@@ -224,14 +228,20 @@ test('rows of a version without states get them, also those that it writes besid
     return Object.fromEntries(found.map(({ id, state }) => [id, state]));
   };
   await sweep(['turn_failed']);
-  expect(await states()).toEqual({ answered: 'idle', failed: null, open: 'running', queued: 'idle', unused: 'idle' });
+  expect(await states()).toEqual({
+    answered: 'idle',
+    failed: null,
+    open: 'waiting_person',
+    queued: 'idle',
+    unused: 'idle',
+  });
   await sweep();
   expect(await states()).toMatchObject({ failed: 'error' });
   const ofTurns = await rows.selectFrom('turns').select(['id', 'state', 'leaves']).orderBy('id').execute();
   expect(ofTurns).toEqual([
     { id: 'turn_answered', state: 'ended', leaves: 'idle' },
     { id: 'turn_failed', state: 'ended', leaves: 'error' },
-    { id: 'turn_open', state: 'running', leaves: null },
+    { id: 'turn_open', state: 'waiting_person', leaves: null },
     { id: 'turn_queued', state: 'queued', leaves: null },
   ]);
   const listing = { filter: {}, order: 'asc' as const, now: new Date() };
