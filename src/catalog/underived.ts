@@ -37,9 +37,15 @@ export class Underived {
   /** Derives the states of up to `limit` turns, and notes that those of their sessions are to be derived. False: of none. */
   async deriveTurns(limit: number): Promise<boolean> {
     return this.#db.transaction().execute(async (db) => {
-      // As the index has it.
+      // As the partial index has it, which a bound on its column lets both databases search.
       const isUnderived = sql<boolean>`(state is null or (archived = 1 and state <> 'ended'))`;
-      const rows = await db.selectFrom('turns').select(['id', 'session_id']).where(isUnderived).limit(limit).execute();
+      const rows = await db
+        .selectFrom('turns')
+        .select(['id', 'session_id'])
+        .where(isUnderived)
+        .where('id', '>', '')
+        .limit(limit)
+        .execute();
       if (rows.length === 0) return false;
       // The sessions first, as everything else that changes both; in one order, as other workers do.
       const sessionIds = [...new Set(rows.map(({ session_id: id }) => id))].toSorted();
