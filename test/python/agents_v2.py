@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 from hai_agents import Client
 from hai_agents.tools import tool
@@ -45,7 +46,13 @@ seen["chat"] = [first.status, first.answer, second.status, second.answer]
 session.cancel()
 seen["cancelled"] = session.status().status
 
-listed = client.sessions.list_sessions(status=["completed", "interrupted"], sort=["created_at"], size=2)
+# Lists follow the ends of turns within a moment.
+deadline = time.monotonic() + 30
+while True:
+    listed = client.sessions.list_sessions(status=["completed", "interrupted"], sort=["created_at"], size=2)
+    if listed.total == 4 or time.monotonic() > deadline:
+        break
+    time.sleep(0.05)
 seen["list"] = [listed.total, listed.page, [item.status for item in listed.items], listed.items[0].first_message.message]
 found = client.sessions.list_sessions(search="THE END", created_after=listed.items[0].created_at)
 seen["search"] = [item.id == session.id for item in found.items]
