@@ -59,11 +59,16 @@ export async function startTimeSkipping(activities: Partial<Activities>): Promis
   const ignored = { fn: () => undefined };
   const sinks: InjectedSinks<WatchSinks & ArchiveSinks & SpeculationSinks & TurnSinks> = {
     watch: {
-      entries: { fn: ({ workflowId }, entries) => void log(turnIdOf(workflowId) ?? '').push(...entries) },
+      // A task is repeated if something arrives while it ends the workflow, such as the end of an archiving.
+      entries: {
+        fn: ({ workflowId }, entries) => {
+          const known = log(turnIdOf(workflowId) ?? '');
+          for (const entry of entries) known[entry.ordinal - 1] = entry;
+        },
+      },
       scheduled: ignored,
     },
     archive: { turnEnded: ignored },
-    pauses: { changed: ignored },
     speculation: { changed: ignored, modelCalled: ignored },
     turns: { cancelling: ignored, growing: ignored },
   };
