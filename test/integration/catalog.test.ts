@@ -24,6 +24,7 @@ import type { TurnHistory } from '../../src/temporal/history.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { collectBlobs } from '../../src/housekeeping/collect-blobs.ts';
 import { eventually } from '../support/eventually.ts';
+import { insertSession as insertSessionAt } from '../support/insert-session.ts';
 import { modelMessage } from '../support/model-message.ts';
 import { turnStart } from '../support/random-turn.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
@@ -142,22 +143,8 @@ const claimOf = (resourceId: string, now = NOW) => ({
   now,
 });
 
-async function insertSession(catalog: Catalog, id: string, type: SessionRow['type'] = 'session/draft'): Promise<void> {
-  await catalog.sessions.insert({
-    id,
-    type,
-    agent_name: null,
-    agent_version: null,
-    spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }, NOW),
-    title: null,
-    subject_id: 'ann',
-    subject_type: 'user',
-    subject_slug: 'ann',
-    metadata: null,
-    created_at: NOW,
-    updated_at: NOW,
-  });
-}
+const insertSession = (catalog: Catalog, id: string, type?: SessionRow['type']): Promise<void> =>
+  insertSessionAt(catalog, { id, at: NOW, ...(type && { type }) });
 
 test('several processes open a new catalog concurrently', async () => {
   const opened = await Promise.all(Array.from({ length: 5 }, () => open()));

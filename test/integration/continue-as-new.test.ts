@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { commandTurn, createTurn } from '../../workflows/messages.ts';
 import type { CreateTurnCommand } from '../../src/core/session.ts';
+import { createTurnCommand } from '../support/create-turn-command.ts';
 import { byThread, folded } from '../support/api-client.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { late } from '../support/mcp-server.ts';
@@ -317,18 +318,7 @@ test('a command that is repeated after later ones returns the turn that it start
   await first.done;
   await chat.turn('second').done;
   const turnId = await first.turnId();
-  const command: CreateTurnCommand = {
-    turnId,
-    previous: { turn: 'last' },
-    createdAt: new Date().toISOString(),
-    createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
-    owner: { subjectId: 'local', draftRoles: null },
-    input: [{ type: 'user.message', content: 'first' }],
-    title: null,
-    specHash: '',
-    hasServers: false,
-    limits: { iterations: 1, seconds: 1, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
-  };
+  const command = createTurnCommand(turnId, 'first');
   const session = client.workflow.getHandle(sessionWorkflowId(chat.sessionId));
   const again = await session.executeUpdate(createTurn, { args: [command] });
   expect(again).toEqual({ turnId, previousTurnId: null, sequence: 1 });

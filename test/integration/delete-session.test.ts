@@ -4,8 +4,8 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
 import { newId } from '../../src/engine/new-id.ts';
-import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { deleteSessionWorkflowId, sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
+import { createTurnCommand } from '../support/create-turn-command.ts';
 import { eventually } from '../support/eventually.ts';
 import { DELETES_RUNS_AT_ONCE, startOwnTemporal, type OwnTemporal } from '../support/own-temporal.ts';
 import { TestMcpServer } from '../support/mcp-server.ts';
@@ -210,18 +210,7 @@ test.concurrent('a late command is rejected and leaves nothing behind', async ()
   const log = pino({ level: 'silent' });
   const commands = new SessionCommands({ client: temporal.client, taskQueue, log });
   const turnId = newId('turn');
-  const command: CreateTurnCommand = {
-    turnId,
-    previous: { turn: 'last' },
-    createdAt: new Date().toISOString(),
-    createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
-    owner: { subjectId: 'local', draftRoles: null },
-    input: [{ type: 'user.message', content: 'x' }],
-    title: null,
-    specHash: '',
-    hasServers: false,
-    limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
-  };
+  const command = createTurnCommand(turnId);
   const outcomes = await Promise.allSettled([
     commands.createTurn(chat.sessionId, command),
     ...[1, 2].map(() => commands.cancel(chat.sessionId, { close: false, upTo: turnId })),

@@ -2,8 +2,8 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { newId } from '../../src/engine/new-id.ts';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
-import type { CreateTurnCommand } from '../../src/core/session.ts';
 import { sessionWorkflowId } from '../../src/core/temporal-names.ts';
+import { createTurnCommand } from '../support/create-turn-command.ts';
 import { eventually } from '../support/eventually.ts';
 import { say, use } from '../support/scripted-model.ts';
 import { TemporalClient } from '../support/temporal-client.ts';
@@ -129,18 +129,7 @@ test.concurrent('a command that is repeated after its run of the workflow return
   const commands = new SessionCommands({ client: temporal.client, taskQueue, log: pino({ level: 'silent' }) });
   const repeat = async (turnId: string): Promise<unknown> => {
     await untilEnded(chat);
-    const command: CreateTurnCommand = {
-      turnId,
-      previous: { turn: 'last' },
-      createdAt: new Date().toISOString(),
-      createdBy: { subjectId: 'local', subjectType: 'user', subjectSlug: 'local' },
-      owner: { subjectId: 'local', draftRoles: null },
-      input: [{ type: 'user.message', content: 'x' }],
-      title: null,
-      specHash: '',
-      hasServers: false,
-      limits: { iterations: 1, seconds: 60, toolSeconds: 1, toolHeartbeatSeconds: 1, subAgents: 5 },
-    };
+    const command = createTurnCommand(turnId);
     return commands.createTurn(chat.sessionId, command);
   };
   expect(await repeat(second)).toEqual({ turnId: second, previousTurnId: first, sequence: 2 });

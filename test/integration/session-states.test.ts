@@ -12,6 +12,7 @@ import type { SessionState } from '../../src/core/session-state.ts';
 import { EncryptionKeyMissing } from '../../src/encryption/cipher.ts';
 import { deriveStates } from '../../src/housekeeping/derive-states.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';
+import { insertSession } from '../support/insert-session.ts';
 import { modelMessage } from '../support/model-message.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 
@@ -27,20 +28,7 @@ beforeEach(async () => {
   folder = await mkdtemp(path.join(tmpdir(), 'everturn-states-'));
   database = await createTestDatabase(folder);
   catalog = await Catalog.open(loadConfig({ DATABASE_URL: database.url }).database, log);
-  await catalog.sessions.insert({
-    id: 's',
-    type: 'session/draft',
-    agent_name: null,
-    agent_version: null,
-    spec_hash: await catalog.agents.putSpec({ model: { name: 'm' } }, NOW),
-    title: null,
-    subject_id: 'ann',
-    subject_type: 'user',
-    subject_slug: 'ann',
-    metadata: null,
-    created_at: NOW,
-    updated_at: NOW,
-  });
+  await insertSession(catalog, { id: 's', at: NOW });
 });
 afterEach(async () => {
   await catalog.close();
