@@ -13,7 +13,7 @@ interface Cost {
   open_workflows: number;
   /** Resident memory in megabytes, before the sessions and when they are at rest. */
   memory_mb: [number, number];
-  /** Of new sessions, 16 at once, before and then. */
+  /** Turns of new sessions, 16 at once: before the sessions, and when they are at rest. */
   turns_per_second_16: [number, number];
   /** The second turn of a session that is at rest: from its request to its first text. */
   first_delta_ms: number;

@@ -36,7 +36,7 @@ export class IdleTimeouts {
 
   async #end(sessionId: string, now: string): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
-      await lockSession(db, sessionId);
+      await lockSession(db, { id: sessionId });
       const { numUpdatedRows } = await db
         .updateTable('session_requests')
         .set({ idle_ends_at: null })

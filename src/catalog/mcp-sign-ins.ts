@@ -25,7 +25,7 @@ export interface UntoldSignIn {
   by: Subject | undefined;
 }
 
-/** The states of a turn that goes on by itself when its sign-ins have ended. */
+/** The states of a turn that resumes by itself when its sign-ins have ended. */
 const WAITING: ReadonlySet<TurnState> = new Set(['asking', 'waiting_client', 'waiting_person', 'paused']);
 
 interface McpSignInsOptions {

@@ -200,7 +200,7 @@ export class SessionSlots {
       const admitted: string[] = [];
       for (const sessionId of await admissible(db, capacity)) {
         // Before its request, as everything else that changes both.
-        await lockSession(db, sessionId);
+        await lockSession(db, { id: sessionId });
         const { numUpdatedRows } = await db
           .updateTable('session_requests')
           .set({ queue_number: null, first_turn_id: newTurnId() })
@@ -299,7 +299,7 @@ export class SessionSlots {
   /** The first turn was rejected. */
   async rejected(sessionId: string, turnId: string, { error, now }: { error: string; now: string }): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
-      await lockSession(db, sessionId);
+      await lockSession(db, { id: sessionId });
       const row = await firstTurnIs(db, sessionId, turnId)
         .set({ first_turn_id: null, start_error: error, start_failed_at: now })
         .returning('delete_after_min')
@@ -320,7 +320,7 @@ export class SessionSlots {
    */
   async cancel(sessionId: string, now: string): Promise<boolean> {
     return this.#outbox.transaction(async (db, emit) => {
-      await lockSession(db, sessionId);
+      await lockSession(db, { id: sessionId });
       const row = db.updateTable('session_requests').where('session_id', '=', sessionId);
       // Changes nothing, but locks the row: it may be admitted at this moment.
       const before = await row

@@ -1,5 +1,5 @@
 import type { Kysely, Transaction } from 'kysely';
-import { OPEN_TURN_STATES, type OpenTurnState, type SessionState } from '../core/session-state.ts';
+import { isOpenTurnState, type SessionState } from '../core/session-state.ts';
 import type { SessionChanged } from './outbox.ts';
 import type { SessionRow, Tables, TurnRow } from './schema.ts';
 import type { SessionRequestRow } from './session-requests.ts';
@@ -127,7 +127,7 @@ async function storeState(
     derived({ type, request: request && { ...request, cancelled_at }, last, isPast });
   const now = stateIf(cancelledAt, until !== undefined);
   // The turn had ended when the session was cancelled, and its end is told only now: these are two changes.
-  const isLate = isOpenTurn(from) && cancelledAt !== null && cancelledAt > (last?.state_at ?? '');
+  const isLate = isOpenTurnState(from) && cancelledAt !== null && cancelledAt > (last?.state_at ?? '');
   const states = [from, ...(isLate ? [stateIf(null, true).state] : []), now.state];
   if (from === now.state && ended_at === now.endedAt) return [];
   await db
@@ -160,7 +160,7 @@ function derived({ type, request, last, isPast }: Known): Derived {
     if (isRejected) return { state: 'error', endedAt: request.start_failed_at };
     return open(isOfRun({ type }) ? 'pending' : 'idle');
   }
-  if (last.archived === 0) return open(isOpenTurn(last.state) ? last.state : 'running');
+  if (last.archived === 0) return open(isOpenTurnState(last.state) ? last.state : 'running');
   const endedAt = last.state_at ?? last.created_at;
   if (cancelledAt >= last.created_at) return { state: 'cancelled', endedAt: later(cancelledAt, endedAt) };
   const state = last.leaves;
@@ -169,10 +169,6 @@ function derived({ type, request, last, isPast }: Known): Derived {
   const timeout = request && (isPast ? request.idle_timeout_s : request.idle_ends_at);
   const waits = request ? timeout !== null : !isOfRun({ type });
   return waits ? open('idle') : { state: 'completed', endedAt: request?.waits_until ?? endedAt };
-}
-
-function isOpenTurn(state: string | null | undefined): state is OpenTurnState {
-  return OPEN_TURN_STATES.some((one) => one === state);
 }
 
 function open(state: SessionState): Derived {

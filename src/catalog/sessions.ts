@@ -1,4 +1,4 @@
-import { sql, type Kysely, type RawBuilder, type Transaction } from 'kysely';
+import { sql, type ExpressionBuilder, type Kysely, type RawBuilder, type Transaction } from 'kysely';
 import type { TurnDone } from '../core/records.ts';
 import type { Subject } from '../core/subject.ts';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
@@ -281,7 +281,17 @@ async function leaveSpec(db: Transaction<Tables>, sessionId: string, now: string
 }
 
 /** A session, by its id or that of one of its turns. */
-type Touched = ({ id: string } | { turnId: string }) & {
+type SessionOf = { id: string } | { turnId: string };
+
+/** Finds the session in its table. */
+function isSession(which: SessionOf) {
+  return (eb: ExpressionBuilder<Tables, 'sessions'>) =>
+    'id' in which
+      ? eb('sessions.id', '=', which.id)
+      : eb('sessions.id', '=', eb.selectFrom('turns').select('session_id').where('turns.id', '=', which.turnId));
+}
+
+type Touched = SessionOf & {
   at: string;
   /** A turn of it has begun: the title that it has from then on, if it has none, encrypted. */
   begun?: { title: string | null };
@@ -302,22 +312,18 @@ export async function touchSession(db: Transaction<Tables>, { at, begun, ...whic
         updated_at: eb.case().when('updated_at', '<', at).then(at).else(eb.ref('updated_at')).end(),
       }),
     }))
-    .where('id', '=', (eb) =>
-      'id' in which
-        ? eb.val(which.id)
-        : eb.selectFrom('turns').select('session_id').where('turns.id', '=', which.turnId),
-    )
+    .where(isSession(which))
     .where('deleted_at', 'is', null)
     .executeTakeFirst();
   return numUpdatedRows > 0n;
 }
 
 /** Locks a session's row until the end of the transaction: what happens to one session happens one after the other. */
-export async function lockSession(db: Transaction<Tables>, id: string): Promise<void> {
+export async function lockSession(db: Transaction<Tables>, which: SessionOf): Promise<void> {
   await db
     .updateTable('sessions')
     .set((eb) => ({ active_at: eb.ref('active_at') }))
-    .where('id', '=', id)
+    .where(isSession(which))
     .execute();
 }
 

@@ -80,7 +80,7 @@ export class TurnPlaces {
   ): Promise<void> {
     await this.#db.transaction().execute(async (db) => {
       // Of two processes, the second one reads what the first one has written.
-      await lockSession(db, sessionId);
+      await lockSession(db, { id: sessionId });
       const current = await db
         .selectFrom('turns')
         .select((eb) => eb.fn.max('events_before').as('last'))

@@ -6,7 +6,7 @@ import type { Outbox } from './outbox.ts';
 import { removeRunSecrets, storeRunSecrets } from './run-secrets.ts';
 import type { Tables, TurnRow } from './schema.ts';
 import { storeTexts } from './session-texts.ts';
-import { touchSession, aadForTitle } from './sessions.ts';
+import { aadForTitle, lockSession, touchSession } from './sessions.ts';
 import { sessionChanged, turnAccepted } from './session-states.ts';
 
 /** The states of turns that have begun and do not work. */
@@ -394,11 +394,7 @@ export class Turns {
   async remove(turnId: string): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
       // First, as a process that adds to the archive does.
-      await db
-        .updateTable('sessions')
-        .set((eb) => ({ active_at: eb.ref('active_at') }))
-        .where('id', '=', (eb) => eb.selectFrom('turns').select('session_id').where('turns.id', '=', turnId))
-        .execute();
+      await lockSession(db, { turnId });
       const turn = await db.deleteFrom('turns').where('id', '=', turnId).returning('session_id').executeTakeFirst();
       if (turn) await removeRunSecrets(db, turn.session_id);
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();

@@ -83,7 +83,7 @@ export class Underived {
 
   async derive(sessionId: string, { last, open, texts, runSummary }: DerivedRows): Promise<void> {
     await this.#outbox.transaction(async (db, emit) => {
-      await lockSession(db, sessionId);
+      await lockSession(db, { id: sessionId });
       const session = db.selectFrom('sessions').select('id').where('id', '=', sessionId);
       if (!(await session.where('deleted_at', 'is', null).executeTakeFirst())) return;
       if (open) await db.updateTable('turns').set({ state: open.state }).where('id', '=', open.turnId).execute();

@@ -10,6 +10,13 @@ import type { AppendingActivity, CallModelResult } from './history.ts';
  */
 export type AttemptOutcome = 'completed' | 'failed' | 'lost' | 'taken_over' | 'cancelled';
 
+/** What clients call the activities of a turn. */
+export const ACTIVITY_KINDS = {
+  callModel: 'model_call',
+  callTool: 'tool_call',
+  connectTools: 'connect_tools',
+} as const satisfies Record<AppendingActivity, string>;
+
 /** What an attempt has called, as far as it came to that. */
 export interface Called {
   /** The provider of the model, by its name on this server. */
@@ -44,9 +51,9 @@ export interface Attempt extends Called {
 export interface EndedActivity {
   name: AppendingActivity;
   threadId: string;
-  /** Of `callTool`. */
+  /** The call that `callTool` runs. */
   toolCallId?: string;
-  /** Of `callModel`: the message that it was to give. */
+  /** The message that `callModel` is to give. */
   messageId?: string;
   scheduledAt: string;
   /** In their order, the first ones and the last ones if there were too many; none if no worker has begun it. */
@@ -113,15 +120,15 @@ export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: str
 
 /** An attempt at a call of a turn has failed, and is repeated: for those who watch, since the log has it only with the call. */
 export interface RetryNotice {
-  /** Of the event. */
+  /** The event's id. */
   id: string;
   /** ISO-8601. */
   at: string;
   turnId: string;
   threadId: string;
-  /** Of a model call. */
+  /** The message of the model call. */
   messageId?: string;
-  /** Of a tool call. */
+  /** The tool call. */
   toolCallId?: string;
   attempt: Attempt;
 }

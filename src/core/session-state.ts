@@ -25,6 +25,10 @@ export const OPEN_TURN_STATES = [
 
 export type OpenTurnState = (typeof OPEN_TURN_STATES)[number];
 
+export function isOpenTurnState(state: string | null | undefined): state is OpenTurnState {
+  return OPEN_TURN_STATES.some((one) => one === state);
+}
+
 /** The state of a turn. `requested`: its session may not have accepted it; `queued`: it waits in its session's queue. */
 export const TURN_STATES = ['requested', 'queued', ...OPEN_TURN_STATES, 'ended'] as const;
 

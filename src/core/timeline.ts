@@ -1,4 +1,4 @@
-import type { Attempt, Called, EndedActivity } from './attempts.ts';
+import { ACTIVITY_KINDS, type Attempt, type Called, type EndedActivity } from './attempts.ts';
 import type {
   AnswerableCall,
   LogRecord,
@@ -21,7 +21,7 @@ export interface Span extends Called {
   kind: 'queue' | 'model_call' | 'tool_call' | 'connect_tools' | 'wait' | 'pause' | 'thread';
   /** Null for what concerns the whole turn. */
   threadId: string | null;
-  /** Of a call, with its first attempt. */
+  /** When the call was scheduled; its first attempt has it. */
   scheduledAt?: string;
   startedAt?: string;
   endedAt?: string;
@@ -29,9 +29,9 @@ export interface Span extends Called {
   isOpen?: true;
   messageId?: string;
   toolCallId?: string;
-  /** Of a thread. */
+  /** The thread's title. */
   title?: string;
-  /** Of a call: see `Attempt`. */
+  /** The number of the call's attempt: see `Attempt`. */
   attempt?: number;
   worker?: string;
   /** How an attempt, the call with its last attempt, or the wait has ended. */
@@ -45,7 +45,7 @@ export interface Span extends Called {
   waitedFor?: 'person' | 'client';
   /** Who has begun a pause. */
   startedBy?: Subject;
-  /** Who has ended a wait or a pause; absent if time has, or nobody. */
+  /** The subject that has ended the wait or the pause; absent if a time limit has, or it has not ended. */
   endedBy?: Subject;
 }
 
@@ -244,7 +244,7 @@ export class Timeline {
   #spansOf({ name, threadId, messageId, toolCallId, scheduledAt, attempts }: Omit<EndedActivity, 'status'>): Span[] {
     const place = { ...(messageId !== undefined && { messageId }), ...(toolCallId !== undefined && { toolCallId }) };
     const called = toolCallId === undefined ? {} : calledTool(this.#calls.get(callKey({ threadId, toolCallId })));
-    const call = { kind: KINDS[name], threadId, ...place, ...called };
+    const call = { kind: ACTIVITY_KINDS[name], threadId, ...place, ...called };
     if (attempts.length === 0) return [{ ...call, scheduledAt }];
     return attempts.map(({ number, ...attempt }, i): Span => {
       return { ...call, ...(i === 0 && { scheduledAt }), attempt: number, ...attempt };
@@ -287,8 +287,6 @@ export class Timeline {
     this.#open.delete(key);
   }
 }
-
-const KINDS = { callModel: 'model_call', callTool: 'tool_call', connectTools: 'connect_tools' } as const;
 
 function asked({ threadId, toolCallId, needs, elicitation, unknownOutcome }: AnswerableCall): Span {
   const waitsFor = elicitation ? 'question' : unknownOutcome === undefined ? needs : 'outcome';

@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { PendingAction } from '../catalog/actions.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { OPEN_TURN_STATES, stateAfter, type SessionState } from '../core/session-state.ts';
+import { isOpenTurnState, stateAfter, type SessionState } from '../core/session-state.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
 interface Sources {
@@ -31,13 +31,12 @@ export async function sessionNow(
 }
 
 async function stateNow({ id, state }: SessionRow, { catalog, logs }: Sources): Promise<SessionState | null> {
-  if (!OPEN_TURN_STATES.some((one) => one === state)) return state;
+  if (!isOpenTurnState(state)) return state;
   const last = await catalog.turns.last(id);
   // It may have been archived since the session was read.
   if (!last || last.archived === 1) return (await catalog.sessions.get(id))?.state ?? state;
   const now = (await logs.currentRun(last.id)).state;
-  const isOpen = OPEN_TURN_STATES.find((one) => one === now);
-  if (isOpen) return isOpen;
+  if (isOpenTurnState(now)) return now;
   const { done } = await logs.firstAndLast(last.id);
   return done ? stateAfter(done) : state;
 }

@@ -8,8 +8,15 @@ import { createdAfter, createdQuery, pageOf, pagination, placeAfter } from '../h
 import { json, route, type Route } from '../http/route.ts';
 import { exampleRunSummary } from './examples.ts';
 import { runHeader } from './run-header.ts';
-import { STATES_OF, type StoredSummary } from './run-states.ts';
-import { RUN_STATUSES, runSummary, type RequiredAction, type RunStatus, type RunSummary } from './wire/run.ts';
+import { STATES_OF } from './run-states.ts';
+import {
+  RUN_STATUSES,
+  runSummary,
+  type RequiredAction,
+  type RunFigures,
+  type RunStatus,
+  type RunSummary,
+} from './wire/run.ts';
 
 const LIMIT = 10;
 
@@ -65,9 +72,9 @@ export function listRoutes(context: ApiContext): Route[] {
 
 function summaryOf(session: SessionRow, stored: string | undefined, { isOwner }: Reader): RunSummary {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `createRunStates`
-  const summary = stored === undefined ? undefined : (JSON.parse(stored) as StoredSummary);
+  const summary = stored === undefined ? undefined : (JSON.parse(stored) as RunFigures);
   const { required_action: action, ...figures } = summary ?? unknownFigures(session);
-  // Until it is archived again, a run that goes on after a pause has the figures of the pause.
+  // A run that has resumed has the figures of its pause until it is archived again.
   const status = statusOf(session) ?? figures.status;
   return {
     ...runHeader(session),
@@ -81,14 +88,8 @@ function statusOf({ state }: SessionRow): RunStatus | undefined {
   return RUN_STATUSES.find((status) => STATES_OF[status].some((one) => one === state));
 }
 
-/** Of a run that has neither paused nor ended, or whose log cannot be read. */
-function unknownFigures({
-  ended_at,
-  model_calls,
-  input_tokens,
-  output_tokens,
-  cost_in_usd,
-}: SessionRow): StoredSummary {
+/** The figures of a run that has neither paused nor ended, or whose log cannot be read. */
+function unknownFigures({ ended_at, model_calls, input_tokens, output_tokens, cost_in_usd }: SessionRow): RunFigures {
   return {
     status: 'running',
     completed_at: ended_at,

@@ -20,7 +20,7 @@ import { argumentsOf, contentOf, resultParts, usageToWire } from './output-parts
 import { costBy } from './pricing.ts';
 import { runError } from './run-error.ts';
 import { RunPause } from './run-pause.ts';
-import type { ModelPart, Run, RunError, RunHeader, RunItem, RunStatus } from './wire/run.ts';
+import type { ModelPart, Run, RunError, RunFigures, RunHeader, RunItem, RunStatus } from './wire/run.ts';
 
 export interface RunLimits {
   maxTurns: number;
@@ -111,13 +111,16 @@ export class RunOutput {
 
   /** The run as its clients see it. */
   run(header: RunHeader, reader: Reader): Run {
+    const { status, ...rest } = this.summary(reader);
+    return { ...header, status, content: this.#content, output: [...this.#items], ...rest };
+  }
+
+  /** What lists show of the run, beside its header. */
+  summary(reader: Reader): RunFigures {
     const { status } = this;
     const json = status === 'completed' ? this.#json : undefined;
     return {
-      ...header,
       status,
-      content: this.#content,
-      output: [...this.#items],
       completed_at: this.#done?.at ?? null,
       turns: this.#turns,
       usage: this.#usage ? (usageToWire(this.#usage) ?? null) : null,

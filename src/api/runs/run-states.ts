@@ -6,12 +6,8 @@ import { isUnavailable } from '../../engine/unavailable.ts';
 import { loadFiles } from './load-files.ts';
 import { limitsOf } from './run-limits.ts';
 import type { ApiContext } from '../http/context.ts';
-import { runHeader } from './run-header.ts';
 import { RunOutput } from './run-output.ts';
-import type { RunHeader, RunStatus, RunSummary } from './wire/run.ts';
-
-/** What the catalog has of a run for its lists: the rest of it is in the row of its session. */
-export type StoredSummary = Omit<RunSummary, keyof RunHeader>;
+import type { RunStatus } from './wire/run.ts';
 
 /**
  * The states of sessions in which runs have a status; those that have ended leave their sessions in the first one. A run
@@ -32,7 +28,7 @@ const NO_FILES = { get: () => Promise.resolve(Buffer.alloc(0)) };
 export function createRunStates({ catalog, logs, log }: Pick<ApiContext, 'catalog' | 'logs' | 'log'>): RunStates {
   return {
     after: async ({ id: turnId, session_id: sessionId }, through) => {
-      // Of other turns, no row is read.
+      // No row is read for other turns.
       if (runIdsOf(turnId).sessionId !== sessionId) return undefined;
       try {
         return await stateAt(turnId, sessionId, through);
@@ -54,21 +50,7 @@ export function createRunStates({ catalog, logs, log }: Pick<ApiContext, 'catalo
       }
       if ((entries.at(-1)?.ordinal ?? 0) >= through) break;
     }
-    const run = output.run(runHeader(session), { isOwner: true });
-    const { content: _, output: __, ...summary } = run;
-    const leaves = output.isOpen ? undefined : STATES_OF[run.status][0];
-    return { leaves, summary: JSON.stringify(withoutHeader(summary)) };
+    const leaves = output.isOpen ? undefined : STATES_OF[output.status][0];
+    return { leaves, summary: JSON.stringify(output.summary({ isOwner: true })) };
   }
-}
-
-function withoutHeader({
-  id: _id,
-  object: _object,
-  agent_name: _name,
-  agent_version: _version,
-  created_at: _at,
-  metadata: _metadata,
-  ...summary
-}: RunSummary): StoredSummary {
-  return summary;
 }

@@ -301,6 +301,8 @@ export type RequiredAction = z.infer<typeof requiredAction>;
 export type RunHeader = z.infer<typeof runHeader>;
 export type Run = z.infer<typeof run>;
 export type RunSummary = z.infer<typeof runSummary>;
+/** What lists show of a run, beside its header. */
+export type RunFigures = Omit<RunSummary, keyof RunHeader>;
 export type RunStatus = Run['status'];
 export type PartDelta = z.infer<typeof partDelta>;
 export type RunStreamEvent = z.infer<typeof runStreamEvent>;

@@ -1,10 +1,14 @@
-import type { Attempt, Called, EndedActivity, RetryNotice } from '../../../core/attempts.ts';
+import {
+  ACTIVITY_KINDS,
+  type Attempt,
+  type Called,
+  type EndedActivity,
+  type RetryNotice,
+} from '../../../core/attempts.ts';
 import type { LogRecord } from '../../../core/records.ts';
 import type { WireActivity, WireAttempt, WireCalled, WireTurnRetrying } from './activities.ts';
 import type { NoFields } from './no-fields.ts';
 import type { View } from './view.ts';
-
-const NAMES = { callModel: 'model_call', callTool: 'tool_call', connectTools: 'connect_tools' } as const;
 
 /** The activities that have ended with a record, for readers that get all that is known. */
 export function activitiesToWire(
@@ -19,17 +23,13 @@ function activityToWire(activity: EndedActivity): WireActivity {
   const { name, threadId, toolCallId, messageId, scheduledAt, attempts, status: _, ...rest } = activity;
   rest satisfies NoFields;
   return {
-    kind: kindOf(name),
+    kind: ACTIVITY_KINDS[name],
     thread_id: threadId,
     ...(messageId !== undefined && { message_id: messageId }),
     ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
     scheduled_at: scheduledAt,
     attempts: attempts.map(attemptToWire),
   };
-}
-
-export function kindOf(name: EndedActivity['name']): WireActivity['kind'] {
-  return NAMES[name];
 }
 
 function attemptToWire({
