@@ -1,5 +1,6 @@
-# Two images: `everturn` (API and workers), which is the one that is built when none is named, and `temporal`: the same
-# with Temporal's server, which deploy/temporal-on-postgres.ts runs. No process in them is root.
+# Three images: `everturn` (API and workers), which is the one that is built when none is named; `kernels`: the same with
+# Python and its packages, for kernel hosts; and `temporal`: the same with Temporal's server, which
+# deploy/temporal-on-postgres.ts runs. No process in them is root.
 
 FROM node:24.21.0-bookworm-slim AS node
 # The certificates are for a Temporal or a Redis that wants TLS; Node has its own.
@@ -20,6 +21,20 @@ USER 1000:1000
 ENV NODE_ENV=production EVERTURN_DATA=/data
 VOLUME /data
 LABEL org.opencontainers.image.licenses=Apache-2.0
+
+FROM app AS kernels
+USER root
+# The sandboxes of sessions are in /sandboxes: programs must be able to run there, as they are not in a /tmp of Docker.
+RUN apt-get update && apt-get install --yes --no-install-recommends bubblewrap python3-venv && rm -rf /var/lib/apt/lists/* \
+  && mkdir /sandboxes && chown 1000:1000 /sandboxes
+RUN PIP_NO_CACHE_DIR=1 node deploy/kernel-environment.ts /opt/kernels
+USER 1000:1000
+ENV EVERTURN_KERNEL_PYTHON=/opt/kernels/bin/python3 TMPDIR=/sandboxes
+VOLUME /sandboxes
+LABEL org.opencontainers.image.title="Everturn's kernel host" \
+  org.opencontainers.image.description="Runs the code of Everturn's agents in Python, behind walls"
+ENTRYPOINT ["node", "src/main.ts"]
+CMD ["kernel-host"]
 
 FROM golang:1.26-bookworm AS temporal-build
 RUN CGO_ENABLED=0 go install go.temporal.io/server/cmd/server@v1.29.1 go.temporal.io/server/cmd/tools/sql@v1.29.1

@@ -2,7 +2,7 @@ import { defineConfig, type OxlintOverride } from 'oxlint';
 
 /**
  * The folders from top to bottom: a file imports only from its own folder or from those below it. `src/main.ts`,
- * `src/config.ts` and `src/api/app.ts` compose what they need; tests and benchmarks import everything.
+ * `src/config.ts`, `src/setting-values.ts` and `src/api/app.ts` compose what they need; tests and benchmarks import everything.
  */
 const LAYERS = [
   'src/cli',
@@ -15,17 +15,13 @@ const LAYERS = [
   'src/api/http',
   'activities',
   'src/housekeeping',
-  'src/webhooks',
-  'src/speculation',
-  'src/delegation',
+  'src/features',
   'src/agents',
   'src/tools',
   'src/live',
   'src/engine',
   'workflows',
   'src/mcp',
-  'src/skills',
-  'src/files',
   'src/models',
   'src/telemetry',
   'src/auth',
@@ -38,6 +34,24 @@ const LAYERS = [
   'src/core',
   'src/lib',
 ];
+
+/** The features, and the other features that each imports. One that is not listed imports none. */
+const FEATURES: Record<string, string[]> = {
+  'agent-sessions': [],
+  budgets: [],
+  code: ['files', 'skills'],
+  compaction: [],
+  delegation: ['agent-sessions'],
+  files: [],
+  inbox: [],
+  'run-support': [],
+  schedules: [],
+  'session-stream': [],
+  'sign-in': ['inbox'],
+  skills: [],
+  speculation: ['budgets', 'files'],
+  webhooks: [],
+};
 
 interface RestrictedPattern {
   group: string[];
@@ -53,6 +67,30 @@ function above(index: number): RestrictedPattern[] {
     // Workflows import the types of activities; their code does not enter the sandbox.
     allowTypeImports: LAYERS[index] === 'workflows' && folder === 'activities',
   }));
+}
+
+/** The imports that no file of a folder may have. */
+function restricted(index: number): RestrictedPattern[] {
+  return [NO_SDK_INTERNALS, ...above(index), ...(RESTRICTED[LAYERS[index] ?? ''] ?? [])];
+}
+
+function rule(patterns: RestrictedPattern[]): NonNullable<OxlintOverride['rules']> {
+  return { 'no-restricted-imports': ['error', { patterns }] };
+}
+
+/** A feature imports no other but those that FEATURES names. */
+function featureRules([name, others]: [string, string[]]): OxlintOverride[] {
+  const closed = Object.keys(FEATURES).filter((other) => ![name, ...others].includes(other));
+  // Its files, and those in its folders.
+  return ['..', '../..'].map((features, depth) => {
+    const composed = { group: [`${features}/*.ts`], message: 'The files of src/features compose all of its folders.' };
+    const otherFeatures: RestrictedPattern = {
+      group: closed.map((other) => `${features}/${other}/**`),
+      message: 'FEATURES in oxlint.config.ts lists the features that a feature imports.',
+    };
+    const patterns = [...restricted(LAYERS.indexOf('src/features')), otherFeatures, composed];
+    return { files: [`src/features/${name}/${'*/'.repeat(depth)}*.ts`], rules: rule(patterns) };
+  });
 }
 
 /** The wire shapes of a face are internal to it; the folders below cannot import them anyway. */
@@ -71,6 +109,14 @@ const NO_SDK_INTERNALS: RestrictedPattern = {
 /** The files that import the SDK's internals. */
 const SDK_INTERNALS = ['src/temporal/sdk-{internals,worker-internals}.ts', 'test/support/sdk-internals.ts'];
 
+/** @param outside the paths that leave src/core */
+function pureBelow(outside: string): RestrictedPattern {
+  return {
+    group: [outside, 'node:*', 'express', '@temporalio/*'],
+    message: 'src/core is pure, because workflows import it.',
+  };
+}
+
 /** Further imports that a folder must not have. */
 const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/cli': NO_WIRE,
@@ -78,13 +124,10 @@ const RESTRICTED: Record<string, RestrictedPattern[]> = {
   'src/demo': NO_WIRE,
   'src/api/sessions': [{ group: ['**/agents-v2/**', '**/runs/**'], message: 'A face does not know the others.' }],
   'src/api/agents-v2': [{ group: ['**/runs/**'], message: 'A face does not know the others.' }],
-  'src/core': [
-    {
-      group: ['../**', 'node:*', 'express', '@temporalio/*'],
-      message: 'src/core is pure, because workflows import it.',
-    },
+  'src/core': [pureBelow('../**')],
+  'src/lib': [
+    { group: ['@temporalio/*', '../config.ts', '../setting-values.ts'], message: 'src/lib knows nothing of Everturn.' },
   ],
-  'src/lib': [{ group: ['@temporalio/*', '../config.ts'], message: 'src/lib knows nothing of Everturn.' }],
   workflows: [
     {
       group: ['node:*', '../src/**', '!../src/core/**', '@temporalio/{client,worker,activity}'],
@@ -122,13 +165,10 @@ export default defineConfig({
     { files: ['*.config.ts'], rules: { 'import/no-default-export': 'off' } },
     ...LAYERS.map((folder, index): OxlintOverride => ({
       files: [`${folder}/**/*.ts`],
-      rules: {
-        'no-restricted-imports': [
-          'error',
-          { patterns: [NO_SDK_INTERNALS, ...above(index), ...(RESTRICTED[folder] ?? [])] },
-        ],
-      },
+      rules: rule(restricted(index)),
     })),
+    { files: ['src/core/records/*.ts'], rules: rule([pureBelow('../../**')]) },
+    ...Object.entries({ '*': [], ...FEATURES }).flatMap(featureRules),
     {
       files: ['**/*.test.ts', 'test/**', 'bench/**'],
       rules: {

@@ -8,8 +8,12 @@ import { filesToSkip } from './test/support/requirements.ts';
 // For vitest's processes as for those of Everturn: each server has a workflow thread, which loads modules of its own.
 process.env['NODE_COMPILE_CACHE'] ??= INHERITED_ENV['NODE_COMPILE_CACHE'];
 
-/** How long a condition is polled. A busy machine takes longer than vitest's default of one second. */
-const expectOptions = { poll: { timeout: 20_000 } };
+/**
+ * How long a condition is polled, and how long a test and a hook may take: longer than anything takes on a machine ten times
+ * slower than a developer's, as CI's may be. Only failures take as long.
+ */
+const expectOptions = { poll: { timeout: 100_000 } };
+const TEST_TIMEOUT_MS = 180_000;
 
 /** Loaded by each worker. */
 const setupFiles = ['test/support/end-with-vitest.ts'];
@@ -17,17 +21,19 @@ const setupFiles = ['test/support/end-with-vitest.ts'];
 const unit = {
   setupFiles,
   expect: expectOptions,
-  // On a busy machine some take longer than vitest's default of 5 s.
-  testTimeout: 60_000,
+  testTimeout: TEST_TIMEOUT_MS,
 };
 
 const onServers = {
   setupFiles,
   expect: expectOptions,
   pool: 'forks' as const,
-  testTimeout: 60_000,
-  hookTimeout: 60_000,
+  testTimeout: TEST_TIMEOUT_MS,
+  hookTimeout: TEST_TIMEOUT_MS,
 };
+
+/** What tests share that run in one process, one file after the other. */
+const sharing = { setupFiles: [...setupFiles, 'test/support/runtime-setup.ts'] };
 
 /** The modules of a test are loaded once per process: a fifth of the processor time of these tests would be loading. */
 const isolate = false;
@@ -85,6 +91,7 @@ export default defineConfig({
       {
         test: {
           ...onServers,
+          ...sharing,
           isolate,
           name: 'integration',
           globalSetup: [GLOBAL_SETUP],
@@ -96,6 +103,7 @@ export default defineConfig({
       {
         test: {
           ...onServers,
+          ...sharing,
           isolate,
           name: 'postgres',
           globalSetup: [GLOBAL_SETUP, POSTGRES_SETUP],
@@ -107,11 +115,11 @@ export default defineConfig({
         // Each file has its own Temporal, Redis and processes, and kills them. The long ones run with LONG=1 only.
         test: {
           ...onServers,
+          ...sharing,
           isolate,
           name: 'faults',
           globalSetup: [COMPILE_CACHE_SETUP],
           testTimeout: 300_000,
-          hookTimeout: 120_000,
           include: [FAULTS],
           exclude: skipped('faults', FAULTS),
         },
@@ -122,7 +130,6 @@ export default defineConfig({
           ...onServers,
           name: 'image',
           testTimeout: 300_000,
-          hookTimeout: 120_000,
           include: [IMAGE],
           exclude: skipped('image', IMAGE),
         },
@@ -144,7 +151,6 @@ export default defineConfig({
           ...onServers,
           name: 'bench',
           testTimeout: 300_000,
-          hookTimeout: 120_000,
           include: [BENCH],
           sequence: { groupOrder: 1 },
         },

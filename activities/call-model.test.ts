@@ -5,13 +5,13 @@ import { CONVERSATION, MODEL_CALL, modelDependencies } from '../test/support/act
 import { begunCall } from '../test/support/begun-call.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import type { CallModelInput, CallModelResult } from '../src/core/history.ts';
-import { SharedBudgets } from '../src/engine/shared-budgets.ts';
+import { SharedBudgets } from '../src/features/budgets/shared-budgets.ts';
 import type { SpeculativeCall } from '../src/engine/speculation.ts';
-import { NEVER } from '../src/lib/abort.ts';
+import { NEVER_ABORTED } from '../src/lib/abort.ts';
 import { ModelError } from '../src/models/model-error.ts';
 import type { ModelChunk, ModelProvider } from '../src/models/provider.ts';
 import type { DecisionPolicy } from '../src/spec/agent-spec.ts';
-import { SpeculativeCalls } from '../src/speculation/speculative-calls.ts';
+import { SpeculativeCalls } from '../src/features/speculation/speculative-calls.ts';
 import { createCallModel } from './call-model.ts';
 
 const pay = {
@@ -172,27 +172,48 @@ function budgeted(speculativeCalls: SpeculativeCalls) {
   return { run, asked: () => asked, use: () => (steps += 1) };
 }
 
-test('a budget that others have reached holds after a call that was begun ahead, and is no attempt of its turn', async () => {
+/** The call that was begun ahead for the turn of `MODEL_CALL`, with this answer. */
+function begunAhead(content: string): SpeculativeCalls {
   const speculativeCalls = new SpeculativeCalls();
-  speculativeCalls.serve(
-    (call) =>
-      Promise.resolve(
-        begunCall(
-          call,
-          (async function* () {
-            yield await Promise.resolve({ content: 'in vain' });
-          })(),
-        ),
-      ),
-    NEVER,
-  );
+  const answer = async function* (): AsyncGenerator<ModelChunk> {
+    yield await Promise.resolve({ content, finishReason: 'stop' });
+  };
+  speculativeCalls.serve((call) => Promise.resolve(begunCall(call, answer())), NEVER_ABORTED);
   speculativeCalls.offer({ ...START, turnId: MODEL_CALL.turnId });
+  return speculativeCalls;
+}
+
+test('a budget that others have reached holds after a call that was begun ahead, and is no attempt of its turn', async () => {
+  const speculativeCalls = begunAhead('in vain');
   await new Promise((resolve) => void setImmediate(resolve));
   speculativeCalls.withdraw(MODEL_CALL.turnId);
   const { run, asked, use } = budgeted(speculativeCalls);
   use();
   expect((await run(1)).outcome).toEqual({ status: 'budget_reached' });
   expect(asked()).toBe(0);
+});
+
+test.each([
+  { answer: 'an answer', more: {}, text: 'begun ahead' },
+  // What was begun ahead may call tools.
+  { answer: 'a forced answer', more: { isForced: true }, text: 'asked for by its activity' },
+] as const)('$answer in the first step is $text', async ({ more, text }) => {
+  const stream = async function* (): AsyncGenerator<ModelChunk> {
+    yield await Promise.resolve({ content: 'asked for by its activity', finishReason: 'stop' });
+  };
+  const target = { model: 'm', provider: { stream }, cost: () => undefined };
+  const dependencies = {
+    ...modelDependencies(stream),
+    models: { learnContext: () => Promise.resolve(), resolve: () => target },
+    speculativeCalls: begunAhead('begun ahead'),
+  };
+  const callModel = createCallModel(activityDependencies(dependencies));
+  const input = { ...MODEL_CALL, step: 1, ...more };
+  const { records } = await new MockActivityEnvironment().run<[CallModelInput], CallModelResult, typeof callModel>(
+    callModel,
+    input,
+  );
+  expect(records.find(({ kind }) => kind === 'model.message')).toMatchObject({ content: text });
 });
 
 test('a budget that others have reached holds in a later step, for which no call was begun ahead', async () => {

@@ -15,12 +15,14 @@ const files = Array.from({ length: 1_000 }, () => ({
 }));
 
 vi.mock(import('../src/tools/results.ts'), () => ({
-  returned: () => {
+  resultOf: () => {
     const file = { name: 'image', mimeType: 'image/png', base64: 'AAAA' };
     return { outcome: 'succeeded', text: 'Here they are.', files: Array.from({ length: 1_000 }, () => file) };
   },
-  storeToolResult: (result: { text: string; files: unknown[] }) =>
-    Promise.resolve({ content: result.text, ...(result.files.length > 0 && { files }) }),
+  storeResponse: ({ threadId, toolCallId }, { outcome, text: content, files: stored = [] }) => {
+    const response = { kind: 'tool.response' as const, at: '', threadId, toolCallId, outcome, content };
+    return Promise.resolve({ ...response, ...(stored.length > 0 && { files }) });
+  },
 }));
 
 test.each(['once', 'retry'] as const)(
@@ -49,11 +51,17 @@ const answered = {
   content: JSON.stringify({ action: 'decline' }),
 };
 
+const begunByHost = {
+  ...toolCallInput('once').source,
+  run: { effect: 'once' as const, callHash: '', hasBegun: true as const },
+};
+
 test.each<[string, Partial<CallToolInput>, { attempt?: number }, 'failed' | 'unknown_outcome']>([
   ['its first run', {}, {}, 'failed'],
   ['another attempt', {}, { attempt: 2 }, 'unknown_outcome'],
   ['a call that continues with an answer', { answered }, {}, 'unknown_outcome'],
   ['a call that a person has run again', { repeats: true }, {}, 'unknown_outcome'],
+  ['a call that a kernel host has begun', { source: begunByHost }, {}, 'unknown_outcome'],
 ])('a call that does not arrive was not executed if that was its first run: %s', async (_, more, info, outcome) => {
   const rounds = JSON.stringify({ by: 'connection', id: 'gone', answered: [] });
   const callTool = createCallTool(

@@ -4,16 +4,21 @@ import { offloadResult, offloadText, PayloadTooLarge, restore } from '../src/blo
 import type { Called } from '../src/core/attempts.ts';
 import { calledTool } from '../src/core/timeline.ts';
 import type { CallToolInput, CallToolResult } from '../src/core/history.ts';
-import type { AuthRequired, Elicitation, NewRecord, PendingCall, ServerSignIn, ToolCall } from '../src/core/records.ts';
+import type { ToolCall } from '../src/core/records/calls.ts';
+import type { NewRecord } from '../src/core/records/log.ts';
+import type { Elicitation, PendingCall } from '../src/core/records/pending.ts';
+import type { AuthRequired, ServerSignIn } from '../src/core/records/servers.ts';
+import type { SubAgent } from '../src/core/records/threads.ts';
+import { startSubAgent } from '../src/agents/start-sub-agent.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
 import { ownerOfCall } from '../src/core/work-owner.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
-import { requestSignIn } from '../src/agents/request-sign-ins.ts';
+import { requestSignIn } from '../src/features/sign-in/request-sign-ins.ts';
 import type { AskingCall, CallRounds, ResumedCall } from '../src/mcp/call-rounds.ts';
 import { parseAnswer } from '../src/tools/elicitation-answer.ts';
 import type { RunOptions } from '../src/tools/tool-kind.ts';
 import { runToolCall } from '../src/tools/run-tool-call.ts';
-import { returned, storeToolResult, type UnstoredResult } from '../src/tools/results.ts';
+import { CANCELLED, resultOf, storeResponse, type UnstoredResult } from '../src/tools/results.ts';
 import { announceRetry } from './announce-retry.ts';
 import type { Dependencies } from './dependencies.ts';
 import { completeReliably } from '../src/engine/complete-reliably.ts';
@@ -21,8 +26,9 @@ import { detailsLeft, GIVEN_UP, stopReason, withHeartbeat } from '../src/tempora
 import { WORKER_SHUTDOWN, type OwnAttempts } from '../src/temporal/own-attempts.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import { failUnlessTransient, retryWhileUnavailable, storeWhileUnavailable } from '../src/engine/retry.ts';
-import { NEVER, onAbort } from '../src/lib/abort.ts';
+import { NEVER_ABORTED, onAbort } from '../src/lib/abort.ts';
 import { errorMessage } from '../src/lib/errors.ts';
+import { parsedJson } from '../src/lib/json.ts';
 
 /** How long a cancelled tool with effects may still run: if it ends in this time, its outcome is known. */
 const CANCEL_GRACE_MS = 5_000;
@@ -51,7 +57,13 @@ interface Delegated {
   childSessionId: string;
 }
 
-const CANCELLED: UnstoredResult = { outcome: 'cancelled', text: 'The tool call was cancelled while it ran.' };
+type End = UnstoredResult | AskingCall | RequiredSignIn | Replaced | Delegated | Started;
+
+/** A sub-agent has the call as its task. */
+interface Started {
+  thread: SubAgent;
+  input: string;
+}
 
 /**
  * Runs one tool call and returns its outcome, also if it failed, or what it waits for: the user's answer to a question of
@@ -119,9 +131,12 @@ class ToolCallAttempt {
     return this.#input.source.run?.effect === 'retry';
   }
 
-  /** A previous attempt may have reached the tool, so the call cannot be reported as not executed. */
+  /** A previous attempt, or a kernel host, may have reached the tool, so the call cannot be reported as not executed. */
   get #isRepeated(): boolean {
-    return this.#context.info.attempt > 1 || this.#input.answered !== undefined || this.#input.repeats === true;
+    const { source, answered, repeats } = this.#input;
+    return (
+      this.#context.info.attempt > 1 || answered !== undefined || repeats === true || source.run?.hasBegun === true
+    );
   }
 
   /** Whether the workflow has cancelled the call, rather than its worker. */
@@ -129,7 +144,7 @@ class ToolCallAttempt {
     return this.#context.cancellationSignal.aborted && stopReason(this.#context) === 'cancelled';
   }
 
-  async #execute(signal: AbortSignal): Promise<UnstoredResult | AskingCall | RequiredSignIn | Replaced | Delegated> {
+  async #execute(signal: AbortSignal): Promise<End> {
     const { conversations, stepsAhead } = this.#dependencies;
     const { sessionId, owner, specHash, source, edited, signIn, repeats, isRun } = this.#input;
     // Names the turn whose model made the call, even if a later turn runs it after an approval.
@@ -141,6 +156,7 @@ class ToolCallAttempt {
       const call = await retryWhileUnavailable(() => conversations.toolCall(this.#input), signal);
       this.called = calledTool(call);
       if (call.route.to === 'session') return await this.#delegate(call.route.sessionId, call, signal);
+      if (source.run?.startsTask) return await this.#startTask(call, signal);
       const isEdited = edited !== undefined;
       if (isEdited) this.#executed = call.arguments;
       const reliesOn = await this.#reliesOn(call, signal);
@@ -174,6 +190,34 @@ class ToolCallAttempt {
     return started ? { outcome: 'failed', text: started.problem } : { childSessionId };
   }
 
+  async #startTask(call: ToolCall, signal: AbortSignal): Promise<UnstoredResult | Started> {
+    const { source, turnId, sessionId, threadId } = this.#input;
+    const { messageId, index } = source;
+    const runId = this.#context.info.workflowExecution?.runId ?? '';
+    const start = async () => {
+      const constants = await this.#dependencies.conversations.constants({ turnId, sessionId, threadId }, runId);
+      // How many sub-agents a message may start was decided with the message.
+      const thread = { ...constants, messageId, threadId, mayStart: 1 };
+      const args = parsedJson(call.arguments);
+      const asDraft = 'draftRoles' in call.route && { draftRoles: call.route.draftRoles };
+      return startSubAgent(this.#dependencies, thread, { call, index, args, ...asDraft, started: 0 });
+    };
+    const started = await retryWhileUnavailable(start, signal);
+    return 'problem' in started ? { outcome: 'failed', text: started.problem } : started;
+  }
+
+  /** The thread of a sub-agent begins, whose end answers the call. */
+  async #begin({ thread, input }: Started): Promise<CallToolResult> {
+    const { blobs, conversations, stepsAhead } = this.#dependencies;
+    const { turnId, sessionId, source } = this.#input;
+    const records: NewRecord[] = [{ kind: 'thread.created', at: new Date().toISOString(), thread, input }];
+    const stored = await storeWhileUnavailable(() => offloadResult(records, { blobs, sessionId }), NEVER_ABORTED);
+    const stamp = randomUUID();
+    conversations.remember({ turnId, stamp }, records);
+    stepsAhead.toolWaits(source);
+    return { records: stored, stamp };
+  }
+
   /** The server has not executed the call: it runs after the sign-in, or fails without it. */
   async #requestSignIn({
     message,
@@ -184,7 +228,7 @@ class ToolCallAttempt {
     if (answered) return this.#notExecuted(message);
     const requests = { signIns: this.#dependencies.signIns, scope: this.#input, turnId };
     const known = earlier && { ...earlier, isRecent: true };
-    const requested = await retryWhileUnavailable(() => requestSignIn(signIn, known, requests), NEVER);
+    const requested = await retryWhileUnavailable(() => requestSignIn(signIn, known, requests), NEVER_ABORTED);
     return 'reason' in requested
       ? this.#notExecuted(`${message}: ${requested.reason}`)
       : { kind: 'mcp.auth_required', server: requested };
@@ -215,7 +259,7 @@ class ToolCallAttempt {
         blobs.put(sessionId, Buffer.from(JSON.stringify(rounds))),
         rounds.by === 'connection' ? ownQueue.open() : undefined,
       ]);
-    const [text, blob, keptOpenBy] = await storeWhileUnavailable(store, NEVER);
+    const [text, blob, keptOpenBy] = await storeWhileUnavailable(store, NEVER_ABORTED);
     const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
     return { ...this.#withoutRecords(), elicitation };
   }
@@ -226,14 +270,8 @@ class ToolCallAttempt {
   ): UnstoredResult {
     switch (outcome.status) {
       case 'result':
-        return returned(outcome);
       case 'rejected':
-        return {
-          outcome: 'failed',
-          text: `The tool call failed: ${outcome.message}`,
-          noResult: 'protocol',
-          connection: outcome.connection,
-        };
+        return resultOf(outcome);
       case 'not_sent':
         if (this.#isRepeated) return this.#unknown(outcome.message, signal);
         if (signal.aborted) return this.#stoppedBefore();
@@ -299,7 +337,8 @@ class ToolCallAttempt {
     return { signal: controller.signal, release };
   }
 
-  #append(end: UnstoredResult | AskingCall | RequiredSignIn | Replaced | Delegated): Promise<CallToolResult> {
+  #append(end: End): Promise<CallToolResult> {
+    if ('thread' in end) return this.#begin(end);
     if ('childSessionId' in end) return Promise.resolve({ ...this.#withoutRecords(), isDelegated: true });
     if ('isReplaced' in end) return Promise.resolve({ ...this.#withoutRecords(), ...end });
     if ('question' in end) return this.#storeQuestion(end);
@@ -345,7 +384,7 @@ class ToolCallAttempt {
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store is unavailable. */
   async #store(result: UnstoredResult): Promise<CallToolResult> {
-    const store = (some: UnstoredResult) => storeWhileUnavailable(() => this.#tryToStore(some), NEVER);
+    const store = (some: UnstoredResult) => storeWhileUnavailable(() => this.#tryToStore(some), NEVER_ABORTED);
     let saved: Awaited<ReturnType<typeof store>>;
     try {
       saved = await store(result);
@@ -362,26 +401,10 @@ class ToolCallAttempt {
   }
 
   /** @throws PayloadTooLarge */
-  async #tryToStore({
-    outcome,
-    text,
-    files = [],
-    structured,
-    foundTools,
-    noResult,
-    connection,
-  }: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
+  async #tryToStore(result: UnstoredResult): Promise<{ record: NewRecord; stored: NewRecord[] }> {
     const { blobs } = this.#dependencies;
-    const { sessionId, threadId, toolCallId } = this.#input;
-    const result = {
-      ...(this.#executed !== undefined && { arguments: this.#executed }),
-      ...(await storeToolResult({ text, files, structured }, { blobs, sessionId })),
-      ...(foundTools && { foundTools }),
-      ...(noResult && { noResult }),
-      ...(connection && { connection }),
-    };
-    const at = new Date().toISOString();
-    const record: NewRecord = { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
+    const { sessionId } = this.#input;
+    const record = await storeResponse({ ...this.#input, executed: this.#executed }, result, { blobs, sessionId });
     return { record, stored: await offloadResult([record], { blobs, sessionId }) };
   }
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
 import type { Appended, ConnectToolsInput } from '../src/core/history.ts';
-import type { NewRecord } from '../src/core/records.ts';
+import type { NewRecord } from '../src/core/records/log.ts';
 import type { Dependencies } from './dependencies.ts';
 import { WORKER_SHUTDOWN } from '../src/temporal/own-attempts.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';

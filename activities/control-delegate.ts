@@ -1,9 +1,9 @@
-import type { RunGuard } from '../src/core/history.ts';
+import type { ScheduledBy } from '../src/core/history.ts';
 import type { Subject } from '../src/core/subject.ts';
 import { rejectResetRun } from '../src/temporal/reject-reset-run.ts';
 import type { Dependencies } from './dependencies.ts';
 
-interface StopDelegateInput extends RunGuard {
+interface StopDelegateInput extends ScheduledBy {
   /** The session of the delegate. */
   childSessionId: string;
 }

@@ -10,11 +10,23 @@ import { createEndSession } from './end-session.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
 import { createRemoveSession } from './remove-session.ts';
+import type {
+  InterruptCellInput,
+  OpenSandboxInput,
+  OpenSandboxResult,
+  ResumeCellInput,
+  ResumeCellResult,
+} from '../src/core/history.ts';
 import { createRunSchedule } from './run-schedule.ts';
 import { createTerminateTurn } from './terminate-turn.ts';
 
 /** All side effects of workflows, by the names under which workflows call them. */
-export type Activities = ReturnType<typeof createActivities>;
+export type Activities = ReturnType<typeof createActivities> & {
+  /** Kernel hosts run it, not workers: see `src/server/kernel-host.ts`. */
+  openSandbox: (input: OpenSandboxInput) => Promise<OpenSandboxResult>;
+  resumeCell: (input: ResumeCellInput) => Promise<ResumeCellResult>;
+  interruptCell: (input: InterruptCellInput) => Promise<void>;
+};
 
 export function createActivities(dependencies: Dependencies) {
   /** Ends the activity at the turn's deadline, and tells readers that its result follows. */
@@ -31,7 +43,11 @@ export function createActivities(dependencies: Dependencies) {
     callModel: ofTurn(createCallModel(dependencies)),
     callTool: ofTurn(createCallTool(dependencies)),
     connectTools: ofTurn(createConnectTools(dependencies)),
-  } satisfies { [Name in AppendingActivity]: (input: AppendingInputs[Name]) => Promise<Appended> };
+  } satisfies {
+    [Name in Exclude<AppendingActivity, 'openSandbox' | 'resumeCell'>]: (
+      input: AppendingInputs[Name],
+    ) => Promise<Appended>;
+  };
   return {
     ...appending,
     archiveTurn: createArchiveTurn(dependencies),

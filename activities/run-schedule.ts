@@ -1,5 +1,5 @@
 import type { ScheduledTime } from '../src/core/scheduled-run.ts';
-import { runSchedule as run } from '../src/engine/scheduled-runs.ts';
+import { runSchedule as run } from '../src/features/schedules/scheduled-runs.ts';
 import { withHeartbeat } from '../src/temporal/activity-heartbeat.ts';
 import type { Dependencies } from './dependencies.ts';
 

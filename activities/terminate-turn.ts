@@ -1,4 +1,4 @@
-import type { CancelReason } from '../src/core/records.ts';
+import type { CancelReason } from '../src/core/records/turn.ts';
 import { isNotFound } from '../src/temporal/errors.ts';
 import { terminateWorkflow } from '../src/temporal/end-workflow.ts';
 import { turnWorkflowId } from '../src/core/temporal-names.ts';

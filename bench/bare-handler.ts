@@ -4,7 +4,7 @@ import { EventStream } from '../src/api/http/event-stream.ts';
 import { Metrics } from '../src/telemetry/metrics.ts';
 import { listen } from '../src/demo/local-server.ts';
 import { newId } from '../src/engine/new-id.ts';
-import { OpenAIProvider } from '../src/models/openai.ts';
+import { OpenAIProvider } from '../src/models/openai/chat.ts';
 import { promptOf } from '../src/agents/prompt.ts';
 import type { AgentSpec } from '../src/spec/agent-spec.ts';
 import { createTurnBody } from '../src/api/sessions/wire/input.ts';
@@ -42,7 +42,7 @@ app.post('/turns', async (request, response) => {
     transcript,
     tools: [],
     unavailable: [],
-    skills: { skills: [], unavailable: [] },
+    texts: [],
     fileContent: () => Promise.reject(new Error('there are no files here')),
   });
   const stream = new EventStream(response, metrics);

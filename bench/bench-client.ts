@@ -1,7 +1,12 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from '@temporalio/client';
 import { EventSourceParserStream } from 'eventsource-parser/stream';
 import { turnWorkflowId } from '../src/core/temporal-names.ts';
 import { timed } from './statistics.ts';
+
+interface SandboxResponse {
+  data: { kernels: { status: string }[] };
+}
 
 interface WireTurn {
   id: string;
@@ -35,6 +40,24 @@ export class BenchClient {
     await this.#json('PUT', '/talking', { model: { name: 'talk' }, config });
     await this.#json('PUT', '/thinking', { ...THINKING_AGENT, config });
     await this.#json('PUT', '/thinking-tools', { ...THINKING_AGENT, ...servers, config });
+  }
+
+  /** Registers an agent whose code may call the tools of the MCP server, and waits until there are kernels for it. */
+  async putCodingAgent(): Promise<void> {
+    await this.#json('PUT', '/coding', {
+      model: { name: 'instant' },
+      mcp_servers: [
+        { type: 'truefoundry-mcp-registry', name: 'bench', allowed_callers: ['code'], require_approval_for_tools: [] },
+      ],
+      code_actions: { approvals: 'allow', kernel: { timeout_seconds: 3_600 } },
+      config: { iteration_limit: 1_000 },
+    });
+    const turnsUrl = this.turnsUrl(await this.session('coding'));
+    const isBuilding = async (): Promise<boolean> => {
+      const { status } = await fetch(turnsUrl, request('POST', { ...message('0'), stream: false }));
+      return status === 503;
+    };
+    while (await isBuilding()) await sleep(500);
   }
 
   async session(agent: string): Promise<string> {
@@ -74,6 +97,23 @@ export class BenchClient {
       if (data.includes('"turn.done"')) break;
     }
     return turnId;
+  }
+
+  /** Starts a turn whose code runs until `cancel` is called, which resolves when the turn has ended. */
+  async startCode(sessionId: string, code: string): Promise<{ cancel: () => Promise<void> }> {
+    const turnId = await this.#start(sessionId, stepsMessage(1, code));
+    const turnUrl = `${this.turnsUrl(sessionId)}/${turnId}`;
+    const isRunning = async (): Promise<boolean> => {
+      const { data } = (await this.#json('GET', `/sessions/${sessionId}/sandbox`)) as SandboxResponse;
+      return data.kernels.some(({ status }) => status === 'busy');
+    };
+    while (!(await isRunning())) await sleep(200);
+    return {
+      cancel: async () => {
+        await this.#json('POST', `/sessions/${sessionId}/turns/${turnId}/cancel`);
+        await readToEnd(`${turnUrl}/subscribe`);
+      },
+    };
   }
 
   /** Milliseconds from the request of a turn to the answer that it is accepted. Returns when the turn has ended. */
@@ -152,9 +192,18 @@ export async function firstDelta(turnsUrl: string): Promise<number> {
   return first;
 }
 
-/** Milliseconds from the request of a turn with this many tool calls to the end of its stream. */
-export function timeOfTurn(turnsUrl: string, calls: number): Promise<number> {
-  return timed(() => readToEnd(turnsUrl, message(String(calls))));
+/**
+ * Milliseconds from the request of a turn with this many tool calls to the end of its stream.
+ *
+ * @param code what each of them runs, with an agent that acts in code
+ */
+export function timeOfTurn(turnsUrl: string, calls: number, code?: string): Promise<number> {
+  return timed(() => readToEnd(turnsUrl, message(stepsMessage(calls, code))));
+}
+
+/** The message for which the model of `instant-servers.ts` makes this many calls. */
+function stepsMessage(calls: number, code?: string): string {
+  return code === undefined ? String(calls) : `${calls} ${code}`;
 }
 
 async function readToEnd(url: string, body?: object): Promise<void> {

@@ -48,7 +48,8 @@ async function stop(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-async function memoryMb(pid: number): Promise<number> {
+/** The resident memory of a process, in megabytes. */
+export async function memoryMb(pid: number): Promise<number> {
   const { stdout } = await promisify(execFile)('ps', ['-o', 'rss=', '-p', String(pid)]);
   return Number(stdout) / 1024;
 }

@@ -7,8 +7,8 @@ import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
 
 /**
  * A model and an MCP server that respond immediately, in their own process as real ones are. The model calls the read-only
- * tool `look` until it has as many results as the last user message says: "<steps>". The model `noting` calls `note`, which
- * is not read-only. The model `wait-<ms>` waits before its first byte, and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
+ * tool `look` until it has as many results as the last user message says: "<steps>". With "<steps> <code>" it calls `ipython`
+ * instead, with that code. The model `noting` calls `note`, which is not read-only. The model `wait-<ms>` waits before its first byte, and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
  */
 
 let talk = Promise.withResolvers<void>();
@@ -51,7 +51,7 @@ async function answerRpc(body: string, response: ServerResponse): Promise<void> 
 async function answer(body: string, response: ServerResponse): Promise<void> {
   // Parsed by hand: this process shares the machine with Everturn, which is measured.
   const turn = body.slice(body.lastIndexOf('"role":"user"'));
-  const steps = Number(/^"role":"user","content":"(\d+)"/.exec(turn)?.[1] ?? 0);
+  const [, steps = '0', code] = /^"role":"user","content":"(\d+)(?: ((?:[^"\\]|\\.)*))?"/.exec(turn) ?? [];
   const done = turn.split('"role":"tool"').length - 1;
   const thinkingMs = Number(/"model":"wait-(\d+)"/.exec(body)?.[1] ?? 0);
   if (thinkingMs > 0) await sleep(thinkingMs);
@@ -59,11 +59,15 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
   if (body.includes('"model":"talk"')) await tellTheTime(response);
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
-  const args = JSON.stringify(thinkingMs > 0 ? { wait_ms: TOOL_MS } : {});
-  const name = body.includes('"model":"noting"') ? 'note' : 'look';
-  const call = { index: 0, id: `call_${done}`, type: 'function', function: { name, arguments: args } };
+  const tool = body.includes('"model":"noting"') ? 'note' : 'look';
+  const toolArguments = JSON.stringify(thinkingMs > 0 ? { wait_ms: TOOL_MS } : {});
+  const called =
+    code === undefined
+      ? { name: tool, arguments: toolArguments }
+      : { name: 'ipython', arguments: `{"code":"${code}"}` };
+  const call = { index: 0, id: `call_${done}`, type: 'function', function: called };
   const parts =
-    done < steps
+    done < Number(steps)
       ? chunk({ role: 'assistant', tool_calls: [call] }, null) + chunk({}, 'tool_calls')
       : chunk({ role: 'assistant', content: 'done' }, null) + chunk({}, 'stop');
   const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };

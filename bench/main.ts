@@ -6,6 +6,7 @@ import { measureCatalog } from './measurements/catalog.ts';
 import { measureEncryption } from './measurements/encryption.ts';
 import { measureFanOuts } from './measurements/fan-out.ts';
 import { measureFirstDelta, measureFirstDeltaBehindModel } from './measurements/first-delta.ts';
+import { measureKernels } from './measurements/kernels.ts';
 import { measureLoop } from './measurements/loop.ts';
 import { measureSessions } from './measurements/sessions.ts';
 import { measureHistory, measureSteps } from './measurements/steps.ts';
@@ -21,7 +22,8 @@ import { startStandalone } from './standalone.ts';
  * (`all-in-one`); an API process and a worker on PostgreSQL and Redis (`standalone`); and the cost of encryption beside
  * the same turns without it (`encrypted`). `--deployment` selects some of them, `--json` prints each as one line of JSON.
  * `sessions` instead measures the cost of `--sessions` sessions at rest whose workflows stay, beside those that end, and
- * `catalog` the lists, counts and sweeps of the catalog over many runs beside few: it runs no turn.
+ * `catalog` the lists, counts and sweeps of the catalog over many runs beside few: it runs no turn. `kernels` measures the
+ * kernels of agents that act in code.
  */
 
 const DEPLOYMENTS = {
@@ -44,7 +46,8 @@ if (measurement === '') await measureTurns(DEPLOYMENTS, options.deployment.split
 else if (measurement === 'catalog') await measureCatalogs();
 else if (measurement === 'sessions') {
   await measureTurns({ sessions: (setting) => measureSessions(setting, wholeNumber(options.sessions)) });
-} else throw new Error(`there is no measurement ${measurement}: name none, catalog or sessions`);
+} else if (measurement === 'kernels') await measureTurns({ kernels: measureKernels });
+else throw new Error(`there is no measurement ${measurement}: name none, catalog, kernels or sessions`);
 
 async function measureTurns(
   measurements: Record<string, (setting: Setting) => Promise<unknown>>,

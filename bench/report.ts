@@ -47,7 +47,7 @@ export interface ProcessorTime {
 
 export interface FanOut {
   /** Words that a reader got twice, on average, because a model call that was considered lost was repeated. */
-  said_again: number;
+  duplicate_words: number;
   lag_p50_ms: number;
   lag_p99_ms: number;
   /** Memory of the process that the readers are connected to, before and at the end. */

@@ -1,6 +1,6 @@
 import { pino } from 'pino';
 import type { createDocument } from 'zod-openapi';
-import { apiRoutes, SESSIONS_API } from '../src/api/app.ts';
+import { documentsOf } from '../src/api/app.ts';
 import type { ApiContext } from '../src/api/http/context.ts';
 import { openApiDocument } from '../src/api/http/openapi.ts';
 import { METHODS } from '../src/api/http/route.ts';
@@ -144,7 +144,9 @@ function typeText(schema: Schema): string {
 function ownDocument(): ReturnType<typeof createDocument> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- sufficient to declare the routes; none is called
   const context = { config: { trustedProxies: [] }, log: pino({ enabled: false }) } as unknown as ApiContext;
-  return openApiDocument(apiRoutes(context), SESSIONS_API, { hasKeys: true });
+  const own = documentsOf(context).find(({ options }) => options.about.path === '/openapi.json');
+  if (!own) throw new Error('the server has no /openapi.json');
+  return openApiDocument(own.routes, own.options, { hasKeys: true });
 }
 
 if (import.meta.main) process.stdout.write(apiReference());

@@ -9,6 +9,8 @@ const requiredAction = z.object({
       id: z.string(),
       /** What the MCP server of a call asks the user. */
       elicitation: z.object({ mode: z.string(), message: z.string(), requested_schema: z.unknown() }).optional(),
+      /** What is decided on, in an agent that acts in code. */
+      action: z.object({ display: z.string() }).optional(),
     }),
   ),
   /** In `mcp.auth_required`. */
@@ -24,6 +26,8 @@ const turnEvent = z.object({
   turn_id: z.string().optional(),
   /** Text. In `mcp.initialize` it is a list of servers, which is ignored here. */
   content: z.string().nullish().catch(null),
+  /** In `tool.response`: the files that code has made. */
+  files: z.array(z.object({ url: z.string() })).optional(),
   /** In the last event of a message: the model that wrote it, and the attempts that failed before. */
   provider: z.string().optional(),
   model: z.string().optional(),

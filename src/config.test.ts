@@ -31,6 +31,12 @@ test.each([
   ['EVERTURN_TURNS', '-1', 'whole number, 0 for no limit'],
   ['EVERTURN_MCP_MESSAGES_PER_MINUTE', '0', 'whole number from 1 to 1000000'],
   ['EVERTURN_MCP_MEGABYTES_PER_MINUTE', '1.5', 'whole number from 1 to 1000000'],
+  ['EVERTURN_KERNELS', '-1', 'whole number from 0 to 10000'],
+  ['EVERTURN_KERNEL_SANDBOX', 'docker', 'one of auto, bwrap, landlock, none'],
+  ['EVERTURN_KERNEL_NETWORK', 'a.com,127.0.0.1', 'none, any, or host names'],
+  ['EVERTURN_KERNEL_MEMORY_MB', '64', 'whole number from 128 to 1048576'],
+  ['EVERTURN_KERNEL_CPUS', '0', 'number from 0.1 to 1024'],
+  ['EVERTURN_KERNEL_TIMEOUT_SECONDS', '86401', 'whole number from 1 to 86400'],
   ['LOG_LEVEL', 'loud', 'one of trace'],
   ['OPENAI_BASE_URL', 'nowhere', 'http or https URL'],
   ['TEMPORAL_ADDRESS', 'temporal', '<host>:<port>'],
@@ -140,7 +146,12 @@ test('a worker has no keys, but still refuses private addresses', () => {
 });
 
 test('no time exceeds the limit of timers', () => {
-  const shorter = new Set(['EVERTURN_MODEL_FIRST_CHUNK_SECONDS', 'EVERTURN_MODEL_IDLE_SECONDS']);
+  const shorter = new Set([
+    'EVERTURN_MODEL_FIRST_CHUNK_SECONDS',
+    'EVERTURN_MODEL_IDLE_SECONDS',
+    'EVERTURN_KERNEL_TIMEOUT_SECONDS',
+    'EVERTURN_KERNEL_IDLE_SECONDS',
+  ]);
   const variables = CONFIG_VARIABLES.filter((name) => name.endsWith('_SECONDS') && !shorter.has(name));
   const config = loadConfig(Object.fromEntries(variables.map((name) => [name, '2073600'])));
   const { model, tool, turnSeconds, shutdownSeconds } = config;
@@ -181,6 +192,26 @@ test('settings, their files, empty variables, and variables of clients and of ot
   onTestFinished(() => rmSync(folder, { recursive: true }));
   writeFileSync(path.join(folder, 'keys'), 'ann=key-of-ann');
   expect(loadConfig({ EVERTURN_API_KEYS_FILE: path.join(folder, 'keys') }).warnings).toEqual([]);
+});
+
+test('kernels have no wall only where clients are the operator, or with consent', () => {
+  const sandboxOf = (env: NodeJS.ProcessEnv) => loadConfig({ EVERTURN_KERNEL_SANDBOX: 'none', ...env }).kernels.sandbox;
+  expect(sandboxOf({})).toBe('none');
+  const reachable = [
+    { EVERTURN_HOST: '0.0.0.0' },
+    { EVERTURN_API_KEYS: 'ann=key-of-ann' },
+    { EVERTURN_OIDC_ISSUER: 'https://login.example.com', EVERTURN_OIDC_AUDIENCE: 'everturn' },
+  ];
+  for (const env of reachable) {
+    expect(() => sandboxOf(env), JSON.stringify(env)).toThrow(/^EVERTURN_KERNEL_SANDBOX=none .*NONE_ACCEPTED=true$/);
+    expect(sandboxOf({ ...env, EVERTURN_KERNEL_SANDBOX_NONE_ACCEPTED: 'true' })).toBe('none');
+    expect(sandboxOf({ ...env, EVERTURN_KERNEL_SANDBOX: 'auto' })).toBe('auto');
+  }
+});
+
+test('an interpreter for kernels takes no further packages', () => {
+  const env = { EVERTURN_KERNEL_PYTHON: '/usr/bin/python3', EVERTURN_KERNEL_REQUIREMENTS: '/srv/more.lock' };
+  expect(() => loadConfig(env)).toThrow(/EVERTURN_KERNEL_REQUIREMENTS .*set only one of them/);
 });
 
 test('Temporal may be at an IPv6 address', () => {

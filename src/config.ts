@@ -3,166 +3,282 @@ import { homedir } from 'node:os';
 import path from 'node:path';
 import { loadClientConnectConfig, type ClientConnectConfig } from '@temporalio/envconfig';
 import { z } from 'zod';
-import { ROLES, SUBJECT_NAME, subjectNamed, type Caller, type Role } from './core/subject.ts';
-import type { S3Location } from './blobs/s3-blob-store.ts';
-import { subjectBudget, type SubjectBudget } from './spec/subject-budget.ts';
 import type { Database } from './catalog/database.ts';
 import type { SqliteSync } from './catalog/sqlite.ts';
-import type { EncryptionKey } from './encryption/cipher.ts';
 import { registerSecrets } from './lib/redact.ts';
-import { INSTALLER_NAMES, type InstallerName } from './temporal-server/installers.ts';
 import { errorMessage, StartupError } from './lib/errors.ts';
 import { nearestName } from './lib/nearest-name.ts';
-import { DEFAULT_STREAM_LIMITS, type StreamLimits } from './mcp/stream-budget.ts';
+import { DEFAULT_STREAM_LIMITS } from './mcp/stream-budget.ts';
 import { secretVariable } from './lib/secret-variable.ts';
 import { MAX_SILENCE_SECONDS } from './models/provider.ts';
+import { KERNEL_LIMITS } from './spec/code-actions-spec.ts';
+import {
+  absolutePath,
+  apiKeys,
+  blobsUrl,
+  databaseUrl,
+  encryptionKeys,
+  flag,
+  folders,
+  installers,
+  limit,
+  mcpLimit,
+  networkMaximum,
+  numberFrom,
+  oidcRoles,
+  port,
+  proxies,
+  publicUrl,
+  redisUrl,
+  seconds,
+  TEN_YEARS_SECONDS,
+  url,
+  variableNames,
+  wholeFrom,
+} from './setting-values.ts';
+import { subjectBudget } from './spec/subject-budget.ts';
 
-/**
- * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
- * a test compares the two.
- */
-export interface Config {
-  host: string;
-  port: number;
-  /** Where users reach the API, through proxies; unset: only on this machine, if `host` is loopback. */
-  publicUrl: string | undefined;
-  /** The port on which an API serves its metrics without a key; unset: only on its own port, with a key. */
-  metricsPort: number | undefined;
-  /** The port on which a standalone worker serves its health and metrics; unset: none. */
-  workerPort: number | undefined;
-  /** Folder for everything that the server stores itself: catalog, the embedded Temporal's database, blobs by default. */
-  dataDir: string;
-  /** Where blobs are stored; unset: in `dataDir`. */
-  blobs: S3Location | undefined;
-  /** Folder for what can be downloaded or built again, such as the Temporal CLI. */
-  cacheDir: string;
-  /** API keys in addition to those in the catalog. */
-  apiKeys: { key: string; caller: Caller }[];
-  /** Stored data is encrypted under the first key; without keys it is not encrypted. */
-  encryptionKeys: EncryptionKey[];
-  /** Whether unencrypted commands from Temporal are accepted although there are keys. */
-  acceptsUnencrypted: boolean;
-  /** The OpenID Connect provider whose tokens are accepted. */
-  oidc:
-    | {
-        issuer: string;
-        /** The audience that tokens must have. */
-        audience: string;
-        /** The claims with the name and the roles of the bearer. */
-        nameClaim: string;
-        roleClaim: string;
-        /** The role of each value of the role claim. */
-        roles: ReadonlyMap<unknown, Role>;
-      }
-    | undefined;
-  /** Folder of agent files that are loaded at start. */
-  agentsDir: string | undefined;
-  /** Folders of skills. */
-  skillFolders: string[];
-  /** File that registers MCP servers by name. */
-  mcpServersFile: string | undefined;
-  /** Whether URLs from clients may resolve to private or loopback addresses. Unset: only while there are no keys. */
-  allowPrivateUrls: boolean | undefined;
-  logLevel: (typeof LOG_LEVELS)[number];
-  /** Whether traces are recorded. OpenTelemetry reads its other settings itself. */
-  tracing: boolean;
-  openai: { apiKey: string | undefined; baseUrl: string | undefined };
-  /** File that registers model providers by name. */
-  modelProvidersFile: string | undefined;
-  /** The model of the agent `demo`. */
-  demoModel: string;
-  /** The model of agents of the Agents API v2 that name none. */
-  defaultModel: string | undefined;
-  temporal: {
-    /** The configured server; unset: an embedded one. */
-    external: ClientConnectConfig | undefined;
-    namespace: string;
-    taskQueue: string;
-    /** The version of a standalone worker, for Temporal's worker versioning; unset: it is not used. */
-    buildId: string | undefined;
-    /** The ways in which the embedded server's program may be installed, in the order in which they are tried. */
-    installers: InstallerName[];
-    /** Whether workers answer queries for the stacks of workflows. */
-    stackTraces: boolean;
-  };
-  /** The Redis that connects the processes of one Everturn; the URL may contain a password. */
-  redisUrl: string | undefined;
-  /** The catalog's database. */
-  database: Database;
-  /** The synchronous mode of the embedded Temporal's SQLite. */
-  sqliteSync: SqliteSync;
-  model: {
-    /** A model call that has received no piece of the answer for this long is retried. */
-    firstChunkSeconds: number;
-    /** The same after a piece of it. */
-    idleSeconds: number;
-    /** How long a failing model call is retried before the turn ends in error. */
-    retrySeconds: number;
-  };
-  tool: {
-    /** How long one tool call may run. */
-    timeoutSeconds: number;
-    /** A worker without a heartbeat for this long is considered dead, and its at-most-once tool calls lost. */
-    heartbeatSeconds: number;
-  };
-  /** What an MCP server may send in a minute of its own accord. */
-  mcp: StreamLimits;
-  /** Admission limits. 0 is no limit; unset limits depend on whether there are keys: see `limitsInForce`. */
-  limits: {
-    /** Requests of one subject. */
-    requestsPerMinute: number | undefined;
-    /** Requests with an unknown key, from one address. */
-    unknownKeysPerMinute: number | undefined;
-    /** Concurrent turns in the sessions of one subject. */
-    turnsPerSubject: number | undefined;
-    /** Concurrent turns. */
-    turns: number | undefined;
-    /** Open event streams of one subject in one process. */
-    streamsPerSubject: number | undefined;
-    /** Open event streams in one process. */
-    streams: number | undefined;
-    /** Slots of agent sessions that one subject may take. */
-    agentSessionsPerSubject: number | undefined;
-    /** What the sessions of one subject store, in MiB. */
-    storedMegabytesPerSubject: number | undefined;
-  };
-  /** Addresses or networks of proxies whose X-Forwarded-For header is trusted. */
-  trustedProxies: string[];
-  /** What the turns in the sessions of each subject may use in a day or a month, of UTC; unset: no limit. */
-  subjectBudget: SubjectBudget | undefined;
-  /** How long one turn may run. */
-  turnSeconds: number;
-  /** After how long at rest, without a command, the workflow of a session ends. */
-  sessionIdleSeconds: number;
-  /** How many sub-agents of one turn run at once. */
-  subAgents: number;
-  /** How many sessions of the Agents API v2 work or wait for results at once; further ones wait in a queue. */
-  agentSessions: number;
-  /** After how many days an ended run is deleted, unless its agent says; 0: never. */
-  runRetentionDays: number;
-  /** How long running tool calls may take to finish when the server stops. */
-  shutdownSeconds: number;
-  /** What is said at start of variables that look like settings and are none. */
-  warnings: string[];
-  /** Whether `EVERTURN_API_KEY` is set, which is the key of a client. */
-  hasClientKey: boolean;
-}
+/** A setting is invalid; the message names the variable and its valid values. */
+export class ConfigError extends StartupError {}
+
+/** Whether a process is a whole Everturn (`start`) or one part of it. */
+export type ProcessRole = 'start' | 'api' | 'worker' | 'kernel-host';
 
 const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] as const;
 
-/** A setting is invalid; the message names the variable and its valid values. */
-export class ConfigError extends StartupError {
-  static {
-    this.prototype.name = 'ConfigError';
-  }
+const SANDBOXES = ['auto', 'bwrap', 'landlock', 'none'] as const;
+
+/** A setting: its variable, and how the value is read. */
+interface Setting<Schema extends z.ZodType> {
+  variable: string;
+  schema: Schema;
 }
 
-/** Whether a process is a whole Everturn (`start`) or one part of it. */
-export type ProcessRole = 'start' | 'api' | 'worker';
+function from<Schema extends z.ZodType>(variable: string, schema: Schema): Setting<Schema> {
+  return { variable, schema };
+}
 
-/** @throws ConfigError, or StartupError for the file of a secret */
-export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start'): Config {
-  const env = withSecrets(given);
+function maximumOf({ min, max, maximum }: { min: number; max: number; maximum: number }) {
+  return wholeFrom(min, max).default(maximum);
+}
+
+/** Each setting by itself. `loadConfig` adds what depends on several of them. */
+const SETTINGS = {
+  host: from(
+    'EVERTURN_HOST',
+    z
+      .string()
+      .refine((host) => host === 'localhost' || isIP(host) !== 0, { error: 'must be an IP address or localhost' })
+      .default('127.0.0.1'),
+  ),
+  port: from('EVERTURN_PORT', port.default(8080)),
+  /** Where users reach the API, through proxies; unset: only on this machine, if `host` is loopback. */
+  publicUrl: from('EVERTURN_PUBLIC_URL', publicUrl.optional()),
+  /** The port on which an API serves its metrics without a key; unset: only on its own port, with a key. */
+  metricsPort: from('EVERTURN_METRICS_PORT', port.optional()),
+  /** The port on which a standalone worker serves its health and metrics; unset: none. */
+  workerPort: from('EVERTURN_WORKER_PORT', port.optional()),
+  /** The same of a kernel host. */
+  kernelHostPort: from('EVERTURN_KERNEL_HOST_PORT', port.optional()),
+  /** Folder for everything that the server stores itself: catalog, the embedded Temporal's database, blobs by default. */
+  dataDir: from('EVERTURN_DATA', absolutePath.prefault('.everturn')),
+  blobs: from('EVERTURN_BLOBS', blobsUrl.optional()),
+  s3Endpoint: from('AWS_ENDPOINT_URL_S3', url.optional()),
+  awsEndpoint: from('AWS_ENDPOINT_URL', url.optional()),
+  /** Folder for what can be downloaded or built again, such as the Temporal CLI. */
+  cacheDir: from(
+    'XDG_CACHE_HOME',
+    z
+      .string()
+      .optional()
+      .transform((folder = path.join(homedir(), '.cache')) => path.join(folder, 'everturn')),
+  ),
+  /** API keys in addition to those in the catalog. */
+  apiKeys: from('EVERTURN_API_KEYS', apiKeys),
+  /** Stored data is encrypted under the first key; without keys it is not encrypted. */
+  encryptionKeys: from('EVERTURN_ENCRYPTION_KEYS', encryptionKeys),
+  /** Whether unencrypted commands from Temporal are accepted although there are keys. */
+  acceptsUnencrypted: from('EVERTURN_ACCEPT_UNENCRYPTED', flag.default(false)),
+  oidc: {
+    issuer: from('EVERTURN_OIDC_ISSUER', url.optional()),
+    /** The audience that tokens must have. */
+    audience: from('EVERTURN_OIDC_AUDIENCE', z.string().optional()),
+    /** The claims with the name and the roles of the bearer. */
+    nameClaim: from('EVERTURN_OIDC_NAME_CLAIM', z.string().default('preferred_username')),
+    roleClaim: from('EVERTURN_OIDC_ROLE_CLAIM', z.string().default('roles')),
+    /** The role of each value of the role claim. */
+    roles: from('EVERTURN_OIDC_ROLES', oidcRoles),
+  },
+  /** Folder of agent files that are loaded at start. */
+  agentsDir: from('EVERTURN_AGENTS', absolutePath.optional()),
+  /** Folders of skills. */
+  skillFolders: from('EVERTURN_SKILLS', folders),
+  /** File that registers MCP servers by name. */
+  mcpServersFile: from('EVERTURN_MCP_SERVERS', absolutePath.optional()),
+  /** What an MCP server may send in a minute of its own accord. */
+  mcp: {
+    megabytesPerMinute: from(
+      'EVERTURN_MCP_MEGABYTES_PER_MINUTE',
+      mcpLimit.default(DEFAULT_STREAM_LIMITS.megabytesPerMinute),
+    ),
+    messagesPerMinute: from(
+      'EVERTURN_MCP_MESSAGES_PER_MINUTE',
+      mcpLimit.default(DEFAULT_STREAM_LIMITS.messagesPerMinute),
+    ),
+  },
+  allowPrivateUrls: from('EVERTURN_ALLOW_PRIVATE_URLS', flag.optional()),
+  /** The model of the agent `demo`. */
+  demoModel: from('EVERTURN_DEMO_MODEL', z.string().default('gpt-5-mini')),
+  /** The model of agents of the Agents API v2 that name none. */
+  defaultModel: from('EVERTURN_DEFAULT_MODEL', z.string().min(1).optional()),
+  model: {
+    /** A model call that has received no piece of the answer for this long is retried. */
+    firstChunkSeconds: from('EVERTURN_MODEL_FIRST_CHUNK_SECONDS', seconds(600, MAX_SILENCE_SECONDS)),
+    /** The same after a piece of it. */
+    idleSeconds: from('EVERTURN_MODEL_IDLE_SECONDS', seconds(45, MAX_SILENCE_SECONDS)),
+    /** How long a failing model call is retried before the turn ends in error. */
+    retrySeconds: from('EVERTURN_MODEL_RETRY_SECONDS', seconds(300)),
+  },
+  tool: {
+    /** How long one tool call may run. */
+    timeoutSeconds: from('EVERTURN_TOOL_TIMEOUT_SECONDS', seconds(600)),
+    /** A worker without a heartbeat for this long is considered dead, and its at-most-once tool calls lost. */
+    heartbeatSeconds: from('EVERTURN_TOOL_HEARTBEAT_SECONDS', seconds(60)),
+  },
+  /** How long one turn may run. */
+  turnSeconds: from('EVERTURN_TURN_TIMEOUT_SECONDS', seconds(86_400)),
+  /** After how long at rest, without a command, the workflow of a session ends. */
+  sessionIdleSeconds: from('EVERTURN_SESSION_IDLE_SECONDS', seconds(30 * 86_400, TEN_YEARS_SECONDS)),
+  /** How many sub-agents of one turn run at once. */
+  subAgents: from('EVERTURN_SUB_AGENTS', wholeFrom(1, 20).default(5)),
+  /** After how many days an ended run is deleted, unless its agent says; 0: never. */
+  runRetentionDays: from('EVERTURN_RUN_RETENTION_DAYS', wholeFrom(0, 36_500).default(30)),
+  /** How many sessions of the Agents API v2 work or wait for results at once; further ones wait in a queue. */
+  agentSessions: from('EVERTURN_AGENT_SESSIONS', wholeFrom(1, 10_000).default(100)),
+  /** How long running tool calls may take to finish when the server stops. */
+  shutdownSeconds: from('EVERTURN_SHUTDOWN_SECONDS', seconds(20)),
+  /** Admission limits. 0 is no limit; unset limits depend on whether there are keys: see `limitsInForce`. */
+  limits: {
+    /** Requests of one subject. */
+    requestsPerMinute: from('EVERTURN_REQUESTS_PER_MINUTE', limit),
+    /** Requests with an unknown key, from one address. */
+    unknownKeysPerMinute: from('EVERTURN_UNKNOWN_KEYS_PER_MINUTE', limit),
+    /** Concurrent turns in the sessions of one subject. */
+    turnsPerSubject: from('EVERTURN_TURNS_PER_SUBJECT', limit),
+    /** Concurrent turns. */
+    turns: from('EVERTURN_TURNS', limit),
+    /** Open event streams of one subject in one process. */
+    streamsPerSubject: from('EVERTURN_STREAMS_PER_SUBJECT', limit),
+    /** Open event streams in one process. */
+    streams: from('EVERTURN_STREAMS', limit),
+    /** Slots of agent sessions that one subject may take. */
+    agentSessionsPerSubject: from('EVERTURN_AGENT_SESSIONS_PER_SUBJECT', limit),
+    /** What the sessions of one subject store, in MiB. */
+    storedMegabytesPerSubject: from('EVERTURN_STORED_MEGABYTES_PER_SUBJECT', limit),
+    /** Kernels of one subject. */
+    kernelsPerSubject: from('EVERTURN_KERNELS_PER_SUBJECT', limit),
+  },
+  /** What the turns in the sessions of each subject may use in a day or a month, of UTC; unset: no limit. */
+  subjectBudget: from('EVERTURN_SUBJECT_BUDGET', subjectBudget.optional()),
+  kernels: {
+    /** How many a kernel host runs; unset: as many as have room in its memory. 0: none, so no agent acts in code. */
+    perHost: from('EVERTURN_KERNELS', wholeFrom(0, 10_000).optional()),
+    /** The wall around a kernel; `auto`: the strongest that this machine has. */
+    sandbox: from(
+      'EVERTURN_KERNEL_SANDBOX',
+      z.enum(SANDBOXES, { error: `must be one of ${SANDBOXES.join(', ')}` }).default('auto'),
+    ),
+    /** Whether `none` is accepted where clients are not the operator. */
+    acceptsNoSandbox: from('EVERTURN_KERNEL_SANDBOX_NONE_ACCEPTED', flag.default(false)),
+    /** An interpreter that has what kernels need; unset: an environment that is built in the cache. */
+    python: from('EVERTURN_KERNEL_PYTHON', absolutePath.optional()),
+    /** A lock file that adds packages to that environment. */
+    requirements: from('EVERTURN_KERNEL_REQUIREMENTS', absolutePath.optional()),
+    /** The variables of kernel hosts that agents may give their code. */
+    variables: from('EVERTURN_KERNEL_ENV', variableNames),
+    /** The hosts that the code of agents may reach at most. */
+    network: from('EVERTURN_KERNEL_NETWORK', networkMaximum),
+    /** What agents may ask for at most, by their names in the agent format. */
+    maxima: {
+      memory_mb: from('EVERTURN_KERNEL_MEMORY_MB', maximumOf(KERNEL_LIMITS.memory_mb)),
+      cpus: from(
+        'EVERTURN_KERNEL_CPUS',
+        numberFrom(KERNEL_LIMITS.cpus.min, KERNEL_LIMITS.cpus.max).default(KERNEL_LIMITS.cpus.maximum),
+      ),
+      processes: from('EVERTURN_KERNEL_PROCESSES', maximumOf(KERNEL_LIMITS.processes)),
+      timeout_seconds: from('EVERTURN_KERNEL_TIMEOUT_SECONDS', maximumOf(KERNEL_LIMITS.timeout_seconds)),
+      idle_seconds: from('EVERTURN_KERNEL_IDLE_SECONDS', maximumOf(KERNEL_LIMITS.idle_seconds)),
+      suspend_seconds: from('EVERTURN_KERNEL_SUSPEND_SECONDS', maximumOf(KERNEL_LIMITS.suspend_seconds)),
+    },
+    /** How long running cells may take to finish when a kernel host stops. */
+    drainSeconds: from('EVERTURN_KERNEL_DRAIN_SECONDS', seconds(300)),
+  },
+  /** Addresses or networks of proxies whose X-Forwarded-For header is trusted. */
+  trustedProxies: from('EVERTURN_TRUSTED_PROXIES', proxies),
+  temporal: {
+    /** The server's address; its other settings are those of Temporal's own clients. */
+    address: from(
+      'TEMPORAL_ADDRESS',
+      z
+        .string()
+        .regex(/^([^:/\s[\]]+|\[[\da-f:.]+\]):\d+$/i, { error: 'must be <host>:<port>' })
+        .optional(),
+    ),
+    namespace: from('TEMPORAL_NAMESPACE', z.string().optional()),
+    taskQueue: from('EVERTURN_TASK_QUEUE', z.string().default('everturn')),
+    buildId: from(
+      'EVERTURN_BUILD_ID',
+      z
+        .string()
+        .regex(/^[a-z\d][\w.-]{0,127}$/i, { error: 'must be 1 to 128 letters, digits and . _ -, such as an image tag' })
+        .optional(),
+    ),
+    installers: from('EVERTURN_TEMPORAL_INSTALL', installers),
+    maySdkInstall: from('EVERTURN_DOWNLOAD_TEMPORAL', flag.default(true)),
+    /** Whether workers answer queries for the stacks of workflows. */
+    stackTraces: from('EVERTURN_WORKFLOW_STACK_TRACES', flag.default(false)),
+  },
+  sqliteSync: from('EVERTURN_SQLITE_SYNC', z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional()),
+  database: from('DATABASE_URL', databaseUrl.optional()),
+  logLevel: from('LOG_LEVEL', z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info')),
+  /** OpenTelemetry reads its other settings itself. */
+  tracing: {
+    endpoint: from('OTEL_EXPORTER_OTLP_ENDPOINT', url.optional()),
+    tracesEndpoint: from('OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', url.optional()),
+    isDisabled: from('OTEL_SDK_DISABLED', flag.optional()),
+  },
+  /** File that registers model providers by name. */
+  modelProvidersFile: from('EVERTURN_MODEL_PROVIDERS', absolutePath.optional()),
+  openai: {
+    apiKey: from('OPENAI_API_KEY', z.string().optional()),
+    baseUrl: from('OPENAI_BASE_URL', url.optional()),
+  },
+  /** The Redis that connects the processes of one Everturn; the URL may contain a password. */
+  redisUrl: from('REDIS_URL', redisUrl.optional()),
+};
+
+type Value<Part> = Part extends Setting<infer Schema> ? z.output<Schema> : { [Name in keyof Part]: Value<Part[Name]> };
+
+type Settings = Value<typeof SETTINGS>;
+
+type AnySetting = Setting<z.ZodType>;
+
+interface Group {
+  [name: string]: AnySetting | Group;
+}
+
+function isSetting(part: AnySetting | Group): part is AnySetting {
+  return part['schema'] instanceof z.ZodType;
+}
+
+function settingsIn(group: Group): AnySetting[] {
+  return Object.values(group).flatMap((part) => (isSetting(part) ? [part] : settingsIn(part)));
+}
+
+const schema = z.object(Object.fromEntries(settingsIn(SETTINGS).map(({ variable, schema }) => [variable, schema])));
+
+/** @throws ConfigError */
+function readSettings(env: Record<string, string>): Settings {
   const parsed = schema.safeParse(env);
   if (!parsed.success) {
     const lines = parsed.error.issues.map(({ path: [name], message }) => {
@@ -171,364 +287,82 @@ export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: Process
     });
     throw new ConfigError(lines.join('\n'));
   }
-  const vars = parsed.data;
-  registerSecrets(secretsOf(vars, env));
-  if (role !== 'start') checkShared(vars, role);
-  const dataDir = path.resolve(vars.EVERTURN_DATA);
+  const valuesOf = (group: Group): unknown =>
+    Object.fromEntries(
+      Object.entries(group).map(([name, part]) => [
+        name,
+        isSetting(part) ? parsed.data[part.variable] : valuesOf(part),
+      ]),
+    );
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- each value is that of the setting's schema
+  return valuesOf(SETTINGS) as Settings;
+}
+
+/**
+ * All of the server's settings, from the environment, validated. The variables are documented in docs/configuration.md;
+ * a test compares the two.
+ */
+export type Config = ReturnType<typeof loadConfig>;
+
+/** @throws ConfigError, or StartupError for the file of a secret */
+export function loadConfig(given: NodeJS.ProcessEnv = process.env, role: ProcessRole = 'start') {
+  const env = withSecrets(given);
+  const { s3Endpoint, awsEndpoint, ...settings } = readSettings(env);
+  registerSecrets(secretsOf(settings, env));
+  if (role !== 'start') checkShared(env, role);
+  checkKernels(settings);
+  const { dataDir, blobs, allowPrivateUrls, temporal, tracing } = settings;
   // An embedded Temporal loses its last commits together with the catalog; an external Temporal would still have them.
-  const sqliteSync = vars.EVERTURN_SQLITE_SYNC ?? (vars.TEMPORAL_ADDRESS ? 'full' : 'normal');
+  const sqliteSync: SqliteSync = settings.sqliteSync ?? (temporal.address ? 'full' : 'normal');
   return {
-    host: vars.EVERTURN_HOST,
-    port: vars.EVERTURN_PORT,
-    publicUrl: vars.EVERTURN_PUBLIC_URL,
-    metricsPort: vars.EVERTURN_METRICS_PORT,
-    workerPort: vars.EVERTURN_WORKER_PORT,
-    dataDir,
-    blobs: vars.EVERTURN_BLOBS && {
-      ...vars.EVERTURN_BLOBS,
-      endpoint: vars.AWS_ENDPOINT_URL_S3 ?? vars.AWS_ENDPOINT_URL,
-    },
-    cacheDir: path.join(vars.XDG_CACHE_HOME ?? path.join(homedir(), '.cache'), 'everturn'),
-    apiKeys: vars.EVERTURN_API_KEYS,
-    encryptionKeys: vars.EVERTURN_ENCRYPTION_KEYS,
-    acceptsUnencrypted: vars.EVERTURN_ACCEPT_UNENCRYPTED,
-    oidc: oidcOf(vars),
-    agentsDir: vars.EVERTURN_AGENTS && path.resolve(vars.EVERTURN_AGENTS),
-    skillFolders: vars.EVERTURN_SKILLS.map((folder) => path.resolve(folder)),
-    mcpServersFile: vars.EVERTURN_MCP_SERVERS && path.resolve(vars.EVERTURN_MCP_SERVERS),
-    // A worker does not know whether the API has keys in its environment.
-    allowPrivateUrls: vars.EVERTURN_ALLOW_PRIVATE_URLS ?? (role === 'worker' ? false : undefined),
-    logLevel: vars.LOG_LEVEL,
-    tracing:
-      !vars.OTEL_SDK_DISABLED &&
-      (vars.OTEL_EXPORTER_OTLP_ENDPOINT ?? vars.OTEL_EXPORTER_OTLP_TRACES_ENDPOINT) !== undefined,
-    openai: { apiKey: vars.OPENAI_API_KEY, baseUrl: vars.OPENAI_BASE_URL },
-    modelProvidersFile: vars.EVERTURN_MODEL_PROVIDERS && path.resolve(vars.EVERTURN_MODEL_PROVIDERS),
-    demoModel: vars.EVERTURN_DEMO_MODEL,
-    defaultModel: vars.EVERTURN_DEFAULT_MODEL,
+    ...settings,
+    /** Where blobs are stored; unset: in `dataDir`. */
+    blobs: blobs && { ...blobs, endpoint: s3Endpoint ?? awsEndpoint },
+    /** The OpenID Connect provider whose tokens are accepted. */
+    oidc: oidcOf(settings.oidc),
+    /**
+     * Whether URLs from clients may resolve to private or loopback addresses. Unset: only while there are no keys. A worker
+     * does not know whether the API has keys in its environment.
+     */
+    allowPrivateUrls: allowPrivateUrls ?? (role === 'worker' ? false : undefined),
+    /** Whether traces are recorded. */
+    tracing: !tracing.isDisabled && (tracing.endpoint ?? tracing.tracesEndpoint) !== undefined,
     temporal: {
-      external: vars.TEMPORAL_ADDRESS ? externalTemporal(env) : undefined,
-      namespace: vars.TEMPORAL_NAMESPACE ?? (vars.TEMPORAL_ADDRESS ? 'default' : 'everturn'),
-      taskQueue: vars.EVERTURN_TASK_QUEUE,
-      // `everturn start` replaces its only worker, so turns that stay with a version would wait for ever.
-      buildId: role === 'worker' ? buildIdOf(vars) : undefined,
-      installers: vars.EVERTURN_TEMPORAL_INSTALL.filter((name) => name !== 'sdk' || vars.EVERTURN_DOWNLOAD_TEMPORAL),
-      stackTraces: vars.EVERTURN_WORKFLOW_STACK_TRACES,
+      /** The configured server; unset: an embedded one. */
+      external: temporal.address ? externalTemporal(env) : undefined,
+      namespace: temporal.namespace ?? (temporal.address ? 'default' : 'everturn'),
+      taskQueue: temporal.taskQueue,
+      /**
+       * The version of a standalone worker, for Temporal's worker versioning; unset: it is not used. `everturn start`
+       * replaces its only worker, so turns that stay with a version would wait for ever.
+       */
+      buildId: role === 'worker' ? buildIdOf(temporal) : undefined,
+      /** The ways in which the embedded server's program may be installed, in the order in which they are tried. */
+      installers: temporal.installers.filter((name) => name !== 'sdk' || temporal.maySdkInstall),
+      stackTraces: temporal.stackTraces,
     },
-    redisUrl: vars.REDIS_URL,
-    database: databaseOf(vars.DATABASE_URL ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
+    /** The catalog's database. */
+    database: databaseOf(settings.database ?? `sqlite:${path.join(dataDir, 'catalog.db')}`, sqliteSync),
+    /** The synchronous mode of the embedded Temporal's SQLite. */
     sqliteSync,
-    model: {
-      firstChunkSeconds: vars.EVERTURN_MODEL_FIRST_CHUNK_SECONDS,
-      idleSeconds: vars.EVERTURN_MODEL_IDLE_SECONDS,
-      retrySeconds: vars.EVERTURN_MODEL_RETRY_SECONDS,
-    },
-    tool: {
-      timeoutSeconds: vars.EVERTURN_TOOL_TIMEOUT_SECONDS,
-      heartbeatSeconds: vars.EVERTURN_TOOL_HEARTBEAT_SECONDS,
-    },
-    mcp: {
-      megabytesPerMinute: vars.EVERTURN_MCP_MEGABYTES_PER_MINUTE,
-      messagesPerMinute: vars.EVERTURN_MCP_MESSAGES_PER_MINUTE,
-    },
-    limits: {
-      requestsPerMinute: vars.EVERTURN_REQUESTS_PER_MINUTE,
-      unknownKeysPerMinute: vars.EVERTURN_UNKNOWN_KEYS_PER_MINUTE,
-      turnsPerSubject: vars.EVERTURN_TURNS_PER_SUBJECT,
-      turns: vars.EVERTURN_TURNS,
-      streamsPerSubject: vars.EVERTURN_STREAMS_PER_SUBJECT,
-      streams: vars.EVERTURN_STREAMS,
-      agentSessionsPerSubject: vars.EVERTURN_AGENT_SESSIONS_PER_SUBJECT,
-      storedMegabytesPerSubject: vars.EVERTURN_STORED_MEGABYTES_PER_SUBJECT,
-    },
-    trustedProxies: vars.EVERTURN_TRUSTED_PROXIES,
-    subjectBudget: vars.EVERTURN_SUBJECT_BUDGET,
-    turnSeconds: vars.EVERTURN_TURN_TIMEOUT_SECONDS,
-    sessionIdleSeconds: vars.EVERTURN_SESSION_IDLE_SECONDS,
-    subAgents: vars.EVERTURN_SUB_AGENTS,
-    agentSessions: vars.EVERTURN_AGENT_SESSIONS,
-    runRetentionDays: vars.EVERTURN_RUN_RETENTION_DAYS,
-    shutdownSeconds: vars.EVERTURN_SHUTDOWN_SECONDS,
+    /** What is said at start of variables that look like settings and are none. */
     warnings: unknownVariables(env),
+    /** Whether `EVERTURN_API_KEY` is set, which is the key of a client. */
     hasClientKey: env[CLIENT_KEY] !== undefined,
   };
 }
 
-/** Node's timers have a limit of 2^31 ms, and some are set to a minute more than the configured time. */
-export const MAX_SECONDS = 24 * 86_400;
-
-/** For timers of Temporal, which have no such limit. */
-const TEN_YEARS_SECONDS = 3_650 * 86_400;
-
-const seconds = (defaultSeconds: number, max = MAX_SECONDS) =>
-  z.coerce
-    .number({ error: 'must be a number of seconds' })
-    .positive({ error: 'must be a positive number of seconds' })
-    .max(max, { error: `must be at most ${max} seconds${max >= MAX_SECONDS ? `, ${max / 86_400} days` : ''}` })
-    .default(defaultSeconds);
-
-const limit = z.coerce
-  .number({ error: 'must be a whole number, 0 for no limit' })
-  .int({ error: 'must be a whole number, 0 for no limit' })
-  .min(0, { error: 'must be a whole number, 0 for no limit' })
-  .optional();
-
-const SUB_AGENTS_RULE = 'must be a whole number from 1 to 20';
-
-const RUN_RETENTION_RULE = 'must be a whole number from 0 to 36500';
-const AGENT_SESSIONS_RULE = 'must be a whole number from 1 to 10000';
-
-const MCP_LIMIT_RULE = 'must be a whole number from 1 to 1000000';
-
-const mcpLimit = z.coerce
-  .number({ error: MCP_LIMIT_RULE })
-  .int({ error: MCP_LIMIT_RULE })
-  .min(1, { error: MCP_LIMIT_RULE })
-  .max(1_000_000, { error: MCP_LIMIT_RULE });
-
-const proxies = z
-  .string()
-  .transform((value) => value.split(',').map((one) => one.trim()))
-  .pipe(
-    z.array(z.string().refine(isNetwork, { error: 'must be addresses or networks such as 10.0.0.0/8, with commas' })),
-  )
-  .default([]);
-
-const folders = z
-  .string()
-  .transform((value) => value.split(',').map((one) => one.trim()))
-  .pipe(z.array(z.string().min(1, { error: 'must be folders, with commas between them' })))
-  .default([]);
-
-const INSTALLERS_RULE = `must be some of ${INSTALLER_NAMES.join(', ')}, each once, with commas, in the order in which they are tried`;
-
-const installers = z
-  .string()
-  .transform((value) => value.split(',').map((one) => one.trim()))
-  .pipe(
-    z
-      .array(z.enum(INSTALLER_NAMES, { error: INSTALLERS_RULE }))
-      .refine((names) => new Set(names).size === names.length, { error: INSTALLERS_RULE }),
-  )
-  .default([...INSTALLER_NAMES]);
-
-function isNetwork(value: string): boolean {
-  const [address = '', prefix = '0', ...more] = value.split('/');
-  const bits = { 4: 32, 6: 128 }[isIP(address)] ?? -1;
-  return more.length === 0 && /^\d{1,3}$/.test(prefix) && Number(prefix) <= bits;
-}
-
-const url = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' });
-
-const publicUrl = url
-  .refine((value) => !/[?#@]/.test(value), { error: 'must have no user name, query or fragment' })
-  .transform((value) => value.replace(/\/+$/, ''));
-
-const flag = z
-  .enum(['true', 'false', '1', '0'], { error: 'must be true or false' })
-  .transform((value) => value === 'true' || value === '1');
-
-const apiKeys = z
-  .string()
-  .transform((value, context): Config['apiKeys'] => {
-    const seen = new Set<string>();
-    return value.split(',').flatMap((entry) => {
-      const [, name = '', role = 'user', key] = /^\s*([^:=]+)(?::(\w+))?=(\S{8,})\s*$/.exec(entry) ?? [];
-      const known = ROLES.find((one) => one === role);
-      if (!SUBJECT_NAME.test(name) || !known || !key || seen.has(key)) {
-        context.addIssue({
-          code: 'custom',
-          message:
-            'must be <name>[:<role>]=<key>[,<name>...], each key different and at least 8 characters long, ' +
-            `the role one of ${ROLES.join(', ')}`,
-        });
-        return [];
-      }
-      seen.add(key);
-      return [{ key, caller: { subject: subjectNamed(name), roles: [known] } }];
-    });
-  })
-  .default([]);
-
-const encryptionKeys = z
-  .string()
-  .transform((value, context): EncryptionKey[] => {
-    const keys = value.split(',').flatMap((entry): EncryptionKey[] => {
-      const [, id, base64] = /^\s*([\w.-]{1,32}):([A-Za-z0-9+/]{43}=?)\s*$/.exec(entry) ?? [];
-      return id && base64 ? [{ id, key: Buffer.from(base64, 'base64') }] : [];
-    });
-    const ids = new Set(keys.map(({ id }) => id));
-    if (keys.length === value.split(',').length && ids.size === keys.length) return keys;
-    context.addIssue({
-      code: 'custom',
-      message:
-        'must be <key id>:<32 bytes in base64>[,<key id>:...], each id different, of up to 32 letters, digits and . _ -; ' +
-        '`openssl rand -base64 32` creates a key',
-    });
-    return [];
-  })
-  .default([]);
-
-const databaseUrl = z.string().refine((value) => /^sqlite:./.test(value) || isPostgresUrl(value), {
-  error: 'must be sqlite:<file> or postgresql://<user>:<password>@<host>:<port>/<database>, its parts percent-encoded',
-});
-
-function isPostgresUrl(value: string): boolean {
-  try {
-    const { protocol, username, password, pathname } = new URL(value);
-    decodeURIComponent(`${username}${password}${pathname}`);
-    return /^postgres(ql)?:$/.test(protocol) && pathname.length > 1;
-  } catch {
-    return false;
+function oidcOf({ issuer, audience, ...claims }: Settings['oidc']) {
+  if (issuer === undefined && audience === undefined) return undefined;
+  if (issuer === undefined || audience === undefined) {
+    throw new ConfigError('EVERTURN_OIDC_ISSUER and EVERTURN_OIDC_AUDIENCE must be set together');
   }
+  return { issuer, audience, ...claims };
 }
 
 function databaseOf(url: string, sync: SqliteSync): Database {
   if (!url.startsWith('sqlite:')) return { kind: 'postgres', url };
   return { kind: 'sqlite', file: path.resolve(url.slice('sqlite:'.length)), sync };
-}
-
-/** Names of buckets as S3 defines them; a prefix of plain names, so that no server or tool reads them differently. */
-const BLOBS_URL = /^s3:\/\/([a-z\d][a-z\d.-]{1,61}[a-z\d])((?:\/[\w=-][\w.=-]*)*)\/?$/;
-
-const blobsUrl = z
-  .string()
-  .regex(BLOBS_URL, {
-    error:
-      'must be s3://<bucket> or s3://<bucket>/<prefix>, of letters, digits and . _ - =; ' +
-      'if it is not set, blobs are in the folder EVERTURN_DATA',
-  })
-  .transform((value) => {
-    const [, bucket = '', prefix = ''] = BLOBS_URL.exec(value) ?? [];
-    return { bucket, prefix: prefix.slice(1) };
-  });
-
-const redisUrl = z.string().refine(isRedisUrl, {
-  error: 'must be redis://[[<user>]:<password>@]<host>[:<port>][/<database>], or rediss:// with TLS',
-});
-
-const port = z.coerce
-  .number({ error: 'must be a port number, 0 to 65535' })
-  .int({ error: 'must be a port number, 0 to 65535' })
-  .min(0, { error: 'must be a port number, 0 to 65535' })
-  .max(65_535, { error: 'must be a port number, 0 to 65535' });
-
-const oidcRoles = z
-  .string()
-  .default(ROLES.map((role) => `${role}=${role}`).join())
-  .transform((value, context): ReadonlyMap<unknown, Role> => {
-    const pairs = value.split(',').flatMap((pair): [string, Role][] => {
-      const [, claimed, name] = /^\s*(.+)=(\w+)\s*$/.exec(pair) ?? [];
-      const role = ROLES.find((one) => one === name);
-      if (claimed && role) return [[claimed, role]];
-      context.addIssue({
-        code: 'custom',
-        message: `must be <value of the claim>=<role>[,...], the role one of ${ROLES.join(', ')}`,
-      });
-      return [];
-    });
-    return new Map(pairs);
-  });
-
-const schema = z.object({
-  EVERTURN_HOST: z
-    .string()
-    .refine((host) => host === 'localhost' || isIP(host) !== 0, { error: 'must be an IP address or localhost' })
-    .default('127.0.0.1'),
-  EVERTURN_PORT: port.default(8080),
-  EVERTURN_PUBLIC_URL: publicUrl.optional(),
-  EVERTURN_METRICS_PORT: port.optional(),
-  EVERTURN_WORKER_PORT: port.optional(),
-  EVERTURN_DATA: z.string().default('.everturn'),
-  EVERTURN_BLOBS: blobsUrl.optional(),
-  EVERTURN_API_KEYS: apiKeys,
-  EVERTURN_ENCRYPTION_KEYS: encryptionKeys,
-  EVERTURN_ACCEPT_UNENCRYPTED: flag.default(false),
-  EVERTURN_OIDC_ISSUER: url.optional(),
-  EVERTURN_OIDC_AUDIENCE: z.string().optional(),
-  EVERTURN_OIDC_NAME_CLAIM: z.string().default('preferred_username'),
-  EVERTURN_OIDC_ROLE_CLAIM: z.string().default('roles'),
-  EVERTURN_OIDC_ROLES: oidcRoles,
-  EVERTURN_AGENTS: z.string().optional(),
-  EVERTURN_SKILLS: folders,
-  EVERTURN_MCP_SERVERS: z.string().optional(),
-  EVERTURN_MCP_MEGABYTES_PER_MINUTE: mcpLimit.default(DEFAULT_STREAM_LIMITS.megabytesPerMinute),
-  EVERTURN_MCP_MESSAGES_PER_MINUTE: mcpLimit.default(DEFAULT_STREAM_LIMITS.messagesPerMinute),
-  EVERTURN_ALLOW_PRIVATE_URLS: flag.optional(),
-  EVERTURN_DEMO_MODEL: z.string().default('gpt-5-mini'),
-  EVERTURN_DEFAULT_MODEL: z.string().min(1).optional(),
-  EVERTURN_TASK_QUEUE: z.string().default('everturn'),
-  EVERTURN_BUILD_ID: z
-    .string()
-    .regex(/^[a-z\d][\w.-]{0,127}$/i, { error: 'must be 1 to 128 letters, digits and . _ -, such as an image tag' })
-    .optional(),
-  EVERTURN_MODEL_FIRST_CHUNK_SECONDS: seconds(600, MAX_SILENCE_SECONDS),
-  EVERTURN_MODEL_IDLE_SECONDS: seconds(45, MAX_SILENCE_SECONDS),
-  EVERTURN_MODEL_RETRY_SECONDS: seconds(300),
-  EVERTURN_TOOL_TIMEOUT_SECONDS: seconds(600),
-  EVERTURN_TOOL_HEARTBEAT_SECONDS: seconds(60),
-  EVERTURN_TURN_TIMEOUT_SECONDS: seconds(86_400),
-  EVERTURN_SESSION_IDLE_SECONDS: seconds(30 * 86_400, TEN_YEARS_SECONDS),
-  EVERTURN_SUB_AGENTS: z.coerce
-    .number({ error: SUB_AGENTS_RULE })
-    .int({ error: SUB_AGENTS_RULE })
-    .min(1, { error: SUB_AGENTS_RULE })
-    .max(20, { error: SUB_AGENTS_RULE })
-    .default(5),
-  EVERTURN_RUN_RETENTION_DAYS: z.coerce
-    .number({ error: RUN_RETENTION_RULE })
-    .int({ error: RUN_RETENTION_RULE })
-    .min(0, { error: RUN_RETENTION_RULE })
-    .max(36_500, { error: RUN_RETENTION_RULE })
-    .default(30),
-  EVERTURN_AGENT_SESSIONS: z.coerce
-    .number({ error: AGENT_SESSIONS_RULE })
-    .int({ error: AGENT_SESSIONS_RULE })
-    .min(1, { error: AGENT_SESSIONS_RULE })
-    .max(10_000, { error: AGENT_SESSIONS_RULE })
-    .default(100),
-  EVERTURN_SHUTDOWN_SECONDS: seconds(20),
-  EVERTURN_REQUESTS_PER_MINUTE: limit,
-  EVERTURN_UNKNOWN_KEYS_PER_MINUTE: limit,
-  EVERTURN_TURNS_PER_SUBJECT: limit,
-  EVERTURN_TURNS: limit,
-  EVERTURN_STREAMS_PER_SUBJECT: limit,
-  EVERTURN_STREAMS: limit,
-  EVERTURN_AGENT_SESSIONS_PER_SUBJECT: limit,
-  EVERTURN_STORED_MEGABYTES_PER_SUBJECT: limit,
-  EVERTURN_SUBJECT_BUDGET: subjectBudget.optional(),
-  EVERTURN_TRUSTED_PROXIES: proxies,
-  EVERTURN_TEMPORAL_INSTALL: installers,
-  EVERTURN_DOWNLOAD_TEMPORAL: flag.default(true),
-  EVERTURN_WORKFLOW_STACK_TRACES: flag.default(false),
-  EVERTURN_SQLITE_SYNC: z.enum(['normal', 'full'], { error: 'must be normal or full' }).optional(),
-  AWS_ENDPOINT_URL: url.optional(),
-  AWS_ENDPOINT_URL_S3: url.optional(),
-  DATABASE_URL: databaseUrl.optional(),
-  LOG_LEVEL: z.enum(LOG_LEVELS, { error: `must be one of ${LOG_LEVELS.join(', ')}` }).default('info'),
-  OTEL_EXPORTER_OTLP_ENDPOINT: url.optional(),
-  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url.optional(),
-  OTEL_SDK_DISABLED: flag.optional(),
-  EVERTURN_MODEL_PROVIDERS: z.string().optional(),
-  OPENAI_API_KEY: z.string().optional(),
-  OPENAI_BASE_URL: url.optional(),
-  REDIS_URL: redisUrl.optional(),
-  TEMPORAL_ADDRESS: z
-    .string()
-    .regex(/^([^:/\s[\]]+|\[[\da-f:.]+\]):\d+$/i, { error: 'must be <host>:<port>' })
-    .optional(),
-  TEMPORAL_NAMESPACE: z.string().optional(),
-  XDG_CACHE_HOME: z.string().optional(),
-});
-
-function oidcOf(vars: z.infer<typeof schema>): Config['oidc'] {
-  const { EVERTURN_OIDC_ISSUER: issuer, EVERTURN_OIDC_AUDIENCE: audience } = vars;
-  if (issuer === undefined && audience === undefined) return undefined;
-  if (issuer === undefined || audience === undefined) {
-    throw new ConfigError('EVERTURN_OIDC_ISSUER and EVERTURN_OIDC_AUDIENCE must be set together');
-  }
-  const { EVERTURN_OIDC_NAME_CLAIM: nameClaim, EVERTURN_OIDC_ROLE_CLAIM: roleClaim, EVERTURN_OIDC_ROLES: roles } = vars;
-  return { issuer, audience, nameClaim, roleClaim, roles };
 }
 
 /**
@@ -564,12 +398,15 @@ function unknownVariables(env: Record<string, string>): string[] {
     });
 }
 
-function secretsOf(vars: z.infer<typeof schema>, env: NodeJS.ProcessEnv): (string | undefined)[] {
-  const passwords = [vars.DATABASE_URL, vars.REDIS_URL].map((url) => url && URL.parse(url)?.password);
+function secretsOf(
+  settings: Pick<Settings, 'apiKeys' | 'encryptionKeys'>,
+  env: NodeJS.ProcessEnv,
+): (string | undefined)[] {
+  const passwords = [env['DATABASE_URL'], env['REDIS_URL']].map((url) => url && URL.parse(url)?.password);
   return [
-    ...vars.EVERTURN_API_KEYS.map(({ key }) => key),
-    ...vars.EVERTURN_ENCRYPTION_KEYS.map(({ key }) => key.toString('base64').replace(/=$/, '')),
-    vars.OPENAI_API_KEY,
+    ...settings.apiKeys.map(({ key }) => key),
+    ...settings.encryptionKeys.map(({ key }) => key.toString('base64').replace(/=$/, '')),
+    env['OPENAI_API_KEY'],
     env['TEMPORAL_API_KEY'],
     env['AWS_SECRET_ACCESS_KEY'],
     env['AWS_SESSION_TOKEN'],
@@ -593,10 +430,15 @@ const SHARED: [string, string][] = [
 ];
 
 /** @throws ConfigError */
-function checkShared(vars: z.output<typeof schema>, role: ProcessRole): void {
-  const set = new Set(Object.entries(vars).flatMap(([name, value]) => (value === undefined ? [] : [name])));
-  const missing = SHARED.filter(([name]) => !set.has(name)).map(([name, what]) => `${name} must be set: ${what}`);
-  if (!['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'EVERTURN_MODEL_PROVIDERS'].some((name) => set.has(name))) {
+function checkShared(env: Record<string, string>, role: ProcessRole): void {
+  // A kernel host calls no model, and nothing that it does is shown as it is written.
+  const isKernelHost = role === 'kernel-host';
+  const shared = SHARED.filter(([name]) => !(isKernelHost && name === 'REDIS_URL'));
+  const missing = shared
+    .filter(([name]) => env[name] === undefined)
+    .map(([name, what]) => `${name} must be set: ${what}`);
+  const models = ['OPENAI_API_KEY', 'OPENAI_BASE_URL', 'EVERTURN_MODEL_PROVIDERS'];
+  if (!isKernelHost && !models.some((name) => env[name] !== undefined)) {
     missing.push(
       'OPENAI_API_KEY (or OPENAI_BASE_URL, or EVERTURN_MODEL_PROVIDERS) must be set: only everturn start includes the demo model',
     );
@@ -609,18 +451,28 @@ function checkShared(vars: z.output<typeof schema>, role: ProcessRole): void {
 }
 
 /** @throws ConfigError */
-function buildIdOf({ EVERTURN_BUILD_ID: id, EVERTURN_TASK_QUEUE: queue }: z.output<typeof schema>): string | undefined {
-  if (id === undefined || !/[.:]/.test(queue)) return id;
+function checkKernels({ kernels, host, apiKeys, oidc }: Pick<Settings, 'kernels' | 'host' | 'apiKeys' | 'oidc'>): void {
+  if (kernels.python !== undefined && kernels.requirements !== undefined) {
+    throw new ConfigError(
+      'EVERTURN_KERNEL_REQUIREMENTS adds packages to the environment that Everturn builds, and EVERTURN_KERNEL_PYTHON ' +
+        'replaces it: install the packages there, or set only one of them',
+    );
+  }
+  const isOnlyOurs = isLoopback(host) && apiKeys.length === 0 && oidc.issuer === undefined;
+  if (kernels.sandbox !== 'none' || isOnlyOurs || kernels.acceptsNoSandbox) return;
   throw new ConfigError(
-    'EVERTURN_TASK_QUEUE cannot contain . or : together with EVERTURN_BUILD_ID, because it is also the name of ' +
-      `Temporal's worker deployment (got ${JSON.stringify(queue)})`,
+    'EVERTURN_KERNEL_SANDBOX=none lets the code of agents do all that the server may: use auto, or accept that with ' +
+      'EVERTURN_KERNEL_SANDBOX_NONE_ACCEPTED=true',
   );
 }
 
-/** Also rejects invalid percent-encoding, which the client would report later and less clearly. */
-function isRedisUrl(value: string): boolean {
-  const { protocol = '', hostname, pathname = '', href = '' } = URL.parse(value) ?? {};
-  return /^rediss?:$/.test(protocol) && !!hostname && /^(\/\d*)?$/.test(pathname) && !/%(?![\da-f]{2})/i.test(href);
+/** @throws ConfigError */
+function buildIdOf({ buildId, taskQueue }: Settings['temporal']): string | undefined {
+  if (buildId === undefined || !/[.:]/.test(taskQueue)) return buildId;
+  throw new ConfigError(
+    'EVERTURN_TASK_QUEUE cannot contain . or : together with EVERTURN_BUILD_ID, because it is also the name of ' +
+      `Temporal's worker deployment (got ${JSON.stringify(taskQueue)})`,
+  );
 }
 
 function externalTemporal(env: Record<string, string>): ClientConnectConfig {

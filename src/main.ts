@@ -1,13 +1,9 @@
 #!/usr/bin/env node
 import { inspect } from 'node:util';
 import { Command, CommanderError } from 'commander';
-import { addAgentsCommand } from './cli/agents.ts';
-import { addApiCommand } from './cli/api.ts';
+import { addAgentsCommand, addMcpCommand, addTurnCommand } from './cli/checks.ts';
 import { addKeysCommand } from './cli/keys.ts';
-import { addMcpCommand } from './cli/mcp.ts';
-import { addStartCommand } from './cli/start.ts';
-import { addTurnCommand } from './cli/turn.ts';
-import { addWorkerCommand } from './cli/worker.ts';
+import { addApiCommand, addKernelHostCommand, addStartCommand, addWorkerCommand } from './cli/roles.ts';
 import { StartupError } from './lib/errors.ts';
 import { redact } from './lib/redact.ts';
 import packageJson from '../package.json' with { type: 'json' };
@@ -23,6 +19,7 @@ async function main(argv: string[]): Promise<number> {
   addStartCommand(program);
   addApiCommand(program);
   addWorkerCommand(program);
+  addKernelHostCommand(program);
   addKeysCommand(program);
   addAgentsCommand(program);
   addMcpCommand(program);

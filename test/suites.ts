@@ -1,7 +1,12 @@
-/** The unit tests that replace modules by `vi.mock`. No other test may share its modules with them. */
+/**
+ * The unit tests that replace modules by `vi.mock`, and one that fills what a process may hold of responses. No other test
+ * may share its modules with them.
+ */
 export const REPLACING_MODULES = [
+  'src/lib/response-bounds.test.ts',
   'src/{engine/archiver,engine/complete-reliably,blobs/folder-blob-store,blobs/open-blob-store}.test.ts',
   'src/lib/mixed-addresses.test.ts',
+  'src/features/code/kernel/network-proxy.test.ts',
   'activities/call-tool.test.ts',
   'workflows/turn-watch.test.ts',
 ];
@@ -20,8 +25,8 @@ export const ON_POSTGRES = `test/integration/{${[
   'agents-v2/agent-parts,agents-v2/list,agents-v2/queue,agents-v2/registered-agents,agents-v2/slots',
   'agents-v2/two-processes,agents-v2/webhooks',
   'agents,apart,catalog,catalog-plans,collect-blobs,delegation-catalog,delete-session,idempotency',
-  'lists,lost-turns,openapi,outages,postgres,retention,schedules-catalog,session-index,session-lists',
-  'session-states,turns,unavailable,webhook-deliverer',
+  'lists,lost-turns,openapi,outages,permission-rules-catalog,postgres,retention,saved-tools-catalog,schedules-catalog',
+  'session-index,session-lists,session-states,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /**

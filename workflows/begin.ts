@@ -1,17 +1,40 @@
 import {
   ActivityCancellationType,
-  type CancellationScope,
+  CancellationScope,
   condition,
   proxyActivities,
   proxySinks,
+  TimeoutFailure,
+  workflowInfo,
   type Sinks,
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
-import { callModelInput, callToolInput, connectToolsInput, type RunningTurn } from '../src/core/call-inputs.ts';
+import {
+  callModelInput,
+  callToolInput,
+  connectToolsInput,
+  openSandboxInput,
+  resumeCellInput,
+  type RunningTurn,
+} from '../src/core/call-inputs.ts';
 import type { Work } from '../src/core/due.ts';
-import type { CallToolInput, RunGuard, ScheduledActivity, TurnLimits, TurnStart } from '../src/core/history.ts';
+import { causeOf } from './errors.ts';
+import { runsInSandbox } from '../src/core/call.ts';
+import { isCode } from '../src/core/code-threads.ts';
+import { kernelQueue } from '../src/core/temporal-names.ts';
+import type {
+  CallToolInput,
+  InterruptCellInput,
+  OpenSandboxInput,
+  ScheduledBy,
+  ScheduledActivity,
+  TurnBounds,
+  TurnStart,
+} from '../src/core/history.ts';
 import { DIGITS, ulid } from '../src/core/ids.ts';
-import type { LogEntry, PlannedMessage } from '../src/core/records.ts';
+import type { LogEntry } from '../src/core/records/log.ts';
+import type { PlannedMessage } from '../src/core/records/message.ts';
+import { callKey } from '../src/core/tool-records.ts';
 import type { StepResult, TurnLog } from './turn-log.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
@@ -63,6 +86,31 @@ const { connectTools } = proxyActivities<Pick<Activities, 'connectTools'>>({
   retry: { initialInterval: '100 milliseconds', maximumInterval: '10 seconds' },
 });
 
+/** How long a session waits for a kernel host that has room for it. */
+const SANDBOX_TIMEOUT = '60 seconds';
+
+/**
+ * Any kernel host can open a sandbox, and opens it once. Hosts share a task queue of their own, since workers cannot: a
+ * host that accepts the task and is lost is replaced by another one.
+ */
+function openSandbox(input: OpenSandboxInput): ReturnType<Activities['openSandbox']> {
+  const hosts = proxyActivities<Pick<Activities, 'openSandbox'>>({
+    taskQueue: kernelQueue(workflowInfo().taskQueue),
+    scheduleToCloseTimeout: SANDBOX_TIMEOUT,
+    startToCloseTimeout: '30 seconds',
+    heartbeatTimeout: HEARTBEAT_TIMEOUT,
+    cancellationType,
+    retry: { initialInterval: '100 milliseconds', maximumInterval: '5 seconds' },
+  });
+  return hosts.openSandbox(input);
+}
+
+/** The highest time limit of a call (`kernel.timeout_seconds`), and the time to return its result. */
+const MAX_CALL_IN_SANDBOX = '25 hours';
+
+/** A host that does not begin a call in this time is gone: the hosts have room for all calls. */
+const HOST_TIMEOUT = '10 seconds';
+
 /** How long a task waits for the process that keeps its call open: if that is not available now, it has ended. */
 const KEPT_OPEN_TIMEOUT = '10 seconds';
 
@@ -78,21 +126,40 @@ const { forceDelegate, stopDelegate } = proxyActivities<Pick<Activities, 'forceD
 interface BeginOptions {
   start: TurnStart;
   log: TurnLog;
-  guard: () => RunGuard;
+  guard: () => ScheduledBy;
   /** Its cancellation cancels what was begun. */
   steps: CancellationScope;
   /** An activity has ended, and has added these to the log. */
   onEnd: (entries: LogEntry[]) => void;
   /** The log does not accept an end: a bug, of which the turn ends. */
   onError: (error: unknown) => void;
+  /** The host of a cell, which is to be interrupted, has not answered: it is draining, or lost. */
+  onUnreached: (key: string) => void;
 }
 
 /** Begins what is due in a turn, and adds how it has ended to the log. */
-export function beginner({ start, log, guard, steps, onEnd, onError }: BeginOptions): (work: Work) => void {
-  const activity = (scheduled: ScheduledActivity, run: () => Promise<StepResult>): void => {
+export function beginner({
+  start,
+  log,
+  guard,
+  steps,
+  onEnd,
+  onError,
+  onUnreached,
+}: BeginOptions): (work: Work) => void {
+  /** Those of tools that code has called, by the keys of the calls. */
+  const ofCode = new Map<string, CancellationScope>();
+  /** @param cancellable the key of the call, if it may be cancelled alone */
+  const activity = (scheduled: ScheduledActivity, run: () => Promise<StepResult>, cancellable?: string): void => {
     const id = log.scheduled(scheduled);
+    const alone = async (): Promise<StepResult> => {
+      if (cancellable === undefined) return run();
+      const scope = new CancellationScope();
+      ofCode.set(cancellable, scope);
+      return scope.run(run).finally(() => ofCode.delete(cancellable));
+    };
     steps
-      .run(run)
+      .run(alone)
       .then(
         (result) => log.ended(id, { result }),
         (error: unknown) => log.ended(id, { error }),
@@ -116,18 +183,49 @@ export function beginner({ start, log, guard, steps, onEnd, onError }: BeginOpti
         return activity({ name: work.name, input }, () => callModel(input));
       }
       case 'callTool': {
-        const input = callToolInput(turn, work.call);
-        return activity({ name: work.name, input }, () => callTool(input, start.limits));
+        const input = callToolInput(turn, work.call, Date.now());
+        const host = runsInSandbox(work.call) ? log.state.sandboxHost : undefined;
+        const isOfCode = isCode(log.state.thread(input.threadId));
+        const run = () => callTool(input, start.limits, host);
+        return activity({ name: work.name, input }, run, isOfCode ? callKey(input) : undefined);
+      }
+      case 'openSandbox': {
+        const input = openSandboxInput(turn, work.threadId);
+        return activity({ name: work.name, input }, () => openSandbox(input));
+      }
+      case 'resumeCell': {
+        const input = resumeCellInput(turn, work.threadId, Date.now());
+        const host = log.state.sandboxHost;
+        return activity({ name: work.name, input }, () => onHost(host).resumeCell(input));
       }
       case 'forceDelegate': {
         const hasAnswered = (): boolean => log.actions.delegated.every(({ sessionId }) => sessionId !== work.sessionId);
         force({ childSessionId: work.sessionId, ...turn.guard }, start, hasAnswered).catch(() => undefined);
+        return;
       }
+      case 'holdCell':
+      case 'interruptCell': {
+        const { threadId, toolCallId } = work.call;
+        const held = work.name === 'holdCell' && { heldPiece: work.piece };
+        const input = { turnId: start.turnId, threadId, toolCallId, ...held, ...turn.guard };
+        // It is tried again until the cell has ended: a host that is lost ends it, too.
+        return void interruptCell(input, log.state.sandboxHost).catch((error: unknown) => {
+          if (causeOf(error) instanceof TimeoutFailure) onUnreached(work.key);
+        });
+      }
+      case 'cancelCall':
+        ofCode.get(work.key)?.cancel();
     }
   };
 }
 
-function callTool(input: CallToolInput, limits: TurnLimits): ReturnType<Activities['callTool']> {
+/** @param host the task queue of the host that runs the call, if it runs in a sandbox */
+function callTool(
+  input: CallToolInput,
+  limits: TurnBounds,
+  host: string | undefined,
+): ReturnType<Activities['callTool']> {
+  if (host !== undefined) return onHost(host).callTool(input);
   const { source, answered } = input;
   const keptOpenBy = source.run?.effect === 'once' ? answered?.elicitation.keptOpenBy : undefined;
   const activities = proxyActivities<Pick<Activities, 'callTool'>>({
@@ -146,11 +244,40 @@ function callTool(input: CallToolInput, limits: TurnLimits): ReturnType<Activiti
 }
 
 /**
+ * The activities of the host that has the sandbox. It starts a call once, and each further attempt waits for the end of
+ * that: only the loss of the host makes an outcome unknown. The host ends a call at its time limit, and knows which of
+ * the time it has waited for people.
+ */
+function onHost(taskQueue: string | undefined): Pick<Activities, 'callTool' | 'resumeCell'> {
+  if (taskQueue === undefined) throw new Error('the sandbox of the session is not open');
+  return proxyActivities<Pick<Activities, 'callTool' | 'resumeCell'>>({
+    taskQueue,
+    scheduleToStartTimeout: HOST_TIMEOUT,
+    startToCloseTimeout: MAX_CALL_IN_SANDBOX,
+    heartbeatTimeout: HEARTBEAT_TIMEOUT,
+    cancellationType,
+    retry: { initialInterval: '100 milliseconds', maximumInterval: '1 second' },
+  });
+}
+
+/** Tells the host of a cell to interrupt it, or to begin no calls of it, which it does once: a repetition finds it interrupted, or ended. */
+async function interruptCell(input: InterruptCellInput, taskQueue: string | undefined): Promise<void> {
+  if (taskQueue === undefined) return;
+  const host = proxyActivities<Pick<Activities, 'interruptCell'>>({
+    taskQueue,
+    scheduleToStartTimeout: HOST_TIMEOUT,
+    startToCloseTimeout: '5 seconds',
+    retry: { initialInterval: '100 milliseconds', maximumInterval: '1 second' },
+  });
+  await host.interruptCell(input);
+}
+
+/**
  * Once the turn is to answer, the agents to which it has delegated calls are to answer too. One that has not after the
  * grace period is stopped: what it has written is its answer. The next run of a turn that continues as new begins again.
  */
 async function force(
-  delegate: RunGuard & { childSessionId: string },
+  delegate: ScheduledBy & { childSessionId: string },
   { createdBy: subject }: Pick<TurnStart, 'createdBy'>,
   hasAnswered: () => boolean,
 ): Promise<void> {

@@ -1,5 +1,5 @@
 import { defineSignal, defineUpdate } from '@temporalio/workflow';
-import type { CancelReason } from '../src/core/records.ts';
+import type { CancelReason } from '../src/core/records/turn.ts';
 import { CANCEL_TURN, TURN_COMMAND } from '../src/core/temporal-names.ts';
 import type { TurnCommand } from '../src/core/turn-command.ts';
 import type { CancelCommand, CreateTurnCommand, TurnCreation } from '../src/core/session.ts';

@@ -1,8 +1,8 @@
 import { defaultPayloadConverter, type Payload } from '@temporalio/common';
 import type { coresdk } from '@temporalio/proto';
 import { expect, test } from 'vitest';
-import type { PendingCall } from '../src/core/records.ts';
-import type { CreateTurnCommand, SeenTurn, SessionStart, SessionState, Tip } from '../src/core/session.ts';
+import type { PendingCall } from '../src/core/records/pending.ts';
+import type { CreateTurnCommand, SeenTurn, SessionStart, SessionTurnsState, Tip } from '../src/core/session.ts';
 import { ActivatedWorkflow, toPayload, type Job } from '../test/support/activated-workflow.ts';
 import { turnStart } from '../test/support/random-turn.ts';
 import { cancelSession, createTurn } from './messages.ts';
@@ -51,10 +51,10 @@ class PlayedSession {
    * Continues a session in this state: its newest turn is `tip`, which has ended unless `open` is set.
    * @param idleSeconds its idle time, of which nothing is over
    */
-  static async continued(given: Partial<SessionState> = {}, idleSeconds?: number): Promise<PlayedSession> {
+  static async continued(given: Partial<SessionTurnsState> = {}, idleSeconds?: number): Promise<PlayedSession> {
     const workflow = await ActivatedWorkflow.create('session');
     const session = new PlayedSession(workflow);
-    const state: SessionState = { tip, open: false, closed: false, queue: [], newest: 'turn_6', ...given };
+    const state: SessionTurnsState = { tip, open: false, closed: false, queue: [], newest: 'turn_6', ...given };
     const idle = idleSeconds && { idle: { seconds: idleSeconds, since: workflow.now } };
     const input = [toPayload({ sessionId: 'ses_1', state, ...idle })];
     await session.task({ initializeWorkflow: { workflowType: 'session', arguments: input } });

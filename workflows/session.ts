@@ -19,6 +19,7 @@ import {
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities } from '../activities/index.ts';
 import { TURN_RULES, type TurnStart } from '../src/core/history.ts';
+import type { Refusal } from '../src/core/input-rules.ts';
 import type { CancelCommand, CreateTurnCommand, SeenTurn, SessionStart, TurnCreation } from '../src/core/session.ts';
 import { SessionTurns, type CreationStep } from '../src/core/session-turns.ts';
 import type { BeginTurn } from '../src/core/turn-queue.ts';
@@ -29,7 +30,6 @@ import { beginTurn, cancelSession, createTurn } from './messages.ts';
 import { Mutex } from './mutex.ts';
 import type { turn } from './turn.ts';
 import { inspectTurn, reading, runInBackground, TurnWatch } from './turn-watch.ts';
-import { asUpdateFailure, refused } from './update-handlers.ts';
 
 /**
  * A local activity, since all commands wait for it. Others must not be: while a local activity takes several workflow
@@ -292,4 +292,21 @@ class SessionRun {
 
 function toError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
+}
+
+/** The failure with which an Update rejects a command. */
+function refused({ code, message }: Refusal): ApplicationFailure {
+  return ApplicationFailure.nonRetryable(message, code);
+}
+
+/**
+ * Turns any error into a failure of the Update. Errors that are not Temporal's would fail the workflow task instead.
+ */
+async function asUpdateFailure<T>(handler: () => Promise<T>): Promise<T> {
+  try {
+    return await handler();
+  } catch (error) {
+    if (error instanceof TemporalFailure) throw error;
+    throw ApplicationFailure.nonRetryable(errorMessage(error), 'internal_error');
+  }
 }

@@ -9,9 +9,10 @@ import type {
   TurnStart,
 } from '../src/core/history.ts';
 import { Turn } from '../src/core/turn.ts';
-import { ROOT_THREAD, type LogEntry } from '../src/core/records.ts';
+import type { LogEntry } from '../src/core/records/log.ts';
+import { ROOT_THREAD } from '../src/core/records/threads.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
-import type { TurnEvent } from '../src/core/turn-command.ts';
+import type { CommandEvent } from '../src/core/turn-command.ts';
 import { causeOf, errorMessage } from './errors.ts';
 
 /** The result of an activity that adds to the log. */
@@ -51,7 +52,7 @@ export class TurnLog {
   }
 
   /** Ends a workflow task with the commands that have arrived. Returns what is added to the log. */
-  taskEnded(now: number, commands: readonly TurnEvent[]): LogEntry[] {
+  taskEnded(now: number, commands: readonly CommandEvent[]): LogEntry[] {
     const after = this.state.ordinal;
     const { entries } = this.state.taskEnded(now, commands);
     this.#noteRecords(after);
@@ -87,5 +88,8 @@ function failureOf(error: unknown): Exclude<ActivityResult, { how: 'completed' }
   // Only the history knows whether a cancelled one had started; that decides nothing here.
   if (isCancellation(error)) return { how: 'cancelled', started: true };
   const cause = causeOf(error);
-  return cause instanceof TimeoutFailure ? { how: 'timed_out' } : { how: 'failed', message: errorMessage(cause) };
+  if (!(cause instanceof TimeoutFailure)) return { how: 'failed', message: errorMessage(cause) };
+  // The failure of the attempt before is its cause: of that, `cause.cause` has nothing.
+  const isUnstarted = cause.timeoutType === 'SCHEDULE_TO_START' && !cause.failure?.cause;
+  return { how: 'timed_out', ...(isUnstarted && { isUnstarted }) };
 }

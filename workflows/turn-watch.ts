@@ -8,7 +8,8 @@ import {
 } from '@temporalio/workflow';
 import type { Activities } from '../activities/index.ts';
 import type { TurnResult } from '../src/core/history.ts';
-import type { CancelReason, Waiting } from '../src/core/records.ts';
+import type { Waiting } from '../src/core/records/pending.ts';
+import type { CancelReason } from '../src/core/records/turn.ts';
 import { turnWorkflowId } from '../src/core/temporal-names.ts';
 import { errorMessage } from './errors.ts';
 import { cancelTurn } from './messages.ts';

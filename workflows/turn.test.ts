@@ -4,7 +4,8 @@ import { ActivatedWorkflow, toPayload, type Job } from '../test/support/activate
 import { messageWith, modelMessage } from '../test/support/model-message.ts';
 import { continuation, turnStart } from '../test/support/random-turn.ts';
 import type { TurnStart } from '../src/core/history.ts';
-import type { ToolRoute } from '../src/core/records.ts';
+import type { ToolRoute } from '../src/core/records/calls.ts';
+import type { CancelReason } from '../src/core/records/turn.ts';
 import { TurnActions } from '../src/core/turn-actions.ts';
 import { cancelTurn, commandTurn } from './messages.ts';
 
@@ -48,6 +49,14 @@ function sent(command: object): Job {
   return { signalWorkflow: { signalName: commandTurn.name, input: [toPayload(command)] } };
 }
 
+function cancelled(reason: CancelReason): Job {
+  return { signalWorkflow: { signalName: cancelTurn.name, input: [toPayload(reason)] } };
+}
+
+function isCancelling(commands: Commands): boolean {
+  return commands.some(({ requestCancelActivity }) => requestCancelActivity);
+}
+
 function resultIn(commands: Commands): unknown {
   const result = commands.find((one) => one.completeWorkflowExecution)?.completeWorkflowExecution?.result;
   return result && defaultPayloadConverter.fromPayload(result);
@@ -78,18 +87,19 @@ test('a turn that is cancelled ends when what runs has ended', async () => {
   const message = messageWith(RUN, RUN);
   const second = await turn.activate(resolved(seqOf(first, 'callModel'), { ...ANSWERED, records: [message] }));
   expect(activitiesIn(second)).toEqual(['callTool', 'callTool']);
-  const cancel = { signalWorkflow: { signalName: cancelTurn.name, input: [toPayload('client-cancelled')] } };
-  const third = await turn.activate(cancel);
+  const third = await turn.activate(cancelled('client-cancelled'));
   expect(third.filter(({ requestCancelActivity }) => requestCancelActivity)).toHaveLength(2);
   expect(resultIn(third)).toBeUndefined();
   const seqs = second.flatMap(({ scheduleActivity }) => scheduleActivity?.seq ?? []);
-  const cancelled = (seq: number): Job => ({ resolveActivity: { seq, result: { cancelled: { failure: CANCELLED } } } });
-  expect(resultIn(await turn.activate(cancelled(seqs[0]!)))).toBeUndefined();
-  expect(resultIn(await turn.activate(cancelled(seqs[1]!)))).toEqual({
+  const stopped = (seq: number): Job => ({ resolveActivity: { seq, result: { cancelled: { failure: CANCELLED } } } });
+  expect(resultIn(await turn.activate(stopped(seqs[0]!)))).toBeUndefined();
+  expect(resultIn(await turn.activate(stopped(seqs[1]!)))).toEqual({
     status: 'cancelled',
     reason: 'client-cancelled',
   });
 });
+
+const ANN = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' };
 
 const CANCELLED = { message: 'cancelled', canceledFailureInfo: {} };
 
@@ -151,9 +161,7 @@ test.each([
   const limits = { ...turnStart().limits, seconds: 30 };
   const [running] = await begin({ limits }, ...commands.map((one) => sent({ ...one, subject })));
   await using turn = running;
-  const timeUp = { signalWorkflow: { signalName: cancelTurn.name, input: [toPayload('server-execution-timeout')] } };
-  const next = await turn.activate(timeUp);
-  expect(next.some(({ requestCancelActivity }) => requestCancelActivity)).toBe(expected);
+  expect(isCancelling(await turn.activate(cancelled('server-execution-timeout')))).toBe(expected);
 });
 
 test('a turn whose time is up ends, although a message arrives with a call that asks', async () => {
@@ -165,4 +173,58 @@ test('a turn whose time is up ends, although a message arrives with a call that 
   const records = [messageWith({ ...RUN, approval: true })];
   const end = await turn.activate(steer, resolved(seqOf(first, 'callModel'), { ...ANSWERED, records }));
   expect(resultIn(end)).toEqual({ status: 'cancelled', reason: 'server-execution-timeout' });
+});
+
+const MINUTE_MS = 60_000;
+
+/** A command that changes nothing of what runs. */
+function steering(id: string): Job {
+  return sent({ type: 'steer', id, subject: ANN, sessionId: 'ses_1', messages: ['And?'] });
+}
+
+test('the time of a turn runs on in its next run', async () => {
+  const carry = continuation({
+    ...new TurnActions(turnStart()).state,
+    deadline: Date.parse(IN_TIME.createdAt) + MINUTE_MS,
+  });
+  const [turn] = await begin({ carry, limits: { ...turnStart().limits, seconds: 3_600 } });
+  await using running = turn;
+  running.now += MINUTE_MS - 1;
+  expect(isCancelling(await running.activate(steering('req_1')))).toBe(false);
+  running.now += 1;
+  expect(isCancelling(await running.activate(steering('req_2')))).toBe(true);
+});
+
+test('the time of a turn stands still while it is paused', async () => {
+  const [turn] = await begin({ limits: { ...turnStart().limits, seconds: 60 } });
+  await using running = turn;
+  const control = (type: 'pause' | 'resume') => sent({ type, id: type, subject: ANN });
+  await running.activate(control('pause'));
+  running.now += 10 * MINUTE_MS;
+  expect(isCancelling(await running.activate(steering('req_1')))).toBe(false);
+  expect(isCancelling(await running.activate(control('resume')))).toBe(false);
+  running.now += MINUTE_MS - 1;
+  expect(isCancelling(await running.activate(steering('req_2')))).toBe(false);
+  running.now += 1;
+  expect(isCancelling(await running.activate(steering('req_3')))).toBe(true);
+});
+
+test('the first of several reasons to cancel a turn is that of its end', async () => {
+  const [turn, first] = await begin({});
+  await using running = turn;
+  await running.activate(cancelled('client-cancelled'));
+  await running.activate(cancelled('cancelled-for-next-turn'));
+  const stopped = {
+    resolveActivity: { seq: seqOf(first, 'callModel'), result: { cancelled: { failure: CANCELLED } } },
+  };
+  expect(resultIn(await running.activate(stopped))).toEqual({ status: 'cancelled', reason: 'client-cancelled' });
+});
+
+test('a turn that was cancelled in the queue at the moment at which it began ends, and calls no model', async () => {
+  const [turn, first] = await begin({
+    begun: { at: IN_TIME.createdAt, queuedRunId: 'r', cancelled: 'client-cancelled' },
+  });
+  await using _ = turn;
+  expect(activitiesIn(first)).not.toContain('callModel');
+  expect(resultIn(first)).toEqual({ status: 'cancelled', reason: 'client-cancelled' });
 });

@@ -1,26 +1,26 @@
 import {
   CancellationScope,
   condition,
+  continueAsNew,
   ContinueAsNew,
+  proxyActivities,
   proxySinks,
   setHandler,
   workflowInfo,
   type Sinks,
 } from '@temporalio/workflow';
-import { due, endOf, Slots, type Run } from '../src/core/due.ts';
+import type { Activities } from '../activities/index.ts';
+import { due, endOf, interruptsAt, Slots, type RunState } from '../src/core/due.ts';
 import { currentStart } from '../src/core/earlier-start.ts';
 import type { TurnResult, TurnStart } from '../src/core/history.ts';
-import type { CancelReason } from '../src/core/records.ts';
-import type { TurnEvent } from '../src/core/turn-command.ts';
+import type { CancelReason } from '../src/core/records/turn.ts';
+import type { CommandEvent } from '../src/core/turn-command.ts';
+import { afterQueue, type BeginTurn } from '../src/core/turn-queue.ts';
 import { turnResult, type ThreadResult } from '../src/core/turn-result.ts';
 import { Alarm } from './alarm.ts';
 import { beginner, type SpeculationSinks } from './begin.ts';
 import { errorMessage } from './errors.ts';
-import { archiveTurn } from './archive-activity.ts';
-import { cancelTurn, commandTurn } from './messages.ts';
-import { microtasksDone } from './microtasks-done.ts';
-import { continueTurn } from './next-run.ts';
-import { untilBegun } from './queued-turn.ts';
+import { beginTurn, cancelTurn, commandTurn } from './messages.ts';
 import { TurnLog } from './turn-log.ts';
 
 /** Sinks of the worker; calls to them are not part of the history. */
@@ -28,10 +28,23 @@ export interface TurnSinks extends Sinks {
   turns: {
     /** The turn cancels its activities, which hear of it with their next heartbeat. */
     cancelling(turnId: string): void;
+    /** The same for a few of them: the turn goes on. */
+    cancellingCalls(turnId: string): void;
     /** The log grows without the result of an activity: commands were recorded, or the turn ends. */
     growing(turnId: string): void;
   };
 }
+
+/**
+ * Brings the catalog up to an entry of a running turn's log: at each pause, question and decision, for people, lists and
+ * webhooks; after a continue-as-new, before Temporal deletes the previous run. Retried while the turn lasts. Its end is
+ * archived by the session's worker.
+ */
+const { archiveTurn } = proxyActivities<Pick<Activities, 'archiveTurn'>>({
+  startToCloseTimeout: '10 minutes',
+  heartbeatTimeout: '30 seconds',
+  retry: { maximumInterval: '1 minute' },
+});
 
 const { speculation, turns } = proxySinks<TurnSinks & SpeculationSinks>();
 
@@ -66,12 +79,14 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
   };
 
   /** The commands that have arrived since the last task. */
-  let inbox: TurnEvent[] = [];
+  let inbox: CommandEvent[] = [];
   /** An activity has ended since. */
   let hasEnded = true;
   /** The catalog is brought up to the end of the current task. */
   let isArchiveDue = false;
   let bug: unknown;
+  /** The host of a cell that was to be interrupted has not answered. */
+  let isUnreached = false;
   setHandler(commandTurn, (command) => {
     inbox.push(command);
   });
@@ -98,9 +113,19 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
     onError: (error) => {
       bug = error;
     },
+    onUnreached: (key) => {
+      interrupted.delete(key);
+      isUnreached = true;
+    },
   });
   const forced = new Set<string>();
-  let run: Run = { isStopping: false, isDraining: false, forced, slots: new Slots(limits.subAgents) };
+  const interrupted = new Set<string>();
+  const slots = new Slots(limits.subAgents);
+  let run: RunState = { isStopping: false, isDraining: false, forced, interrupted, isTimeUp: false, slots };
+  /** Code that runs when the turn is to answer is interrupted: no other end wakes the workflow then. */
+  const interruptsNext = () => interruptsAt(log.state, run, Date.now());
+  const isTimeUp = () => (interruptsNext() ?? Infinity) <= Date.now();
+  const interruptAlarm = new Alarm(interruptsNext);
 
   /** The results of a task come before its commands, for every reader of the history. */
   function endTask(): void {
@@ -125,6 +150,8 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
     inbox.length > 0 ||
     bug !== undefined ||
     workflowInfo().continueAsNewSuggested !== run.isDraining ||
+    isTimeUp() ||
+    isUnreached ||
     actions.isUnsettled(Date.now());
 
   async function untilEnd(): Promise<ThreadResult> {
@@ -137,14 +164,19 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
       await condition(hasNews);
       await microtasksDone();
       if (bug !== undefined) throw bug;
+      isUnreached = false;
       endTask();
-      run = { ...run, isStopping: isStopping(), isDraining: workflowInfo().continueAsNewSuggested };
+      const { continueAsNewSuggested: isDraining } = workflowInfo();
+      run = { ...run, isStopping: isStopping(), isDraining, isTimeUp: isTimeUp() };
       const end = endOf(log.state, run);
       if (end) return end;
       for (const work of due(log.state, run)) {
         if (work.name === 'forceDelegate') forced.add(work.sessionId);
+        if ('key' in work) interrupted.add(work.key);
+        if (work.name === 'cancelCall') turns.cancellingCalls(turnId);
         begin(work);
       }
+      interruptAlarm.set();
     }
   }
 
@@ -168,4 +200,46 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
   }
   turns.growing(turnId);
   return turnResult(end, reason, actions.steering.authors);
+}
+
+/**
+ * Resolves at the end of the current workflow task, when all that follows from its jobs is done. The SDK evaluates a
+ * condition when it is created, after each job of an activation, and after the last job whenever no microtask is left. One
+ * that is created in a microtask meets no job, so its second evaluation is the one at the end.
+ */
+async function microtasksDone(): Promise<void> {
+  let evaluations = 0;
+  await condition(() => evaluations++ > 0);
+}
+
+/**
+ * The run of a turn that waits in the queue of its session. It continues as new as the run that an unqueued turn begins
+ * with, so its log, its time limit and its readers begin there. A turn that is cancelled in the queue has no other run.
+ */
+async function untilBegun(waiting: TurnStart): Promise<TurnResult> {
+  let begin: BeginTurn | undefined;
+  let cancelled: CancelReason | undefined;
+  setHandler(beginTurn, (given) => {
+    begin ??= given;
+  });
+  setHandler(cancelTurn, (reason) => {
+    cancelled ??= reason;
+  });
+  CancellationScope.current().cancelRequested.catch(() => {
+    cancelled ??= 'abandoned';
+  });
+  await CancellationScope.nonCancellable(() => condition(() => begin !== undefined || cancelled !== undefined));
+  const at = new Date().toISOString();
+  const after = afterQueue(waiting, { begin, cancelled, at, queuedRunId: workflowInfo().runId });
+  return 'next' in after ? continueTurn(after.next) : after.end;
+}
+
+/**
+ * Continues a turn as new. A run that results from an operator's reset tells the next one, whose activities are rejected
+ * and whose log is not read: a new run id alone says nothing of the reset.
+ */
+function continueTurn(next: TurnStart): Promise<never> {
+  const { runId, originalExecutionRunId } = workflowInfo();
+  const isReset = runId !== originalExecutionRunId;
+  return continueAsNew<typeof turn>({ ...(isReset && { resetRunId: originalExecutionRunId }), ...next });
 }

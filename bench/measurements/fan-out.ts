@@ -34,7 +34,7 @@ async function measureFanOut({ client, deployment, setting }: Bench, count: numb
     throw new Error(`readers got ${words} of ${expected} words, ${unfinished} no end`);
   }
   return {
-    said_again: ((words ?? 0) - expected) / READERS,
+    duplicate_words: ((words ?? 0) - expected) / READERS,
     lag_p50_ms: round(p50 ?? Number.NaN),
     lag_p99_ms: round(p99 ?? Number.NaN),
     memory_mb: [round(before, 0), round(after, 0)],

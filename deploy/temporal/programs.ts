@@ -3,7 +3,8 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import type { Logger } from 'pino';
 import { goInstall } from '../../src/temporal-server/build-by-go.ts';
-import { installPrograms, isExecutable, onPath } from '../../src/temporal-server/program-cache.ts';
+import { isExecutable, onPath } from '../../src/lib/on-path.ts';
+import { installPrograms } from '../../src/temporal-server/program-cache.ts';
 import { ProvisionError } from '../../src/lib/errors.ts';
 
 const run = promisify(execFile);

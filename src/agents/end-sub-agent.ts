@@ -1,7 +1,9 @@
 import type { CallModelResult } from '../core/history.ts';
 import type { ModelCall } from '../core/model-call.ts';
-import { isMisfit, type ModelMessage, type NewRecord, type ThreadDone } from '../core/records.ts';
-import { endOfThread, failureAnswer } from '../core/sub-agents.ts';
+import type { NewRecord, UnsequencedRecord } from '../core/records/log.ts';
+import { violatesSchema, type ModelMessage } from '../core/records/message.ts';
+import type { SubAgent, ThreadDone, ThreadEnding } from '../core/records/threads.ts';
+import { endOfThread, failureText } from '../core/sub-agents.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MAX_RESULT_BYTES } from '../tools/results.ts';
 
@@ -17,16 +19,54 @@ export function refusalOf({ subAgent, isLast, isForced, limit }: Call): string |
   return subAgent && isLast ? 'This call was not executed: the sub-agent has ended.' : undefined;
 }
 
-/** The records with which a sub-agent ends after the records of its message; none if it has to go on. */
-export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome): NewRecord[] {
+/**
+ * The records with which a sub-agent ends after the records of its message; none if it has to go on.
+ * @param said what it has said last, for a message without a text
+ */
+export function endOfSubAgent(call: Call, records: NewRecord[], outcome: Outcome, said?: ModelMessage): NewRecord[] {
   const { subAgent } = call;
   const message = records.find((record) => record.kind === 'model.message');
   const end = message && endOf(call, message, outcome);
   if (!subAgent || !end) return [];
-  const text = end.status === 'done' ? message.content || message.refusal || NO_ANSWER : failureAnswer(end.message);
-  const answer = truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`);
+  const answer = shortened(end.status === 'done' ? answerOf(message, said) : failureText(end.message));
   const isCancelled = outcome.status === 'cancelled';
-  return endOfThread(subAgent, { at: new Date().toISOString(), end, answer, isCancelled });
+  const output = end.status === 'done' && said && { output: said };
+  return endOfThread(subAgent, { at: new Date().toISOString(), end, answer, isCancelled, ...output });
+}
+
+/** What a thread has said last: its last message with a text, or without one its last message. */
+export function lastSaid(records: readonly UnsequencedRecord[], threadId: string): ModelMessage | undefined {
+  const messages = records
+    .filter((record) => record.kind === 'model.message')
+    .filter((one) => one.threadId === threadId);
+  return messages.findLast((message) => textOf(message) !== undefined) ?? messages.at(-1);
+}
+
+/** The records with which a sub-agent ends with what it has said. */
+export function endWith(
+  said: ModelMessage,
+  { ends, subAgent }: { ends: ThreadEnding; subAgent: SubAgent },
+): NewRecord[] {
+  const answer = `${shortened(textOf(said) ?? NO_ANSWER)}\n${noteOn(ends, subAgent)}`;
+  return endOfThread(subAgent, { at: new Date().toISOString(), end: { status: 'done' }, answer, output: said });
+}
+
+function noteOn(ends: ThreadEnding, { iterations }: SubAgent): string {
+  return ends === 'denial'
+    ? '[everturn] The sub-agent has not finished: a call of it was denied.'
+    : `[everturn] The sub-agent has not finished: it reached its limit of ${iterations} model calls.`;
+}
+
+function answerOf(message: ModelMessage, said: ModelMessage | undefined): string {
+  return textOf(message) ?? (said && textOf(said)) ?? NO_ANSWER;
+}
+
+function textOf({ content, refusal }: ModelMessage): string | undefined {
+  return content || refusal || undefined;
+}
+
+function shortened(text: string): string {
+  return truncateMiddle(text, MAX_RESULT_BYTES, (omitted) => `[${omitted} characters left out]`);
 }
 
 function endOf(call: Call, message: ModelMessage, outcome: Outcome): ThreadDone['end'] | undefined {
@@ -34,7 +74,7 @@ function endOf(call: Call, message: ModelMessage, outcome: Outcome): ThreadDone[
   if (outcome.status === 'error') return error(outcome.message);
   if (outcome.status === 'cancelled') return error('it was cancelled');
   if (finishReason === 'length') return error('its model stopped at its limit of output tokens');
-  if ((toolCalls.length === 0 || call.isForced) && !isMisfit(message)) return { status: 'done' };
+  if ((toolCalls.length === 0 || call.isForced) && !violatesSchema(message)) return { status: 'done' };
   if (refusalOf(call) === undefined) return undefined;
   return error(`it reached its limit of ${call.subAgent?.iterations} model calls`);
 }

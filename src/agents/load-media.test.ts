@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { modelMessage } from '../../test/support/model-message.ts';
 import { BlobNotFound, BlobsUnavailable } from '../blobs/blob-store.ts';
-import type { StoredFile } from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { loadMedia } from './load-media.ts';
 

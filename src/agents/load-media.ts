@@ -1,10 +1,10 @@
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { unlessLost } from '../blobs/offload.ts';
 import { isImage, lostFile } from '../core/files.ts';
-import type { StoredFile } from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 
-export interface Media {
+interface Media {
   /** Without the files that are lost: a text says so, since no later model call of the session could be made otherwise. */
   transcript: TranscriptItem[];
   /** The content of a file, in base64. */

@@ -1,6 +1,7 @@
 import type { FileContent } from '../blobs/store-files.ts';
 import { audioType, type AudioFormat } from '../core/audio-formats.ts';
-import type { MadeImage, ModelMessage, SpokenAudio, StoredFile } from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
+import type { MadeImage, ModelMessage, SpokenAudio } from '../core/records/message.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
 

@@ -10,31 +10,24 @@ import {
   type MessageDelta,
   type MessageText,
 } from '../core/message.ts';
-import {
-  serversConnected,
-  type FinishReason,
-  type MessagePlan,
-  type McpInitialized,
-  type ModelMessage,
-  type NewRecord,
-  type StoredFile,
-  type TurnError,
-  type TurnErrorCode,
-  type Usage,
-} from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
+import type { NewRecord } from '../core/records/log.ts';
+import type { FinishReason, MessagePlan, ModelMessage } from '../core/records/message.ts';
+import { serversConnected, type McpInitialized } from '../core/records/servers.ts';
+import type { TurnError, TurnErrorCode } from '../core/records/turn.ts';
+import type { Usage } from '../core/records/usage.ts';
 import { keptSections, storedSections } from '../core/sections.ts';
 import { breakDown, inputCharacters } from '../models/input-breakdown.ts';
 import type { FileContent } from '../blobs/store-files.ts';
 import { mergeFields } from '../models/message-blocks.ts';
 import { ModelError } from '../models/model-error.ts';
 import type { ModelChunk } from '../models/provider.ts';
-import type { ModelTarget } from '../models/providers.ts';
 import { truncatedInput } from '../models/truncated-input.ts';
 import { SectionDeltas } from '../models/section-deltas.ts';
 import { MadeMedia } from './made-media.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 import { completeCalls, routeCalls, type CallHandling } from './route-calls.ts';
-import { checkAnswer } from './structured-answer.ts';
+import { checkOutput } from './structured-output.ts';
 import { foundServers, type Toolset } from '../tools/toolset.ts';
 import { ToolCallDeltas } from './tool-call-deltas.ts';
 
@@ -73,6 +66,8 @@ export class MessageAssembler {
   lastChunkAt = Date.now();
   /** Whether the provider has sent a chunk. */
   isStreaming = false;
+  /** What the message answers. */
+  readonly prepared: AssemblerOptions['prepared'];
   readonly #options: AssemblerOptions;
   #state: 'held' | 'published' | 'finished';
   readonly #text: MessageText = emptyText();
@@ -86,6 +81,7 @@ export class MessageAssembler {
   constructor(options: AssemblerOptions) {
     const { attempt, prepared } = options;
     const { toolset, conversation } = prepared;
+    this.prepared = prepared;
     this.#options = options;
     this.#state = attempt === 0 ? 'held' : 'published';
     // The ids of a given message are the client's, who may have used them before.
@@ -94,55 +90,27 @@ export class MessageAssembler {
     this.#calls = new ToolCallDeltas(knownCalls, (name) => toolset.tools.get(name)?.info ?? { type: 'system', name });
   }
 
-  /** The tools that the model may call. */
-  get toolset(): Toolset {
-    return this.#options.prepared.toolset;
-  }
-
-  /** The agent, as it is for the message. */
-  get spec(): PreparedModelCall['spec'] {
-    return this.#options.prepared.spec;
-  }
-
-  /** Whether its calls run one after the other. */
-  get inSequence(): boolean {
-    return this.spec.callsInSequence === true;
-  }
-
   /** The text so far. */
   get content(): string {
     return this.#text.content;
   }
 
-  get target(): ModelTarget {
-    return this.#options.prepared.target;
-  }
-
-  get hasFallback(): boolean {
-    return this.#options.prepared.hasFallback;
-  }
-
-  /** How often the model may be asked for another answer if this one does not fit its schema. */
-  get repairs(): number {
-    return this.#options.prepared.repairs;
-  }
-
   /** Why no call of the message may run, and the turn ends. */
   get failure(): (TurnError & { code: TurnErrorCode }) | undefined {
     const { repeatedId } = this.#calls;
-    if (repeatedId === undefined || !this.#options.prepared.spec.failsWithTools) return undefined;
+    if (repeatedId === undefined || !this.prepared.spec.failsWithTools) return undefined;
     const message = `The model gave the id ${repeatedId} to more than one tool call of a message.`;
     return { status: 'error', message, code: 'repeated_call_id' };
   }
 
   /** Whether it was cut off at the limit of output tokens, and is a message of the agent like any other. */
   get mayBeCutOff(): boolean {
-    return this.#finishReason === 'length' && this.spec.keepsCutOffCalls === true;
+    return this.#finishReason === 'length' && this.prepared.spec.keepsCutOffCalls === true;
   }
 
   /** The input in tokens that the model's server has read, if it has dropped the beginning of the conversation. */
   get truncatedInput(): number | undefined {
-    const { request, earlier } = this.#options.prepared;
+    const { request, earlier } = this.prepared;
     return this.usage && truncatedInput(request, this.usage, earlier);
   }
 
@@ -214,7 +182,8 @@ export class MessageAssembler {
     usage: Usage,
     handling: MessageHandling,
   ): Promise<NewRecord[]> {
-    const { plan, prepared } = this.#options;
+    const { plan } = this.#options;
+    const { prepared } = this;
     const { messageId: id, createdAt, threadId } = plan;
     const isWhole = end === 'answered' && (this.#finishReason !== 'length' || this.mayBeCutOff);
     const isCutOff = end !== 'answered' && prepared.spec.keepsCutOffCalls === true;
@@ -249,7 +218,7 @@ export class MessageAssembler {
       Object.assign(message, await this.#media.stored(format, handling.storeFile));
     }
     const isAnswer = isWhole && calls.length === 0 && !this.#options.given;
-    const structured = isAnswer ? checkAnswer(prepared.request.responseFormat, message, prepared.spec) : undefined;
+    const structured = isAnswer ? checkOutput(prepared.request.responseFormat, message, prepared.spec) : undefined;
     if (structured) message.structured = structured;
     const at = new Date().toISOString();
     const answers = calls.flatMap(
@@ -271,7 +240,7 @@ export class MessageAssembler {
 
   get #origin(): Pick<ModelMessage, 'isGiven' | 'images' | 'provider' | 'model'> {
     const { given } = this.#options;
-    if (!given) return { provider: this.target.providerName, model: this.target.model };
+    if (!given) return { provider: this.prepared.target.providerName, model: this.prepared.target.model };
     const { images, provider, model } = given;
     return {
       isGiven: true,
@@ -283,8 +252,8 @@ export class MessageAssembler {
 
   /** The record that enters the log before the message. */
   #preceding(): Omit<McpInitialized, 'id'>[] {
-    const { plan, prepared } = this.#options;
-    return plan.connectsServers ? [serversConnected(plan, foundServers(prepared.toolset))] : [];
+    const { plan } = this.#options;
+    return plan.connectsServers ? [serversConnected(plan, foundServers(this.prepared.toolset))] : [];
   }
 
   /** Servers report different finish reasons for messages with tool calls, so the calls themselves decide. */
@@ -295,7 +264,7 @@ export class MessageAssembler {
   }
 
   #priced(usage: Usage): Usage {
-    const costInUsd = this.target.cost(usage);
+    const costInUsd = this.prepared.target.cost(usage);
     return costInUsd === undefined ? usage : { ...usage, costInUsd };
   }
 

@@ -1,4 +1,4 @@
-import type { TurnError } from '../core/records.ts';
+import type { TurnError } from '../core/records/turn.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
 
 /** Why a turn does not begin: a server that its agent requires is unavailable, or the user has to sign in to it first. */

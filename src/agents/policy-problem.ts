@@ -1,7 +1,7 @@
 import type { SessionOwner } from '../core/history.ts';
 import { isTokenSubjectId, SUBJECT_NAME } from '../core/subject.ts';
 import type { AgentProblem } from '../engine/agent-check.ts';
-import type { AgentSpec, Approvers, DecisionPolicy } from '../spec/agent-spec.ts';
+import type { AgentSpec, SpecApprovers, DecisionPolicy } from '../spec/agent-spec.ts';
 
 /** What a server knows of its subjects when it checks policies. */
 export interface PolicyServer {
@@ -40,10 +40,10 @@ export function policyProblem(
 }
 
 /** Those whom a policy names, by the fields that name them. */
-export function approversIn({ approvers, escalate }: DecisionPolicy): [field: string, approvers: Approvers][] {
+export function approversIn({ approvers, escalate }: DecisionPolicy): [field: string, approvers: SpecApprovers][] {
   return [
-    ...(approvers ? [['approvers', approvers] as [string, Approvers]] : []),
-    ...(escalate ? [['escalate.to', escalate.to] as [string, Approvers]] : []),
+    ...(approvers ? [['approvers', approvers] as [string, SpecApprovers]] : []),
+    ...(escalate ? [['escalate.to', escalate.to] as [string, SpecApprovers]] : []),
   ];
 }
 
@@ -53,7 +53,7 @@ interface ProblemOfApprovers {
 }
 
 /** A subject that no caller can have. */
-function unknownSubject({ subjects }: Approvers, { issuer }: PolicyServer): ProblemOfApprovers | undefined {
+function unknownSubject({ subjects }: SpecApprovers, { issuer }: PolicyServer): ProblemOfApprovers | undefined {
   for (const [i, subject] of (subjects ?? []).entries()) {
     if (SUBJECT_NAME.test(subject)) continue;
     if (issuer !== undefined && isTokenSubjectId(subject, issuer)) continue;
@@ -65,7 +65,10 @@ function unknownSubject({ subjects }: Approvers, { issuer }: PolicyServer): Prob
 }
 
 /** Only admins put actions into the inboxes of others. */
-function foreignApprover({ subjects, roles }: Approvers, owner: SessionOwner | null): ProblemOfApprovers | undefined {
+function foreignApprover(
+  { subjects, roles }: SpecApprovers,
+  owner: SessionOwner | null,
+): ProblemOfApprovers | undefined {
   const own = owner?.draftRoles;
   if (!owner || !own || own.includes('admin')) return undefined;
   const subject = (subjects ?? []).findIndex((one) => one !== owner.subjectId);

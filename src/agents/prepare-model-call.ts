@@ -1,54 +1,45 @@
 import { offeredTools, type Toolset } from '../tools/toolset.ts';
 import type { ToolsetLoader } from '../tools/toolset-loader.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
-import { withoutForeignFields } from '../models/foreign-fields.ts';
-import type { ModelError } from '../models/model-error.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
+import { withoutForeignFields } from '../models/accepted.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { compactedBy } from '../core/compacted.ts';
-import {
-  connectionsOf,
-  foundTools,
-  placedTranscript,
-  type PlacedItem,
-  type TranscriptItem,
-} from '../core/transcript.ts';
-import type { ModelCall } from '../core/model-call.ts';
-import type { FileTexts } from '../files/file-texts.ts';
-import type { Skills } from '../skills/skills.ts';
-import type { FoundTool, ModelMessage, ServerSignIn, StatefulConnection, UnsequencedRecord } from '../core/records.ts';
-import { sessionLimitOf, type SharedBudgets } from '../engine/shared-budgets.ts';
+import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
+import type { UnsequencedRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
-import { withCompacted } from './compacted-conversation.ts';
-import { refreshedToolkits, withToolkits } from './client-toolkits.ts';
-import { compactionThreshold, inputTokens, lastReport, planCompaction, type CompactionPlan } from './compaction.ts';
-import { withCutResults } from './cut-results.ts';
 import { loadMedia } from './load-media.ts';
+import type {
+  Compaction,
+  ModelCallPart,
+  ModelStep,
+  PreparableCall,
+  RequestedSignIns,
+  ShownFiles,
+  StreamingProvider,
+} from './model-call-part.ts';
 import { promptOf } from './prompt.ts';
-import { mayDelegate } from './route-delegation.ts';
-import { readFiles, type ReadFiles } from './read-files.ts';
-import { repairsLeft } from './structured-answer.ts';
-import { requestSignIns, type SignInRequests } from './request-sign-ins.ts';
-import type { ModelProvider, ModelRequest } from '../models/provider.ts';
-import type { EarlierReport } from '../models/truncated-input.ts';
+import { repairsLeft } from './structured-output.ts';
+import type { ModelRequest } from '../models/provider.ts';
+import { isBy, lastReport, type EarlierReport } from '../models/truncated-input.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 
-/** What the parts of a model request are read from. */
+/** What model calls are prepared from. */
 export interface ModelCallSources {
-  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  catalog: { agents: Pick<KernelCatalog['agents'], 'spec'> };
   toolsets: Pick<ToolsetLoader, 'load'>;
   models: Pick<ModelProviders, 'resolve'>;
   blobs: Pick<BlobStore, 'get'>;
-  skills: Pick<Skills, 'list'>;
-  files: FileTexts;
-  budgets: Pick<SharedBudgets, 'metered'>;
+  /** What features add. */
+  modelCallParts: readonly ModelCallPart[];
   losses: OnceLog;
 }
 
-export interface PreparedModelCall {
+export interface PreparedModelCall extends Pick<RequestedSignIns, 'signIns'> {
   spec: AgentSpec;
   /** Calls the model, within the budgets that the turn shares with others. */
-  provider: Pick<ModelProvider, 'stream'>;
+  provider: StreamingProvider;
   /** The model that is called. */
   target: ModelTarget;
   /** Whether there is another model to try if this one fails. */
@@ -57,72 +48,48 @@ export interface PreparedModelCall {
   toolset: Toolset;
   /** The conversation without compaction, as far as it was read. */
   conversation: TranscriptItem[];
-  files: Pick<ReadFiles, 'extracted' | 'loadFile'>;
+  files: Pick<ShownFiles, 'extracted' | 'loadFile'>;
   /** How often the model may be asked for another answer if one does not fit its schema. */
   repairs: number;
   /** What the model has reported of the conversation with its last message, if it has not changed since but grown. */
   earlier?: EarlierReport;
   /** The conversation has to be compacted before the model is called. */
   compaction?: Compaction;
-  /** The sign-ins that were requested: the model is not called before the user has answered them. */
-  signIns: ServerSignIn[];
 }
 
-export interface Compaction extends CompactionPlan {
-  threshold: number;
-  foundTools: FoundTool[];
-  connections: StatefulConnection[];
-}
+const NO_FILES: ShownFiles = { extracted: [], isCut: false, loadFile: () => undefined };
 
 /**
- * Prepares a thread's next model call, after `records`; `fallback` counts the models that were given up for it, and
- * `rejected` is how the model has rejected its conversation. Sign-ins that the agent's servers require are
- * requested if `requests` is given, and the model may call tools.
+ * Prepares a thread's next model call, after `records`. If it has `signIns`, the model is not called before the user has
+ * answered them.
  */
 export async function prepareModelCall(
-  { catalog, toolsets, models, blobs, skills, files, budgets, losses }: ModelCallSources,
-  call: Pick<
-    ModelCall,
-    | 'specHash'
-    | 'turnId'
-    | 'sessionId'
-    | 'owner'
-    | 'threadId'
-    | 'mayStart'
-    | 'subAgent'
-    | 'isForced'
-    | 'sessionLimit'
-    | 'idleMs'
-  > & {
-    fallback?: number;
-    rejected?: Pick<ModelError, 'isTooLong' | 'contextTokens'>;
-    isRetry?: () => boolean;
-  },
+  { catalog, toolsets, models, blobs, modelCallParts: parts, losses }: ModelCallSources,
+  call: PreparableCall,
   records: Promise<UnsequencedRecord[]>,
   signal: AbortSignal,
-  requests?: SignInRequests,
 ): Promise<PreparedModelCall> {
-  const { specHash, turnId, sessionId, owner, threadId, mayStart = 0, subAgent } = call;
-  const { isForced, idleMs = 0, fallback = 0, rejected, isRetry } = call;
+  const { specHash, turnId, sessionId, owner, threadId, subAgent, isForced, fallback = 0 } = call;
   // All are awaited together, so that none of them can reject unhandled, which would end the process.
-  const loadingSpec = catalog.agents.spec(specHash).then((loaded) => asRefreshed(loaded, records));
-  const [spec, toolset, listedSkills, all] = await Promise.all([
+  const loadingSpec = catalog.agents.spec(specHash).then((loaded) => asItIsNow(loaded, parts, records));
+  const loadingToolset = loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal));
+  const textsOf = (loaded: AgentSpec) =>
+    Promise.all(parts.map(async (part) => (await part.prompt?.(loaded, call, loadingToolset)) ?? {}));
+  const [spec, toolset, texts, all] = await Promise.all([
     loadingSpec,
-    loadingSpec.then((loaded) => toolsets.load(loaded, { sessionId, owner }, signal)),
-    loadingSpec.then((loaded) => skills.list(loaded)),
+    loadingToolset,
+    loadingSpec.then(textsOf),
     records,
   ]);
   const placed = placedTranscript(all, threadId);
   const conversation = placed.map(({ item }) => item);
-  const read = await readFiles(conversation, { spec, files, sessionId, records: all, signal });
-  const withTexts = placed.map(({ item, at }, i) => ({ item: read.conversation[i] ?? item, at }));
   const compacted = compactedBy(all, threadId);
-  const shown = withCutResults(spec, withCompacted(withTexts, compacted));
-  const found = foundTools(all, threadId);
-  const { signIns, unavailable } =
-    requests && !isForced
-      ? await requestSignIns(toolset, all, requests)
-      : { signIns: [], unavailable: toolset.unavailable };
+  const step: ModelStep = { call, spec, records: all, compacted, signal };
+  let shown = { items: placed, files: NO_FILES };
+  for (const part of parts) shown = { ...shown, ...(await part.conversation?.(shown.items, step)) };
+  let servers: RequestedSignIns = { signIns: [], unavailable: toolset.unavailable };
+  for (const part of call.mayWait && !isForced ? parts : []) servers = (await part.signIns?.(servers, step)) ?? servers;
+  const { signIns, unavailable } = servers;
   const names = modelNames(spec, subAgent?.model);
   const [target, ...rest] = inOrder(
     names.map((name) => models.resolve(name)),
@@ -130,12 +97,12 @@ export async function prepareModelCall(
   ).slice(fallback);
   if (!target) throw new Error(`the agent has no model number ${fallback + 1}`);
   const media = await loadMedia(
-    shown.map(({ item }) => item),
+    shown.items.map(({ item }) => item),
     {
       blobs,
       sessionId,
       onLost: (file, i) => {
-        const record = all[shown[i]?.at ?? -1];
+        const record = all[shown.items[i]?.at ?? -1];
         const recordId = record && 'id' in record ? record.id : undefined;
         const fields = { sessionId, turnId, recordId, file: file.name };
         losses.warn(
@@ -146,11 +113,8 @@ export async function prepareModelCall(
       },
     },
   );
-  const tools = offeredTools(toolset, found, {
-    mayStart,
-    mayDelegate: mayDelegate(call),
-    mayRead: read.isCut || hasHidden(conversation, shown),
-  });
+  const seesPart = shown.files.isCut || hasHidden(conversation, shown.items);
+  const tools = offeredTools(toolset, foundTools(all, threadId), { ...call, seesPart });
   const request = promptOf({
     spec,
     // A registered agent is instructed by its own spec alone.
@@ -162,22 +126,16 @@ export async function prepareModelCall(
     unavailable,
     serverInstructions: toolset.instructions,
     ...(isForced && { toolChoice: 'none' }),
-    skills: listedSkills,
+    texts,
     fileContent: media.contentOf,
   });
-  // A speculative call begins before the turn's start is known.
-  const sessionLimit = subAgent ? call.sessionLimit : sessionLimitOf(spec);
-  const provider = budgets.metered(target, { turnId, sessionId, owner, sessionLimit, idleMs, isRetry });
-  const earlier = lastReport(request, shown, compacted.last);
-  const tokens = inputTokens(request, earlier);
-  const isTooLong =
-    rejected !== undefined &&
-    (rejected.isTooLong || (tokens > SHORT_TOKENS && wasAccepted(shown, compacted.last, target)));
-  const rejectedTokens = isTooLong ? (rejected.contextTokens ?? tokens) : target.shownTokens;
-  const threshold = compactionThreshold(spec, target.contextTokens, rejectedTokens);
-  const plan =
-    threshold !== undefined &&
-    planCompaction({ conversation: shown, records: all, compacted, tokens, threshold, isTooLong });
+  const provider = parts.reduce<StreamingProvider>(
+    (one, part) => part.provider?.(one, target, step) ?? one,
+    target.provider,
+  );
+  const earlier = lastReport(request, shown.items, compacted.last);
+  const sized = { conversation: shown.items, request, earlier, target };
+  const compaction = parts.map((part) => part.compaction?.(sized, step)).find((one) => one !== undefined);
   return {
     spec,
     provider,
@@ -186,34 +144,23 @@ export async function prepareModelCall(
     request,
     toolset: { ...toolset, unavailable },
     conversation,
-    files: read,
+    files: shown.files,
     repairs: repairsLeft(spec, all, threadId),
     ...(earlier && isBy(earlier.message, target) && { earlier }),
-    ...(plan && {
-      compaction: { ...plan, threshold, foundTools: found, connections: connectionsOf(all, threadId).last },
-    }),
+    ...(compaction && { compaction }),
     signIns,
   };
 }
 
-/** No model rejects so few tokens for their number: what is wrong is something else. */
-const SHORT_TOKENS = 2_000;
-
-/**
- * Whether a model has answered the conversation while it was shorter, since the last compaction: what it rejects now may
- * be its length, although it has no word for that.
- */
-function wasAccepted(shown: PlacedItem[], compactedAt: number, target: ModelTarget): boolean {
-  return shown.some(({ item, at }) => item.role === 'assistant' && at > compactedAt && isBy(item.message, target));
-}
-
-function isBy({ provider, model }: ModelMessage, target: ModelTarget): boolean {
-  return provider === target.providerName && model === target.model;
-}
-
-/** An agent with the toolkits that its client has now. */
-async function asRefreshed(spec: AgentSpec, records: Promise<UnsequencedRecord[]>): Promise<AgentSpec> {
-  return spec.clientToolkits ? withToolkits(spec, refreshedToolkits(await records)) : spec;
+/** An agent as its parts have it now. */
+async function asItIsNow(
+  spec: AgentSpec,
+  parts: readonly ModelCallPart[],
+  records: Promise<UnsequencedRecord[]>,
+): Promise<AgentSpec> {
+  let current = spec;
+  for (const part of parts) current = (await part.agent?.(current, records)) ?? current;
+  return current;
 }
 
 /**

@@ -8,7 +8,7 @@ const systemWith = (parts: Partial<Parameters<typeof promptOf>[0]>) =>
     transcript: [],
     tools: [],
     unavailable: [],
-    skills: { skills: [], unavailable: [] },
+    texts: [],
     fileContent: () => Promise.resolve(''),
     ...parts,
   }).system;

@@ -1,11 +1,10 @@
 import { memoized } from '../lib/memoized.ts';
-import type { StoredFile } from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
 import { userText, type TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import type { ListedSkills } from '../skills/skills.ts';
-import { READ_SKILL } from '../tools/read-skill.ts';
 import { acceptedConversation } from '../models/accepted.ts';
 import type { ModelRequest, OfferedTool } from '../models/provider.ts';
+import type { PromptTexts } from './model-call-part.ts';
 
 interface PromptParts {
   spec: AgentSpec;
@@ -21,13 +20,13 @@ interface PromptParts {
   unavailable: { server: string; reason: string }[];
   /** What MCP servers say about the use of their tools. */
   serverInstructions?: { server: string; text: string }[] | undefined;
-  skills: ListedSkills;
+  texts: PromptTexts[];
   fileContent: (file: StoredFile) => Promise<string>;
 }
 
 /** Builds the request to an agent's model: instructions and messages, the conversation, the tools. */
 export function promptOf(parts: PromptParts): ModelRequest {
-  const { spec, taskName, model, transcript, tools, unavailable, skills, fileContent } = parts;
+  const { spec, taskName, model, transcript, tools, unavailable, texts, fileContent } = parts;
   const isRoot = taskName === undefined;
   const { tool_choice: ownChoice, ...options } = spec.modelOptions ?? {};
   const { instructions, prepended } = filledTexts(spec);
@@ -35,20 +34,19 @@ export function promptOf(parts: PromptParts): ModelRequest {
     ...(isRoot ? [] : [taskNote(taskName)]),
     ...unavailable.map(unavailableNote),
     ...(parts.serverInstructions ?? []).map(instructionsNote),
-    ...skills.unavailable.map(
-      ({ skill, reason }) => `The skill ${JSON.stringify(skill)} is currently unavailable: ${reason}`,
-    ),
+    ...texts.flatMap((text) => text.notes ?? []),
   ];
-  const skillList = skillsNote(skills.skills);
+  const project = texts.flatMap((text) => text.project ?? []);
+  const skills = texts.flatMap((text) => text.skills ?? []).join('\n\n');
   // A sub-agent has tools of its own.
   const toolChoice = parts.toolChoice ?? (isRoot ? ownChoice : undefined);
   return {
     model,
     params: spec.model.params ?? {},
     options,
-    system: [instructions, skillList, ...notes].filter(Boolean).join('\n\n'),
+    system: [instructions, ...project, skills, ...notes].filter(Boolean).join('\n\n'),
     instructionsLength: instructions.length,
-    skillsLength: skillList.length,
+    skillsLength: skills.length,
     transcript: acceptedConversation([...(isRoot ? prepended : []), ...transcript]),
     tools,
     ...(parts.hasOptionalTools && !toolChoice && { hasOptionalTools: true }),
@@ -57,16 +55,6 @@ export function promptOf(parts: PromptParts): ModelRequest {
     responseFormat: isRoot ? spec.response_format : undefined,
     fileContent,
   };
-}
-
-/** The names and descriptions of an agent's skills; empty if it has none. */
-function skillsNote(skills: ListedSkills['skills']): string {
-  if (skills.length === 0) return '';
-  const lines = skills.map(({ name, description }) => `- ${name}: ${description.replaceAll(/\s+/g, ' ')}`);
-  return (
-    'You have skills: instructions for particular tasks. Before you begin a task that fits the description of one, ' +
-    `read it with ${READ_SKILL}.\n${lines.join('\n')}`
-  );
 }
 
 /** A reason may be in the words of the server, and these may have several lines. */

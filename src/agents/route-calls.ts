@@ -1,34 +1,16 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { BlobStore } from '../blobs/blob-store.ts';
 import { asks, heldByAsking } from '../core/call-order.ts';
-import type { GivenMessage, GivenResult } from '../core/given-conversation.ts';
+import type { GivenMessage } from '../core/given-conversation.ts';
 import type { ToolCallText } from '../core/message.ts';
-import type { NoResult, SubAgent, ToolOutcome, ToolRoute } from '../core/records.ts';
+import type { AsDraft, ToolRoute } from '../core/records/calls.ts';
 import { outcomeText } from '../core/tool-records.ts';
 import { callHash } from '../engine/call-hash.ts';
 import { parseJson, parseModelArguments } from '../tools/arguments.ts';
-import { decideCall } from '../tools/decision-policy.ts';
-import { MAX_READS_BY_MESSAGE, readToolResponse } from '../tools/read-tool-response.ts';
-import type { Toolset } from '../tools/toolset.ts';
+import { decideCall, type CallRules } from '../tools/decision-policy.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { RoutableCall, RoutedCall } from '../tools/system-tool.ts';
+import { calledBy, type AgentTool, type ServerRun, type Toolset } from '../tools/toolset.ts';
 import type { PreparedModelCall } from './prepare-model-call.ts';
-import type { DelegationRoute } from './route-delegation.ts';
-import type { StartedSubAgent, SubAgentCall } from './start-sub-agent.ts';
-
-/** How a call is handled. */
-interface RoutedCall {
-  route: ToolRoute;
-  /** Why the call cannot run. */
-  problem?: string;
-  /** The result of a call that the conversation answers. */
-  content?: string;
-  /** Default: succeeded, or failed if there is a problem. */
-  outcome?: ToolOutcome;
-  noResult?: NoResult;
-  /** The result that the client has given with its conversation. */
-  given?: GivenResult;
-  /** The sub-agent that the call starts. */
-  started?: { thread: SubAgent; input: string };
-}
 
 interface CallWithRoute {
   call: ToolCallText;
@@ -47,28 +29,24 @@ interface RoutedMessage {
 }
 
 /** What happens to the calls of a message. */
-export interface CallHandling {
+export interface CallHandling extends Pick<RoutableCall, 'modelCall' | 'loadBlob' | 'signal'> {
   /** Why no call of the message can run; undefined if they can. */
   refusal: string | undefined;
   /** How many calls may wait for a human or a client. */
   maxWaiting: number;
-  startSubAgent: (call: SubAgentCall) => Promise<StartedSubAgent>;
-  delegate: (call: Pick<SubAgentCall, 'index' | 'started'>) => DelegationRoute;
   /** The ids of those who have asked for the calls: see `PendingCall`. */
   requesters: () => Promise<string[]>;
-  /** Loads a text of the session. */
-  loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
+  /** The rules on the calls of an agent, beside its policies; undefined if there are none for it. */
+  rules: (spec: AgentSpec) => Promise<CallRules | undefined>;
 }
 
-const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent does not allow it.';
+const DENIED_BY_POLICY = 'This tool call was not executed: the policy of the agent, or a rule, does not allow it.';
 
 const CUT_OFF_CALL = 'This call was not executed: its arguments were cut off at the limit of output tokens.';
 
 const NOT_MADE =
   'This tool call was not executed: its server is not open to the agents of this user, and the call is not known as one ' +
   'that this agent has made. A client sends the calls of a run back with the id of their item.';
-
-const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
 
 /** Routes each call in its own turn of the event loop, because validating arguments may block for up to 100 ms. */
 export async function routeCalls(
@@ -77,14 +55,11 @@ export async function routeCalls(
   handling: CallHandling,
 ): Promise<CallWithRoute[]> {
   const all: CallWithRoute[] = [];
+  const rules = calls.length > 0 ? await handling.rules(message.prepared.spec) : undefined;
   for (const [index, call] of calls.entries()) {
-    const started = all.filter(({ routed: { route } }) => route.to === 'thread' || route.to === 'session').length;
-    const reads = all.filter(({ routed }) => routed.content !== undefined).length;
-    const routed = await routeCall(
-      call,
-      { index, started, reads, isLast: index === calls.length - 1 },
-      { message, handling },
-    );
+    const earlier = all.map(({ routed }) => routed);
+    const isLast = index === calls.length - 1;
+    const routed = await routeCall(call, { index, earlier, isLast }, { message, handling, rules });
     all.push({ call, routed });
     if (countWaiting(all) > handling.maxWaiting) {
       all[index] = { call, routed: tooManyWaiting(handling.maxWaiting) };
@@ -96,22 +71,22 @@ export async function routeCalls(
 
 async function routeCall(
   call: ToolCallText,
-  { reads, isLast, ...place }: Pick<SubAgentCall, 'index' | 'started'> & { reads: number; isLast: boolean },
-  { message, handling }: { message: RoutedMessage; handling: CallHandling },
+  { isLast, ...place }: Pick<RoutableCall, 'index' | 'earlier'> & { isLast: boolean },
+  { message, handling, rules }: { message: RoutedMessage; handling: CallHandling; rules: CallRules | undefined },
 ): Promise<RoutedCall> {
-  const { refusal, startSubAgent, delegate, loadBlob } = handling;
+  const { refusal, requesters, modelCall, loadBlob, signal } = handling;
   const { result: given, isMade } = message.given?.toolCalls[place.index] ?? {};
   if (given) return { route: { to: 'answered' }, given };
   if (refusal !== undefined) return { route: { to: 'answered' }, problem: refusal };
-  const { name, arguments: args } = call;
+  const { name } = call;
   // Without any, the call would be complete for a tool that requires none.
-  const isCutOff = message.mayBeCutOff && isLast && args.trim() === '';
+  const isCutOff = message.mayBeCutOff && isLast && call.arguments.trim() === '';
   if (isCutOff) return { route: { to: 'answered' }, problem: CUT_OFF_CALL };
   // A model may call a deferred tool before it has found it: the arguments are validated like those of any other tool.
   const { toolset, request, spec, conversation, files } = message.prepared;
   const draftRoles = isMade ? undefined : message.given?.draftRoles;
   const asDraft = draftRoles && { draftRoles };
-  const own = toolset.tools.get(name);
+  const own = calledBy('model', toolset.tools.get(name));
   const tool = asDraft ? message.draftToolset?.tools.get(name) : own;
   if (own && !tool) return { route: { to: 'answered' }, problem: NOT_MADE };
   if (!tool) {
@@ -119,38 +94,65 @@ async function routeCall(
     const problem = `There is no tool named ${name}. The tools are: ${known}.`;
     return { route: { to: 'answered' }, problem, noResult: 'unknown_tool' };
   }
-  const parsed = parseModelArguments(tool, args);
+  const routed = await routeToTool(call, tool, { spec, asDraft, requesters, rules });
+  if ('route' in routed) {
+    const { isDenied: _, ...call } = routed;
+    return call;
+  }
+  const { args, run, decided } = routed;
+  if (run.to === 'client') return { route: { to: 'client' } };
+  const texts = { conversation, loadBlob, loadFile: files.loadFile };
+  const answered = await run.route({ call, args, ...place, asDraft, modelCall, ...texts, signal });
+  // Of other agents the calls of sub-agents are decided one by one, and no call that starts one.
+  if (run.approval === undefined || !answered.started) return answered;
+  // The thread begins when the call runs, with what the agent may start then.
+  return { route: { ...decided, effect: 'retry', startsTask: true } };
+}
+
+/** `isDenied`: a policy or a rule does not allow it. */
+export interface RefusedCall extends RoutedCall {
+  isDenied?: true;
+}
+
+interface OtherCall {
+  args: Record<string, unknown>;
+  run: Exclude<AgentTool['run'], ServerRun>;
+  decided: Omit<Extract<ToolRoute, { to: 'server' }>, 'effect'>;
+}
+
+interface ToolRouting extends Pick<CallHandling, 'requesters'> {
+  spec: AgentSpec;
+  rules: CallRules | undefined;
+  asDraft?: AsDraft | undefined;
+}
+
+/**
+ * How a call of a tool is handled that the server runs, or that cannot run; otherwise its arguments, who answers it, and
+ * what was decided if the server is to run it after all.
+ */
+export async function routeToTool(
+  call: ToolCallText,
+  tool: AgentTool,
+  { spec, rules, asDraft, requesters }: ToolRouting,
+): Promise<RefusedCall | OtherCall> {
+  const parsed = parseModelArguments(tool, call.arguments);
   if (!parsed.ok) return { route: { to: 'answered' }, problem: parsed.message };
-  const { decision, policy } = decideCall(spec, tool, parsed.value);
-  if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY };
-  // These have no approval: their client answers them, or the calls of their sub-agents are decided one by one.
-  if (tool.run.to === 'client') return { route: { to: 'client' } };
-  if (tool.run.to === 'thread') {
-    const started = await startSubAgent({ call, args: parsed.value, ...asDraft, ...place });
-    if ('problem' in started) return { route: { to: 'answered' }, ...started };
-    return { route: { to: 'thread', threadId: started.thread.threadId }, started };
-  }
-  if (tool.run.to === 'session') {
-    const delegated = delegate(place);
-    if ('problem' in delegated) return { route: { to: 'answered' }, ...delegated };
-    return { route: { to: 'session', ...delegated, callHash: callHash(call), ...asDraft } };
-  }
-  if (tool.run.to === 'conversation') {
-    if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
-    return {
-      route: { to: 'answered' },
-      ...(await readToolResponse(conversation, parsed.value, { ...files, loadBlob })),
-    };
-  }
-  const { effect, order } = tool.run;
-  const approval = decision === 'ask';
+  const { run } = tool;
+  const { decision, policy } = decideCall(spec, tool, parsed.value, rules);
+  if (decision === 'deny') return { route: { to: 'answered' }, problem: DENIED_BY_POLICY, isDenied: true };
+  const action = rules?.actionOf(tool);
   const decided = {
-    ...(order && { order }),
+    to: 'server' as const,
+    approval: decision === 'ask',
+    callHash: callHash(call),
+    ...(action && { action }),
     ...(policy && { policy }),
-    ...(policy?.excludeRequester && { requesters: await handling.requesters() }),
+    ...(policy?.excludeRequester && { requesters: await requesters() }),
     ...asDraft,
   };
-  return { route: { to: 'server', effect, approval, callHash: callHash(call), ...decided } };
+  if (run.to !== 'server') return { args: parsed.value, run, decided };
+  const { effect, order, inSandbox } = run;
+  return { route: { ...decided, effect, ...(order && { order }), ...(inSandbox && { inSandbox }) } };
 }
 
 /** The calls whose arguments are complete, as cancelled ones. */

@@ -119,3 +119,12 @@ test('a schema during whose compilation the machine paused is not rejected for t
   expect(await check(agentOf([{ minimum: 5 }]))).toBeUndefined();
   expect(compile).toHaveBeenCalledTimes(2);
 });
+
+test('a schema that refers to itself without end, by which no value can be checked, is rejected', async () => {
+  for (const schema of [{ $ref: '#' }, { anyOf: [{ $ref: '#' }, { type: 'string' }] }]) {
+    expect([schema, await check(agentOf([schema]), { budget: unhurried() })]).toMatchObject([
+      schema,
+      { code: 'invalid_agent' },
+    ]);
+  }
+});

@@ -3,7 +3,7 @@ import type { AgentProblem, CheckScope } from '../engine/agent-check.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { conditionValidators } from '../tools/arguments.ts';
 import type { SchemaValidators } from '../tools/schema-validators.ts';
-import { answerSchema, answerValidators } from './structured-answer.ts';
+import { outputSchema, outputValidators } from './structured-output.ts';
 
 /** A JSON Schema by which the server itself will check something. */
 interface UsedSchema {
@@ -65,8 +65,8 @@ function schemasOf({ config, response_format: format }: AgentSpec): UsedSchema[]
       validators: conditionValidators,
     })),
   );
-  const answer = answerSchema(format);
+  const answer = outputSchema(format);
   if (!answer) return conditions;
   const param = 'response_format.json_schema.schema';
-  return [...conditions, { schema: answer, name: 'the schema of answers', param, validators: answerValidators }];
+  return [...conditions, { schema: answer, name: 'the schema of answers', param, validators: outputValidators }];
 }

@@ -1,7 +1,7 @@
 import { newId } from '../engine/new-id.ts';
 import { USABLE_ID } from '../core/ids.ts';
 import type { ToolCallDelta } from '../core/message.ts';
-import type { ToolInfo } from '../core/records.ts';
+import type { ToolInfo } from '../core/records/calls.ts';
 import type { ToolCallChunk } from '../models/provider.ts';
 
 /** A tool call in progress. */

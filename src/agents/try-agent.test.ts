@@ -7,7 +7,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import { stdioEndpoint } from '../../test/support/mcp-kinds.ts';
 import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import { ScriptedModel } from '../../test/support/scripted-model.ts';
-import { NO_GRANTS } from '../mcp/grants.ts';
+import { NO_GRANTS } from '../features/sign-in/grants.ts';
 import { McpPool, McpUnavailableError } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import { chatAccess, openProviders } from '../models/open-providers.ts';

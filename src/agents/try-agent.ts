@@ -1,7 +1,7 @@
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { McpUnavailableError, type McpPool, type McpPoolOptions } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
-import { NO_PUBLIC_URL } from '../mcp/sign-ins.ts';
+import { NO_PUBLIC_URL } from '../mcp/sign-in-required.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { tryModel } from '../models/try-model.ts';
 import { addressOf } from '../models/wrong-address.ts';

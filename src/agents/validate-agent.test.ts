@@ -27,7 +27,9 @@ function validator(
   return new AgentValidator({
     models: new ModelProviders('own', new Map([['own', own]]), { log: pino({ level: 'silent' }) }),
     registry: new McpRegistry(),
-    skills: { list: () => Promise.resolve({ skills: [], unavailable: [] }) },
+    notReady: async () => undefined,
+    featureProblem: () => Promise.resolve(undefined),
+    systemTools: [],
     policyServer: () => ({ issuer: undefined, isKeyless: false }),
     knownSubjects,
     registered: (names) => Promise.resolve(names.filter((name) => name === 'clerk')),

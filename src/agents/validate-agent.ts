@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { ModelProviders } from '../models/providers.ts';
-import { NO_USAGE } from '../core/records.ts';
+import { NO_USAGE } from '../core/records/usage.ts';
 import type { AcceptedMedia, AgentProblem, CheckScope, RegisteredVersion } from '../engine/agent-check.ts';
 import { hashOf } from '../lib/hash.ts';
 import { withTimeout } from '../lib/timeout.ts';
@@ -10,11 +10,11 @@ import { mayUse } from '../mcp/server-policy.ts';
 import { NO_CREDENTIALS } from '../mcp/server-secrets.ts';
 import { takesSignIn } from '../mcp/sign-in-required.ts';
 import { modelNames, type AgentSpec, type ModelOptions, type WebSearch } from '../spec/agent-spec.ts';
-import { isInline, skillNameOf, type Skills } from '../skills/skills.ts';
 import { policyProblem, type PolicyServer } from './policy-problem.ts';
 import { aboutServer, agentWarnings } from './agent-warnings.ts';
 import type { KnownSubjects } from './policy-warnings.ts';
 import { specSchemaProblem } from './spec-schema-problem.ts';
+import type { SystemTool } from '../tools/system-tool.ts';
 import { reservedNames } from '../tools/system-tools.ts';
 
 /**
@@ -23,7 +23,6 @@ import { reservedNames } from '../tools/system-tools.ts';
  */
 const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[] = [
   { param: 'skills', isEnabled: ({ skills }) => (skills ?? []).some(({ type }) => isGiven(type)) },
-  { param: 'config.sandbox', isEnabled: ({ config }) => config?.sandbox?.enabled === true },
   { param: 'config.generative_ui', isEnabled: ({ config }) => config?.generative_ui?.enabled === true },
 ];
 
@@ -36,29 +35,15 @@ function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
-/** The first problem of an agent's skills that the spec shows. */
-function skillProblem({ skills }: AgentSpec): AgentProblem | undefined {
-  const names = new Set<string>();
-  for (const [i, skill] of (skills ?? []).entries()) {
-    const param = `skills.${i}`;
-    const name = skillNameOf(skill);
-    if (name === undefined) return { code: 'invalid_agent', message: 'a skill needs a name', param };
-    if (names.has(name)) {
-      const message = `two skills are named ${name}: each needs a unique name`;
-      return { code: 'invalid_agent', message, param };
-    }
-    names.add(name);
-    if (!isInline(skill) || (isGiven(skill.description) && isGiven(skill.content))) continue;
-    const message = `the skill ${name} has its own text, and needs a description and content; omit both to select the skill of the server`;
-    return { code: 'invalid_agent', message, param };
-  }
-  return undefined;
-}
-
 interface AgentValidatorOptions {
   models: ModelProviders;
   registry: McpRegistry;
-  skills: Pick<Skills, 'list'>;
+  /** The first problem of what features have of an agent. */
+  featureProblem: (spec: AgentSpec) => Promise<AgentProblem | undefined>;
+  /** What features need for it that is not there yet. */
+  notReady: (spec: AgentSpec) => Promise<string | undefined>;
+  /** Those of the server, whose names its clients' tools cannot have. */
+  systemTools: readonly SystemTool<never>[];
   /** As it is now: keys may be created at any time. */
   policyServer: () => PolicyServer;
   knownSubjects: () => Promise<KnownSubjects>;
@@ -83,13 +68,7 @@ const MAY_NOT_WORK = 'a registered agent may not work as intended';
 
 /** Checks whether this server can run an agent, beyond what the schema can check. */
 export class AgentValidator {
-  readonly #models: ModelProviders;
-  readonly #registry: McpRegistry;
-  readonly #skills: Pick<Skills, 'list'>;
-  readonly #policyServer: () => PolicyServer;
-  readonly #knownSubjects: () => Promise<KnownSubjects>;
-  readonly #registered: (names: string[]) => Promise<string[]>;
-  readonly #log: Pick<Logger, 'warn'>;
+  readonly #options: AgentValidatorOptions;
   /** The versions of agents of which the log has the warnings. */
   readonly #logged = new LRUCache<string, true>({ max: MAX_LOGGED });
 
@@ -100,20 +79,11 @@ export class AgentValidator {
     fetchMethod: (spec) => this.#warnings(spec, this.#mistakes(spec)),
   });
 
-  readonly #askUnasked: AgentValidatorOptions['unasked'];
   /** What inline servers have answered, by the hash of the spec. */
   readonly #unasked = new LRUCache<string, string[]>({ max: MAX_RECENT });
 
   constructor(options: AgentValidatorOptions) {
-    const { models, registry, skills, policyServer, knownSubjects, registered, unasked, log } = options;
-    this.#models = models;
-    this.#registry = registry;
-    this.#skills = skills;
-    this.#policyServer = policyServer;
-    this.#knownSubjects = knownSubjects;
-    this.#registered = registered;
-    this.#askUnasked = unasked;
-    this.#log = log;
+    this.#options = options;
   }
 
   /** The first problem of an agent, or undefined if it can run. */
@@ -124,13 +94,13 @@ export class AgentValidator {
       return { code: 'feature_not_available', message, param: unsupported.param };
     }
     const problem =
-      policyProblem(spec, owner, this.#policyServer()) ??
+      policyProblem(spec, owner, this.#options.policyServer()) ??
       delegatesProblem(spec) ??
       (await specSchemaProblem(spec, budget));
     if (problem) return problem;
     for (const [i, server] of (spec.mcp_servers ?? []).entries()) {
       const param = `mcp_servers.${i}.name`;
-      const endpoint = this.#registry.resolve(server);
+      const endpoint = this.#options.registry.resolve(server);
       if (!endpoint) {
         const message = `no MCP server is registered under the name ${server.name}`;
         return { code: 'invalid_agent', message, param };
@@ -140,7 +110,7 @@ export class AgentValidator {
         const message = `the MCP server ${server.name} ${NO_CREDENTIALS}`;
         return { code: 'invalid_agent', message, param: `mcp_servers.${i}.authorization` };
       }
-      if (owner === null || mayUse(this.#registry.policy(server), owner)) continue;
+      if (owner === null || mayUse(this.#options.registry.policy(server), owner)) continue;
       const message =
         `the MCP server ${server.name} is not open to the drafts of ${owner.subjectId}: use an agent that has it, ` +
         'or ask the operator to list the subject or its role under "drafts" of the server in EVERTURN_MCP_SERVERS';
@@ -152,7 +122,7 @@ export class AgentValidator {
       const message = `two MCP servers are named ${servers[namesake]}: each needs a unique name`;
       return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
     }
-    const own = reservedNames(spec);
+    const own = reservedNames(spec, this.#options.systemTools);
     const names = (spec.client_tools ?? []).map(({ name }) => name);
     const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
     if (twice) {
@@ -160,13 +130,16 @@ export class AgentValidator {
       return { code: 'invalid_agent', message, param: 'client_tools' };
     }
     return (
-      skillProblem(spec) ??
-      (await this.#unknownSkill(spec)) ??
+      (await this.#options.featureProblem(spec)) ??
       (await this.#unknownModel(spec)) ??
       this.#unknownOption(spec) ??
       this.#unknownSearch(spec) ??
       this.#unknownPrice(spec)
     );
+  }
+
+  notReady(spec: AgentSpec): Promise<string | undefined> {
+    return this.#options.notReady(spec);
   }
 
   /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
@@ -176,7 +149,7 @@ export class AgentValidator {
 
   #mistakes(spec: AgentSpec): AgentProblem[] {
     return modelNames(spec).flatMap((name, i) => {
-      const message = this.#models.prefixProblem(name);
+      const message = this.#options.models.prefixProblem(name);
       return message === undefined ? [] : [{ code: 'invalid_agent', message, param: modelParam(i) }];
     });
   }
@@ -184,7 +157,7 @@ export class AgentValidator {
   /** The models that their providers do not list, as far as this process has asked: they may exist nevertheless. */
   #unlistedModels(spec: AgentSpec): AgentProblem[] {
     return modelNames(spec).flatMap((name, i) => {
-      const alternatives = this.#models.alternatives(name);
+      const alternatives = this.#options.models.alternatives(name);
       if (alternatives === undefined) return [];
       const message = `the model provider does not list the model ${name}: ${alternatives}`;
       return [{ code: 'invalid_agent', message, param: modelParam(i) }];
@@ -198,7 +171,7 @@ export class AgentValidator {
 
   /** The same for an agent that is being written: connects to its inline servers, whose answers `warnings` then has. */
   async newWarnings(spec: AgentSpec): Promise<string[]> {
-    this.#unasked.set(hashOf(spec), await this.#askUnasked(spec));
+    this.#unasked.set(hashOf(spec), await this.#options.unasked(spec));
     return this.warnings(spec);
   }
 
@@ -210,7 +183,7 @@ export class AgentValidator {
     try {
       // `ModelProviders` logs what is wrong with the names of models.
       const warnings = await this.#warnings(spec, []);
-      if (warnings.length > 0) this.#log.warn({ agent: name, version, warnings }, MAY_NOT_WORK);
+      if (warnings.length > 0) this.#options.log.warn({ agent: name, version, warnings }, MAY_NOT_WORK);
     } catch (error) {
       this.#logged.delete(key);
       throw error;
@@ -222,15 +195,15 @@ export class AgentValidator {
     try {
       return aboutServer(server, spec, (await withTimeout(WARNINGS_MS, this.#recent.fetch(spec))) ?? []);
     } catch (error) {
-      this.#log.warn({ err: error }, 'the warnings of an agent could not be determined');
+      this.#options.log.warn({ err: error }, 'the warnings of an agent could not be determined');
       return [];
     }
   }
 
   async #warnings(spec: AgentSpec, mistakes: AgentProblem[], unasked: string[] = []): Promise<string[]> {
     const [subjects, agents] = await Promise.all([
-      spec.config?.decision_policies ? this.#knownSubjects() : undefined,
-      spec.agents ? this.#registered(spec.agents) : [],
+      spec.config?.decision_policies ? this.#options.knownSubjects() : undefined,
+      spec.agents ? this.#options.registered(spec.agents) : [],
     ]);
     const unlisted = this.#unlistedModels(spec);
     return agentWarnings(spec, { mistakes: [...mistakes, ...unlisted], subjects, agents, unasked });
@@ -238,7 +211,7 @@ export class AgentValidator {
 
   /** The media that all models of an agent take. */
   acceptedInput(spec: AgentSpec): AcceptedMedia {
-    const targets = modelNames(spec).map((name) => this.#models.resolve(name));
+    const targets = modelNames(spec).map((name) => this.#options.models.resolve(name));
     const [first = new Set<string>(), ...rest] = targets.map(({ audioTypes }) => audioTypes);
     return {
       audioTypes: rest.reduce((all, types) => new Set([...all].filter((type) => types.has(type))), first),
@@ -246,17 +219,9 @@ export class AgentValidator {
     };
   }
 
-  async #unknownSkill(spec: AgentSpec): Promise<AgentProblem | undefined> {
-    const { unavailable } = await this.#skills.list(spec);
-    const [first] = unavailable;
-    if (!first) return undefined;
-    const i = (spec.skills ?? []).findIndex((skill) => skillNameOf(skill) === first.skill);
-    return { code: 'invalid_agent', message: `the skill ${first.skill}: ${first.reason}`, param: `skills.${i}` };
-  }
-
   #unknownOption({ modelOptions = {}, ...spec }: AgentSpec): AgentProblem | undefined {
     for (const name of modelNames(spec)) {
-      const { options, providerName } = this.#models.resolve(name);
+      const { options, providerName } = this.#options.models.resolve(name);
       // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its type
       const option = (Object.keys(modelOptions) as (keyof ModelOptions)[]).find((one) => !options.has(one));
       if (option === undefined) continue;
@@ -269,7 +234,7 @@ export class AgentValidator {
   #unknownSearch({ webSearch, ...spec }: AgentSpec): AgentProblem | undefined {
     if (!webSearch) return undefined;
     for (const name of modelNames(spec)) {
-      const { search, providerName } = this.#models.resolve(name);
+      const { search, providerName } = this.#options.models.resolve(name);
       const refused = `the protocol of the model provider ${providerName} has no`;
       if (!search) {
         const message = `${refused} web search: leave the tool out, or use another model`;
@@ -286,7 +251,7 @@ export class AgentValidator {
 
   #unknownPrice(spec: AgentSpec): AgentProblem | undefined {
     if (!isGiven(spec.config?.budget?.usd)) return undefined;
-    const unpriced = modelNames(spec).find((name) => this.#models.resolve(name).cost(NO_USAGE) === undefined);
+    const unpriced = modelNames(spec).find((name) => this.#options.models.resolve(name).cost(NO_USAGE) === undefined);
     if (unpriced === undefined) return undefined;
     const message =
       `the price of the model ${unpriced} is unknown, so its use cannot be limited in USD: limit tokens instead, ` +
@@ -296,11 +261,11 @@ export class AgentValidator {
 
   async #unknownModel(spec: AgentSpec): Promise<AgentProblem | undefined> {
     const names = modelNames(spec);
-    const known = await Promise.all(names.map((name) => this.#models.has(name)));
+    const known = await Promise.all(names.map((name) => this.#options.models.has(name)));
     const unknown = known.indexOf(false);
     if (unknown < 0) return undefined;
     const name = names[unknown] ?? '';
-    const alternatives = this.#models.alternatives(name);
+    const alternatives = this.#options.models.alternatives(name);
     const message = `the model provider has no model ${name}${alternatives === undefined ? '' : `: ${alternatives}`}`;
     return { code: 'invalid_agent', message, param: modelParam(unknown) };
   }

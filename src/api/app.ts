@@ -1,69 +1,55 @@
 import express, { type Express, type NextFunction, type Request, type Response } from 'express';
 import helmet from 'helmet';
 import { pinoHttp } from 'pino-http';
-import type { Config } from '../config.ts';
-import { actionRoutes } from './sessions/actions.ts';
-import { agentRoutes } from './sessions/agents.ts';
 import { LOCAL } from '../auth/api-keys.ts';
+import type { Config } from '../config.ts';
+import type { WebhookFormat } from '../features/webhooks/webhook-format.ts';
+import { AGENTS_V2 } from './agents-v2/face.ts';
 import { ANONYMOUS, authenticate } from './http/authenticate.ts';
 import type { ApiContext } from './http/context.ts';
-import { docsRoutes } from './operations/docs.ts';
-import { draftSessionRoutes } from './sessions/draft-sessions.ts';
-import { ApiError, sessionErrors, toApiError, type ErrorForm } from './http/errors.ts';
-import { eventRoutes } from './sessions/events.ts';
-import { timelineRoutes } from './sessions/timeline.ts';
-import { fileRoutes } from './sessions/files.ts';
-import { healthRoutes } from './operations/health.ts';
+import { ApiError, ERRORS, standardErrors, toApiError } from './http/errors.ts';
+import { faceFinder, prefixesOf, type Face } from './http/face.ts';
 import { checkHost, checkOperationsHost } from './http/local-only.ts';
-import { mcpServerRoutes } from './operations/mcp-servers.ts';
-import { metricsRoutes } from './operations/metrics.ts';
-import { PublicLimiter, UnknownKeyLimiter } from './http/address-limiters.ts';
-import { withDocument, type Face } from './http/openapi.ts';
-import { AGENTS_V2, isAgentsV2 } from './agents-v2/face.ts';
-import { mcpRoute } from './agents-v2/mcp/endpoint.ts';
-import { SessionReader } from './agents-v2/read-session.ts';
-import { agentsV2Routes } from './agents-v2/routes.ts';
 import { countRequests, traceRequests } from './http/observe-requests.ts';
+import { withDocument, type DocumentOptions } from './http/openapi.ts';
+import { publicLimit, subjectLimit, unknownKeyLimit } from './http/rate-limit.ts';
 import { beginRequest, namePathInLog, requestLog } from './http/request-log.ts';
-import { DESCRIPTION_PATHS, mount, PRIVATE_PATHS, PUBLIC_PATHS, SHARED_PATHS, type Route } from './http/route.ts';
 import { setContext } from './http/request.ts';
-import { RequestLimit } from './http/rate-limit.ts';
-import { isRunPath, runErrors } from './runs/errors.ts';
-import { runRoutes } from './runs/routes.ts';
-import { queueRoutes } from './sessions/queue.ts';
-import { sessionListRoutes } from './sessions/session-lists.ts';
-import { signInRoutes } from './sessions/sign-ins.ts';
-import { sessionStreamRoutes } from './sessions/session-stream.ts';
-import { sessionRoutes } from './sessions/sessions.ts';
-import { steeringRoutes } from './sessions/steering.ts';
-import { turnRoutes } from './sessions/turns.ts';
-import { webhookRoutes } from './sessions/webhooks.ts';
+import { mount, type Route } from './http/route.ts';
+import { OPERATIONS } from './operations/face.ts';
+import { healthRoutes } from './operations/health.ts';
+import { metricsRoutes } from './operations/metrics.ts';
+import { RUNS } from './runs/face.ts';
+import { SESSIONS } from './sessions/face.ts';
+
+/** The APIs of this server, in order of precedence. */
+export const FACES = [SESSIONS, RUNS, OPERATIONS, AGENTS_V2] as const satisfies readonly Face[];
 
 /** The HTTP API. */
 export function createApp(context: ApiContext): Express {
   const { keyring, issuer, limits, config, connectionLimit } = context;
-  const unknownKeys = new UnknownKeyLimiter(limits, context);
-  const requestLimit = new RequestLimit(limits, context);
-  const publicLimit = new PublicLimiter(limits, context);
+  const unknownKeys = unknownKeyLimit(limits, context);
+  const countForSubject = subjectLimit(limits, context);
+  const countForAddress = publicLimit(limits, context);
   const app = newApp(context);
   app.set('trust proxy', config.trustedProxies);
   app.use((request, _response, next) => {
     checkHost(request, keyring);
     next();
   });
-  if (context.tracing) app.use('/v1', traceRequests);
-  app.use(DESCRIPTION_PATHS, async (request, response, next) => {
-    await publicLimit.count(request, response);
+  if (context.tracing) app.use(TRACED, traceRequests);
+  app.use(prefixesOf(FACES, 'address'), async (request, response, next) => {
+    await countForAddress(request, response);
     next();
   });
-  app.use(PRIVATE_PATHS, async (request, response, next) => {
+  app.use(prefixesOf(FACES, 'key'), async (request, response, next) => {
     if (isPublic(request) && request.headers.authorization === undefined) {
-      await publicLimit.count(request, response);
+      await countForAddress(request, response);
       next();
       return;
     }
     if (!keyring.isKeyless && isSharedRead(request) && request.headers.authorization === undefined) {
-      await publicLimit.count(request, response);
+      await countForAddress(request, response);
       setContext(response, { caller: ANONYMOUS });
       next();
       return;
@@ -72,12 +58,14 @@ export function createApp(context: ApiContext): Express {
     const admitStorage = (bytes: number) => context.storageQuota.admit(caller.subject.subjectId, bytes);
     setContext(response, { caller, admitStorage });
     connectionLimit.identified(request.socket);
-    await requestLimit.count(request, response);
+    await countForSubject(request, response);
     next();
   });
   namePathInLog(app);
-  const reader = new SessionReader(context);
-  mount(app, [...apiRoutes(context), ...agentsV2Routes(context, reader), mcpRoute(context, reader)]);
+  mount(
+    app,
+    documentsOf(context).flatMap(({ routes }) => routes),
+  );
   handleNotFoundAndErrors(app);
   return app;
 }
@@ -135,45 +123,42 @@ function handleNotFoundAndErrors(app: Express): void {
   });
 }
 
-/** The Sessions API, with the routes for operators. */
-export const SESSIONS_API: Face = {
-  title: 'Everturn',
-  description: 'A server that runs AI agent conversations.',
-  path: '/openapi.json',
-  errors: sessionErrors,
-};
+/** An OpenAPI document, with the routes that it describes. */
+interface Documented {
+  options: DocumentOptions;
+  routes: Route[];
+}
 
-/** The routes of the Sessions API and of operators, in order of precedence. */
-export function apiRoutes(context: ApiContext): Route[] {
-  const routes = [
-    ...sessionRoutes(context),
-    ...sessionListRoutes(context),
-    ...turnRoutes(context),
-    ...queueRoutes(context),
-    ...steeringRoutes(context),
-    ...eventRoutes(context),
-    ...timelineRoutes(context),
-    ...sessionStreamRoutes(context),
-    ...fileRoutes(context),
-    ...draftSessionRoutes(context),
-    ...signInRoutes(context),
-    ...mcpServerRoutes(context),
-    ...actionRoutes(context),
-    ...webhookRoutes(context),
-    ...agentRoutes(context),
-    ...runRoutes(context),
-    // Without keys only this machine is admitted, so that reasons may be shown.
-    ...healthRoutes({ ...context, saysWhy: () => context.keyring.isKeyless }),
-    ...docsRoutes(),
-    ...metricsRoutes(context),
-  ];
-  return withDocument(routes, SESSIONS_API, { hasKeys: () => !context.keyring.isKeyless });
+/** The documents, with all routes of the server in order of precedence. */
+export function documentsOf(context: ApiContext): Documented[] {
+  const faces: readonly Face[] = FACES;
+  const tags = Object.assign({}, ...faces.map((face) => face.tags));
+  const kinds = [ERRORS, ...faces.map(({ errorKinds = {} }) => errorKinds)].flatMap((table) => Object.values(table));
+  return faces.flatMap((face) => {
+    const { document: about, errors } = face;
+    if (!about) return [];
+    const described = faces.filter((one) => one === face || (face === OPERATIONS && !one.document));
+    const routes = described.flatMap((one) => one.routes(context));
+    const options = { about, errors, tags, kinds };
+    return { options, routes: withDocument(routes, face, options, { hasKeys: () => !context.keyring.isKeyless }) };
+  });
+}
+
+type FaceWithWebhooks = Extract<(typeof FACES)[number], { webhooks: unknown }>;
+
+/** What the webhooks of each face are sent. */
+export function webhookFormats(
+  services: Pick<ApiContext, 'catalog' | 'logs' | 'log'>,
+): Record<FaceWithWebhooks['name'], WebhookFormat> {
+  const formats = FACES.flatMap((face: Face) => (face.webhooks ? [[face.name, face.webhooks(services)]] : []));
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- has the faces with webhooks
+  return Object.fromEntries(formats) as Record<FaceWithWebhooks['name'], WebhookFormat>;
 }
 
 /** Answers every error in the form of its face. If the headers have been sent, the connection is closed instead. */
 function answerError(error: unknown, request: Request, response: Response): void {
   const apiError = toApiError(error);
-  const { status, headers, body } = errorFormOf(request).answer(apiError);
+  const { status, headers, body } = (findFace(request.path)?.errors ?? standardErrors).answer(apiError);
   if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
   if (response.headersSent) {
     response.destroy();
@@ -182,27 +167,36 @@ function answerError(error: unknown, request: Request, response: Response): void
   response.status(status).set(headers).json(body);
 }
 
-function errorFormOf({ originalUrl, path }: Request): ErrorForm {
-  if (isAgentsV2(originalUrl)) return AGENTS_V2.errors;
-  return isRunPath(path) ? runErrors : SESSIONS_API.errors;
-}
+const findFace = faceFinder(FACES);
+
+const TRACED = FACES.flatMap((face: Face) => (face.isTraced ? Object.keys(face.prefixes) : []));
+
+const PUBLIC_PATHS = new Set(FACES.flatMap((face: Face) => face.publicPaths ?? []));
 
 function isPublic({ baseUrl, path }: Request): boolean {
-  return PUBLIC_PATHS.includes(baseUrl + path);
+  return PUBLIC_PATHS.has(baseUrl + path);
 }
 
-const SHARED_READS = new RegExp(
-  `^(?:${SHARED_PATHS.map((path) => path.replace(':id', '[\\da-fA-F-]{32,36}').replaceAll(/:\w+/g, '[^/]+').replace(/\*\w+/, '.+')).join('|')})/?$`,
-);
+const SHARED_READS = FACES.flatMap((face: Face) => face.sharedReads ?? []);
 
 /** Whether a request reads a session that may be shared. */
 function isSharedRead({ method, baseUrl, path }: Request): boolean {
-  return (method === 'GET' || method === 'HEAD') && SHARED_READS.test(baseUrl + path);
+  return (method === 'GET' || method === 'HEAD') && SHARED_READS.some((paths) => paths.test(baseUrl + path));
 }
 
-/** Removes the path in front of `/v1`: an SDK's base URL may have one. */
+const SDK_PATHS = new RegExp(`(?:${FACES.flatMap((face: Face) => face.sdkPaths ?? []).join('|')})(?:/|$)`);
+
+/**
+ * Removes the path in front of the paths of an SDK, whose base URL may have one. A path of a face
+ * without such an SDK stays as it is, also if it ends like one.
+ */
 function withoutPrefix(url: string): string {
-  const [path = ''] = url.split('?', 1);
-  const at = path.search(/\/v1\/((x\/)?agents|runs)(\/|$)/);
-  return at > 0 ? url.slice(at) : url;
+  const path = pathOf(url);
+  const face = findFace(path);
+  const at = path.search(SDK_PATHS);
+  return at > 0 && (!face || face.sdkPaths) ? url.slice(at) : url;
+}
+
+function pathOf(url: string): string {
+  return url.split('?', 1)[0] ?? '';
 }

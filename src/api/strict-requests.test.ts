@@ -4,9 +4,8 @@ import { z } from 'zod';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { agentSpec } from '../spec/agent-spec.ts';
 import { toolArguments } from './agents-v2/mcp/tools.ts';
-import { agentsV2Routes } from './agents-v2/routes.ts';
 import { sessionRequest } from './agents-v2/wire/session.ts';
-import { apiRoutes } from './app.ts';
+import { documentsOf } from './app.ts';
 import type { ApiContext } from './http/context.ts';
 import type { Route } from './http/route.ts';
 import { inputItems } from './runs/wire/items.ts';
@@ -15,7 +14,9 @@ import { createTurnBody } from './sessions/wire/input.ts';
 
 /** Sufficient to build the routes; none is called. */
 const context = { config: { trustedProxies: [] }, keyring: {} } as unknown as ApiContext;
-const routes = [...apiRoutes(context), ...agentsV2Routes(context)];
+const routes = documentsOf(context).flatMap((described) =>
+  described.routes.filter(({ declaration }) => !declaration.isUndocumented),
+);
 
 /** What llm-sdk may have stored with fields of its own, so that they are ignored. */
 const OPEN = new Set<z.core.$ZodType>([inputItems, resultContent]);
@@ -57,6 +58,8 @@ function objectsIn(
     case 'literal':
     case 'unknown':
     case 'transform':
+    // A raw body.
+    case 'custom':
       return [];
     default:
       throw new Error(`${place}: say which objects are in a schema of the type ${def.type}`);
@@ -148,12 +151,14 @@ test('what GET gives can be put back', () => {
     return put ? [{ path: get.path, example: exampleOf(get), body: put.declaration.body }] : [];
   });
   for (const { path, example, body } of pairs) {
-    const value = z.object({ data: z.object({ spec: z.unknown() }) }).safeParse(example).data?.data.spec ?? example;
+    const data = z.object({ data: z.looseObject({ spec: z.unknown().optional() }) }).safeParse(example).data?.data;
+    const value = data?.spec ?? data ?? example;
     expect(body?.schema.safeParse(value).error, path).toBe(undefined);
   }
   expect(pairs.map(({ path }) => path)).toEqual(
     expect.arrayContaining([
       '/v1/agents/:agent_name',
+      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
       '/api/v2/agents/*agent',
       '/api/v2/skills/*skill',
       '/api/v2/environments/*environment',

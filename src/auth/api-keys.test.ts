@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { pino } from 'pino';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { loadConfig } from '../config.ts';
 import { subjectNamed, type Role } from '../core/subject.ts';
 import { hashOfKey, newApiKey, Keyring } from './api-keys.ts';
@@ -186,6 +186,27 @@ test('the subjects that are known have the roles of all of their working keys', 
   expect(await known()).toEqual({ ann: ['user', 'admin'], bob: ['user'] });
   const { keyring: keyless } = await open();
   expect([...(await keyless.rolesById())]).toEqual([['local', new Set(['admin'])]]);
+});
+
+test('a subject of whom only the id is known has the rights that each of its working credentials gives', async () => {
+  const { catalog, keyring, add } = await open({
+    EVERTURN_API_KEYS: 'root:admin=key-of-root,ann:admin=key-of-ann,bob:admin=key-of-bob,bob:user=other-key-of-bob',
+  });
+  const mayWrite = (subjectId: string) => keyring.mayOnServer(subjectId, 'writeAgents');
+  expect(await Promise.all(['root', 'ann', 'bob', 'eve'].map(mayWrite))).toEqual([true, true, false, false]);
+  await add('key_1');
+  expect(await mayWrite('ann')).toBe(false);
+  await catalog.keys.revoke('key_1', '2020-01-02T00:00:00.000Z');
+  expect(await mayWrite('ann')).toBe(true);
+  const { keyring: keyless } = await open();
+  expect(await keyless.mayOnServer('local', 'writeAgents')).toBe(true);
+  const issuer = 'https://login.example.com';
+  const oidc = await open({ EVERTURN_OIDC_ISSUER: issuer, EVERTURN_OIDC_AUDIENCE: 'everturn' });
+  const bearer = `${issuer}#ann`;
+  expect(await oidc.keyring.mayOnServer(bearer, 'writeAgents')).toBe(false);
+  const said = { subjectId: bearer, roles: ['admin'] as const, issuedAt: '2026-01-01T00:00:00.000Z' };
+  await oidc.catalog.subjectRoles.record(said);
+  expect(await oidc.keyring.mayOnServer(bearer, 'writeAgents')).toBe(true);
 });
 
 test('an earlier bearer has the roles of the newest of its tokens that was seen', async () => {

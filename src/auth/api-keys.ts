@@ -1,9 +1,10 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import type { BearerRoles } from '../catalog/subject-roles.ts';
+import { mayOnServer, type ServerAction } from './rights.ts';
 import { KeyLookups } from './key-lookups.ts';
 import type { Bearer } from './token-verifier.ts';
 import { isTokenSubjectId, subjectNamed, type Caller, type Role } from '../core/subject.ts';
@@ -30,7 +31,7 @@ const perf = { now: () => performance.now() };
 export type FoundKey = { caller: Caller } | { ended: 'was revoked' | 'has expired' };
 
 interface KeyringOptions {
-  catalog: Pick<Catalog, 'keys' | 'subjectRoles'>;
+  catalog: Pick<KernelCatalog, 'keys' | 'subjectRoles'>;
   config: Pick<Config, 'apiKeys' | 'oidc'>;
   log: Logger;
 }
@@ -144,6 +145,21 @@ export class Keyring {
       roles.set(subject.subjectId, new Set([...(roles.get(subject.subjectId) ?? []), ...own]));
     }
     return roles;
+  }
+
+  /**
+   * Whether a subject has a right on the server now, of whom only the id is known: each of its credentials has to give it,
+   * since it is not known which one the subject has used.
+   */
+  async mayOnServer(subjectId: string, action: ServerAction): Promise<boolean> {
+    const now = new Date().toISOString();
+    const isBearer = this.#tokenIssuer !== undefined && isTokenSubjectId(subjectId, this.#tokenIssuer);
+    const said = isBearer ? await this.#catalog.subjectRoles.get(subjectId) : undefined;
+    const rows = (await this.#catalog.keys.list()).filter((row) => isWorking(row, now));
+    const callers = this.#isKeyless ? [LOCAL] : [...this.#configured.values(), ...rows.map(callerOf)];
+    const own = callers.filter(({ subject }) => subject.subjectId === subjectId).map(({ roles }) => roles);
+    const all = said ? [...own, said] : own;
+    return all.length > 0 && all.every((roles) => mayOnServer({ subject: subjectNamed(subjectId), roles }, action));
   }
 
   close(): void {

@@ -1,4 +1,4 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 
 /** Maximum hashes per query. */
@@ -9,11 +9,11 @@ const HASH_BATCH_SIZE = 1_000;
  * looked up before its sender is authenticated, so a flood of unknown keys must not occupy all database connections.
  */
 export class KeyLookups {
-  readonly #keys: Pick<Catalog['keys'], 'findAll'>;
+  readonly #keys: Pick<KernelCatalog['keys'], 'findAll'>;
   readonly #waiting = new Map<string, PromiseWithResolvers<KeyRow | undefined>>();
   #isRunning = false;
 
-  constructor(keys: Pick<Catalog['keys'], 'findAll'>) {
+  constructor(keys: Pick<KernelCatalog['keys'], 'findAll'>) {
     this.#keys = keys;
   }
 

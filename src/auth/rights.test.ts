@@ -9,7 +9,8 @@ import {
   raisersFor,
   refusalOnSession,
 } from './rights.ts';
-import type { ApprovalPolicy, PendingCall } from '../core/records.ts';
+import type { ApprovalPolicy } from '../core/records/calls.ts';
+import type { PendingCall } from '../core/records/pending.ts';
 import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 const ACTIONS = ['read', 'send', 'decide', 'edit', 'cancel', 'delete'] as const;

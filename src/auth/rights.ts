@@ -1,5 +1,5 @@
 import type { BudgetReport } from '../core/budget.ts';
-import type { PendingCall } from '../core/records.ts';
+import type { PendingCall } from '../core/records/pending.ts';
 import { ROLES, type Caller, type Role } from '../core/subject.ts';
 
 /** The actions on a session, and their names in error messages. */
@@ -20,6 +20,7 @@ const SERVER_ACTIONS = {
   writeAgents: 'write and delete agents, skills and environments',
   readMetrics: 'read the metrics',
   checkMcpServers: 'check the MCP servers',
+  readKernels: 'read the kernel hosts',
   manageWebhooks: 'manage webhooks',
   raiseBudgets: 'raise the budgets of subjects',
 } as const;
@@ -37,7 +38,15 @@ const RIGHTS: Record<
   admin: {
     own: EVERYTHING,
     others: ['read', 'cancel', 'delete'],
-    server: ['createSessions', 'writeAgents', 'readMetrics', 'checkMcpServers', 'manageWebhooks', 'raiseBudgets'],
+    server: [
+      'createSessions',
+      'writeAgents',
+      'readMetrics',
+      'checkMcpServers',
+      'readKernels',
+      'manageWebhooks',
+      'raiseBudgets',
+    ],
   },
   user: { own: EVERYTHING, others: [], server: ['createSessions'] },
   approver: { own: ['read', 'decide'], others: ['read', 'decide'], server: [] },
@@ -151,7 +160,7 @@ export function deciderOf(caller: Caller): { audiences: string[]; excluded: stri
 }
 
 /** The group by which an action excludes a subject. It takes precedence over the subject's other groups. */
-export function excludedGroup(subjectId: string): string {
+function excludedGroup(subjectId: string): string {
   return `excluded:${subjectId}`;
 }
 

@@ -12,6 +12,7 @@ import { z } from 'zod';
 import type { Config } from '../config.ts';
 import { createAgent, createFetch } from '../lib/guarded-fetch.ts';
 import { tokenSubjectId, type Caller } from '../core/subject.ts';
+import { NamedError } from '../lib/errors.ts';
 
 type OidcConfig = NonNullable<Config['oidc']>;
 
@@ -23,11 +24,7 @@ interface TokenIssuerOptions {
 }
 
 /** A token claims to be from the issuer but is not valid here; the message says why. */
-export class TokenRefusedError extends Error {
-  static {
-    this.prototype.name = 'TokenRefusedError';
-  }
-
+export class TokenRefusedError extends NamedError {
   /** No key of the issuer has signed it: anyone can write one. */
   readonly isForged: boolean;
 
@@ -38,11 +35,7 @@ export class TokenRefusedError extends Error {
 }
 
 /** The issuer's keys cannot be fetched, so a token cannot be verified. */
-export class IssuerUnavailableError extends Error {
-  static {
-    this.prototype.name = 'IssuerUnavailableError';
-  }
-}
+export class IssuerUnavailableError extends NamedError {}
 
 /** Asymmetric only: with a shared-secret algorithm, the issuer's public key would be accepted as the secret. */
 const ALGORITHMS = 'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' ');

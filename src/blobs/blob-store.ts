@@ -1,3 +1,5 @@
+import { NamedError } from '../lib/errors.ts';
+
 /**
  * Stores bytes that are too large for a workflow's history: files, and the large strings of records. Blobs are
  * content-addressed within a session, so a session shares none with others and they are deleted with it.
@@ -34,29 +36,17 @@ export const LIST_PAGE_SIZE = 1_000;
 /** The default of `get`, larger than any blob: a request has at most 30 MiB, and other content less. */
 export const MAX_BLOB_BYTES = 64 * 1024 * 1024;
 
-export class BlobNotFound extends Error {
-  static {
-    this.prototype.name = 'BlobNotFound';
-  }
-
+export class BlobNotFound extends NamedError {
   constructor(sessionId: string, blob: string, options?: ErrorOptions) {
     super(`session ${sessionId} has no blob ${blob}`, options);
   }
 }
 
-export class BlobTooLarge extends Error {
-  static {
-    this.prototype.name = 'BlobTooLarge';
-  }
-
+export class BlobTooLarge extends NamedError {
   constructor(sessionId: string, blob: string, maxBytes: number) {
     super(`the blob ${blob} of session ${sessionId} has more than ${maxBytes} bytes`);
   }
 }
 
 /** The store cannot be reached or used; a retry may succeed. */
-export class BlobsUnavailable extends Error {
-  static {
-    this.prototype.name = 'BlobsUnavailable';
-  }
-}
+export class BlobsUnavailable extends NamedError {}

@@ -1,5 +1,6 @@
 import { DecryptionFailed } from '../encryption/cipher.ts';
 import { BlobNotFound, BlobTooLarge, type BlobStore } from './blob-store.ts';
+import { NamedError } from '../lib/errors.ts';
 
 /** The most JSON that one Temporal payload holds, so that histories and their pages stay small enough to read. */
 export const MAX_PAYLOAD_BYTES = 128 * 1024;
@@ -36,11 +37,7 @@ const ESCAPED_KEY = /^\$\$+blob$/;
 const HAS_ESCAPABLE_KEY = /"\$+blob":/;
 
 /** A value is too large for Temporal even with all of its large strings in the blob store. */
-export class PayloadTooLarge extends Error {
-  static {
-    this.prototype.name = 'PayloadTooLarge';
-  }
-}
+export class PayloadTooLarge extends NamedError {}
 
 /** An object or array, as the holder of values. */
 type Holder = Record<string | number, unknown>;
@@ -102,10 +99,12 @@ export async function offloadItems<T>(
 
 /**
  * Makes the records of an activity's result small enough for the history.
+ * @param results how many results it stands for, each of which could be that of an activity
  * @throws PayloadTooLarge
  */
-export async function offloadResult<T>(records: T, to: BlobPlace): Promise<T> {
-  return offload(records, { ...to, maxBytes: MAX_RESULT_BYTES, inlineBytes: INLINE_RESULT_BYTES });
+export async function offloadResult<T>(records: T, to: BlobPlace, results = 1): Promise<T> {
+  const inlineBytes = Math.min(results * INLINE_RESULT_BYTES, MAX_RESULT_BYTES);
+  return offload(records, { ...to, maxBytes: MAX_RESULT_BYTES, inlineBytes });
 }
 
 /** Moves a text into the blob store, whatever its size. The result is a reference until `restore` replaces it. */

@@ -1,4 +1,4 @@
-import type { StoredFile } from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
 import type { BlobStore } from './blob-store.ts';
 
 export interface FileContent {

@@ -1,5 +1,4 @@
-import { NO_ENCRYPTION, SEALED_OVERHEAD_BYTES } from '../encryption/cipher.ts';
-import { MAX_HEADER_BYTES, readSealed, sealBytes } from '../encryption/encrypted-file.ts';
+import { MAX_HEADER_BYTES, NO_ENCRYPTION, readSealed, SEALED_OVERHEAD_BYTES, sealBytes } from '../encryption/cipher.ts';
 import { sha256 } from '../lib/hash.ts';
 import { BlobNotFound, BlobTooLarge } from './blob-store.ts';
 

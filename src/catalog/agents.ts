@@ -1,29 +1,22 @@
-import type { Kysely, Transaction } from 'kysely';
+import type { Transaction } from 'kysely';
 import { LRUCache } from 'lru-cache';
-import type { Cipher } from '../encryption/cipher.ts';
 import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { AgentRow, AgentVersionRow, Tables } from './schema.ts';
+import { Store } from './store.ts';
 
-export interface Agent extends AgentRow {
+export interface AgentWithSpec extends AgentRow {
   spec: AgentSpec;
 }
 
 const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
 
 /** Agents, their versions and their specs. */
-export class Agents {
-  readonly #db: Kysely<Tables>;
-  readonly #cipher: Cipher;
+export class Agents extends Store {
   /** Specs are immutable, so entries need no invalidation. */
   readonly #specs = new LRUCache<string, AgentSpec>({ maxSize: MAX_CACHED_CHARACTERS });
 
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
-    this.#db = db;
-    this.#cipher = cipher;
-  }
-
-  async get(name: string): Promise<Agent | undefined> {
+  async get(name: string): Promise<AgentWithSpec | undefined> {
     const row = await this.#row(name);
     return row && { ...row, spec: await this.spec(row.spec_hash) };
   }
@@ -31,22 +24,22 @@ export class Agents {
   /** Those of some names under which agents are registered. */
   async registered(names: readonly string[]): Promise<string[]> {
     if (names.length === 0) return [];
-    const rows = await this.#db.selectFrom('agents').select('name').where('name', 'in', names).execute();
+    const rows = await this.db.selectFrom('agents').select('name').where('name', 'in', names).execute();
     return rows.map(({ name }) => name);
   }
 
   #row(name: string): Promise<AgentRow | undefined> {
-    return this.#db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
+    return this.db.selectFrom('agents').selectAll().where('name', '=', name).executeTakeFirst();
   }
 
   /** Stores a new version of an agent, unless its newest version has the same spec. */
-  async put(name: string, spec: AgentSpec, now: string): Promise<Agent> {
+  async put(name: string, spec: AgentSpec, now: string): Promise<AgentWithSpec> {
     // Includes the names that the spec has under other encryption keys.
-    const same = new Set(this.#cipher.namesOf(hashOf(spec), 'spec'));
+    const same = new Set(this.cipher.namesOf(hashOf(spec), 'spec'));
     const newest = await this.#row(name);
     if (newest && same.has(newest.spec_hash)) return { ...newest, spec };
     const specHash = await this.putSpec(spec, now);
-    const row = await this.#db.transaction().execute(async (db) => {
+    const row = await this.db.transaction().execute(async (db) => {
       // Inserted or found, the row stays locked until the commit: a concurrent `put` waits, then reads this version.
       const locked = await db
         .insertInto('agents')
@@ -62,7 +55,7 @@ export class Agents {
 
   /** Lists agents by name, starting after `after`. */
   async list(order: 'asc' | 'desc', after: string | undefined, limit: number): Promise<AgentRow[]> {
-    return this.#db
+    return this.db
       .selectFrom('agents')
       .selectAll()
       .$if(after !== undefined, (query) => query.where('name', order === 'asc' ? '>' : '<', after ?? ''))
@@ -76,7 +69,7 @@ export class Agents {
    * `version` is given and not the newest.
    */
   async delete(name: string, version?: number): Promise<boolean> {
-    const { numDeletedRows } = await this.#db
+    const { numDeletedRows } = await this.db
       .deleteFrom('agents')
       .where('name', '=', name)
       .$if(version !== undefined, (query) => query.where('version', '=', version ?? 0))
@@ -86,7 +79,7 @@ export class Agents {
 
   /** One version of an agent; also of a deleted one. */
   async version(name: string, version: number): Promise<AgentVersionRow | undefined> {
-    return this.#db
+    return this.db
       .selectFrom('agent_versions')
       .selectAll()
       .where('agent_name', '=', name)
@@ -101,7 +94,7 @@ export class Agents {
     after: number | undefined,
     limit: number,
   ): Promise<AgentVersionRow[]> {
-    return this.#db
+    return this.db
       .selectFrom('agent_versions')
       .selectAll()
       .where('agent_name', '=', name)
@@ -116,9 +109,9 @@ export class Agents {
    * kept for as long as `forgetSpecs` waits.
    */
   async putSpec(spec: AgentSpec, now: string): Promise<string> {
-    const hash = this.#cipher.nameOf(hashOf(spec), 'spec');
-    const stored = this.#cipher.sealText(JSON.stringify(spec), `spec/${hash}`);
-    await this.#db.transaction().execute(async (db) => {
+    const hash = this.cipher.nameOf(hashOf(spec), 'spec');
+    const stored = this.cipher.sealText(JSON.stringify(spec), `spec/${hash}`);
+    await this.db.transaction().execute(async (db) => {
       await db
         .insertInto('specs')
         // The caller may fail before it refers to the spec: `forgetSpecs` checks for references when the spec is due.
@@ -137,7 +130,7 @@ export class Agents {
    * agent, a version or another spec refers to them.
    */
   async forgetSpecs(before: string, now: string): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
+    await this.db.transaction().execute(async (db) => {
       await db
         .updateTable('specs')
         .set({ unused_since: null })
@@ -162,10 +155,10 @@ export class Agents {
   async spec(hash: string): Promise<AgentSpec> {
     const known = this.#specs.get(hash);
     if (known) return known;
-    const row = await this.#db.selectFrom('specs').select('spec').where('hash', '=', hash).executeTakeFirst();
+    const row = await this.db.selectFrom('specs').select('spec').where('hash', '=', hash).executeTakeFirst();
     if (!row) throw new Error(`the catalog has no agent spec ${hash}`);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
-    const spec = JSON.parse(this.#cipher.openText(row.spec, `spec/${hash}`)) as AgentSpec;
+    const spec = JSON.parse(this.cipher.openText(row.spec, `spec/${hash}`)) as AgentSpec;
     this.#specs.set(hash, spec, { size: row.spec.length });
     return spec;
   }

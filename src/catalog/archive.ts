@@ -1,48 +1,20 @@
-import type { Kysely } from 'kysely';
-import type { Logger } from 'pino';
 import { lostRecord, type LostPlace } from '../core/lost-record.ts';
-import { DecryptionFailed, type Cipher } from '../encryption/cipher.ts';
+import { DecryptionFailed } from '../encryption/cipher.ts';
 import { OnceLog } from '../lib/once-log.ts';
-import type { LogEntry, LogRecord } from '../core/records.ts';
-import type { ActionChange, ActionIndex } from './action-index.ts';
+import type { LogEntry, LogRecord } from '../core/records/log.ts';
 import { referToBlobs, ROW_BATCH_SIZE } from './blob-references.ts';
-import type { Outbox } from './outbox.ts';
-import { isOfRun } from './session-types.ts';
-import { removeRunSecrets } from './run-secrets.ts';
-import { storeRunSummary } from './run-summaries.ts';
-import type { ArchiveRow, Tables } from './schema.ts';
-import { stateAfter, type SessionState, type TurnState } from '../core/session-state.ts';
+import type { EntriesReading } from './log-reader.ts';
+import type { ArchiveRow } from './schema.ts';
+import { stateAfter, type TurnState } from '../core/session-state.ts';
 import { turnAfter, turnChanged } from './session-states.ts';
-import { addSessionTotals, touchSession } from './sessions.ts';
-import { storeTexts } from './session-texts.ts';
-import { addRemainingTime } from './spending.ts';
+import { addSessionTotals, subjectOf, touchSession } from './sessions.ts';
 import { addStoredBytes } from './stored-bytes.ts';
-
-interface ArchiveOptions {
-  log: Pick<Logger, 'warn'>;
-  cipher: Cipher;
-  outbox: Outbox;
-  actions: ActionIndex;
-}
+import { Store } from './store.ts';
 
 /** What entries of a log say beside themselves. */
-export interface ArchivedState {
+interface ArchivedState extends EntriesReading {
   /** The state of the turn after them; `ended` if the log ends with them. */
   state: TurnState;
-  /** What they say about calls that wait. */
-  changes?: ActionChange[];
-  /** What they make of a run. */
-  run?: RunState | undefined;
-  /** The text of the answer, if the log ends with one. */
-  answer?: string | undefined;
-}
-
-/** A run as far as its log was read. */
-export interface RunState {
-  /** Set once it has ended. */
-  leaves: SessionState | undefined;
-  /** JSON, as `RunSummaries` has it. */
-  summary: string;
 }
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
@@ -51,34 +23,18 @@ const MAX_ORDINAL = 2 ** 31 - 1;
 /**
  * The logs of ended turns, and the ended segments of long-running ones. Records have the form they have in histories.
  */
-export class Archive {
-  readonly #db: Kysely<Tables>;
-  readonly #cipher: Cipher;
-  readonly #outbox: Outbox;
-  readonly #actions: ActionIndex;
-  readonly #losses: OnceLog;
-
-  constructor(db: Kysely<Tables>, { log, cipher, outbox, actions }: ArchiveOptions) {
-    this.#losses = new OnceLog(log);
-    this.#db = db;
-    this.#cipher = cipher;
-    this.#outbox = outbox;
-    this.#actions = actions;
-  }
+export class Archive extends Store {
+  readonly #losses = new OnceLog(this.context.log);
 
   /**
    * Adds entries of a turn that is in the index, and changes the rows that derive from them. Returns the entries that this
    * call added, without those that another process had archived before. Undefined if the turn's session was deleted;
    * nothing is added then.
    */
-  async add(
-    turnId: string,
-    entries: LogEntry[],
-    { state, changes = [], run, answer }: ArchivedState,
-  ): Promise<LogEntry[] | undefined> {
+  async add(turnId: string, entries: LogEntry[], { state, ...read }: ArchivedState): Promise<LogEntry[] | undefined> {
     const last = entries.at(-1);
     if (!last) return [];
-    return this.#outbox.transaction(async (db, emit) => {
+    return this.context.outbox.transaction(async (db, emit) => {
       if (!(await touchSession(db, { turnId, at: last.record.at }))) return undefined;
       // The session's row is now locked, so no other process adds entries. The archived ordinals have no gaps.
       const turn = await db.selectFrom('turns').selectAll().where('id', '=', turnId).executeTakeFirst();
@@ -87,7 +43,7 @@ export class Archive {
       const added = entries.filter(({ ordinal }) => ordinal > before);
       if (added.length === 0) return [];
       const done = last.record.kind === 'turn.done' ? last.record : undefined;
-      const leaves = done && (run?.leaves ?? stateAfter(done));
+      const leaves = done && (read.leaves ?? stateAfter(done));
       const change = {
         archived_through: last.ordinal,
         state,
@@ -104,31 +60,21 @@ export class Archive {
         const rows = batch.map(({ ordinal }, i) => ({
           turn_id: turnId,
           ordinal,
-          record: this.#cipher.sealText(records[i] ?? '', aadForRecord(turnId, ordinal)),
+          record: this.cipher.sealText(records[i] ?? '', aadForRecord(turnId, ordinal)),
         }));
         await db.insertInto('archive').values(rows).execute();
         bytes += rows.reduce((sum, { record }) => sum + Buffer.byteLength(record), 0);
         await referToBlobs(db, turn.session_id, records);
       }
-      // The index of actions and the outbox change with the entries that they derive from, and so exactly once.
-      emit(
-        ...(await this.#actions.apply(
-          db,
-          turn,
-          changes.filter(({ ordinal }) => ordinal > before),
-        )),
-      );
       const { session_id: sessionId } = turn;
+      for (const reader of this.context.features.readers) await reader.entriesAdded?.(db, turn, read, emit);
       const next = state === turn.state ? undefined : await turnAfter(db, turn);
-      if (run) await storeRunSummary(db, this.#cipher, { sessionId, summary: run.summary });
       if (done && leaves) {
         const session = await addSessionTotals(db, sessionId, { ...done, bytes });
-        if (session.type === 'run') await removeRunSecrets(db, sessionId);
-        if (!next && !isOfRun(session)) await storeTexts(db, this.#cipher, sessionId, { lastAnswer: answer ?? '' });
         const { at, workedMs } = done;
-        const { agent_name: agentName, subject_id: subjectId } = session;
-        await addRemainingTime(db, { turnId, sessionId, subjectId, at, workedMs });
-        emit({ type: 'turn.done', sessionId, turnId, agentName });
+        const ended = { turnId, sessionId, session, at, workedMs, isLast: !next };
+        for (const reader of this.context.features.readers) await reader.turnEnded?.(db, ended, read);
+        emit({ type: 'turn.done', sessionId, turnId, agentName: session.agent_name });
       }
       if (!done) await addStoredBytes(db, sessionId, bytes);
       if (state !== turn.state) emit(...(await turnChanged(db, { ...turn, ...change }, next)));
@@ -138,7 +84,7 @@ export class Archive {
 
   /** All entries of several turns, in order, by turn id. Unbounded: for turns with few entries. */
   async readAll(turnIds: string[]): Promise<Map<string, LogEntry[]>> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('archive')
       .selectAll()
       .where('turn_id', 'in', turnIds)
@@ -153,7 +99,7 @@ export class Archive {
   /** Up to `limit` entries from ordinal `from` on, in order. */
   async read(turnId: string, from: number, limit: number): Promise<LogEntry[]> {
     if (from > MAX_ORDINAL) return [];
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('archive')
       .selectAll()
       .where('turn_id', '=', turnId)
@@ -170,7 +116,7 @@ export class Archive {
   async #open(row: ArchiveRow): Promise<LogEntry> {
     const { turn_id: turnId, ordinal, record } = row;
     try {
-      return { ordinal, record: parse(this.#cipher.openText(record, aadForRecord(turnId, ordinal))) };
+      return { ordinal, record: parse(this.cipher.openText(record, aadForRecord(turnId, ordinal))) };
     } catch (error) {
       if (!(error instanceof SyntaxError || error instanceof DecryptionFailed)) throw error;
       const place = await this.#placeOf(row);
@@ -187,7 +133,7 @@ export class Archive {
   }
 
   async #placeOf({ turn_id: turnId, ordinal }: ArchiveRow): Promise<LostPlace> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('turns')
       .innerJoin('sessions', 'sessions.id', 'turns.session_id')
       .select(['previous_turn_id', 'turns.created_at', 'archived', 'archived_through', 'session_id'])
@@ -201,7 +147,7 @@ export class Archive {
       sessionId: row.session_id,
       previousTurnId: row.previous_turn_id,
       createdAt: row.created_at,
-      owner: { subjectId: row.subject_id, subjectType: row.subject_type, subjectSlug: row.subject_slug },
+      owner: subjectOf(row),
       specHash: row.spec_hash,
       isRun: row.type === 'run',
     };

@@ -1,31 +1,21 @@
 import type { Kysely, Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
 import { removeStoredBlobs } from './stored-bytes.ts';
+import { Store } from './store.ts';
 
 /** Rows per statement: SQLite allows 32,766 variables in one. */
 export const ROW_BATCH_SIZE = 500;
 
-/** The blobs that each session's archive refers to, and the sessions whose stored blobs must be compared with them. */
-export class BlobReferences {
-  readonly #db: Kysely<Tables>;
-
-  constructor(db: Kysely<Tables>) {
-    this.#db = db;
-  }
-
-  /** The blobs that the archived records of a session refer to. */
+/** The blobs that each session's archive refers to or that are held, and the sessions whose stored blobs must be compared with them. */
+export class BlobReferences extends Store {
+  /** The blobs that the archived records of a session refer to, and those that are held. */
   async of(sessionId: string): Promise<Set<string>> {
-    const rows = await this.#db
-      .selectFrom('blob_references')
-      .select('blob')
-      .where('session_id', '=', sessionId)
-      .execute();
-    return new Set(rows.map(({ blob }) => blob));
+    return referencesOf(this.db, sessionId);
   }
 
   /** Sessions whose first turn since their last sweep was before `time`; oldest first. */
   async unswept(time: string, limit: number): Promise<string[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('sessions')
       .select('id')
       .where('unswept_since', '<', time)
@@ -47,7 +37,7 @@ export class BlobReferences {
     { blobs, now, isLast }: { blobs: string[]; now: string; isLast: boolean },
     remove: (blobs: string[]) => Promise<void>,
   ): Promise<boolean> {
-    return this.#db.transaction().execute(async (db) => {
+    return this.db.transaction().execute(async (db) => {
       const setUnsweptSince = (value: string | null) =>
         db.updateTable('sessions').set({ unswept_since: value }).where('id', '=', sessionId).execute();
       // Before any read, since this locks the row.
@@ -65,14 +55,18 @@ export class BlobReferences {
 
   /** Makes a session due for another sweep, counted from `now`. */
   async postpone(sessionId: string, now: string): Promise<void> {
-    await this.#db.updateTable('sessions').set({ unswept_since: now }).where('id', '=', sessionId).execute();
+    await this.db.updateTable('sessions').set({ unswept_since: now }).where('id', '=', sessionId).execute();
   }
 }
 
 /** Records the blobs that records refer to, in the transaction that archives them. */
 export async function referToBlobs(db: Transaction<Tables>, sessionId: string, records: string[]): Promise<void> {
-  const blobs = new Set(records.flatMap(blobsIn));
-  const rows = [...blobs].map((blob) => ({ session_id: sessionId, blob }));
+  await addReferences(db, sessionId, records.flatMap(blobsIn));
+}
+
+/** Records that a session has blobs, which are kept as long as it exists. */
+export async function addReferences(db: Transaction<Tables>, sessionId: string, blobs: string[]): Promise<void> {
+  const rows = [...new Set(blobs)].map((blob) => ({ session_id: sessionId, blob }));
   for (let from = 0; from < rows.length; from += ROW_BATCH_SIZE) {
     await db
       .insertInto('blob_references')
@@ -80,6 +74,34 @@ export async function referToBlobs(db: Transaction<Tables>, sessionId: string, r
       .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing())
       .execute();
   }
+}
+
+/** The blobs that a holder in a session needs from now on, in place of others: those may be swept then. */
+export async function holdBlobs(
+  db: Transaction<Tables>,
+  { sessionId, holder }: { sessionId: string; holder: string },
+  blobs: string[],
+): Promise<void> {
+  const held = db.deleteFrom('held_blobs').where('session_id', '=', sessionId).where('holder', '=', holder);
+  await held.execute();
+  const rows = [...new Set(blobs)].map((blob) => ({ session_id: sessionId, holder, blob }));
+  for (let from = 0; from < rows.length; from += ROW_BATCH_SIZE) {
+    await db
+      .insertInto('held_blobs')
+      .values(rows.slice(from, from + ROW_BATCH_SIZE))
+      .execute();
+  }
+}
+
+/** @param among which are asked for; default: all */
+async function referencesOf(db: Kysely<Tables>, sessionId: string, among?: string[]): Promise<Set<string>> {
+  const found = new Set<string>();
+  for (const table of ['blob_references', 'held_blobs'] as const) {
+    const all = db.selectFrom(table).select('blob').where('session_id', '=', sessionId);
+    const rows = await (among ? all.where('blob', 'in', among) : all).execute();
+    for (const { blob } of rows) found.add(blob);
+  }
+  return found;
 }
 
 /** The blobs that a serialized record refers to, as files or as large texts. Inside a text the quotes are escaped. */
@@ -100,12 +122,6 @@ async function isAtRest(db: Transaction<Tables>, sessionId: string): Promise<boo
 
 async function unreferenced(db: Transaction<Tables>, sessionId: string, blobs: string[]): Promise<string[]> {
   if (blobs.length === 0) return [];
-  const rows = await db
-    .selectFrom('blob_references')
-    .select('blob')
-    .where('session_id', '=', sessionId)
-    .where('blob', 'in', blobs)
-    .execute();
-  const referenced = new Set(rows.map(({ blob }) => blob));
+  const referenced = await referencesOf(db, sessionId, blobs);
   return blobs.filter((blob) => !referenced.has(blob));
 }

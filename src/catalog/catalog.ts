@@ -1,49 +1,29 @@
 import { Kysely } from 'kysely';
 import type { Logger } from 'pino';
 import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
-import { ActionIndex } from './action-index.ts';
-import { Actions } from './actions.ts';
-import { AgentDefinitions } from './agent-definitions.ts';
-import { AgentParts } from './agent-parts.ts';
 import { Agents } from './agents.ts';
 import { Archive } from './archive.ts';
 import { BlobReferences } from './blob-references.ts';
 import { dialectOf, type Database } from './database.ts';
 import { describeSchema } from './describe-schema.ts';
 import { EncryptionKeys } from './encryption-keys.ts';
-import { IdleTimeouts } from './idle-timeouts.ts';
 import { Idempotency } from './idempotency.ts';
-import { KeptAnswers } from './kept-answers.ts';
+import type { CatalogFeatures } from './log-reader.ts';
 import { Keys } from './api-keys.ts';
-import { Delegations } from './delegations.ts';
-import { Deliveries } from './deliveries.ts';
 import { Marks } from './marks.ts';
-import { McpGrants } from './mcp-grants.ts';
-import { McpSignIns } from './mcp-sign-ins.ts';
 import { checkDatabase, prepareDatabase } from './migrate.ts';
 import { ModelServers } from './model-servers.ts';
 import { Outbox } from './outbox.ts';
 import { Retention } from './retention.ts';
-import { RunSecrets } from './run-secrets.ts';
-import { RunSummaries } from './run-summaries.ts';
 import type { Tables } from './schema.ts';
-import { SessionFeedback } from './session-feedback.ts';
-import { ScheduleRuns } from './schedule-runs.ts';
-import { Schedules } from './schedules.ts';
-import { SessionRequests } from './session-requests.ts';
-import { SessionList } from './session-list.ts';
-import { SessionSlots } from './session-slots.ts';
 import { Sessions } from './sessions.ts';
-import { SharedSessions } from './shared-sessions.ts';
-import { Spending } from './spending.ts';
+import { Store } from './store.ts';
 import { StoredBytes } from './stored-bytes.ts';
 import { SubjectRoles } from './subject-roles.ts';
-import { TurnPlaces } from './turn-places.ts';
 import { Turns } from './turns.ts';
 import { Underived } from './underived.ts';
-import { Webhooks } from './webhooks.ts';
 
-interface CatalogOptions {
+export interface CatalogOptions {
   db: Kysely<Tables>;
   kind: Database['kind'];
   schema: readonly string[];
@@ -51,91 +31,37 @@ interface CatalogOptions {
   log: Logger;
 }
 
-/** The server's own database: agents, the index of sessions and turns, and the archive of logs. */
-export class Catalog {
-  readonly agents: Agents;
-  readonly agentDefinitions: AgentDefinitions;
-  readonly agentParts: AgentParts;
-  readonly sessions: Sessions;
-  readonly turns: Turns;
-  readonly turnPlaces: TurnPlaces;
-  readonly delegations: Delegations;
-  readonly archive: Archive;
-  readonly blobReferences: BlobReferences;
-  readonly retention: Retention;
-  readonly idempotency: Idempotency;
-  readonly keys: Keys;
-  readonly subjectRoles: SubjectRoles;
-  readonly encryptionKeys: EncryptionKeys;
-  readonly marks: Marks;
-  readonly modelServers: ModelServers;
-  readonly mcpSignIns: McpSignIns;
-  readonly mcpGrants: McpGrants;
-  readonly outbox: Outbox;
-  readonly actions: Actions;
-  readonly keptAnswers: KeptAnswers;
-  readonly webhooks: Webhooks;
-  readonly deliveries: Deliveries;
-  readonly spending: Spending;
-  readonly sessionRequests: SessionRequests;
-  readonly sharedSessions: SharedSessions;
-  readonly sessionFeedback: SessionFeedback;
-  readonly schedules: Schedules;
-  readonly scheduleRuns: ScheduleRuns;
-  readonly sessionSlots: SessionSlots;
-  readonly storedBytes: StoredBytes;
-  readonly sessionList: SessionList;
-  readonly idleTimeouts: IdleTimeouts;
-  readonly runSecrets: RunSecrets;
-  readonly runSummaries: RunSummaries;
-  readonly underived: Underived;
-  readonly #db: Kysely<Tables>;
+type Opened<C> = new (options: CatalogOptions) => C;
+
+/**
+ * The server's own database: agents, the index of sessions and turns, and the archive of logs. Abstract, since one that is
+ * opened without the features loses the rows that they derive.
+ */
+export abstract class KernelCatalog extends Store {
+  readonly agents = new Agents(this.context);
+  readonly sessions = new Sessions(this.context);
+  readonly turns = new Turns(this.context);
+  readonly archive = new Archive(this.context);
+  readonly blobReferences = new BlobReferences(this.context);
+  readonly retention = new Retention(this.context);
+  readonly idempotency = new Idempotency(this.context);
+  readonly keys = new Keys(this.context);
+  readonly subjectRoles = new SubjectRoles(this.context);
+  readonly encryptionKeys = new EncryptionKeys(this.context);
+  readonly marks = new Marks(this.context);
+  readonly modelServers = new ModelServers(this.context);
+  readonly outbox = this.context.outbox;
+  readonly storedBytes = new StoredBytes(this.context);
+  readonly underived = new Underived(this.context);
   readonly #kind: Database['kind'];
   /** Its tables, columns and indexes at the start. */
   readonly #schema: readonly string[];
 
   /** On a database that has the current schema: `open` makes sure of that. */
-  constructor({ db, kind, schema, cipher, log }: CatalogOptions) {
-    this.#db = db;
+  constructor({ kind, schema, ...options }: CatalogOptions, features: CatalogFeatures) {
+    super({ ...options, features, outbox: new Outbox(options.db, features.writeEvents) });
     this.#kind = kind;
     this.#schema = schema;
-    this.outbox = new Outbox(db);
-    const index = { cipher, outbox: this.outbox, actions: new ActionIndex(cipher) };
-    this.agents = new Agents(db, cipher);
-    this.agentDefinitions = new AgentDefinitions(db, cipher, this.agents);
-    this.agentParts = new AgentParts(db, cipher);
-    this.sessions = new Sessions(db, index);
-    this.turns = new Turns(db, index);
-    this.turnPlaces = new TurnPlaces(db);
-    this.delegations = new Delegations(db);
-    this.archive = new Archive(db, { ...index, log });
-    this.actions = new Actions(db, index.actions);
-    this.keptAnswers = new KeptAnswers(index);
-    this.webhooks = new Webhooks(db, cipher);
-    this.deliveries = new Deliveries(db);
-    this.blobReferences = new BlobReferences(db);
-    this.retention = new Retention(db);
-    this.idempotency = new Idempotency(db, cipher);
-    this.keys = new Keys(db);
-    this.subjectRoles = new SubjectRoles(db);
-    this.encryptionKeys = new EncryptionKeys(db);
-    this.marks = new Marks(db);
-    this.modelServers = new ModelServers(db);
-    this.mcpSignIns = new McpSignIns(db, index);
-    this.mcpGrants = new McpGrants(db, cipher);
-    this.spending = new Spending(db);
-    this.sessionRequests = new SessionRequests(db, cipher);
-    this.sharedSessions = new SharedSessions(db);
-    this.sessionFeedback = new SessionFeedback(db, cipher);
-    this.schedules = new Schedules(db, cipher);
-    this.scheduleRuns = new ScheduleRuns(db, cipher);
-    this.sessionSlots = new SessionSlots(db, index);
-    this.storedBytes = new StoredBytes(db);
-    this.sessionList = new SessionList(db, cipher);
-    this.idleTimeouts = new IdleTimeouts(db, this.outbox);
-    this.runSecrets = new RunSecrets(db, cipher);
-    this.runSummaries = new RunSummaries(db, cipher);
-    this.underived = new Underived(db, index);
   }
 
   /**
@@ -144,21 +70,15 @@ export class Catalog {
    *
    * @throws CatalogError
    */
-  static async open(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
+  static async open<C>(this: Opened<C>, database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<C> {
     await prepareDatabase(database, log);
-    return Catalog.#connect(database, log, cipher);
+    return new this(await connect(database, log, cipher));
   }
 
   /** Opens the existing catalog of a server without changing its schema. @throws CatalogError */
-  static async openExisting(database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<Catalog> {
+  static async openExisting<C>(this: Opened<C>, database: Database, log: Logger, cipher = NO_ENCRYPTION): Promise<C> {
     await checkDatabase(database, log);
-    return Catalog.#connect(database, log, cipher);
-  }
-
-  static async #connect(database: Database, log: Logger, cipher: Cipher): Promise<Catalog> {
-    const { kind } = database;
-    const db = new Kysely<Tables>({ dialect: dialectOf(database, log) });
-    return new Catalog({ db, kind, schema: await describeSchema(db, kind), cipher, log });
+    return new this(await connect(database, log, cipher));
   }
 
   /**
@@ -166,7 +86,7 @@ export class Catalog {
    * had at the start, because an older backup was restored under the running server.
    */
   async check(now: string): Promise<void> {
-    const present = new Set(await describeSchema(this.#db, this.#kind));
+    const present = new Set(await describeSchema(this.db, this.#kind));
     const missing = this.#schema.filter((line) => !present.has(line));
     if (missing.length > 0) {
       throw new Error(
@@ -178,6 +98,12 @@ export class Catalog {
   }
 
   async close(): Promise<void> {
-    await this.#db.destroy();
+    await this.db.destroy();
   }
+}
+
+async function connect(database: Database, log: Logger, cipher: Cipher): Promise<CatalogOptions> {
+  const { kind } = database;
+  const db = new Kysely<Tables>({ dialect: dialectOf(database, log) });
+  return { db, kind, schema: await describeSchema(db, kind), cipher, log };
 }

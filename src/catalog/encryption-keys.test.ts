@@ -5,7 +5,7 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
 import { Cipher } from '../encryption/cipher.ts';
-import { Catalog } from './catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 
 test('a catalog remembers the keys that encrypted it', async () => {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-keys-'));

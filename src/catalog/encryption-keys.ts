@@ -1,16 +1,9 @@
-import type { Kysely } from 'kysely';
 import type { Cipher } from '../encryption/cipher.ts';
 import { CatalogError } from './migrate.ts';
-import type { Tables } from './schema.ts';
+import { Store } from './store.ts';
 
 /** The ids and fingerprints of the keys that were used for encryption; never the keys themselves. */
-export class EncryptionKeys {
-  readonly #db: Kysely<Tables>;
-
-  constructor(db: Kysely<Tables>) {
-    this.#db = db;
-  }
-
+export class EncryptionKeys extends Store {
   /**
    * Records the current key and compares the configured keys with those used before, so that a wrong or missing key is
    * reported at start-up instead of at the first read. Returns the ids of keys that were used and are not configured.
@@ -20,13 +13,13 @@ export class EncryptionKeys {
     const configured = cipher.fingerprints();
     const [first] = configured;
     if (first) {
-      await this.#db
+      await this.db
         .insertInto('encryption_keys')
         .values({ ...first, created_at: now })
         .onConflict((conflict) => conflict.column('id').doNothing())
         .execute();
     }
-    const known = await this.#db.selectFrom('encryption_keys').select(['id', 'fingerprint']).orderBy('id').execute();
+    const known = await this.db.selectFrom('encryption_keys').select(['id', 'fingerprint']).orderBy('id').execute();
     for (const { id, fingerprint } of known) {
       const key = configured.find((one) => one.id === id);
       if (key && key.fingerprint !== fingerprint) {

@@ -1,12 +1,11 @@
-import { sql, type Kysely } from 'kysely';
-import type { Cipher } from '../encryption/cipher.ts';
-import type { Tables } from './schema.ts';
+import { sql } from 'kysely';
 import { FOREVER } from './session-states.ts';
+import { Store } from './store.ts';
 
 /** How long a claim is valid, unless it is as long as its session exists. */
 export const KEY_LIFETIME_MS = 24 * 3_600_000;
 
-export interface Claim {
+interface Claim {
   /** The caller that may repeat the request, and the resource it is made on. */
   scope: string;
   /** The client's idempotency key, or a name for the request's body (see `keysOf`). */
@@ -21,22 +20,14 @@ export interface Claim {
 }
 
 /** Maps a request to the resource that it created, so that a repeated request finds it instead of creating another. */
-export class Idempotency {
-  readonly #db: Kysely<Tables>;
-  readonly #cipher: Cipher;
-
-  constructor(db: Kysely<Tables>, cipher: Cipher) {
-    this.#db = db;
-    this.#cipher = cipher;
-  }
-
+export class Idempotency extends Store {
   /**
    * The keys for a request without an idempotency key, derived from its body: first the one to claim, then those under
    * which the body may have been claimed before the encryption keys changed. They are keyed, since a short body can be
    * guessed from a plain hash.
    */
   keysOf(bodyHash: string): string[] {
-    return this.#cipher.namesOf(bodyHash, 'request').map((name) => `body:${name}`);
+    return this.cipher.namesOf(bodyHash, 'request').map((name) => `body:${name}`);
   }
 
   /**
@@ -48,14 +39,14 @@ export class Idempotency {
     notBefore: string,
   ): Promise<{ resourceId: string; isSameBody: boolean; isNew: boolean }> {
     // In one statement: between two, another process could claim or release the key.
-    const { resource_id: taken, body_hash: takenHash } = await this.#db
+    const { resource_id: taken, body_hash: takenHash } = await this.db
       .insertInto('idempotency')
       .values({
         scope,
         key,
         resource_id: resourceId,
         session_id: sessionId,
-        body_hash: this.#cipher.nameOf(bodyHash, 'request'),
+        body_hash: this.cipher.nameOf(bodyHash, 'request'),
         created_at: now,
       })
       .onConflict((conflict) =>
@@ -77,13 +68,13 @@ export class Idempotency {
       )
       .returning(['resource_id', 'body_hash'])
       .executeTakeFirstOrThrow();
-    const isSame = this.#cipher.namesOf(bodyHash, 'request').includes(takenHash);
+    const isSame = this.cipher.namesOf(bodyHash, 'request').includes(takenHash);
     return { resourceId: taken, isSameBody: isSame, isNew: taken === resourceId };
   }
 
   /** The key among `keys` that was claimed at `notBefore` or later, if any. */
   async taken({ scope, keys }: { scope: string; keys: string[] }, notBefore: string): Promise<string | undefined> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('idempotency')
       .select('key')
       .where('scope', '=', scope)
@@ -95,7 +86,7 @@ export class Idempotency {
 
   /** Restarts the lifetime of a claim at `now`, if the key still belongs to this resource. */
   async renew({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>, now: string): Promise<void> {
-    await this.#db
+    await this.db
       .updateTable('idempotency')
       .set({ created_at: now })
       .where('scope', '=', scope)
@@ -106,7 +97,7 @@ export class Idempotency {
 
   /** Releases a key, if it still belongs to this resource. */
   async release({ scope, key, resourceId }: Pick<Claim, 'scope' | 'key' | 'resourceId'>): Promise<void> {
-    await this.#db
+    await this.db
       .deleteFrom('idempotency')
       .where('scope', '=', scope)
       .where('key', '=', key)
@@ -116,7 +107,7 @@ export class Idempotency {
 
   /** Deletes the claims made before `time`. */
   async forget(time: string): Promise<void> {
-    await this.#db
+    await this.db
       .deleteFrom('idempotency')
       .where('created_at', '<', time)
       // A literal, so that SQLite uses the index, which has no claim that is kept for ever.

@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Kysely, Migrator, sql, type Dialect, type Migration } from 'kysely';
+import { Kysely, sql, type Dialect } from 'kysely';
+import { Migrator, type Migration } from 'kysely/migration';
 import type { Logger } from 'pino';
 import { dialectOf, isCatalogUnavailable, type Database } from './database.ts';
 import {
@@ -16,11 +17,7 @@ import { isPostgresRejection, PgDialect } from './postgres.ts';
 import { errorMessage, StartupError } from '../lib/errors.ts';
 
 /** The catalog is unusable; the message says what to do about it. */
-export class CatalogError extends StartupError {
-  static {
-    this.prototype.name = 'CatalogError';
-  }
-}
+export class CatalogError extends StartupError {}
 
 /** The database may be starting at the same time as this process. */
 const CONNECT_TIMEOUT_MS = 10_000;

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { DummyDriver, Kysely, type Dialect, type Migration } from 'kysely';
+import { DummyDriver, Kysely, type Dialect } from 'kysely';
+import type { Migration } from 'kysely/migration';
 import type { Database } from './database.ts';
 import { describeSchema } from './describe-schema.ts';
 import { MIGRATION_HASHES, migrations } from './migrations.ts';

@@ -1,6 +1,5 @@
-import type { Kysely } from 'kysely';
 import { sha256 } from '../lib/hash.ts';
-import type { Tables } from './schema.ts';
+import { Store } from './store.ts';
 
 /** A model provider at an address. */
 export interface ModelServer {
@@ -10,15 +9,9 @@ export interface ModelServer {
 }
 
 /** The model servers that have ever answered this installation. Of their URLs it has hashes: they may have passwords. */
-export class ModelServers {
-  readonly #db: Kysely<Tables>;
-
-  constructor(db: Kysely<Tables>) {
-    this.#db = db;
-  }
-
+export class ModelServers extends Store {
   async record(server: ModelServer, at: string): Promise<void> {
-    await this.#db
+    await this.db
       .insertInto('model_servers')
       .values({ ...keyOf(server), answered_at: at })
       .onConflict((conflict) => conflict.columns(['provider', 'url_hash']).doNothing())
@@ -27,7 +20,7 @@ export class ModelServers {
 
   async hasAnswered(server: ModelServer): Promise<boolean> {
     const { provider, url_hash: hash } = keyOf(server);
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('model_servers')
       .select('answered_at')
       .where('provider', '=', provider)

@@ -12,6 +12,7 @@ import {
 import { DatabaseError, Pool, TypeOverrides } from 'pg';
 import type { Logger } from 'pino';
 import { storableText } from './storable-text.ts';
+import { NamedError } from '../lib/errors.ts';
 
 interface PgOptions {
   url: string;
@@ -85,6 +86,7 @@ function openPool(options: PgOptions, log: Logger): PostgresPool {
       }
     },
     end: () => pool.end(),
+    options: pool.options,
   };
 }
 
@@ -130,11 +132,7 @@ class Connection implements PostgresPoolClient {
 }
 
 /** No connection to the server could be opened, or the connection broke. */
-class PostgresUnreachable extends Error {
-  static {
-    this.prototype.name = 'PostgresUnreachable';
-  }
-
+class PostgresUnreachable extends NamedError {
   constructor(cause: unknown) {
     super(`PostgreSQL cannot be reached: ${reasonOf(cause)}`, { cause });
   }

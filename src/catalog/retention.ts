@@ -1,18 +1,13 @@
-import type { ExpressionBuilder, Kysely } from 'kysely';
+import type { ExpressionBuilder } from 'kysely';
 import type { SessionRow, Tables } from './schema.ts';
 import { SHOWN_SESSIONS } from './session-types.ts';
+import { Store } from './store.ts';
 
 /** Finds sessions whose retention has ended, by the `config.retention_days` of their agents. */
-export class Retention {
-  readonly #db: Kysely<Tables>;
-
-  constructor(db: Kysely<Tables>) {
-    this.#db = db;
-  }
-
+export class Retention extends Store {
   /** The distinct retention periods of all specs, in days. */
   async days(): Promise<number[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('specs')
       .select('retention_days')
       .distinct()
@@ -33,7 +28,7 @@ export class Retention {
         eb('sessions.active_at', '<', before),
         eb('sessions.deleted_at', 'is', null),
       ]);
-    const drafts = await this.#db
+    const drafts = await this.db
       .selectFrom('specs')
       .innerJoin('sessions', 'sessions.spec_hash', 'specs.hash')
       .selectAll('sessions')
@@ -42,7 +37,7 @@ export class Retention {
       .limit(limit)
       .execute();
     // Cross joins, since SQLite keeps their order: it reads an agent's versions, then the due sessions of each.
-    const ofAgents = await this.#db
+    const ofAgents = await this.db
       .selectFrom('specs')
       .innerJoin('agents', 'agents.spec_hash', 'specs.hash')
       .innerJoin('agent_versions', 'agent_versions.agent_name', 'agents.name')
@@ -54,7 +49,7 @@ export class Retention {
       .where('sessions.type', 'in', SHOWN_SESSIONS)
       .limit(limit)
       .execute();
-    const ofDeletedAgents = await this.#db
+    const ofDeletedAgents = await this.db
       .selectFrom('specs')
       .innerJoin('agent_versions', 'agent_versions.spec_hash', 'specs.hash')
       .crossJoin('sessions')

@@ -1,8 +1,8 @@
-import type { Kysely, Transaction } from 'kysely';
+import type { Kysely, Selectable, Transaction } from 'kysely';
 import { isOpenTurnState, type SessionState } from '../core/session-state.ts';
+import { addSeconds } from '../core/text.ts';
 import type { SessionChanged } from './outbox.ts';
-import type { SessionRow, Tables, TurnRow } from './schema.ts';
-import type { SessionRequestRow } from './session-requests.ts';
+import type { SessionRequestsTable, SessionRow, Tables, TurnRow } from './schema.ts';
 import { isOfRun } from './session-types.ts';
 
 /** Later than any other time. */
@@ -15,7 +15,7 @@ export interface StateChange {
 }
 
 type Request = Pick<
-  SessionRequestRow,
+  Selectable<SessionRequestsTable>,
   | 'queue_number'
   | 'first_turn_id'
   | 'cancelled_at'
@@ -124,7 +124,7 @@ async function storeState(
   const at = request?.cancelled_at ?? null;
   const cancelledAt = at !== null && (until === undefined || at < until) ? at : null;
   const stateIf = (cancelled_at: string | null, isPast: boolean) =>
-    derived({ type, request: request && { ...request, cancelled_at }, last, isPast });
+    sessionState({ type, request: request && { ...request, cancelled_at }, last, isPast });
   const now = stateIf(cancelledAt, until !== undefined);
   // The turn had ended when the session was cancelled, and its end is told only now: these are two changes.
   const isLate = isOpenTurnState(from) && cancelledAt !== null && cancelledAt > (last?.state_at ?? '');
@@ -145,12 +145,13 @@ async function storeState(
 interface Known {
   type: SessionRow['type'];
   request: Request | undefined;
-  last: Turn | undefined;
+  last: Pick<Turn, 'created_at' | 'archived' | 'state' | 'state_at' | 'leaves'> | undefined;
   /** Something has followed: the request says no more whether the session waits. */
   isPast: boolean;
 }
 
-function derived({ type, request, last, isPast }: Known): Derived {
+/** The state of a session by its request and its last turn. */
+export function sessionState({ type, request, last, isPast }: Known): Derived {
   if (request && request.queue_number !== null) return open('queued');
   const cancelledAt = request?.cancelled_at ?? '';
   if (!last) {
@@ -162,7 +163,8 @@ function derived({ type, request, last, isPast }: Known): Derived {
   }
   if (last.archived === 0) return open(isOpenTurnState(last.state) ? last.state : 'running');
   const endedAt = last.state_at ?? last.created_at;
-  if (cancelledAt >= last.created_at) return { state: 'cancelled', endedAt: later(cancelledAt, endedAt) };
+  if (cancelledAt && cancelledAt >= last.created_at)
+    return { state: 'cancelled', endedAt: later(cancelledAt, endedAt) };
   const state = last.leaves;
   if (state !== null && isOpen(state)) return open(state);
   if (state !== 'idle') return { state, endedAt };
@@ -249,7 +251,8 @@ export function deletionOf(endedAt: string, afterMinutes: number | null): string
   return afterMinutes === null ? null : addSeconds(endedAt, afterMinutes * 60);
 }
 
-function waitOf(leaves: SessionState, at: string, idleSeconds: number | null): string | null {
+/** Until when a session waits after its last turn; null: for nothing. */
+export function waitOf(leaves: SessionState, at: string, idleSeconds: number | null): string | null {
   if (leaves === 'waiting_client' || leaves === 'waiting_person') return FOREVER;
   return leaves === 'idle' && idleSeconds !== null ? addSeconds(at, idleSeconds) : null;
 }
@@ -257,10 +260,6 @@ function waitOf(leaves: SessionState, at: string, idleSeconds: number | null): s
 /** Whether something follows the turn in any case. */
 function isOpen(leaves: SessionState): boolean {
   return leaves === 'waiting_client' || leaves === 'waiting_person' || leaves === 'pending';
-}
-
-function addSeconds(at: string, seconds: number): string {
-  return new Date(Date.parse(at) + seconds * 1000).toISOString();
 }
 
 function later(a: string, b: string): string {

@@ -10,7 +10,7 @@ const OF_RUNS: readonly Exclude<SessionRow['type'], (typeof SHOWN_SESSIONS)[numb
  * Whether a session is shown, as a condition on the alias `s`. Of these literals, since SQLite uses a partial index only for
  * the condition that the index has; and negative, since it would otherwise find the types in a wider index, without order.
  */
-export const isShown: RawBuilder<SqlBool> = sql`s.type not in (${sql.join(OF_RUNS.map((type) => sql.lit(type)))})`;
+export const isShownSession: RawBuilder<SqlBool> = sql`s.type not in (${sql.join(OF_RUNS.map((type) => sql.lit(type)))})`;
 
 /** Whether a session is that of a run, or of an agent to which a run has delegated a call. */
 export function isOfRun({ type }: Pick<SessionRow, 'type'>): boolean {

@@ -4,13 +4,13 @@ import path from 'node:path';
 import { CompiledQuery, Kysely } from 'kysely';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { StoredBytes } from './stored-bytes.ts';
-import { usageFor } from './slot-holders.ts';
+import { usageFor } from '../features/agent-sessions/slot-holders.ts';
+import { NO_ENCRYPTION } from '../encryption/cipher.ts';
+import { Catalog } from '../features/catalog.ts';
 import { dialectOf, type Database } from './database.ts';
 import { prepareDatabase } from './migrate.ts';
-import { Retention } from './retention.ts';
 import type { Tables } from './schema.ts';
-import { Sessions, type SessionFilter } from './sessions.ts';
+import type { SessionFilter } from './sessions.ts';
 
 const log = pino({ level: 'silent' });
 
@@ -40,12 +40,13 @@ async function openCatalog() {
       }),
     );
   };
-  return { db, plans };
+  const catalog = new Catalog({ db, kind: database.kind, schema: [], cipher: NO_ENCRYPTION, log });
+  return { db, catalog, plans };
 }
 
 test('each list of sessions is read from one index in its order, without rows beyond the page', async () => {
-  const { db, plans } = await openCatalog();
-  const sessions = new Sessions(db);
+  const { catalog, plans } = await openCatalog();
+  const { sessions } = catalog;
   const after = { createdAt: '2026-11-01T00:00:00.000Z', id: 'ses_1' };
   const lists: [Omit<SessionFilter, 'type'>, string][] = [
     [{}, 'sessions_by_type (type=?'],
@@ -74,10 +75,10 @@ test('each list of sessions is read from one index in its order, without rows be
 });
 
 test('the queries of housekeeping use indexes and read only rows that are due', async () => {
-  const { db, plans } = await openCatalog();
-  const due = await plans(() => new Sessions(db).toRemove('2026', { removalAt: '2025', id: 'ses_1' }, 100));
+  const { catalog, plans } = await openCatalog();
+  const due = await plans(() => catalog.sessions.toRemove('2026', { removalAt: '2025', id: 'ses_1' }, 100));
   expect(due).toEqual([[expect.stringContaining('USING COVERING INDEX sessions_to_remove')]]);
-  const idle = await plans(() => new Retention(db).idle({ days: 7, before: '2026' }, 100));
+  const idle = await plans(() => catalog.retention.idle({ days: 7, before: '2026' }, 100));
   expect(idle.length).toBe(3);
   for (const plan of idle) {
     expect(
@@ -95,11 +96,12 @@ test('who holds a slot and who waits for one is found without a scan of the sess
   for (const step of uses.flat().filter((one) => / sessions /.test(one))) expect(step).toMatch(/^SEARCH .*\(id=\?\)/);
 });
 
-test('what a subject stores is summed up in an index', async () => {
-  const { db, plans } = await openCatalog();
-  const stored = new StoredBytes(db);
-  const index = 'USING COVERING INDEX sessions_storing';
-  expect(await plans(() => stored.of('ann'))).toEqual([[expect.stringContaining(`${index} (subject_id=?`)]]);
-  const [totals = []] = await plans(() => stored.totals());
-  expect(totals.filter((step) => / sessions /.test(step))).toEqual([expect.stringContaining(index)]);
+test('what a subject stores is read by its key', async () => {
+  const { catalog, plans } = await openCatalog();
+  const [steps = []] = await plans(() => catalog.storedBytes.of('ann'));
+  for (const table of ['subject_stored_bytes', 'stored_bytes_changes']) {
+    expect(steps).toContainEqual(
+      expect.stringMatching(new RegExp(`SEARCH ${table} USING .*INDEX .*\\(subject_id=\\?`)),
+    );
+  }
 });

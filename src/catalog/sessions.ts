@@ -1,33 +1,14 @@
 import { sql, type ExpressionBuilder, type Kysely, type RawBuilder, type Transaction } from 'kysely';
-import type { TurnDone } from '../core/records.ts';
+import type { TurnDone } from '../core/records/turn.ts';
 import type { Subject } from '../core/subject.ts';
-import { NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
-import { ActionIndex } from './action-index.ts';
-import { Outbox } from './outbox.ts';
-import { removeRunSecrets } from './run-secrets.ts';
+import { type Cipher } from '../encryption/cipher.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
-import { forgetSpending } from './spending.ts';
 import type { SessionState } from '../core/session-state.ts';
 import { isOfRun } from './session-types.ts';
-
-/** The tables whose rows are deleted with their session, beside those that need more than that. */
-const TABLES_OF_SESSIONS = [
-  'actions',
-  'kept_answers',
-  'delivery_lanes',
-  'deliveries',
-  'session_requests',
-  'session_inputs',
-  'stored_blobs',
-  'shared_sessions',
-  'session_feedback',
-  'run_secrets',
-  'run_summaries',
-  'session_texts',
-] as const;
+import { Store } from './store.ts';
 
 /** A position in a listing: after the session with this time and id. */
-export interface SessionPosition {
+interface SessionPosition {
   createdAt: string;
   id: string;
 }
@@ -56,25 +37,9 @@ export interface SessionPage {
 }
 
 /** The index of sessions and drafts. Only the methods for removal find deleted sessions. */
-export class Sessions {
-  readonly #db: Kysely<Tables>;
-  readonly #cipher: Cipher;
-
-  readonly #outbox: Outbox;
-  readonly #actions: ActionIndex;
-
-  constructor(
-    db: Kysely<Tables>,
-    { cipher = NO_ENCRYPTION, outbox = new Outbox(db), actions = new ActionIndex(cipher) } = {},
-  ) {
-    this.#db = db;
-    this.#cipher = cipher;
-    this.#outbox = outbox;
-    this.#actions = actions;
-  }
-
+export class Sessions extends Store {
   async get(id: string): Promise<SessionRow | undefined> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('sessions')
       .selectAll()
       .where('id', '=', id)
@@ -98,7 +63,7 @@ export class Sessions {
     filter: Omit<SessionFilter, 'states'> & { state?: SessionState },
     { order, after, limit }: SessionPage,
   ): Promise<SessionRow[]> {
-    let query = this.#db
+    let query = this.db
       .selectFrom('sessions')
       .selectAll()
       .where('type', '=', filter.type)
@@ -135,13 +100,13 @@ export class Sessions {
 
   /** Inserts a session. Does nothing if it exists, and returns undefined: the request that creates it was repeated. */
   async insert(session: NewSessionRow): Promise<SessionRow | undefined> {
-    const row = await insertSession(this.#db, this.#cipher, session);
+    const row = await insertSession(this.db, this.cipher, session);
     return row && this.#open(row);
   }
 
   /** Sets a draft's spec; without one, only updates its times. */
   async update(id: string, change: { spec_hash?: string; draft_roles?: string; updated_at: string }): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
+    await this.db.transaction().execute(async (db) => {
       const session = db.updateTable('sessions').where('id', '=', id);
       // First, since this locks the row: of two concurrent changes, the second reads what the first wrote.
       await session.set({ updated_at: change.updated_at, active_at: change.updated_at }).execute();
@@ -154,15 +119,16 @@ export class Sessions {
   }
 
   async close(id: string): Promise<void> {
-    await this.#outbox.transaction(async (db, emit) => {
+    await this.context.outbox.transaction(async (db, emit) => {
       await db.updateTable('sessions').set({ closed: 1 }).where('id', '=', id).execute();
-      emit(...(await this.#actions.sessionEnded(db, id, { erase: false })));
+      for (const reader of this.context.features.readers)
+        await reader.sessionEnded?.(db, id, { isDeleted: false }, emit);
     });
   }
 
   /** Restarts a session's retention at `now`. */
   async touch(id: string, now: string): Promise<void> {
-    await this.#db.updateTable('sessions').set({ active_at: now }).where('id', '=', id).execute();
+    await this.db.updateTable('sessions').set({ active_at: now }).where('id', '=', id).execute();
   }
 
   /**
@@ -170,7 +136,7 @@ export class Sessions {
    * `idleSince`, only if the session had no activity since then. False if there is no such session.
    */
   async delete(id: string, now: string, { idleSince }: { idleSince?: string } = {}): Promise<boolean> {
-    return this.#outbox.transaction(async (db, emit) => {
+    return this.context.outbox.transaction(async (db, emit) => {
       const { numUpdatedRows } = await db
         .updateTable('sessions')
         .set({ deleted_at: now, removal_at: now, title: null, metadata: null, stored_bytes: 0 })
@@ -181,21 +147,21 @@ export class Sessions {
       if (numUpdatedRows === 0n) return false;
       // A repetition of the request that created it must create a new session.
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
-      await removeRunSecrets(db, id);
-      emit(...(await this.#actions.sessionEnded(db, id, { erase: true })));
+      for (const reader of this.context.features.readers)
+        await reader.sessionEnded?.(db, id, { isDeleted: true }, emit);
       return true;
     });
   }
 
   /** When a session was deleted; undefined if it was not, or if its row is already removed. */
   async deletedAt(id: string): Promise<string | undefined> {
-    const row = await this.#db.selectFrom('sessions').select('deleted_at').where('id', '=', id).executeTakeFirst();
+    const row = await this.db.selectFrom('sessions').select('deleted_at').where('id', '=', id).executeTakeFirst();
     return row?.deleted_at ?? undefined;
   }
 
   /** Deleted sessions whose removal is due, earliest first, starting after `after`. */
   async toRemove(now: string, after: { removalAt: string; id: string } | undefined, limit: number) {
-    let query = this.#db.selectFrom('sessions').select(['id', 'removal_at']).where('removal_at', '<=', now);
+    let query = this.db.selectFrom('sessions').select(['id', 'removal_at']).where('removal_at', '<=', now);
     if (after) {
       query = query.where((eb) => eb(eb.refTuple('removal_at', 'id'), '>', eb.tuple(after.removalAt, after.id)));
     }
@@ -207,16 +173,21 @@ export class Sessions {
    * makes its removal due once more at that time; without it, deletes the row too.
    */
   async forget(id: string, { now, again }: { now: string; again: string | undefined }): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
-      await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
-      await db.deleteFrom('blob_references').where('session_id', '=', id).execute();
-      for (const table of TABLES_OF_SESSIONS) {
+    await this.db.transaction().execute(async (db) => {
+      const { readers, tablesOfSessions } = this.context.features;
+      for (const table of [
+        'idempotency',
+        'blob_references',
+        'held_blobs',
+        'stored_blobs',
+        ...tablesOfSessions,
+      ] as const) {
         await db.deleteFrom(table).where('session_id', '=', id).execute();
       }
-      await forgetSpending(db, id);
+      const isLast = again === undefined;
+      for (const reader of readers) await reader.sessionRemoved?.(db, id, { isLast });
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
-      if (again === undefined) {
-        await db.deleteFrom('delegations').where('child_session_id', '=', id).execute();
+      if (isLast) {
         await leaveSpec(db, id, now);
         await deleted.execute();
       } else await db.updateTable('sessions').set({ removal_at: again }).where('id', '=', id).execute();
@@ -225,11 +196,11 @@ export class Sessions {
 
   /** Decrypts a row. If the key is missing, title and metadata are null, so that the session can still be deleted. */
   #open(row: SessionRow): SessionRow {
-    if (!this.#cipher.isOn) return row;
+    if (!this.cipher.isOn) return row;
     return {
       ...row,
-      title: this.#cipher.openLabel(row.title, aadForTitle(row.id)),
-      metadata: this.#cipher.openLabel(row.metadata, aadForMetadata(row.id)),
+      title: this.cipher.openLabel(row.title, aadForTitle(row.id)),
+      metadata: this.cipher.openLabel(row.metadata, aadForMetadata(row.id)),
     };
   }
 }
@@ -364,6 +335,11 @@ export function firstOf(sessions: SessionRow[], { order, limit }: SessionPage): 
 function compare(a: SessionRow, b: SessionRow): number {
   const [first, second] = [a.created_at + a.id, b.created_at + b.id];
   return first < second ? -1 : first > second ? 1 : 0;
+}
+
+/** The subject that owns a session. */
+export function subjectOf(row: Pick<SessionRow, 'subject_id' | 'subject_type' | 'subject_slug'>): Subject {
+  return { subjectId: row.subject_id, subjectType: row.subject_type, subjectSlug: row.subject_slug };
 }
 
 /** The columns of the subject that owns a session. */

@@ -1,9 +1,13 @@
-import type { Kysely } from 'kysely';
 import { z } from 'zod';
 import { ROLES, type Role } from '../core/subject.ts';
-import type { Tables } from './schema.ts';
+import { Store } from './store.ts';
 
 const storedRoles = z.array(z.enum(ROLES));
+
+/** Roles as columns have them. */
+export function rolesIn(json: string): Role[] {
+  return storedRoles.parse(JSON.parse(json));
+}
 
 /** What a token says of its bearer. */
 export interface BearerRoles {
@@ -14,17 +18,11 @@ export interface BearerRoles {
 }
 
 /** The roles of bearers: only their tokens tell them. */
-export class SubjectRoles {
-  readonly #db: Kysely<Tables>;
-
-  constructor(db: Kysely<Tables>) {
-    this.#db = db;
-  }
-
+export class SubjectRoles extends Store {
   /** Records what a token says, unless a newer one was seen: an older token stays valid until it expires. */
   async record({ subjectId, roles, issuedAt }: BearerRoles): Promise<void> {
     const row = { subject_id: subjectId, roles: JSON.stringify(roles), issued_at: issuedAt };
-    await this.#db
+    await this.db
       .insertInto('subject_roles')
       .values(row)
       .onConflict((conflict) =>
@@ -35,11 +33,11 @@ export class SubjectRoles {
 
   /** The roles by the newest token that was seen; undefined if none was. */
   async get(subjectId: string): Promise<Role[] | undefined> {
-    const row = await this.#db
+    const row = await this.db
       .selectFrom('subject_roles')
       .select('roles')
       .where('subject_id', '=', subjectId)
       .executeTakeFirst();
-    return row && storedRoles.parse(JSON.parse(row.roles));
+    return row && rolesIn(row.roles);
   }
 }

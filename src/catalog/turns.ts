@@ -1,13 +1,10 @@
-import { sql, type Kysely } from 'kysely';
+import { sql, type Transaction } from 'kysely';
 import type { TurnState } from '../core/session-state.ts';
-import type { Cipher } from '../encryption/cipher.ts';
-import type { ActionIndex, Answers } from './action-index.ts';
-import type { Outbox } from './outbox.ts';
-import { removeRunSecrets, storeRunSecrets } from './run-secrets.ts';
+import type { StartReading } from './log-reader.ts';
 import type { Tables, TurnRow } from './schema.ts';
-import { storeTexts } from './session-texts.ts';
 import { aadForTitle, lockSession, touchSession } from './sessions.ts';
 import { sessionChanged, turnAccepted } from './session-states.ts';
+import { Store } from './store.ts';
 
 /** The states of turns that have begun and do not work. */
 const WAITING: TurnState[] = ['delegating', 'waiting_client', 'waiting_person', 'paused'];
@@ -15,7 +12,7 @@ const WAITING: TurnState[] = ['delegating', 'waiting_client', 'waiting_person', 
 /** Rows per query of `all`. */
 const TURN_BATCH_SIZE = 100;
 
-export interface AcceptedTurn {
+export interface AcceptedTurn extends StartReading {
   turnId: string;
   sessionId: string;
   previousTurnId: string | null;
@@ -23,42 +20,20 @@ export interface AcceptedTurn {
   createdAt: string;
   /** The session's title, if it has none yet. */
   title: string | null;
-  /** The text of the session's first message. */
-  firstMessage?: string | undefined;
   /** Set if it has waited in the queue of its session. */
   begunAt?: string;
-  /** How its input answers the pending calls of the previous turn; undefined if it answers none. */
-  answers?: Answers | undefined;
-}
-
-interface TurnsOptions {
-  cipher: Cipher;
-  outbox: Outbox;
-  actions: ActionIndex;
 }
 
 /** The index of turns; see `TurnsTable` for its two kinds of rows. */
-export class Turns {
-  readonly #db: Kysely<Tables>;
-  readonly #cipher: Cipher;
-  readonly #outbox: Outbox;
-  readonly #actions: ActionIndex;
-
-  constructor(db: Kysely<Tables>, { cipher, outbox, actions }: TurnsOptions) {
-    this.#db = db;
-    this.#cipher = cipher;
-    this.#outbox = outbox;
-    this.#actions = actions;
-  }
-
+export class Turns extends Store {
   async get(id: string): Promise<TurnRow | undefined> {
-    return this.#db.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
+    return this.db.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
   }
 
   /** The newest accepted turn of a session; with `before`, the newest with a lower sequence. */
   async last(sessionId: string, before?: number): Promise<TurnRow | undefined> {
     return (
-      this.#db
+      this.db
         .selectFrom('turns')
         .selectAll()
         .where('session_id', '=', sessionId)
@@ -74,7 +49,7 @@ export class Turns {
 
   /** The accepted turns of a session after the one with this sequence, in their order. */
   async after(sessionId: string, sequence: number, limit: number): Promise<TurnRow[]> {
-    return this.#db
+    return this.db
       .selectFrom('turns')
       .selectAll()
       .where('session_id', '=', sessionId)
@@ -91,7 +66,7 @@ export class Turns {
    * lower id, and the two after it, since the clocks of servers differ.
    */
   async around(sessionId: string, id: string): Promise<Pick<TurnRow, 'id'>[]> {
-    const accepted = this.#db
+    const accepted = this.db
       .selectFrom('turns')
       .select('id')
       .where('session_id', '=', sessionId)
@@ -105,7 +80,7 @@ export class Turns {
 
   /** The requests of a session that were neither accepted nor withdrawn: some wait in its queue. */
   async requests(sessionId: string): Promise<TurnRow[]> {
-    return this.#db
+    return this.db
       .selectFrom('turns')
       .selectAll()
       .where('session_id', '=', sessionId)
@@ -116,7 +91,7 @@ export class Turns {
 
   /** The position of the turn with this number in the queue of its session, from 1. */
   async positionInQueue(sessionId: string, number: number): Promise<number> {
-    const { before } = await this.#db
+    const { before } = await this.db
       .selectFrom('turns')
       .select((eb) => eb.fn.countAll<number>().as('before'))
       .where('session_id', '=', sessionId)
@@ -129,7 +104,7 @@ export class Turns {
 
   /** The sessions in whose queues turns wait. */
   async sessionsWithQueue(): Promise<string[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('turns')
       .innerJoin('sessions', 'sessions.id', 'turns.session_id')
       .select('turns.session_id')
@@ -148,7 +123,7 @@ export class Turns {
    */
   async unarchived(): Promise<Pick<TurnRow, 'id' | 'session_id' | 'created_at'>[]> {
     return (
-      this.#db
+      this.db
         .selectFrom('turns')
         .select(['id', 'session_id', 'created_at'])
         // A literal, so that SQLite uses the partial index.
@@ -166,7 +141,7 @@ export class Turns {
   async unarchivedBefore(
     turn: Pick<TurnRow, 'id' | 'session_id' | 'sequence' | 'previous_turn_id'>,
   ): Promise<Pick<TurnRow, 'id' | 'sequence'>[]> {
-    return this.#db
+    return this.db
       .selectFrom('turns')
       .select(['id', 'sequence'])
       .where('archived', '=', sql.lit(0))
@@ -184,7 +159,7 @@ export class Turns {
 
   /** The turns of a session without a following turn: the ends of its branches. */
   async branchEnds(sessionId: string): Promise<TurnRow[]> {
-    return this.#db
+    return this.db
       .selectFrom('turns')
       .selectAll()
       .where('session_id', '=', sessionId)
@@ -192,7 +167,12 @@ export class Turns {
       .where((eb) =>
         eb.not(
           eb.exists(
-            eb.selectFrom('turns as next').select('next.id').whereRef('next.previous_turn_id', '=', 'turns.id'),
+            eb
+              .selectFrom('turns as next')
+              .select('next.id')
+              .whereRef('next.previous_turn_id', '=', 'turns.id')
+              // Always so; PostgreSQL would otherwise read the index of all previous turns for a long session.
+              .where('next.session_id', '=', sessionId),
           ),
         ),
       )
@@ -201,7 +181,7 @@ export class Turns {
 
   /** Whether another turn follows this one. */
   async isFollowed(turnId: string): Promise<boolean> {
-    const follower = await this.#db
+    const follower = await this.db
       .selectFrom('turns')
       .select('id')
       .where('previous_turn_id', '=', turnId)
@@ -215,7 +195,7 @@ export class Turns {
    * in the archive.
    */
   async chain(turnId: string, limit: number, { archivedOnly = false } = {}): Promise<TurnRow[]> {
-    return this.#db
+    return this.db
       .withRecursive('chain', (db) =>
         db
           .selectFrom('turns')
@@ -243,16 +223,10 @@ export class Turns {
    * Records a request for a turn; for one of a run, with its secrets. False if the session does not exist or was deleted.
    */
   async request(turn: { id: string; session_id: string; created_at: string }, secrets?: string): Promise<boolean> {
-    return this.#db.transaction().execute(async (db) => {
+    return this.db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
-      await db
-        .insertInto('turns')
-        .values({ ...turn, state: 'requested' })
-        .onConflict((conflict) => conflict.column('id').doNothing())
-        .execute();
-      if (secrets !== undefined) {
-        await storeRunSecrets(db, this.#cipher, { sessionId: turn.session_id, turnId: turn.id, secrets });
-      }
+      await requestTurn(db, turn);
+      for (const reader of this.context.features.readers) await reader.turnRequested?.(db, turn, secrets);
       return true;
     });
   }
@@ -270,7 +244,7 @@ export class Turns {
     requestedSince: string;
   }): Promise<Map<string, number>> {
     const { except, createdSince, requestedSince } = which;
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('turns')
       .innerJoin('sessions', 'sessions.id', 'turns.session_id')
       .select(['sessions.subject_id', (eb) => eb.fn.countAll<number>().as('count')])
@@ -292,17 +266,17 @@ export class Turns {
 
   /** Deletes a request. An accepted turn stays. */
   async withdraw(turnId: string): Promise<void> {
-    await this.#db.transaction().execute(async (db) => {
+    await this.db.transaction().execute(async (db) => {
       const withdrawn = db.deleteFrom('turns').where('id', '=', turnId).where('sequence', 'is', null);
       const turn = await withdrawn.returning('session_id').executeTakeFirst();
-      if (turn) await removeRunSecrets(db, turn.session_id);
+      if (turn) await this.#removed(db, turn.session_id);
     });
   }
 
   /** Records that a request waits in the queue of its session. Idempotent. False if the session was deleted. */
   async enqueue(turn: { turnId: string; sessionId: string; createdAt: string; number: number }): Promise<boolean> {
     const { turnId, sessionId, createdAt, number } = turn;
-    return this.#db.transaction().execute(async (db) => {
+    return this.db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt }))) return false;
       await db
         .insertInto('turns')
@@ -323,8 +297,8 @@ export class Turns {
    * meantime.
    */
   async accept(turn: AcceptedTurn): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, begunAt, answers, firstMessage } = turn;
-    const stored = title ? this.#cipher.sealText(title, aadForTitle(sessionId)) : title;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, title, begunAt } = turn;
+    const stored = title ? this.cipher.sealText(title, aadForTitle(sessionId)) : title;
     const row = {
       session_id: sessionId,
       previous_turn_id: previousTurnId,
@@ -332,9 +306,9 @@ export class Turns {
       created_at: createdAt,
       state: 'running' as const,
       state_at: begunAt ?? createdAt,
-      answers: this.#actions.sealAnswers(turnId, answers),
+      ...this.context.features.columnsOf(turn),
     };
-    return this.#outbox.transaction(async (db, emit) => {
+    return this.context.outbox.transaction(async (db, emit) => {
       if (!(await touchSession(db, { id: sessionId, at: createdAt, begun: { title: stored } }))) return false;
       const isNew = await db
         .insertInto('turns')
@@ -343,8 +317,7 @@ export class Turns {
         .returning('id')
         .executeTakeFirst();
       if (!isNew) return true;
-      if (firstMessage !== undefined) await storeTexts(db, this.#cipher, sessionId, { firstMessage });
-      emit(...(await this.#actions.accepted(db, { id: turnId, ...row }, answers)));
+      for (const reader of this.context.features.readers) await reader.turnAccepted?.(db, turn, emit);
       const begun = { id: turnId, archived: 0, archived_through: 0, leaves: null };
       emit(...(await turnAccepted(db, { ...row, ...begun })));
       return true;
@@ -367,7 +340,7 @@ export class Turns {
   }
 
   #allAfter(sessionId: string, after: string, limit: number): Promise<TurnRow[]> {
-    return this.#db
+    return this.db
       .selectFrom('turns')
       .selectAll()
       .where('session_id', '=', sessionId)
@@ -379,7 +352,7 @@ export class Turns {
 
   /** The highest id among the turns and requests of a session, apart from `except`. */
   async newestId(sessionId: string, { except }: { except?: string | undefined } = {}): Promise<string | undefined> {
-    const newest = await this.#db
+    const newest = await this.db
       .selectFrom('turns')
       .select('id')
       .where('session_id', '=', sessionId)
@@ -392,16 +365,32 @@ export class Turns {
 
   /** Removes a turn with its log. */
   async remove(turnId: string): Promise<void> {
-    await this.#outbox.transaction(async (db, emit) => {
+    await this.context.outbox.transaction(async (db, emit) => {
       // First, as a process that adds to the archive does.
       await lockSession(db, { turnId });
       const turn = await db.deleteFrom('turns').where('id', '=', turnId).returning('session_id').executeTakeFirst();
-      if (turn) await removeRunSecrets(db, turn.session_id);
+      if (turn) await this.#removed(db, turn.session_id);
       await db.deleteFrom('archive').where('turn_id', '=', turnId).execute();
-      for (const table of ['actions', 'kept_answers'] as const) {
+      for (const table of this.context.features.tablesOfTurns) {
         await db.deleteFrom(table).where('turn_id', '=', turnId).execute();
       }
       if (turn) emit(...(await sessionChanged(db, turn.session_id)));
     });
   }
+
+  async #removed(db: Transaction<Tables>, sessionId: string): Promise<void> {
+    for (const reader of this.context.features.readers) await reader.turnRemoved?.(db, sessionId);
+  }
+}
+
+/** Inserts the request for a turn, which a repetition leaves as it is. */
+export async function requestTurn(
+  db: Transaction<Tables>,
+  turn: Pick<TurnRow, 'id' | 'session_id' | 'created_at'>,
+): Promise<void> {
+  await db
+    .insertInto('turns')
+    .values({ ...turn, state: 'requested' })
+    .onConflict((conflict) => conflict.column('id').doNothing())
+    .execute();
 }

@@ -1,42 +1,22 @@
-import { sql, type Kysely } from 'kysely';
+import { sql } from 'kysely';
 import type { SessionState, TurnState } from '../core/session-state.ts';
-import type { Cipher } from '../encryption/cipher.ts';
-import type { Outbox } from './outbox.ts';
-import { storeRunSummary } from './run-summaries.ts';
-import type { Tables } from './schema.ts';
+import type { SessionReading } from './log-reader.ts';
 import { sessionChanged } from './session-states.ts';
-import { storeTexts, type SessionTexts } from './session-texts.ts';
 import { lockSession } from './sessions.ts';
+import { Store } from './store.ts';
 
 /** What is derived of a session from the log of its last turn, if that has ended. */
-export interface DerivedRows {
+export interface DerivedRows extends SessionReading {
   last?: { turnId: string; leaves: SessionState; at: string };
   /** What the last turn does, if it has not ended. */
   open?: { turnId: string; state: TurnState };
-  texts?: SessionTexts;
-  runSummary?: string | undefined;
-}
-
-interface UnderivedOptions {
-  cipher: Cipher;
-  outbox: Outbox;
 }
 
 /** The rows that another version of the server has written, without what this version derives with them. */
-export class Underived {
-  readonly #db: Kysely<Tables>;
-  readonly #cipher: Cipher;
-  readonly #outbox: Outbox;
-
-  constructor(db: Kysely<Tables>, { cipher, outbox }: UnderivedOptions) {
-    this.#db = db;
-    this.#cipher = cipher;
-    this.#outbox = outbox;
-  }
-
+export class Underived extends Store {
   /** Derives the states of up to `limit` turns, and notes that those of their sessions are to be derived. False: of none. */
   async deriveTurns(limit: number): Promise<boolean> {
-    return this.#db.transaction().execute(async (db) => {
+    return this.db.transaction().execute(async (db) => {
       // As the partial index has it, which a bound on its column lets both databases search.
       const isUnderived = sql<boolean>`(state is null or (archived = 1 and state <> 'ended'))`;
       const rows = await db
@@ -69,7 +49,7 @@ export class Underived {
 
   /** The ids of up to `limit` sessions whose states are not derived, after the id `after`. */
   async sessions(after: string, limit: number): Promise<string[]> {
-    const rows = await this.#db
+    const rows = await this.db
       .selectFrom('sessions')
       .select('id')
       .where('state', 'is', null)
@@ -81,8 +61,9 @@ export class Underived {
     return rows.map(({ id }) => id);
   }
 
-  async derive(sessionId: string, { last, open, texts, runSummary }: DerivedRows): Promise<void> {
-    await this.#outbox.transaction(async (db, emit) => {
+  async derive(sessionId: string, rows: DerivedRows): Promise<void> {
+    const { last, open } = rows;
+    await this.context.outbox.transaction(async (db, emit) => {
       await lockSession(db, { id: sessionId });
       const session = db.selectFrom('sessions').select('id').where('id', '=', sessionId);
       if (!(await session.where('deleted_at', 'is', null).executeTakeFirst())) return;
@@ -91,8 +72,7 @@ export class Underived {
         const { turnId, leaves, at } = last;
         await db.updateTable('turns').set({ leaves, state_at: at }).where('id', '=', turnId).execute();
       }
-      if (texts) await storeTexts(db, this.#cipher, sessionId, texts);
-      if (runSummary !== undefined) await storeRunSummary(db, this.#cipher, { sessionId, summary: runSummary });
+      for (const reader of this.context.features.readers) await reader.sessionDerived?.(db, sessionId, rows);
       emit(...(await sessionChanged(db, sessionId)));
     });
   }

@@ -1,13 +1,13 @@
 import path from 'node:path';
 import { tryAgent, type TriedPart } from '../agents/try-agent.ts';
 import { LOCAL } from '../auth/api-keys.ts';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { ConfigError, isLoopback, loadConfig, type Config } from '../config.ts';
 import { DEMO } from '../demo/demo-agent.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import { openDataDir } from '../lib/data-dir.ts';
 import { StartupError } from '../lib/errors.ts';
-import { NO_GRANTS } from '../mcp/grants.ts';
+import { NO_GRANTS } from '../features/sign-in/grants.ts';
 import { ProgramRecords } from '../mcp/program-records.ts';
 import { loadMcpRegistry } from '../mcp/registry.ts';
 import { modelAccess, openProviders } from '../models/open-providers.ts';

@@ -1,22 +1,22 @@
 import { Client, Connection, type ConnectionOptions } from '@temporalio/client';
 import { openBlobStore } from '../blobs/open-blob-store.ts';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { ConfigError, loadConfig, type Config } from '../config.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import { createLogger } from '../telemetry/logger.ts';
 import { TurnLogReader, TurnNotFound } from '../engine/turn-log-reader.ts';
 import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
-import { findDevServers } from '../temporal-server/dev-server.ts';
 import { databaseFileIn } from '../temporal-server/embedded-server.ts';
+import { findDevServer } from '../temporal-server/server-record.ts';
 import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
 import { reportTurn, type TurnReport } from './turn-report.ts';
-import { textOf } from './turn-report-text.ts';
+import { reportText } from './turn-report-text.ts';
 import { OnceLog } from '../lib/once-log.ts';
 
 /** Prints what is known of a turn. @throws ConfigError if neither the catalog nor Temporal knows it */
 export async function inspectTurn(turnId: string, { json }: { json?: boolean }): Promise<void> {
   const report = await readReport(turnId, loadConfig());
-  process.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : textOf(report));
+  process.stdout.write(json ? `${JSON.stringify(report, undefined, 2)}\n` : reportText(report));
 }
 
 /** @throws ConfigError if neither the catalog nor Temporal knows the turn */
@@ -38,7 +38,7 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
     const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
     const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
     const logs = new TurnLogReader({ catalog, history, blobs, losses: new OnceLog(log) });
-    return await reportTurn(turnId, { catalog, logs, history, client: address && client });
+    return await reportTurn(turnId, { catalog, logs, client: address && client });
   } catch (error) {
     if (!(error instanceof TurnNotFound)) throw error;
     const where = address
@@ -56,6 +56,6 @@ async function readReport(turnId: string, config: Config): Promise<TurnReport> {
 async function temporalAddress({ temporal, dataDir }: Config): Promise<ConnectionOptions | undefined> {
   if (temporal.external) return temporal.external.connectionOptions;
   const databaseFile = await databaseFileIn(dataDir).catch(() => undefined);
-  const [server] = databaseFile === undefined ? [] : await findDevServers(databaseFile);
+  const server = databaseFile === undefined ? undefined : await findDevServer(databaseFile);
   return server && { address: `127.0.0.1:${server.port}` };
 }

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import { hashOfKey, newApiKey } from '../auth/api-keys.ts';
 import { ROLES, SUBJECT_NAME, type Role } from '../core/subject.ts';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import type { KeyRow } from '../catalog/schema.ts';
 import { ConfigError, loadConfig } from '../config.ts';
 import { openDataDir } from '../lib/data-dir.ts';

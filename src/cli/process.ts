@@ -5,7 +5,7 @@ import { createLogger } from '../telemetry/logger.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 
 /** A server or a part of one. */
-export interface Running {
+interface Running {
   /** Rejects if it fails; resolves when it has stopped. */
   finished: Promise<void>;
   stop: () => Promise<void>;
@@ -113,7 +113,7 @@ export async function runRole<T extends Running>(name: ProcessRole, { start, gre
   let tracing: Tracing | undefined;
   await runUntilSignal({
     log,
-    shutdownSeconds: config.shutdownSeconds,
+    shutdownSeconds: name === 'kernel-host' ? config.kernels.drainSeconds : config.shutdownSeconds,
     start: async (signal) => {
       // An API runs no worker, and loads nothing of one.
       if (name !== 'api') {

@@ -1,5 +1,8 @@
 import type { Attempt } from '../core/attempts.ts';
-import type { InputItem, LogRecord, ModelMessage, UserSteered } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
+import type { LogRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { UserSteered } from '../core/records/turn.ts';
 import { responseText } from '../core/tool-records.ts';
 import type { TurnReport, Wait } from './turn-report.ts';
 
@@ -7,7 +10,7 @@ import type { TurnReport, Wait } from './turn-report.ts';
 const MAX_SHOWN = 100;
 
 /** Formats a report for display: the turn, its problems, its log line by line, and what it waits for. */
-export function textOf(report: TurnReport): string {
+export function reportText(report: TurnReport): string {
   const { turnId, sessionId, previousTurnId, state, workflow, archive, log, waitsFor, problems, isFollowed } = report;
   const archived = archive.complete ? 'complete' : `up to entry ${archive.through}`;
   const head = [
@@ -128,6 +131,8 @@ function summary(record: LogRecord): string {
       return `${record.toolkit} by ${record.by.subjectSlug}`;
     case 'context.compacted':
       return `${record.threadId} ${record.tokensBefore} to ${record.tokensAfter} tokens`;
+    case 'feature.event':
+      return `${record.type} ${shown(JSON.stringify(record.data))}`;
     case 'turn.paused':
     case 'turn.resumed':
       return `${record.reason}${record.by ? ` by ${record.by.subjectSlug}` : ''}`;

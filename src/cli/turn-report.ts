@@ -1,11 +1,11 @@
 import type { Client } from '@temporalio/client';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { Catalog } from '../features/catalog.ts';
 import type { TurnRow } from '../catalog/schema.ts';
-import { endStatus, type OutcomeStatus, type LogEntry } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
+import { endStatus, type OutcomeStatus } from '../core/records/turn.ts';
 import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import { describeExecution, type Execution, type PendingActivity } from '../temporal/describe-workflow.ts';
-import type { TurnHistory } from '../temporal/history.ts';
+import { describeExecution, type Execution, type DescribedActivity } from '../temporal/describe-workflow.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../core/temporal-names.ts';
 import { errorMessage } from '../lib/errors.ts';
 
@@ -38,13 +38,12 @@ export interface Wait {
   /** The session of the agent that works on the call. */
   sessionId?: string;
   since?: string;
-  activity?: PendingActivity;
+  activity?: DescribedActivity;
 }
 
-export interface ReportSources {
+interface ReportSources {
   catalog: Catalog;
   logs: TurnLogReader;
-  history: TurnHistory;
   /** Undefined if no Temporal is running. */
   client: Client | undefined;
 }
@@ -172,8 +171,8 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
     return [...asked, ...behind];
   }
   if (workflow?.status !== 'running') return [];
-  const calls = await runningCalls(turnId, sources);
-  const { actions } = await sources.logs.currentRun(turnId);
+  const { actions, openActivities } = await sources.logs.currentRun(turnId);
+  const calls = new Map(openActivities.map(({ activityId, toolCallId }) => [activityId, toolCallId]));
   const waiting = (actions?.waiting ?? []).map(({ needs, toolCallId, askedAt = 0 }): Wait => {
     return { for: needs, toolCallId, ...named(tools, toolCallId), since: new Date(askedAt).toISOString() };
   });
@@ -212,17 +211,4 @@ async function previousNames(log: LogEntry[], { logs }: ReportSources): Promise<
 function named(tools: Map<string, string>, toolCallId: string): { tool?: string } {
   const tool = tools.get(toolCallId);
   return tool === undefined ? {} : { tool };
-}
-
-/** The tool calls that were scheduled, by the ids of their activities. */
-async function runningCalls(turnId: string, { history }: ReportSources): Promise<Map<string, string>> {
-  const calls = new Map<string, string>();
-  for await (const { events } of history.read(turnId)) {
-    for (const event of events) {
-      if (event.type !== 'scheduled' || event.activity.name !== 'callTool' || event.activityId === undefined) continue;
-      const { toolCallId } = event.activity.input;
-      calls.set(event.activityId, toolCallId);
-    }
-  }
-  return calls;
 }

@@ -1,13 +1,13 @@
 import { expect, test } from 'vitest';
 import { continuation, turnStart } from '../../test/support/random-turn.ts';
-import type { CallModelInput, HistoryEvent, TurnLimits } from './history.ts';
+import type { CallModelInput, HistoryEvent, TurnBounds } from './history.ts';
 import { firstCallOf, Turn } from './turn.ts';
 import { TurnActions } from './turn-actions.ts';
 
 const BEGIN = Date.parse('2026-11-21T08:00:00.000Z');
 const by = { id: 'req_1', subject: { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' } };
 
-function startOf(limits: Partial<TurnLimits>) {
+function startOf(limits: Partial<TurnBounds>) {
   const start = turnStart();
   return { ...start, limits: { ...start.limits, ...limits } };
 }

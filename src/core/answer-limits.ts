@@ -1,5 +1,5 @@
 import type { CallModelInput, TurnStart } from './history.ts';
-import type { AnswerLimit } from './records.ts';
+import type { AnswerLimit } from './records/turn.ts';
 import type { TurnBudget } from './turn-budget.ts';
 
 /** A model call that begins. */
@@ -39,7 +39,7 @@ export class AnswerLimits {
   /** Whether a model call that begins now is forced by a limit; if it is not, from when on its thread's next one is. */
   forcing(call: BeginningCall, now: number): Pick<CallModelInput, 'isForced' | 'limit' | 'forcedFromMs'> {
     const { count, isBegunByStart } = call;
-    const answersAt = this.#answersAt(now);
+    const answersAt = this.answersAt(now);
     if (this.#isLast(count)) return { isForced: true, limit: 'iterations' };
     if (answersAt <= now && !isBegunByStart) return { isForced: true, limit: 'time' };
     if (count === undefined) return {};
@@ -57,8 +57,8 @@ export class AnswerLimits {
     return answersAtIterations === true && count !== undefined && count >= iterations;
   }
 
-  /** When the time is up if the turn works on. */
-  #answersAt(now: number): number {
+  /** When the time is up if the turn works on: milliseconds since 1970. */
+  answersAt(now: number): number {
     const { answerAfterSeconds = Infinity } = this.#limits;
     return now + answerAfterSeconds * 1000 - this.#budget.workedUntil(now);
   }

@@ -8,13 +8,15 @@ import type { AppendingActivity, CallModelResult } from './history.ts';
  * - `taken_over`: its worker stopped, and left it to another one.
  * - `cancelled`: the turn no longer waited for it.
  */
-export type AttemptOutcome = 'completed' | 'failed' | 'lost' | 'taken_over' | 'cancelled';
+type AttemptOutcome = 'completed' | 'failed' | 'lost' | 'taken_over' | 'cancelled';
 
 /** What clients call the activities of a turn. */
 export const ACTIVITY_KINDS = {
   callModel: 'model_call',
   callTool: 'tool_call',
   connectTools: 'connect_tools',
+  openSandbox: 'open_sandbox',
+  resumeCell: 'run_code',
 } as const satisfies Record<AppendingActivity, string>;
 
 /** What an attempt has called, as far as it came to that. */
@@ -81,13 +83,13 @@ export interface BeginFacts {
 }
 
 /** How many attempts of an activity are kept: the first one, and the last ones. With long names they take 7 KB. */
-export const MAX_ATTEMPTS = 10;
+const MAX_ATTEMPTS = 10;
 
 /** Inside a JSON string. */
 export const MAX_REASON_BYTES = 160;
 
 /** The attempts of an activity that are kept. */
-export function bounded(attempts: Attempt[]): Attempt[] {
+export function boundedAttempts(attempts: Attempt[]): Attempt[] {
   const [first] = attempts;
   return first && attempts.length > MAX_ATTEMPTS ? [first, ...attempts.slice(1 - MAX_ATTEMPTS)] : attempts;
 }
@@ -100,7 +102,7 @@ export function attemptsSoFar(
   const earlier = reported.filter((attempt) => attempt.number < number);
   const isUnreported = before !== undefined && earlier.at(-1)?.number !== number - 1;
   const own = reported.find((attempt) => attempt.number === number);
-  return bounded([
+  return boundedAttempts([
     ...earlier.map((attempt) => ({ outcome: 'lost' as const, ...attempt })),
     ...(isUnreported ? [unreported(number - 1, before)] : []),
     { ...own, number, ...(startedAt !== undefined && { startedAt }), ...(worker !== undefined && { worker }) },
@@ -159,7 +161,7 @@ export function retryingOf({
 }
 
 /** The end of an attempt in words. */
-export function reasonOf({ outcome, reason, failure }: Attempt): string {
+function reasonOf({ outcome, reason, failure }: Attempt): string {
   if (outcome === 'lost') return 'its worker was lost';
   if (outcome === 'taken_over') return 'its worker stopped';
   return reason ?? failure ?? 'it failed';

@@ -1,4 +1,4 @@
-import type { AuthRequired } from './records.ts';
+import type { AuthRequired } from './records/servers.ts';
 import type { Subject } from './subject.ts';
 
 /**

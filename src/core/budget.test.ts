@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { exceeded, isUsedUp, leftOf, raised, reachedKinds, spentBy } from './budget.ts';
-import { NO_USAGE } from './records.ts';
+import { NO_USAGE } from './records/usage.ts';
 import { NO_TOTALS, type TurnTotals } from './turn-totals.ts';
 
 const used = (tokens: number, more: object = {}): TurnTotals => ({
@@ -36,4 +36,6 @@ test('what is left of a budget says whether the next call is within it', () => {
     true,
     true,
   ]);
+  // `NaN` would be null in a log, which is before any time.
+  expect(leftOf({ tokens: 30 }, spentBy(used(10), 4000), 100_000)).toEqual({ tokens: 20 });
 });

@@ -2,7 +2,7 @@ import type { TurnTotals } from './turn-totals.ts';
 
 export const BUDGET_KINDS = ['tokens', 'usd', 'steps', 'seconds'] as const;
 
-export type BudgetKind = (typeof BUDGET_KINDS)[number];
+type BudgetKind = (typeof BUDGET_KINDS)[number];
 
 /**
  * Amounts of a budget: tokens of input and output, USD, model calls, and the time for which turns work. A limit that is

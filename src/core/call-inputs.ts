@@ -1,18 +1,22 @@
-import type { Call } from './call.ts';
+import { isCell, runsInSandbox, type Call } from './call.ts';
+import { resumption } from './code-threads.ts';
 import { isBegunByStart } from './due.ts';
 import type {
   CallModelInput,
   CallToolInput,
   ConnectToolsInput,
+  OpenSandboxInput,
   NextModelCall,
-  RunGuard,
+  ResumeCellInput,
+  ScheduledBy,
   TurnStart,
 } from './history.ts';
 import { constantsOf } from './model-call.ts';
 import { firstCallOf, type Turn } from './turn.ts';
-import type { MessagePlan, PlannedMessage } from './records.ts';
+import type { MessagePlan, PlannedMessage } from './records/message.ts';
 import { mayRepeatSignIns } from './sign-ins.ts';
 import { countedSteps, type Thread } from './threads.ts';
+import { endingOf } from './tasks.ts';
 import { callKey, onReplacedOf } from './tool-records.ts';
 import type { TurnActions } from './turn-actions.ts';
 
@@ -21,12 +25,37 @@ export interface RunningTurn {
   start: TurnStart;
   actions: TurnActions;
   log: Turn;
-  guard: RunGuard;
+  guard: ScheduledBy;
 }
 
 /** The input of an activity that connects a thread to its servers. */
 export function connectToolsInput(turn: RunningTurn, threadId: string): ConnectToolsInput {
   return { ...placeOf(turn, threadId), ...turn.guard };
+}
+
+/** The input of an activity that opens the sandbox of the session, for a call of a thread. */
+export function openSandboxInput(turn: RunningTurn, threadId: string): OpenSandboxInput {
+  return { ...placeOf(turn, threadId), ...turn.guard };
+}
+
+/** The input of the activity with which the cell of a code thread goes on. */
+export function resumeCellInput(turn: RunningTurn, threadId: string, now: number): ResumeCellInput {
+  const thread = turn.log.thread(threadId);
+  const { agent } = thread;
+  if (!agent) throw new Error(`the thread ${threadId} is no cell's`);
+  const { parent: cell } = agent;
+  const call = turn.log.thread(cell.threadId).calls.get(cell.toolCallId);
+  const isInterrupted = call?.isInterrupted === true || turn.actions.isForced;
+  const waitedMs = turn.actions.waitedMs - thread.waitedMs;
+  const place = { ...placeOf(turn, threadId), cell };
+  const waited = waitedMs > 0 && { waitedMs };
+  return { ...place, ...resumption(thread, { isInterrupted }), ...waited, ...callsUntil(turn, now), ...turn.guard };
+}
+
+/** How long the host of a cell may begin calls itself. */
+function callsUntil({ actions }: RunningTurn, now: number): Pick<ResumeCellInput, 'callsUntilMs'> {
+  const { untilMs } = actions.budget.left(now) ?? {};
+  return untilMs === undefined ? {} : { callsUntilMs: untilMs };
 }
 
 interface ModelCall extends NextModelCall {
@@ -52,14 +81,14 @@ export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInp
   const count = agent ? undefined : calls;
   // What was recorded with the start does not change the call that it has begun.
   const isForced = actions.isForced && !begins;
+  const ends = endingOf(thread, start);
+  const place = { turnId, sessionId, ...planOf(turn, call), step, recent, ...guard };
+  if (ends) return { ...place, ends };
   return {
-    turnId,
-    sessionId,
-    ...planOf(turn, call),
-    step,
-    recent,
-    ...guard,
-    ...(calls >= (agent ?? limits).iterations && { isLast: true }),
+    ...place,
+    // A task ends after the tools of its last call.
+    ...(!agent?.isTask &&
+      calls >= (agent?.iterations ?? Math.min(limits.iterations, limits.rounds ?? Infinity)) && { isLast: true }),
     ...(isForced ? { isForced } : actions.limits.forcing({ count, isBegunByStart: begins }, now)),
     ...(left && { left }),
     ...(idleMs > 0 && { idleMs }),
@@ -72,7 +101,7 @@ function planOf({ start, log }: RunningTurn, { threadId, newMessage }: ModelCall
   const thread = log.thread(threadId);
   const { agent, planned } = thread;
   if (!agent && isBegunByStart(log)) return { ...firstCallOf(start), upTo };
-  const mayStart = log.startable(agent?.depth ?? 0);
+  const mayStart = agent?.isTask ? 0 : log.startable(agent?.depth ?? 0);
   return {
     threadId,
     // Readers may have been shown the beginning of a message that is planned again.
@@ -90,14 +119,15 @@ function connectsServers({ hasServers }: TurnStart, { agent, steps, refused, isC
 }
 
 /** The input of a tool call. */
-export function callToolInput(turn: RunningTurn, call: Call): CallToolInput {
+export function callToolInput(turn: RunningTurn, call: Call, now: number): CallToolInput {
   const { threadId, toolCallId, source, edited, answered, signInId, unknownOutcome, policy, requesters } = call;
   if (!source) throw new Error(`${callKey(call)} is answered by another thread`);
   const { input, resumes } = turn.start;
   // A turn repeats its own requests.
   const isResumed = resumes?.pending.some((one) => callKey(one) === callKey(call)) ?? false;
   const mayRepeat = !isResumed || mayRepeatSignIns(input);
-  const asksIfUnknown = source.run?.effect === 'once' && turn.log.mayAskIfUnknown;
+  // What a kernel has lost cannot be run again.
+  const asksIfUnknown = source.run?.effect === 'once' && !runsInSandbox(call) && turn.log.mayAskIfUnknown;
   const onReplaced = onReplacedOf(call);
   return {
     ...placeOf(turn, threadId),
@@ -109,12 +139,16 @@ export function callToolInput(turn: RunningTurn, call: Call): CallToolInput {
     ...(unknownOutcome !== undefined && { repeats: true }),
     ...(asksIfUnknown && { onUnknown: { ...(policy && { policy }), ...(requesters && { requesters }) } }),
     ...(onReplaced && { onReplaced }),
+    ...(isCell(call) && callsUntil(turn, now)),
     ...turn.guard,
   };
 }
 
-function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ConnectToolsInput, keyof RunGuard> {
-  const { sessionId, owner, specHash, isRun } = constantsOf(start, log.thread(threadId).agent);
+function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ConnectToolsInput, keyof ScheduledBy> {
+  const { agent } = log.thread(threadId);
+  // Code has the rights of the agent that has written it.
+  const author = agent?.code ? log.thread(agent.parent.threadId).agent : agent;
+  const { sessionId, owner, specHash, isRun } = constantsOf(start, author);
   return { turnId: start.turnId, sessionId, threadId, specHash, owner, ...(isRun && { isRun }) };
 }
 

@@ -1,12 +1,15 @@
-import type { CallSource, ToolRoute } from './records.ts';
+import type { CallSource, ToolRoute } from './records/calls.ts';
 
-/** Set for a call of a server whose calls run in the order of their message. */
+/** Set for a call of a server whose calls run in the order of their message, and for one that runs in a kernel. */
 export interface CallOrder {
-  /** The id of the server. */
+  /** The id of the server, or `KERNEL`. */
   server: string;
   /** Its tool changes nothing: it may run beside the read-only calls next to it. */
   isReadOnly?: true;
 }
+
+/** What runs the code of a thread, one call after the other. The ids of servers differ from it. */
+export const KERNEL = 'kernel';
 
 /** A call of a message, as far as it determines the order. */
 interface PlacedCall {

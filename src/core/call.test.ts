@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { behindWaiting, pendingLeft, readyOf, resumedCall, type Call } from './call.ts';
-import type { PendingCall } from './records.ts';
+import type { PendingCall } from './records/pending.ts';
+
+const AT = '2026-11-28T08:00:00.000Z';
 
 /** The calls of a message to one server, in their order: `r` only reads. */
 function callsOf(...calls: [name: string, state: Call['state']][]): Call[] {
@@ -115,9 +117,16 @@ test('a call that is to run leaves the next turn its answer, and the arguments t
 test('a resumed call is to run with what the input says of it', () => {
   const { source: _, ...key } = PLACED;
   const approval = { status: 'allow', edited: EDITED } as const;
-  const approved = resumedCall({ ...PLACED, needs: 'approval' }, [{ type: 'user.tool_approval', ...key, approval }]);
+  const approved = resumedCall(
+    { ...PLACED, needs: 'approval' },
+    { createdAt: AT, input: [{ type: 'user.tool_approval', ...key, approval }] },
+  );
   expect(approved).toMatchObject({ state: 'ready', edited: EDITED });
   const asking: PendingCall = { ...PLACED, needs: 'response', elicitation: ELICITATION };
   const answer = { type: 'user.tool_response', ...key, content: 'yes' } as const;
-  expect(resumedCall(asking, [answer])).toMatchObject({ state: 'ready', hasBegun: true, answered: ANSWERED });
+  expect(resumedCall(asking, { createdAt: AT, input: [answer] })).toMatchObject({
+    state: 'ready',
+    hasBegun: true,
+    answered: ANSWERED,
+  });
 });

@@ -1,6 +1,8 @@
-import { heldCalls } from './call-order.ts';
-import type { Approval, CallSource, InputItem, PendingCall, ToolDecided } from './records.ts';
-import { callKey, hasBegun, heldCall, isAnswerable, type CallKey } from './tool-records.ts';
+import { heldCalls, KERNEL } from './call-order.ts';
+import type { CallSource } from './records/calls.ts';
+import type { TurnStart } from './history.ts';
+import type { Approval, PendingCall, ToolDecided } from './records/pending.ts';
+import { callKey, hasBegun, heldCall, isAnswerable, isOverdue, type CallKey } from './tool-records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
 /** The answer to a server's question that no person is asked. */
@@ -25,14 +27,31 @@ export interface Call extends CallKey, Partial<Omit<PendingCall, keyof CallKey>>
   /** When the log asked for the answer: milliseconds since 1970. */
   askedAt?: number;
   isEscalated?: true;
+  /** How many hosts were lost before they could begin it. */
+  lostHosts?: number;
+  /** A client has interrupted this cell. */
+  isInterrupted?: true;
   votes: Vote[];
 }
+
+/** A turn that resolves what waits on the one before. */
+type ResolvingTurn = Pick<TurnStart, 'input' | 'createdAt'>;
 
 /** A call that waits, or has waited. */
 export type AskedCall = Call & PendingCall;
 
 export function isAsked(call: Call | undefined): call is AskedCall {
   return call?.needs !== undefined;
+}
+
+/** Whether a call runs on the host of the session's sandbox. */
+export function runsInSandbox({ source }: Pick<Call, 'source'>): boolean {
+  return source?.run?.inSandbox === true;
+}
+
+/** Whether a call is a cell: code that a kernel runs. */
+export function isCell({ source }: Pick<Call, 'source'>): boolean {
+  return source?.run?.order?.server === KERNEL && source.run.effect === 'once';
 }
 
 export function isUnanswered({ state }: Call): boolean {
@@ -57,12 +76,16 @@ export function pendingLeft(call: Call): PendingCall | undefined {
   return source && call.state === 'ready' ? pendingOf(heldCall({ ...call, source })) : undefined;
 }
 
-/** How the input of a turn resolves a pending call. One that it need not answer runs with any input. */
+/**
+ * How the input of a turn resolves a pending call. One that it need not answer runs with any input, unless code does not
+ * wait for it any more.
+ */
 export function resolutionOf(
-  call: CallKey & Pick<PendingCall, 'needs'>,
-  input: InputItem[],
-): Approval | { status: 'response'; content: string } {
+  call: CallKey & Pick<PendingCall, 'needs'> & Partial<Pick<PendingCall, 'action'>>,
+  { input, createdAt }: ResolvingTurn,
+): Approval | { status: 'response'; content: string } | { status: 'expired' } {
   if (!isAnswerable(call)) return { status: 'allow' };
+  if (isOverdue(call, Date.parse(createdAt))) return { status: 'expired' };
   for (const item of input) {
     if (item.type === 'user.message' || callKey(item) !== callKey(call)) continue;
     return item.type === 'user.tool_approval' ? item.approval : { status: 'response', content: item.content };
@@ -71,8 +94,8 @@ export function resolutionOf(
 }
 
 /** The call, if the turn's input allows that it runs or continues. */
-export function resumedCall(call: PendingCall, input: InputItem[]): Call | undefined {
-  const resolution = resolutionOf(call, input);
+export function resumedCall(call: PendingCall, turn: ResolvingTurn): Call | undefined {
+  const resolution = resolutionOf(call, turn);
   const { elicitation } = call;
   if (resolution.status === 'response') {
     const answered = elicitation && { elicitation, content: resolution.content };
@@ -111,10 +134,15 @@ export function remainingOf({ policy, votes }: Call): number {
   return Math.max(0, (policy?.quorum ?? 1) - countVotes(votes));
 }
 
-/** When an approval expires: milliseconds since 1970. */
-export function expiresAt({ policy, askedAt = Infinity }: Call): number | undefined {
-  const { expiresInSeconds } = policy ?? {};
-  return expiresInSeconds === undefined ? undefined : askedAt + expiresInSeconds * 1000;
+/** When an approval expires, by its policy or because code does not wait any more: milliseconds since 1970. */
+export function expiresAt({
+  policy,
+  action,
+  askedAt = Infinity,
+}: Pick<Call, 'policy' | 'action' | 'askedAt'>): number | undefined {
+  const { expiresInSeconds = Infinity } = policy ?? {};
+  const expiry = Math.min(askedAt + expiresInSeconds * 1000, action?.expiresAt ?? Infinity);
+  return expiry === Infinity ? undefined : expiry;
 }
 
 export function escalatesAt({ policy, askedAt = Infinity, isEscalated }: Call): number | undefined {

@@ -1,4 +1,5 @@
-import type { ContextCompacted, UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ContextCompacted } from './records/threads.ts';
 
 /** What a thread's compactions have replaced: everything before an index of its records. */
 export interface Compacted {

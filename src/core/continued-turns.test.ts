@@ -6,7 +6,9 @@ import { agentOf, Choices, EDITED, ELICITATION, POLICIES, randomStart } from '..
 import { AT } from '../../test/support/random-turn.ts';
 import { SEED } from '../../test/support/seed.ts';
 import type { CallModelInput, CallToolInput, CallToolResult } from './history.ts';
-import type { Approval, NewRecord, PendingCall, ToolRoute } from './records.ts';
+import type { ToolRoute } from './records/calls.ts';
+import type { NewRecord } from './records/log.ts';
+import type { Approval, PendingCall } from './records/pending.ts';
 import { endOfThread } from './sub-agents.ts';
 import type { AskedCall } from './call.ts';
 import type { Answer, AnswerCommand, TurnCommand } from './turn-command.ts';

@@ -1,9 +1,11 @@
 import { expect, test } from 'vitest';
+import { modelMessage } from '../../test/support/model-message.ts';
 import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { isNamed, isShown, mayAnswer, newestAuthor, withRequesters } from './deciders.ts';
 import { turnCreated } from './turn.ts';
 import { votesOf, waitingAfter } from './tool-records.ts';
-import type { ApprovalPolicy, UnsequencedRecord } from './records.ts';
+import type { ApprovalPolicy } from './records/calls.ts';
+import type { UnsequencedRecord } from './records/log.ts';
 import { isTokenSubjectId, SUBJECT_NAME, subjectNamed, tokenSubjectId, type Role } from './subject.ts';
 import type { Answer, Answerer } from './turn-command.ts';
 
@@ -133,6 +135,12 @@ test.each<[string, AskedOf, Answerer, boolean]>([
   expect([mayAnswer(call, allow, caller), mayAnswer(call, deny, caller)]).toEqual([may, may]);
 });
 
+test('a stranger to the session does not know of a call that it has asked for, although the policy names it', () => {
+  const call = requestedBy(['boss'], { ...others, ...byBoss, ...thenChief });
+  const knows = (name: string) => isShown(call, callerOf(name, { isStranger: true }));
+  expect([knows('boss'), knows('chief')]).toEqual([false, true]);
+});
+
 test('those who have sent messages since are requesters, too, if the policy excludes them', () => {
   const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
   const policy = { quorum: 1, onExpiry: 'deny' as const };
@@ -163,6 +171,7 @@ test('the newest author is that of a message of a turn, or of one that the turn 
   };
   expect(newestAuthor([turn('ann', [message]), turn('bob', [allow])])).toBe('ann');
   expect(newestAuthor([turn('ann', [message]), turn('bob', [message])])).toBe('bob');
+  expect(newestAuthor([turn('ann', [message]), modelMessage()])).toBe('ann');
   expect(newestAuthor([turn('ann', [message]), steered, turn('bob', [allow])])).toBe('cleo');
   expect(newestAuthor([turn('ann', [], { conversation: { blob: 'b' } })])).toBe('ann');
   expect(newestAuthor([turn('bob', [allow]), turn('bob', [])])).toBeUndefined();

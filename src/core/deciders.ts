@@ -1,4 +1,6 @@
-import type { Approvers, PendingCall, UnsequencedRecord } from './records.ts';
+import type { Approvers } from './records/calls.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { PendingCall } from './records/pending.ts';
 import type { Caller } from './subject.ts';
 import type { Answer, Answerer } from './turn-command.ts';
 

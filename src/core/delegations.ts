@@ -1,4 +1,5 @@
-import type { ToolResponse, WithoutId } from './records.ts';
+import type { WithoutId } from './records/base.ts';
+import type { ToolResponse } from './records/results.ts';
 import { callKey, type CallKey } from './tool-records.ts';
 
 /** A call that another agent answers, in a session of its own. */
@@ -29,7 +30,7 @@ interface Delegation extends DelegatedCall {
 type State = Delegation[];
 
 /** The calls of a turn that other agents answer in sessions of their own, until they have results. */
-export class Delegations {
+export class OpenDelegations {
   readonly #open: Map<string, Delegation>;
 
   constructor(state: State = []) {

@@ -1,26 +1,31 @@
-import { expect, test } from 'vitest';
-import { activityOf } from '../../test/support/logged-run.ts';
+import { describe, expect, test } from 'vitest';
 import { messageWith, modelMessage } from '../../test/support/model-message.ts';
+import { PlayedRun, SUBJECT } from '../../test/support/played-run.ts';
 import { continuation, turnStart } from '../../test/support/random-turn.ts';
-import { due, endOf, Slots, type Run, type Work } from './due.ts';
-import type { ActivityResult, CallModelResult, ScheduledActivity, TurnContinuation, TurnStart } from './history.ts';
+import { KERNEL } from './call-order.ts';
+import type { ActivityResult, CallModelResult, TurnResult, TurnStart, WorkflowClose } from './history.ts';
 import { firstCallOf, Turn } from './turn.ts';
-import type {
-  ApprovalPolicy,
-  InputItem,
-  ModelMessage,
-  NewRecord,
-  PendingCall,
-  SubAgent,
-  ToolRoute,
-} from './records.ts';
+import type { ApprovalPolicy, ToolRoute } from './records/calls.ts';
+import type { InputItem } from './records/input.ts';
+import type { NewRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { Approval, PendingCall } from './records/pending.ts';
+import type { SubAgent } from './records/threads.ts';
 import type { AnswerCommand, TurnCommand } from './turn-command.ts';
-import type { TurnActions } from './turn-actions.ts';
 import { turnResult } from './turn-result.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const NOW = Date.parse(AT);
 
+const CELL: ToolRoute = {
+  to: 'server',
+  effect: 'once',
+  approval: false,
+  callHash: 'h',
+  inSandbox: true,
+  order: { server: KERNEL },
+};
+const FILE: ToolRoute = { to: 'server', effect: 'retry', approval: false, callHash: 'h', inSandbox: true };
 const RUN: ToolRoute = { to: 'server', effect: 'retry', approval: false, callHash: 'h' };
 const ONCE: ToolRoute = { ...RUN, effect: 'once' };
 const ASKS: ToolRoute = { ...RUN, approval: true };
@@ -28,138 +33,6 @@ const CLIENT: ToolRoute = { to: 'client' };
 const inOrder = (route: Extract<ToolRoute, { to: 'server' }>, isReadOnly?: true): ToolRoute => {
   return { ...route, order: { server: 's', ...(isReadOnly && { isReadOnly }) } };
 };
-
-/** A run of a turn without a workflow: a test begins what is due, ends it, and ends tasks. */
-class PlayedRun {
-  readonly log = new Turn();
-  readonly actions: TurnActions;
-  /** When tasks start: milliseconds since 1970. */
-  now = NOW;
-  readonly #start: TurnStart;
-  #run: Run;
-  #running: { name: string; id: number }[] = [];
-  #ids = 0;
-
-  constructor(overrides: Partial<TurnStart> = {}) {
-    this.#start = turnStart(overrides);
-    this.log.started(this.#start);
-    this.actions = this.log.actions!;
-    this.#run = {
-      isStopping: false,
-      isDraining: false,
-      forced: new Set(),
-      slots: new Slots(this.#start.limits.subAgents),
-    };
-  }
-
-  /** The run that continues this one as new, with what Temporal stores of it. */
-  again(): PlayedRun {
-    const { resumes: _, ...constants } = this.#start;
-    const open = JSON.parse(JSON.stringify(this.log.open)) as Partial<TurnContinuation>;
-    const next = new PlayedRun({ ...constants, carry: continuation(open) });
-    next.#ids = this.#ids;
-    next.now = this.now;
-    return next;
-  }
-
-  set(run: Partial<Run>): void {
-    this.#run = { ...this.#run, ...run };
-  }
-
-  /** Ends a task, and begins what is due then. Returns the names of that. */
-  task(...commands: Pick<TurnCommand, 'type'>[]): string[] {
-    const sent = commands.map((one, i) => ({ id: `req_${this.#ids}_${i}`, subject: SUBJECT, ...one }));
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
-    this.log.taskEnded(this.now, sent as TurnCommand[]);
-    if (endOf(this.log, this.#run)) return [];
-    const work = due(this.log, this.#run);
-    for (const one of work) this.#begin(one);
-    // A turn in which nothing runs is paused.
-    if (this.#running.length === 0 && !this.end) expect(this.actions.isPaused).toBe(true);
-    return work.map(nameOf);
-  }
-
-  get end(): ReturnType<typeof endOf> {
-    return endOf(this.log, this.#run);
-  }
-
-  /** The input of a thread's model call that runs. */
-  modelInput(threadId: string): Extract<ScheduledActivity, { name: 'callModel' }>['input'] {
-    const running = this.log.running(threadId).find(({ name }) => name === 'callModel');
-    if (running?.name !== 'callModel') throw new Error(`${threadId} calls no model`);
-    return running.input;
-  }
-
-  /** The input of a call of the root agent that runs. */
-  toolInput(toolCallId: string): Extract<ScheduledActivity, { name: 'callTool' }>['input'] {
-    const running = this.log.running('main').find(({ name, input }) => {
-      return name === 'callTool' && input.toolCallId === toolCallId;
-    });
-    if (running?.name !== 'callTool') throw new Error(`${toolCallId} does not run`);
-    return running.input;
-  }
-
-  /** The calls that the turn leaves to the next one. */
-  get left(): PendingCall[] {
-    return this.end?.status === 'waiting' ? this.end.pending : [];
-  }
-
-  #begin(work: Work): void {
-    if (work.name === 'forceDelegate') return;
-    const id = ++this.#ids;
-    this.#running.push({ name: nameOf(work), id });
-    const newMessage = () => ({ messageId: `msg_${id}`, createdAt: AT });
-    const call = { now: this.now, recent: [], newMessage };
-    this.log.scheduled(id, activityOf(work, { start: this.#start, log: this.log }, call));
-  }
-
-  ends(name: string, end: ActivityResult): void {
-    const one = this.#running.find((running) => running.name === name);
-    if (!one) throw new Error(`${name} does not run`);
-    this.#running.splice(this.#running.indexOf(one), 1);
-    this.log.ended(one.id, AT, end);
-  }
-
-  /** A thread's model call ends with a message, and what follows it. */
-  answers(message: ModelMessage, ...records: NewRecord[]): void {
-    this.model(message.threadId, { status: 'answered' }, message, ...records);
-  }
-
-  model(threadId: string, outcome: CallModelResult['outcome'], ...records: NewRecord[]): void {
-    this.ends(`${threadId} model`, { how: 'completed', stamp: 's', records, outcome });
-  }
-
-  /** A tool call has a result. */
-  returns(toolCallId: string, threadId = 'main', more: { noResult?: 'client' } = {}): void {
-    const result = { threadId, toolCallId, outcome: 'succeeded', content: 'ok', ...more } as const;
-    const records: NewRecord[] = [{ kind: 'tool.response', at: AT, ...result }];
-    this.ends(`${threadId} ${toolCallId}`, { how: 'completed', stamp: 's', records });
-  }
-
-  /** The server of a call asks the user. */
-  asks(toolCallId: string, threadId = 'main'): void {
-    const elicitation = { question: '{}', state: { blob: 'b' } };
-    this.ends(`${threadId} ${toolCallId}`, { how: 'completed', stamp: 's', records: [], elicitation });
-  }
-
-  /** A call finds that its server needs a sign-in. */
-  needsSignIn(toolCallId: string): void {
-    const { source } = this.toolInput(toolCallId);
-    const call: PendingCall = { threadId: 'main', toolCallId, needs: 'sign_in', source, signInId: 'sig_1' };
-    const server = { id: 's', name: 's', url: 'u', signInId: 'sig_1' };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
-    const record = { kind: 'mcp.auth_required', at: AT, threadId: 'main', servers: [server], calls: [call] } as unknown;
-    this.ends(`main ${toolCallId}`, { how: 'completed', stamp: 's', records: [record as NewRecord] });
-  }
-}
-
-const SUBJECT = { subjectId: 'ann', subjectType: 'user', subjectSlug: 'ann' } as const;
-
-function nameOf(work: Work): string {
-  if (work.name === 'forceDelegate') return `force ${work.sessionId}`;
-  if (work.name === 'callTool') return `${work.call.threadId} ${work.call.toolCallId}`;
-  return `${work.threadId} ${work.name === 'callModel' ? 'model' : 'connect'}`;
-}
 
 const calls = (...routes: ToolRoute[]): ModelMessage => messageWith(...routes);
 const DONE = modelMessage({ content: 'Done.' });
@@ -488,6 +361,122 @@ test('a turn that ends if a call has no result begins no more calls; its sub-age
   expect([run.task(), run.end]).toMatchObject([[], { status: 'error', code: 'tool_failed' }]);
 });
 
+describe('a turn that ends once a person has denied a call', () => {
+  const verdict = (n: number, approval: Approval): InputItem => {
+    return { type: 'user.tool_approval', threadId: 'main', toolCallId: `r${n}`, approval };
+  };
+  const resumed = (...approvals: Approval[]) => ({
+    endsOnDenial: true as const,
+    resumes: { pending: leftCalls(approvals.length, { needs: 'approval' }) },
+    input: approvals.map((approval, n) => verdict(n, approval)),
+  });
+  const [ALLOW, DENY] = [{ status: 'allow' }, { status: 'deny' }] as const;
+  const said = modelMessage({ content: 'I will try.' });
+  /** What the root agent has said last, in an earlier turn or run, is read without a call of its model. */
+  const findsOutput = (run: PlayedRun): void => {
+    expect(run.modelInput('main').ends).toBe('denial');
+    const end: ActivityResult = { how: 'completed', records: [], outcome: { status: 'ended' }, output: said };
+    // What else runs goes on.
+    expect(run.ends('main model', end)).toEqual([]);
+  };
+  const closed = (run: PlayedRun) => {
+    const close: WorkflowClose = { how: 'completed', result: { status: 'done', pending: [] } };
+    return run.log.feed({ type: 'closed', at: AT, close }).at(-1)?.record;
+  };
+
+  test('calls no model after that, and ends with what the agent has said before', () => {
+    const run = new PlayedRun(resumed(DENY));
+    expect(run.task()).toEqual(['main model']);
+    findsOutput(run);
+    expect([run.task(), run.end]).toEqual([[], { status: 'done' }]);
+    const end = { status: 'done', output: said, endedBy: 'denial', requiredActions: [] };
+    expect(closed(run)).toMatchObject({ end });
+  });
+
+  test('ends with the message of this turn, if there is one', () => {
+    const run = new PlayedRun({ pause: 'wait', endsOnDenial: true });
+    run.task();
+    const asking = { ...calls(ASKS), content: 'May I?' };
+    run.answers(asking);
+    run.task();
+    expect([run.task(decides('ann', 'call_0', DENY)), run.end]).toEqual([[], { status: 'done' }]);
+    expect(closed(run)).toMatchObject({ end: { output: { content: 'May I?' } } });
+  });
+
+  test('runs what was allowed first, also in another run', () => {
+    const run = new PlayedRun(resumed(DENY, ALLOW));
+    expect([run.task(), run.end]).toEqual([['main r1'], undefined]);
+    run.returns('r1');
+    for (const one of [run.again(), run]) {
+      expect(one.task()).toEqual(['main model']);
+      findsOutput(one);
+      expect([one.task(), one.end]).toEqual([[], { status: 'done' }]);
+    }
+  });
+
+  test('waits for no other call that is asked about, also in another run', () => {
+    const run = new PlayedRun({ pause: 'wait', endsOnDenial: true });
+    run.task();
+    run.answers(calls(ASKS, ASKS));
+    run.task();
+    run.task(decides('ann', 'call_0', DENY));
+    expect(run.end).toEqual({ status: 'done' });
+    const next = run.again();
+    expect(next.task()).toEqual(['main model']);
+    findsOutput(next);
+    expect([next.task(), next.end]).toEqual([[], { status: 'done' }]);
+  });
+
+  test('calls its model if all was allowed, or the agent does not say so', () => {
+    const { endsOnDenial: _, ...telling } = resumed(DENY);
+    expect(new PlayedRun(telling).task()).toEqual(['main model']);
+    const run = new PlayedRun(resumed(ALLOW));
+    run.task();
+    run.returns('r0');
+    expect(run.task()).toEqual(['main model']);
+  });
+});
+
+describe('a turn whose request allows so many rounds', () => {
+  const limits = { ...turnStart().limits, rounds: 2 };
+  const endOf = (run: PlayedRun, result: TurnResult) => {
+    const done = run.log.feed({ type: 'closed', at: AT, close: { how: 'completed', result } }).at(-1)?.record;
+    return done?.kind === 'turn.done' ? done.end : undefined;
+  };
+
+  test('ends after the calls of the last one, also in another run, and leaves messages to the next turn', () => {
+    const run = new PlayedRun({ limits });
+    run.task();
+    run.answers(calls(RUN));
+    run.task();
+    run.returns('call_0');
+    expect(run.task()).toEqual(['main model']);
+    run.answers(calls(RUN, RUN));
+    run.task(STEER);
+    run.returns('call_0');
+    expect([run.task(), run.end]).toEqual([[], undefined]);
+    run.returns('call_1');
+    expect(run.again().end).toEqual({ status: 'done' });
+    expect([run.task(), run.end]).toEqual([[], { status: 'done' }]);
+    expect(endOf(run, { status: 'done', pending: [] })).toMatchObject({ endedBy: 'max_turns', requiredActions: [] });
+  });
+
+  test('ends as any other if its last message is an answer, or asks people', () => {
+    const answered = new PlayedRun({ limits: { ...limits, rounds: 1 } });
+    answered.task();
+    answered.answers(DONE);
+    expect([answered.task(STEER), answered.end]).toEqual([[], { status: 'done' }]);
+    expect(endOf(answered, { status: 'done', pending: [] })).not.toHaveProperty('endedBy');
+    const asking = new PlayedRun({ limits: { ...limits, rounds: 1 } });
+    asking.task();
+    asking.answers(calls(ASKS));
+    asking.task();
+    const pending = asking.end?.status === 'waiting' ? asking.end.pending : [];
+    expect(pending).toHaveLength(1);
+    expect(endOf(asking, { status: 'done', pending })).not.toHaveProperty('endedBy');
+  });
+});
+
 test('a turn in which a call has no result is paused while only its sub-agents wait for people', () => {
   const run = new PlayedRun({ pause: 'wait', failsWithTools: true, callsInSequence: true });
   run.task();
@@ -500,6 +489,17 @@ test('a turn in which a call has no result is paused while only its sub-agents w
   run.ends('main call_1', { how: 'timed_out' });
   run.answers({ ...calls(ASKS), threadId: 'thr_0' });
   expect([run.task(), run.end, run.actions.isPaused]).toEqual([[], undefined, true]);
+});
+
+test('a person is asked about an unknown outcome only if the call may have had an effect', () => {
+  const run = new PlayedRun({ pause: 'wait', onUnknown: 'ask' });
+  run.task();
+  run.answers(calls(RUN, ONCE));
+  run.task();
+  for (const name of ['main call_0', 'main call_1']) run.ends(name, { how: 'timed_out' });
+  expect(run.actions.unanswered).toMatchObject([
+    { toolCallId: 'call_1', unknownOutcome: expect.any(String) as string },
+  ]);
 });
 
 test('what is unknown of a call stays so while it waits for a sign-in', () => {
@@ -899,4 +899,113 @@ test('a run that drains before the model call that the start has begun makes tha
   expect(run.task()).toEqual(['main call_0']);
   run.returns('call_0');
   expect([run.task(), run.end]).toEqual([[], { status: 'continue' }]);
+});
+
+/** What the log says of calls that have ended. */
+function endsOf(entries: ReturnType<Turn['ended']>): unknown[] {
+  return entries.flatMap(({ record }) =>
+    record.kind === 'tool.response' ? [[record.toolCallId, record.outcome, record.execution?.exit]] : [],
+  );
+}
+
+BOTH('in %s the sandbox is opened once, and cells run in their order beside other calls', (_, start) => {
+  const run = new PlayedRun(start);
+  run.task();
+  run.answers(calls(CELL, RUN, CELL, FILE));
+  expect(run.task()).toEqual(['main sandbox', 'main call_1']);
+  run.returns('call_1');
+  expect(run.task()).toEqual([]);
+  run.opens('host');
+  expect([run.task(), run.log.sandboxHost]).toEqual([['main call_0', 'main call_3'], 'host']);
+  run.returns('call_3');
+  run.returns('call_0');
+  expect(run.task()).toEqual(['main call_2']);
+  run.returns('call_2');
+  expect(run.task()).toEqual(['main model']);
+  // The next message finds it open.
+  run.answers(calls(CELL));
+  expect(run.task()).toEqual(['main call_0']);
+});
+
+test('one thread opens the sandbox for all', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(...starts(agent(0), agent(1)));
+  run.task();
+  run.answers({ ...calls(CELL), threadId: 'thr_0' });
+  run.answers({ ...calls(CELL), threadId: 'thr_1' });
+  expect(run.task()).toEqual(['thr_0 sandbox']);
+  run.opens('host', 'thr_0');
+  expect(run.task()).toEqual(['thr_0 call_0', 'thr_1 call_0']);
+});
+
+test('the next run of a turn asks again where the sandbox is', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(CELL));
+  run.task();
+  run.opens('host');
+  run.task();
+  run.returns('call_0');
+  run.set({ isDraining: true });
+  run.task();
+  const next = run.again();
+  next.task();
+  next.answers(calls(CELL));
+  expect(next.task()).toEqual(['main sandbox']);
+});
+
+test('a call that its host has not begun runs on another one, unless too many hosts are lost', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(CELL));
+  for (const host of ['first', 'second']) {
+    expect(run.task()).toEqual(['main sandbox']);
+    run.opens(host);
+    expect(run.task()).toEqual(['main call_0']);
+    run.loses('call_0', true);
+  }
+  run.task();
+  run.opens('third');
+  run.task();
+  run.loses('call_0', true);
+  expect(run.task()).toEqual(['main model']);
+});
+
+test('a cell whose host is lost while it runs has an unknown outcome, and one without a host has not run', () => {
+  const run = new PlayedRun();
+  run.task();
+  run.answers(calls(CELL, CELL, FILE));
+  run.task();
+  run.opens('host');
+  run.task();
+  const { actions } = run;
+  run.loses('call_0');
+  run.loses('call_2');
+  expect(actions.unsettled('main').map(({ toolCallId }) => toolCallId)).toEqual(['call_1']);
+  // The host of the next cell is looked for with it.
+  expect(run.task()).toEqual(['main call_1']);
+});
+
+test('without a host that opens a sandbox, calls fail and others run', () => {
+  const log = new Turn();
+  log.started(turnStart());
+  log.scheduled(1, {
+    name: 'callModel',
+    input: { ...firstCallOf(turnStart()), turnId: 't', sessionId: 's', step: 1, recent: [] },
+  });
+  log.ended(1, AT, {
+    how: 'completed',
+    stamp: 's',
+    records: [calls(CELL, RUN, FILE, CELL)],
+    outcome: { status: 'answered' },
+  });
+  const input = { turnId: 't', sessionId: 's', threadId: 'main', specHash: 'h' };
+  log.scheduled(2, { name: 'openSandbox', input });
+  expect(endsOf(log.ended(2, AT, { how: 'timed_out' }))).toEqual([
+    ['call_0', 'failed', 'not_started'],
+    ['call_2', 'failed', 'not_started'],
+    ['call_3', 'failed', 'not_started'],
+  ]);
+  expect(log.actions?.working('main').ready.map(({ toolCallId }) => toolCallId)).toEqual(['call_1']);
 });

@@ -1,7 +1,10 @@
-import type { Call } from './call.ts';
+import { isUnanswered, runsInSandbox, type Call } from './call.ts';
+import { isCode, openCells, type OpenCell } from './code-threads.ts';
+import { endingOf } from './tasks.ts';
 import { startsWithModelCall, type Turn } from './turn.ts';
-import { ROOT_THREAD, type TurnError } from './records.ts';
-import { countedSteps, waitingIn, type ThreadEnd } from './threads.ts';
+import { ROOT_THREAD } from './records/threads.ts';
+import type { TurnError } from './records/turn.ts';
+import { countedSteps, hasMadeAllRounds, waitingIn, type Thread, type ThreadEnd } from './threads.ts';
 import { toolLanes } from './tool-lanes.ts';
 import { callKey } from './tool-records.ts';
 import type { TurnActions } from './turn-actions.ts';
@@ -11,17 +14,35 @@ import type { ThreadResult } from './turn-result.ts';
 export type Work =
   | { name: 'connectTools' | 'callModel'; threadId: string }
   | { name: 'callTool'; call: Call }
+  /** The calls of the thread run where the sandbox of the session is. */
+  | { name: 'openSandbox'; threadId: string }
+  /** The cell of the thread goes on, or is asked whether it still waits. */
+  | { name: 'resumeCell'; threadId: string }
   /** The agent that works in this session on calls of the turn is to answer. */
-  | { name: 'forceDelegate'; sessionId: string };
+  | { name: 'forceDelegate'; sessionId: string }
+  | Interruption;
+
+/**
+ * A cell is interrupted: on its host, where it runs, or by cancelling a tool that it has called. `key` is that of what
+ * runs.
+ */
+type Interruption =
+  | { name: 'interruptCell' | 'cancelCall'; key: string; call: Call }
+  /** The turn is held: the host begins no calls of the cell any more, in this piece of it. */
+  | { name: 'holdCell'; key: string; call: Call; piece: number };
 
 /** What decides with the log of a turn what it begins, and is not in the log. */
-export interface Run {
+export interface RunState {
   /** It ends: it was cancelled, its time is up, its budget was reached, or an approval has expired that ends it. */
   isStopping: boolean;
   /** It is to continue as new once nothing runs. */
   isDraining: boolean;
   /** The sessions in which answers were forced. */
   forced: ReadonlySet<string>;
+  /** The keys of what was interrupted. */
+  interrupted: ReadonlySet<string>;
+  /** The turn has worked for so long that it is to answer. */
+  isTimeUp: boolean;
   slots: Slots;
 }
 
@@ -67,40 +88,108 @@ type Phase =
   | ThreadEnd;
 
 /** A turn, and what its workflow and the readers of its log know of it. */
-interface TurnState extends Pick<Turn, 'subAgents' | 'thread' | 'running'> {
+interface TurnState extends Pick<
+  Turn,
+  'subAgents' | 'thread' | 'running' | 'sandboxHost' | 'endsByDenial' | 'knowsOutput'
+> {
   start: NonNullable<Turn['start']>;
   actions: TurnActions;
 }
 
-type StartedTurn = Pick<Turn, 'start' | 'actions' | 'subAgents' | 'thread' | 'running'>;
+type StartedTurn = Pick<Turn, 'start' | 'actions'> & Omit<TurnState, 'start' | 'actions'>;
 
 /**
  * What a turn begins now: threads in the order in which the turn has started them, calls in that of their message. Once
  * per task: it hands out the slots.
  */
-export function due(turn: StartedTurn, run: Run): Work[] {
+export function due(turn: StartedTurn, run: RunState): Work[] {
   if (!hasStarted(turn) || run.isStopping) return [];
   const { actions } = turn;
   const forced = actions.isForced ? actions.delegated.filter(({ sessionId }) => !run.forced.has(sessionId)) : [];
   const delegates = [...new Set(forced.map(({ sessionId }) => sessionId))].map((sessionId): Work => {
     return { name: 'forceDelegate', sessionId };
   });
+  const told = [...delegates, ...interruptions(turn, run), ...holds(turn, run)];
   const threads = [ROOT_THREAD, ...turn.subAgents.map(({ threadId }) => threadId)].map((threadId) => {
     return { threadId, phase: phaseOf(turn, threadId) };
   });
   const [root, ...subAgents] = threads;
   const mode = modeOf(turn, run);
-  const working = subAgents.filter(({ phase }) => isWorking(phase, mode)).map(({ threadId }) => threadId);
-  const slots = run.slots.of(working);
-  if (mode.isHeld) return delegates;
+  const ofCode = new Set(subAgents.flatMap(({ threadId }) => (isCode(turn.thread(threadId)) ? [threadId] : [])));
+  const working = subAgents.filter(({ threadId, phase }) => !ofCode.has(threadId) && isWorking(phase, mode));
+  const slots = run.slots.of(working.map(({ threadId }) => threadId));
+  if (mode.isHeld) return told;
   // The sub-agents that a turn resumes begin when its servers are connected.
   const isConnecting = root?.phase.status === 'connecting' || root?.phase.status === 'toConnect';
-  const begins = threads.filter(({ threadId }) => threadId === ROOT_THREAD || (slots.has(threadId) && !isConnecting));
-  return [...delegates, ...begins.flatMap(({ threadId, phase }) => workIn(turn, mode, threadId, phase))];
+  const begins = threads.filter(
+    ({ threadId }) => threadId === ROOT_THREAD || ((ofCode.has(threadId) || slots.has(threadId)) && !isConnecting),
+  );
+  const work = begins.flatMap(({ threadId, phase }) => workIn(turn, mode, threadId, phase));
+  // One opens it for all threads.
+  const opening = work.find(({ name }) => name === 'openSandbox');
+  return [...told, ...work.filter((one) => one.name !== 'openSandbox' || one === opening)];
+}
+
+/** When code is interrupted that runs, since the turn is to answer then: milliseconds since 1970. */
+export function interruptsAt(
+  turn: StartedTurn,
+  run: Pick<RunState, 'interrupted' | 'isStopping'>,
+  now: number,
+): number | undefined {
+  // A turn that is stopping begins nothing: see `due`.
+  if (
+    run.isStopping ||
+    !hasStarted(turn) ||
+    turn.start.limits.answerAfterSeconds === undefined ||
+    turn.actions.isPaused
+  )
+    return undefined;
+  return interruptions(turn, { ...run, isTimeUp: true }).length > 0 ? turn.actions.limits.answersAt(now) : undefined;
+}
+
+/**
+ * What is to be interrupted now, and was not: cells that a client has interrupted, and in a turn that is to answer all
+ * that run. Tools that code has called end before an answer that the time forces.
+ */
+function interruptions(
+  turn: TurnState,
+  { interrupted, isTimeUp }: Pick<RunState, 'interrupted' | 'isTimeUp'>,
+): Interruption[] {
+  return openCells(turn.actions.threads).flatMap((open): Interruption[] => {
+    const { call, code } = open;
+    const isEnding = call.isInterrupted === true || turn.actions.isForced;
+    if (!isEnding && !isTimeUp) return [];
+    const goesOn = code !== undefined && isGoingOn(turn, code);
+    const key = pieceKey(open);
+    const cell: Interruption[] = !code || goesOn ? [{ name: 'interruptCell', key, call }] : [];
+    const tools = [...(code?.calls.values() ?? [])].filter(({ state }) => isEnding && !goesOn && state === 'running');
+    const all = [...cell, ...tools.map((one): Interruption => ({ name: 'cancelCall', key: callKey(one), call: one }))];
+    return all.filter((one) => !interrupted.has(one.key));
+  });
+}
+
+/** The cells that run while the turn is held: their hosts must be told, since they begin calls themselves. */
+function holds(turn: TurnState, { interrupted }: Pick<RunState, 'interrupted'>): Interruption[] {
+  if (!turn.actions.isHeld) return [];
+  return openCells(turn.actions.threads).flatMap((cell): Interruption[] => {
+    const { call, code } = cell;
+    const key = `hold ${pieceKey(cell)}`;
+    if (call.isInterrupted || interrupted.has(key) || (code && !isGoingOn(turn, code))) return [];
+    return [{ name: 'holdCell', key, call, piece: code?.steps ?? 0 }];
+  });
+}
+
+function isGoingOn(turn: TurnState, { agent }: Thread): boolean {
+  const running = agent ? turn.running(agent.threadId) : [];
+  return running.some(({ name, input }) => name === 'resumeCell' && !input.isCheck && !input.isInterrupted);
+}
+
+function pieceKey({ call, code }: OpenCell): string {
+  return [callKey(call), call.lostHosts ?? 0, code?.steps ?? 0].join(' ');
 }
 
 /** How a run of a turn ends now; undefined as long as it runs. */
-export function endOf(turn: StartedTurn, run: Pick<Run, 'isStopping' | 'isDraining'>): ThreadResult | undefined {
+export function endOf(turn: StartedTurn, run: Pick<RunState, 'isStopping' | 'isDraining'>): ThreadResult | undefined {
   if (!hasStarted(turn) || turn.running().length > 0) return undefined;
   const stopped = (): ThreadEnd => turn.thread(ROOT_THREAD).end ?? { status: 'stopped' };
   const end = run.isStopping ? stopped() : runEndOf(turn, modeOf(turn, run), ROOT_THREAD);
@@ -114,7 +203,7 @@ interface Mode {
 }
 
 /** The call that the start of a turn has begun is made in any case: readers may have seen its answer. */
-function modeOf(turn: TurnState, { isDraining }: Pick<Run, 'isDraining'>): Mode {
+function modeOf(turn: TurnState, { isDraining }: Pick<RunState, 'isDraining'>): Mode {
   const isBegun = isBegunByStart(turn);
   return { isHeld: turn.actions.isHeld && !isBegun, isDraining: isDraining && !isBegun };
 }
@@ -161,14 +250,32 @@ function isWorking({ status }: Phase, { isHeld, isDraining }: Mode): boolean {
   return (status === 'toConnect' || status === 'runningTools') && !(isHeld && isDraining);
 }
 
-function workIn({ start, actions }: TurnState, { isDraining }: Mode, threadId: string, phase: Phase): Work[] {
+function workIn(turn: TurnState, { isDraining }: Mode, threadId: string, phase: Phase): Work[] {
+  const { start, actions, sandboxHost } = turn;
   if (phase.status === 'runningTools') {
-    const lanes = toolLanes({ isSubAgent: threadId !== ROOT_THREAD, inSequence: start.callsInSequence });
+    const isSubAgent = threadId !== ROOT_THREAD && !isCode(turn.thread(threadId));
+    const lanes = toolLanes({ isSubAgent, inSequence: start.callsInSequence });
     const free = Math.max(0, lanes - actions.working(threadId).running.length);
-    return phase.ready.slice(0, free).map((call) => ({ name: 'callTool', call }));
+    const next = phase.ready.slice(0, free);
+    if (sandboxHost !== undefined || !next.some(runsInSandbox)) return next.map(toolWork);
+    return [...sandboxWork(turn, threadId), ...next.filter((call) => !runsInSandbox(call)).map(toolWork)];
+  }
+  const isCalled = phase.status === 'toCall' && !isDraining;
+  if (isCode(turn.thread(threadId))) {
+    if (!isCalled && phase.status !== 'toConnect') return [];
+    return sandboxHost === undefined ? sandboxWork(turn, threadId) : [{ name: 'resumeCell', threadId }];
   }
   if (phase.status === 'toConnect') return [{ name: 'connectTools', threadId }];
-  return phase.status === 'toCall' && !isDraining ? [{ name: 'callModel', threadId }] : [];
+  return isCalled ? [{ name: 'callModel', threadId }] : [];
+}
+
+function sandboxWork(turn: TurnState, threadId: string): Work[] {
+  const isOpening = turn.running().some(({ name }) => name === 'openSandbox');
+  return isOpening ? [] : [{ name: 'openSandbox', threadId }];
+}
+
+function toolWork(call: Call): Work {
+  return { name: 'callTool', call };
 }
 
 /** The phase of a thread by what it does itself. */
@@ -176,8 +283,10 @@ function phaseOf(turn: TurnState, threadId: string): Phase {
   const { actions, start } = turn;
   const { end } = turn.thread(threadId);
   for (const { name } of turn.running(threadId)) {
-    if (name !== 'callTool') return { status: name === 'callModel' ? 'calling' : 'connecting' };
+    if (name === 'callModel' || name === 'resumeCell') return { status: 'calling' };
+    if (name === 'connectTools') return { status: 'connecting' };
   }
+  if (isCode(turn.thread(threadId))) return phaseOfCode(turn, threadId);
   if (end && !(end.status === 'done' && isSteered(turn, threadId))) return end;
   if (connectsFirst(turn, threadId)) return { status: 'toConnect' };
   const { running, ready } = actions.working(threadId);
@@ -185,13 +294,30 @@ function phaseOf(turn: TurnState, threadId: string): Phase {
   if (threadId === ROOT_THREAD && actions.hasFailed) {
     return { status: 'error', message: 'A tool call has no result.', code: 'tool_failed' };
   }
+  // What it has said last may be in an earlier turn, or run.
+  if (threadId === ROOT_THREAD && turn.endsByDenial) return { status: turn.knowsOutput ? 'done' : 'toCall' };
   const open = actions.unsettled(threadId);
+  const ending = endingOf(turn.thread(threadId), start);
+  // Its code reads the denial, and may clean up.
+  if (ending === 'denial' && open.every(({ state }) => state !== 'delegated')) return { status: 'toCall' };
   const isOfAgent = (call: Call) => turn.subAgents.some(({ parent }) => callKey(parent) === callKey(call));
   if (open.length > 0) return { status: open.every(isOfAgent) ? 'awaitingAgents' : 'asking' };
+  if (threadId === ROOT_THREAD && hasMadeAllRounds(turn.thread(threadId), start.limits)) return { status: 'done' };
+  if (ending) return { status: 'toCall' };
   if (actions.isModelAwaited(threadId)) return { status: 'awaitingModel' };
   if (!isAtLimit(turn, threadId)) return { status: 'toCall' };
   // What holds the turn may be lifted with a message to it, or a higher budget.
   return actions.isHeld ? { status: 'awaitingModel' } : limitReached(start.limits.iterations);
+}
+
+/** A thread of code calls tools, and then goes on with their results. */
+function phaseOfCode(turn: TurnState, threadId: string): Phase {
+  const { actions } = turn;
+  const { isConnected } = turn.thread(threadId);
+  const { running, ready } = actions.working(threadId);
+  if (running.length === 0 && ready.length > 0 && !isConnected) return { status: 'toConnect' };
+  if (running.length > 0 || ready.length > 0) return { status: 'runningTools', ready };
+  return { status: actions.unsettled(threadId).some(isUnanswered) ? 'asking' : 'toCall' };
 }
 
 /** Whether a thread connects to its servers before anything else; otherwise its model calls do that. */
@@ -215,7 +341,8 @@ export function isBegunByStart(turn: Pick<StartedTurn, 'start' | 'thread'>): boo
  * calls it has ended, and they are left to the next turn, as those that arrive after any other end.
  */
 function isSteered(turn: TurnState, threadId: string): boolean {
-  return threadId === ROOT_THREAD && turn.actions.steering.hasUnread && !isAtLimit(turn, threadId);
+  if (threadId !== ROOT_THREAD || !turn.actions.steering.hasUnread) return false;
+  return !isAtLimit(turn, threadId) && !hasMadeAllRounds(turn.thread(threadId), turn.start.limits);
 }
 
 /** Beyond a limit at which the turn answers, its calls are forced: they repair the answer, or answer a late message. */

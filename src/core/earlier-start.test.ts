@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import { AT, continuation, turnStart } from '../../test/support/random-turn.ts';
 import { TURN_RULES, type TurnStart } from './history.ts';
 import { Turn } from './turn.ts';
-import type { OpenThread, PendingCall } from './records.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { OpenThread } from './records/threads.ts';
 import { currentStart, type EarlierStart } from './earlier-start.ts';
 
 const parent = { threadId: 'main', toolCallId: 'a' };

@@ -1,5 +1,6 @@
 import type { TurnContinuation, TurnStart } from './history.ts';
-import type { OpenThread, PendingCall } from './records.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { OpenThread } from './records/threads.ts';
 import { resumedThread } from './threads.ts';
 import { isAnyOpen, waitingOf } from './turn-result.ts';
 

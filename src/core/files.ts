@@ -1,4 +1,4 @@
-import type { StoredFile } from './records.ts';
+import type { StoredFile } from './records/input.ts';
 
 /** The types that every provider takes as images. */
 const IMAGE_TYPES: ReadonlySet<string> = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp']);

@@ -1,4 +1,6 @@
-import type { MadeImage, StoredFile, ToolOutcome } from './records.ts';
+import type { StoredFile } from './records/input.ts';
+import type { MadeImage } from './records/message.ts';
+import type { ToolOutcome } from './records/results.ts';
 import type { MessageText } from './message.ts';
 import type { TranscriptItem } from './transcript.ts';
 

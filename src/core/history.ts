@@ -1,23 +1,17 @@
 import type { Attempt, BeginFacts, EndFacts } from './attempts.ts';
 import type { Budget, BudgetLeft, BudgetReport } from './budget.ts';
-import type {
-  AnswerLimit,
-  AuthRequired,
-  CallSource,
-  CancelReason,
-  ConversationRef,
-  EditedArguments,
-  InputItem,
-  MessagePlan,
-  NewRecord,
-  PendingCall,
-  PendingElicitation,
-  TurnError,
-  Waiting,
-} from './records.ts';
+import type { CallSource } from './records/calls.ts';
+import type { ConversationRef, InputItem } from './records/input.ts';
+import type { NewRecord } from './records/log.ts';
+import type { MessagePlan, ModelMessage } from './records/message.ts';
+import type { EditedArguments, PendingCall, PendingElicitation, Waiting } from './records/pending.ts';
+import type { AuthRequired } from './records/servers.ts';
+import type { ThreadEnding } from './records/threads.ts';
+import type { AnswerLimit, CancelReason, TurnError } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState } from './turn-actions.ts';
-import type { TurnEvent } from './turn-command.ts';
+import type { CallKey } from './tool-records.ts';
+import type { CommandEvent } from './turn-command.ts';
 import type { QueuePlace } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
@@ -33,7 +27,7 @@ export type HistoryEvent =
   /** The last attempt of an activity, recorded with its end if the activity may be retried. */
   | { type: 'begun'; scheduledEventId: number; facts: BeginFacts }
   | { type: 'ended'; scheduledEventId: number; at: string; end: ActivityResult; facts?: EndFacts }
-  | { type: 'commanded'; command: TurnEvent }
+  | { type: 'commanded'; command: CommandEvent }
   | { type: 'taskStarted'; at: string }
   /** The task that started last was completed; its commands follow. */
   | { type: 'taskCompleted' }
@@ -44,7 +38,7 @@ export type HistoryEvent =
  * The activities whose results append records to the log. The decoder and `Turn` derive from this list: a name
  * without an input, without its records at a failure, or without an activity is a type error.
  */
-export const APPENDING_ACTIVITIES = ['callModel', 'callTool', 'connectTools'] as const;
+export const APPENDING_ACTIVITIES = ['callModel', 'callTool', 'connectTools', 'openSandbox', 'resumeCell'] as const;
 
 export type AppendingActivity = (typeof APPENDING_ACTIVITIES)[number];
 
@@ -52,11 +46,13 @@ export interface AppendingInputs {
   callModel: CallModelInput;
   callTool: CallToolInput;
   connectTools: ConnectToolsInput;
+  openSandbox: OpenSandboxInput;
+  resumeCell: ResumeCellInput;
 }
 
 /** An appending activity, with the parts of its input that `Turn` needs if the activity fails. */
 export type ScheduledActivity = {
-  [Name in AppendingActivity]: { name: Name; input: Omit<AppendingInputs[Name], keyof RunGuard | 'owner'> };
+  [Name in AppendingActivity]: { name: Name; input: Omit<AppendingInputs[Name], keyof ScheduledBy | 'owner'> };
 }[AppendingActivity];
 
 export type ActivityResult =
@@ -64,9 +60,12 @@ export type ActivityResult =
       CallToolResult,
       'elicitation' | 'unknownOutcome' | 'isReplaced' | 'isDelegated'
     > &
-      Partial<Pick<CallModelResult, 'budget' | 'outcome'>>)
+      Partial<Pick<CallModelResult, 'budget' | 'outcome' | 'output'>> &
+      Partial<Pick<OpenSandboxResult, 'host'>> &
+      Partial<Pick<ResumeCellResult, 'lost'>>)
   | { how: 'failed'; message: string }
-  | { how: 'timed_out' }
+  /** `isUnstarted`: no worker has polled its task queue. */
+  | { how: 'timed_out'; isUnstarted?: true }
   | { how: 'cancelled'; started: boolean };
 
 export type WorkflowClose =
@@ -129,9 +128,11 @@ export interface TurnStart extends ToolScope {
   onUnknown?: 'ask';
   /** The turn ends with an error if a call has no result of its tool: see `NoResult`. */
   failsWithTools?: true;
+  /** The turn ends, without an error, once a person has denied a call of the root agent. */
+  endsOnDenial?: true;
   /** The calls of a message of the root thread run one after the other. */
   callsInSequence?: true;
-  limits: TurnLimits;
+  limits: TurnBounds;
   budget?: Budget;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
   queued?: QueuePlace & {
@@ -170,11 +171,13 @@ export type TurnHeader = Pick<
   | 'begun'
 >;
 
-export interface TurnLimits {
+export interface TurnBounds {
   /** Model calls. */
   iterations: number;
   /** The root agent answers with the last of these calls; otherwise the turn fails after it. */
   answersAtIterations?: true;
+  /** After so many model calls of the root agent with their tools the turn ends without an error, and without an answer. */
+  rounds?: number;
   /** How long the turn works before it is asked for its answer. */
   answerAfterSeconds?: number;
   /** How long one pause for answers may last; then the turn fails. */
@@ -187,6 +190,8 @@ export interface TurnLimits {
   toolHeartbeatSeconds: number;
   /** How many sub-agents run at once. */
   subAgents: number;
+  /** How many of those that the root agent has started are not done, if it acts in code: its other calls of the kind wait. */
+  tasks?: number;
 }
 
 /** What is open in a turn when its run continues as new, and what it has used. */
@@ -227,7 +232,7 @@ interface ThreadPlace extends ToolScope {
 }
 
 /** The limits of an activity of a turn that has effects outside of it. */
-export interface RunGuard {
+export interface ScheduledBy {
   /** When the turn times out, in milliseconds since 1970: see `src/engine/turn-deadline.ts`. */
   deadline: number;
   /**
@@ -244,13 +249,15 @@ export interface NextModelCall {
 }
 
 /** What is constant in a turn, or in a thread of it, is not here: see `ModelCall`. */
-export interface CallModelInput extends MessagePlan, NextModelCall, RunGuard {
+export interface CallModelInput extends MessagePlan, NextModelCall, ScheduledBy {
   turnId: string;
   /** That of the turn's start: for log lines and for the result, also if the start cannot be read. */
   sessionId: string;
   step: number;
   /** The limit of the turn, or of the sub-agent, allows no further model call of the thread. */
   isLast?: true;
+  /** The thread ends with what it has said: no model is called. */
+  ends?: ThreadEnding;
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
   /** The limit that forces the answer; absent if a user does. */
@@ -268,7 +275,7 @@ export interface CallModelInput extends MessagePlan, NextModelCall, RunGuard {
   start?: TurnStart;
 }
 
-export interface CallToolInput extends ThreadPlace, RunGuard {
+export interface CallToolInput extends ThreadPlace, ScheduledBy {
   specHash: string;
   toolCallId: string;
   source: CallSource;
@@ -287,10 +294,43 @@ export interface CallToolInput extends ThreadPlace, RunGuard {
    * earlier calls have left there.
    */
   onReplaced?: PendingCall['onReplaced'];
+  /** For a cell: when the time of the turn's budget is used up, after which its host begins no call of it. */
+  callsUntilMs?: number;
 }
 
-export interface ConnectToolsInput extends ThreadPlace, RunGuard {
+export interface ConnectToolsInput extends ThreadPlace, ScheduledBy {
   specHash: string;
+}
+
+/** The sandbox of the session is opened, for the calls of a thread. */
+export interface OpenSandboxInput extends ThreadPlace, ScheduledBy {
+  specHash: string;
+}
+
+/** The cell of a code thread goes on with the results of its calls. */
+export interface ResumeCellInput extends ThreadPlace, ScheduledBy {
+  specHash: string;
+  /** The call of the cell. */
+  cell: CallKey;
+  /** How many messages the thread has: a host resumes a cell once after each of them. */
+  step: number;
+  /** The commands of the last message that it may run before: those that need no approval, or have it. */
+  commands: string[];
+  /** It does not go on yet: the host only says whether it still waits, before its calls begin after a decision. */
+  isCheck?: true;
+  /** It ends where it waits. */
+  isInterrupted?: true;
+  /** How long the turn has waited for people since the last message, in milliseconds; absent if it has not. */
+  waitedMs?: number;
+  /** As in `CallToolInput`. */
+  callsUntilMs?: number;
+}
+
+/** The cell of a call is interrupted, which runs on the host in this turn. */
+export interface InterruptCellInput extends CallKey, ScheduledBy {
+  turnId: string;
+  /** It runs on: the host only begins no call itself any more in this piece of it, because the turn is held. */
+  heldPiece?: number;
 }
 
 /** The result of an appending activity. `stamp` is unique for each attempt. */
@@ -315,15 +355,28 @@ export interface CallToolResult extends Appended {
   isReplaced?: true;
 }
 
+export interface OpenSandboxResult extends Appended {
+  /** The task queue of the kernel host that has the sandbox. */
+  host: string;
+}
+
+/** Without records if the cell is lost, or only had to be checked. */
+export interface ResumeCellResult extends Appended {
+  /** Why the cell does not wait any more: its kernel has ended, or its host was lost. */
+  lost?: string;
+}
+
 export interface CallModelResult extends Appended {
   /** The budget that was reached. */
   budget?: BudgetReport;
+  /** The last message of a root agent that ends with it. */
+  output?: ModelMessage;
   /**
    * `compacted`: the conversation is shorter, and the model has not been called for the message yet. `budget_reached`: a
-   * budget that the turn shares with others has no room for the call, and it was not made.
+   * budget that the turn shares with others has no room for the call, and it was not made. `ended`: see `ends` of the input.
    */
   outcome:
-    | { status: 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' }
+    | { status: 'cancelled' | 'sign_in_required' | 'compacted' | 'budget_reached' | 'ended' }
     /** `mayBeCutOff`: also if the message was cut off at the limit of output tokens, which otherwise ends the turn. */
     | { status: 'answered'; mayBeCutOff?: true }
     | TurnError;

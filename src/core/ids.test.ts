@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { eventId, timeOf, ulid } from './ids.ts';
+import { eventId, resultId, timeOf, ulid } from './ids.ts';
 import { spanIdOf } from './trace-context.ts';
 
 const TURN = 'turn_01m80gr3nvzcagq9avex1a3eyz';
@@ -8,6 +8,9 @@ test('ids that are derived from the id of a turn never change, since they are no
   expect(eventId(TURN, 1)).toBe('evt_01m80gr3nvzcagq9avex1a3ez0');
   expect(eventId(TURN, 1_234_567)).toBe('evt_01m80gr3nvzcagq9avex1b94k6');
   expect(eventId(`turn_${'0'.repeat(10)}${'z'.repeat(16)}`, 2)).toBe(`evt_${'0'.repeat(25)}1`);
+  expect(resultId(TURN, { messageId: 'msg_01m80gr3p0000000000000001z', index: 1 })).toBe(
+    'evt_01m80gr3nvzcagq9avex1a3f0z',
+  );
   expect(spanIdOf(TURN)).toBe('0ba55b7742a1bbdf');
 });
 

@@ -1,5 +1,21 @@
 /** Ids are lowercase ULIDs behind a prefix that names what they identify. */
-export type IdPrefix = 'ses' | 'turn' | 'thr' | 'evt' | 'msg' | 'call' | 'req' | 'key' | 'con' | 'whk' | 'dlv' | 'run';
+export type IdPrefix =
+  | 'ses'
+  | 'turn'
+  | 'thr'
+  | 'evt'
+  | 'msg'
+  | 'call'
+  | 'req'
+  | 'key'
+  | 'con'
+  | 'whk'
+  | 'dlv'
+  | 'run'
+  | 'code'
+  | 'rule'
+  | 'tool'
+  | 'sbx';
 
 /** Crockford base32, lower case: the ULID alphabet. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -31,6 +47,14 @@ export function eventId(turnId: string, ordinal: number): string {
   return derivedId('evt', turnId, ordinal);
 }
 
+/**
+ * The id of the result of a call that runs in the sandbox. It does not derive from a position: readers are shown the
+ * output of the call before its result has one. A call that a fork leaves to two turns has a result with an id in each.
+ */
+export function resultId(turnId: string, { messageId, index }: { messageId: string; index: number }): string {
+  return derivedId('evt', turnId, randomOf(messageId) + BigInt(index));
+}
+
 /** The id of the sub-agent's thread that the call at `index` of a message starts: every attempt and replay derives it. */
 export function threadIdOf(messageId: string, index: number): string {
   return derivedId('thr', messageId, index);
@@ -42,12 +66,20 @@ export function lostMessageId(turnId: string, ordinal: number): string {
 }
 
 /** The id with the ULID of another one, and `offset` added to its random part. */
-function derivedId(prefix: IdPrefix, id: string, offset: number): string {
-  const ulid = id.slice(id.indexOf('_') + 1);
-  let sum = (numberOf(ulid.slice(TIME_LENGTH)) + BigInt(offset)) % RANDOM_SPACE;
+function derivedId(prefix: IdPrefix, id: string, offset: number | bigint): string {
+  let sum = (randomOf(id) + BigInt(offset)) % RANDOM_SPACE;
   let random = '';
   for (let i = 0; i < RANDOM_LENGTH; i++, sum /= 32n) random = ALPHABET.charAt(Number(sum % 32n)) + random;
-  return `${prefix}_${ulid.slice(0, TIME_LENGTH)}${random}`;
+  return `${prefix}_${ulidIn(id).slice(0, TIME_LENGTH)}${random}`;
+}
+
+/** The random part of an id. */
+function randomOf(id: string): bigint {
+  return numberOf(ulidIn(id).slice(TIME_LENGTH));
+}
+
+function ulidIn(id: string): string {
+  return id.slice(id.indexOf('_') + 1);
 }
 
 /** The id of the message with which a turn begins: the turn's ULID. */

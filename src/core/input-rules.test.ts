@@ -1,8 +1,14 @@
 import { expect, test } from 'vitest';
 import { refuseInput, titleOf } from './input-rules.ts';
-import type { ApprovalPolicy, PendingCall } from './records.ts';
+import type { ApprovalPolicy } from './records/calls.ts';
+import type { PendingCall } from './records/pending.ts';
+
+const NOW = Date.parse('2026-11-28T08:00:00.000Z');
 
 const message = (content: string) => ({ type: 'user.message' as const, content });
+const responseTo = (toolCallId: string) => {
+  return { type: 'user.tool_response' as const, threadId: 'main', toolCallId, content: 'done' };
+};
 
 test.each([
   [[], null],
@@ -10,6 +16,7 @@ test.each([
   [[message(' '), message('second')], 'second'],
   [[message('😀'.repeat(60))], '😀'.repeat(50)],
   [[message('a\0b')], 'ab'],
+  [[responseTo('a'), message('after an answer')], 'after an answer'],
   [
     [
       {
@@ -29,10 +36,55 @@ test.each([
 test('a call that waits for a sign-in allows any input, but no answer', () => {
   const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
   const pending = [{ threadId: 'main', toolCallId: 'a', needs: 'sign_in' as const, source }];
-  expect(refuseInput([], pending)).toBeUndefined();
-  expect(refuseInput([message('hello')], pending)).toBeUndefined();
-  const answer = { type: 'user.tool_response' as const, threadId: 'main', toolCallId: 'a', content: 'done' };
-  expect(refuseInput([answer], pending)?.code).toBe('call_not_pending');
+  expect(refuseInput([], pending, NOW)).toBeUndefined();
+  expect(refuseInput([message('hello')], pending, NOW)).toBeUndefined();
+  expect(refuseInput([responseTo('a')], pending, NOW)?.code).toBe('call_not_pending');
+});
+
+test('code that waits for no decision any more allows any input, and no answer', () => {
+  const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
+  const action = { type: 'shell', info: { type: 'system', name: 'shell' }, arguments: '{}', expiresAt: NOW } as const;
+  const call: PendingCall = { threadId: 'code_1', toolCallId: 'a', needs: 'approval', source, action };
+  const allow = {
+    type: 'user.tool_approval',
+    threadId: 'code_1',
+    toolCallId: 'a',
+    approval: { status: 'allow' },
+  } as const;
+  const codesAt = (now: number) => [[message('hello')], [allow]].map((input) => refuseInput(input, [call], now)?.code);
+  expect(codesAt(NOW - 1)).toEqual(['actions_pending', undefined]);
+  expect(codesAt(NOW)).toEqual([undefined, 'call_not_pending']);
+});
+
+test('an input answers each call that waits, and each once', () => {
+  const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
+  const pending = ['a', 'b'].map((toolCallId): PendingCall => ({
+    threadId: 'main',
+    toolCallId,
+    needs: 'response',
+    source,
+  }));
+  const codeOf = (...input: Parameters<typeof refuseInput>[0]) => refuseInput(input, pending, NOW)?.code;
+  const [a, b] = [responseTo('a'), responseTo('b')];
+  expect(codeOf(a, b)).toBeUndefined();
+  expect([codeOf(), codeOf(message('hello')), codeOf(a), codeOf(a, a)]).toEqual([
+    'actions_pending',
+    'actions_pending',
+    'calls_unanswered',
+    'call_answered_twice',
+  ]);
+});
+
+test('an answer is of the kind for which its call waits, and changes arguments only if the policy allows it', () => {
+  const source = { turnId: 'turn_0', messageId: 'msg_0', stamp: 's', index: 0 };
+  const call = { threadId: 'main', toolCallId: 'a', source };
+  const approval = { status: 'allow' as const, edited: { arguments: '{}', hash: 'h' } };
+  const edit = { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval };
+  const policy: ApprovalPolicy = { quorum: 1, onExpiry: 'deny' };
+  expect(refuseInput([edit], [{ ...call, needs: 'response' }], NOW)?.code).toBe('call_not_pending');
+  expect(refuseInput([edit], [{ ...call, needs: 'approval', policy }], NOW)).toBeUndefined();
+  const keeping = { ...policy, mayEditArguments: false as const };
+  expect(refuseInput([edit], [{ ...call, needs: 'approval', policy: keeping }], NOW)?.code).toBe('edit_not_allowed');
 });
 
 /** Whether the next turn may begin with this decision on a call with this policy. */
@@ -46,7 +98,7 @@ function refusalOf(status: 'allow' | 'deny', policy: Partial<ApprovalPolicy> | u
     ...(policy && { policy: { quorum: 1, onExpiry: 'deny', ...policy } }),
   };
   const decision = { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: { status } };
-  return refuseInput([decision], [call]);
+  return refuseInput([decision], [call], NOW);
 }
 
 const roles = { subjects: [], roles: ['approver' as const] };
@@ -99,5 +151,5 @@ test.each<[string, Partial<ApprovalPolicy>, 'allow' | 'deny', by: boolean, strin
   const by = { subjectId: 'boss', subjectType: 'user', subjectSlug: 'boss' };
   const answer = { type: 'user.tool_approval' as const, threadId: 'main', toolCallId: 'a', approval: { status } };
   const pending = [{ ...call, policy: { quorum: 1, onExpiry: 'deny' as const, ...policy } }];
-  expect(refuseInput([{ ...answer, ...(isKept && { by }) }], pending)?.code).toBe(code);
+  expect(refuseInput([{ ...answer, ...(isKept && { by }) }], pending, NOW)?.code).toBe(code);
 });

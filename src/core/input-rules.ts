@@ -1,31 +1,34 @@
-import { callKey, callName, isAnswerable } from './tool-records.ts';
-import type { ApprovalPolicy, InputItem, PendingCall } from './records.ts';
+import { answerableAt, callKey, callName } from './tool-records.ts';
+import type { ApprovalPolicy } from './records/calls.ts';
+import type { InputItem } from './records/input.ts';
+import type { PendingCall } from './records/pending.ts';
 import type { Answer } from './turn-command.ts';
 
-/** Why a turn cannot be created; each is an error code of the API. */
-export type Rejection =
-  | 'forbidden'
-  | 'session_not_found'
-  | 'session_closed'
-  | 'request_expired'
-  | 'turn_not_found'
-  | 'turn_running'
-  | 'queue_full'
-  | 'actions_pending'
-  | 'call_not_pending'
-  | 'call_answered_twice'
-  | 'calls_unanswered'
-  | 'nothing_pending'
-  | 'nothing_running'
-  | 'too_many_messages'
-  | 'budget_exceeded'
-  | 'already_decided'
-  | 'edit_not_allowed'
-  | 'remember_not_allowed'
-  | 'not_an_approver';
+/** Why a session or a turn refuses what it is told; each is an error code of the API. */
+export const REFUSAL_CODES = [
+  'forbidden',
+  'session_not_found',
+  'session_closed',
+  'request_expired',
+  'turn_not_found',
+  'turn_running',
+  'queue_full',
+  'actions_pending',
+  'call_not_pending',
+  'call_answered_twice',
+  'calls_unanswered',
+  'nothing_pending',
+  'nothing_running',
+  'too_many_messages',
+  'budget_exceeded',
+  'already_decided',
+  'edit_not_allowed',
+  'remember_not_allowed',
+  'not_an_approver',
+] as const;
 
 export interface Refusal {
-  code: Rejection;
+  code: (typeof REFUSAL_CODES)[number];
   message: string;
   /** The part of the request that is at fault. */
   param?: string;
@@ -35,8 +38,8 @@ export interface Refusal {
  * Checks whether `input` can follow a turn with `pending` calls: messages only if none is pending, answers only to
  * pending calls, and then to all of them. Calls that wait for something else allow any input. Undefined if it can.
  */
-export function refuseInput(input: InputItem[], pending: PendingCall[]): Refusal | undefined {
-  const answerable = pending.filter(isAnswerable);
+export function refuseInput(input: InputItem[], pending: PendingCall[], now: number): Refusal | undefined {
+  const answerable = answerableAt(pending, now);
   const waiting = new Map(answerable.map((call) => [callKey(call), call]));
   const answered = new Set<string>();
   for (const item of input) {

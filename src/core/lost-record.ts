@@ -1,5 +1,8 @@
 import { eventId, lostMessageId } from './ids.ts';
-import { ROOT_THREAD, type InputItem, type ModelMessage, type TurnCreated, type TurnDone } from './records.ts';
+import type { InputItem } from './records/input.ts';
+import type { ModelMessage } from './records/message.ts';
+import { ROOT_THREAD } from './records/threads.ts';
+import type { TurnCreated, TurnDone } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 import { NO_TOTALS } from './turn-totals.ts';
 

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { storedSections, textOf, type Section } from './sections.ts';
 import { applyDelta, emptyText, diffMessage, splitDelta, textDeltas, type MessageText } from './message.ts';
-import type { ModelMessage } from './records.ts';
+import type { ModelMessage } from './records/message.ts';
 
 const anyText = fc.string({
   maxLength: 300,

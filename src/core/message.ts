@@ -1,5 +1,5 @@
 import { cutPoint, jsonBytes } from './text.ts';
-import type { ToolInfo } from './records.ts';
+import type { ToolInfo } from './records/calls.ts';
 import { applySections, type HostedPart, type Section, type SectionDelta } from './sections.ts';
 
 /** The part of a model message that grows while the message is in progress. */

@@ -1,6 +1,6 @@
 import type { BudgetAmounts } from './budget.ts';
 import type { CallModelInput, ToolScope, TurnStart } from './history.ts';
-import type { SubAgent } from './records.ts';
+import type { SubAgent } from './records/threads.ts';
 import { ownerOfThread } from './work-owner.ts';
 
 /** What all model calls of a thread have in common, in one run of its turn. */

@@ -1,4 +1,5 @@
-import type { PauseReason, UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { PauseReason } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
 

@@ -12,7 +12,9 @@ import {
 } from './call.ts';
 import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
 import { firstRefusal, refuseAnswer, type Refusal } from './input-rules.ts';
-import type { ToolDecided, TurnError, UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ToolDecided } from './records/pending.ts';
+import type { TurnError } from './records/turn.ts';
 import { RememberedDecisions } from './remembered-decisions.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
@@ -23,7 +25,8 @@ import {
   clientResponse,
   denial,
   hasBegun,
-  toolResponse,
+  isOverdue,
+  unsuccessfulResponse,
   type CallKey,
 } from './tool-records.ts';
 import type { Answer, AnswerCommand, Verdict } from './turn-command.ts';
@@ -118,10 +121,10 @@ export class Questions {
       ...[...this.#all('new'), ...this.waiting].map((call) => {
         call.state = 'settled';
         return hasBegun(call)
-          ? toolResponse(call, 'unknown_outcome', at, call.unknownOutcome)
-          : toolResponse(call, 'cancelled', at, NOT_AWAITED);
+          ? unsuccessfulResponse(call, 'unknown_outcome', at, call.unknownOutcome)
+          : unsuccessfulResponse(call, 'cancelled', at, NOT_AWAITED);
       }),
-      ...behind.map((call) => toolResponse(call, 'cancelled', at, NOT_AWAITED)),
+      ...behind.map((call) => unsuccessfulResponse(call, 'cancelled', at, NOT_AWAITED)),
     ];
     for (const call of behind) call.state = 'settled';
     return records;
@@ -245,21 +248,23 @@ export class Questions {
         call.isEscalated = true;
         records.push(decided(call, 'escalated', { at, remaining: remainingOf(call) }));
       }
-      if (expiry <= now) records.push(...this.#expire(call, at));
+      if (expiry <= now) records.push(...this.#expire(call, now));
       return records;
     });
   }
 
-  #expire(call: AskedCall, at: string): UnsequencedRecord[] {
+  #expire(call: AskedCall, now: number): UnsequencedRecord[] {
+    const at = isoTime(now);
     const expired = decided(call, 'expired', { at, remaining: 0 });
-    const { onExpiry } = call.policy ?? {};
+    // Code that waits no more is not given what a policy would allow it.
+    const onExpiry = isOverdue(call, now) ? 'deny' : call.policy?.onExpiry;
     if (onExpiry === 'allow') {
       call.state = 'ready';
       return [expired];
     }
     call.state = 'settled';
     if (onExpiry === 'end') this.#failure ??= { message: `The approval of tool call ${call.toolCallId} expired.` };
-    return [expired, toolResponse(call, 'expired', at)];
+    return [expired, unsuccessfulResponse(call, 'expired', at)];
   }
 
   #all(state: 'new' | 'waiting'): AskedCall[] {

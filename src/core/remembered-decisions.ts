@@ -1,10 +1,10 @@
 import { namesDeciders } from './input-rules.ts';
 import type { Call } from './call.ts';
-import type { ToolCall } from './records.ts';
+import type { ToolCall } from './records/calls.ts';
 import type { Subject } from './subject.ts';
 
 /** How the calls of a tool are decided from now on, and who has said so. */
-export interface RememberedDecision {
+interface RememberedDecision {
   status: 'allow' | 'deny';
   reason?: string;
   by: Subject;

@@ -1,5 +1,5 @@
 import type { MessageText } from './message.ts';
-import type { ModelMessage } from './records.ts';
+import type { ModelMessage } from './records/message.ts';
 
 /**
  * The order of the parts of a message. Its texts and its calls are each kept as a whole; sections divide them. A section
@@ -32,7 +32,7 @@ export type SearchAction =
 
 export const SEARCH_STATUSES = ['in_progress', 'searching', 'completed', 'failed'] as const;
 
-export type SearchStatus = (typeof SEARCH_STATUSES)[number];
+type SearchStatus = (typeof SEARCH_STATUSES)[number];
 
 export interface WebSource {
   url: string;

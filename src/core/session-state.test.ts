@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { modelMessage } from '../../test/support/model-message.ts';
-import type { CancelReason, PauseReason, TurnOutcome } from './records.ts';
-import { openTurnState, stateAfter, type OpenTurnState, type SessionState } from './session-state.ts';
+import type { CancelReason, PauseReason, TurnOutcome } from './records/turn.ts';
+import { isOpenTurnState, openTurnState, stateAfter, type OpenTurnState, type SessionState } from './session-state.ts';
 
 test.for<[pauses: PauseReason[], asksClient: boolean, OpenTurnState]>([
   [[], false, 'running'],
@@ -17,6 +17,7 @@ test.for<[pauses: PauseReason[], asksClient: boolean, OpenTurnState]>([
   [['budget'], false, 'paused'],
 ])('a turn that is paused for %j, and asks its client: %s, is %s', ([pauses, asksClient, state]) => {
   expect(openTurnState(new Set(pauses), asksClient)).toBe(state);
+  expect(isOpenTurnState(state)).toBe(true);
 });
 
 const message = modelMessage();
@@ -48,3 +49,10 @@ test.for<[name: string, end: TurnOutcome, limit: 'time' | undefined, SessionStat
 ])('a turn that ends with %s', ([, end, limit, state]) => {
   expect(stateAfter({ end, ...(limit && { limit }) })).toBe(state);
 });
+
+test.each(['queued', 'pending', 'idle', 'ended', null, undefined])(
+  '%s is no state of a turn that has begun',
+  (state) => {
+    expect(isOpenTurnState(state)).toBe(false);
+  },
+);

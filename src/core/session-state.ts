@@ -1,11 +1,5 @@
-import {
-  hasAnswer,
-  type CancelReason,
-  type PauseReason,
-  type PendingCall,
-  type RequiredAction,
-  type TurnDone,
-} from './records.ts';
+import type { PendingCall, RequiredAction } from './records/pending.ts';
+import { hasOutput, type CancelReason, type PauseReason, type TurnDone } from './records/turn.ts';
 
 /**
  * What a turn that has begun and not ended does:
@@ -14,14 +8,7 @@ import {
  * - `delegating`: it waits for agents in other sessions;
  * - `paused`: a command or its budget holds it.
  */
-export const OPEN_TURN_STATES = [
-  'running',
-  'delegating',
-  'asking',
-  'waiting_client',
-  'waiting_person',
-  'paused',
-] as const;
+const OPEN_TURN_STATES = ['running', 'delegating', 'asking', 'waiting_client', 'waiting_person', 'paused'] as const;
 
 export type OpenTurnState = (typeof OPEN_TURN_STATES)[number];
 
@@ -30,7 +17,7 @@ export function isOpenTurnState(state: string | null | undefined): state is Open
 }
 
 /** The state of a turn. `requested`: its session may not have accepted it; `queued`: it waits in its session's queue. */
-export const TURN_STATES = ['requested', 'queued', ...OPEN_TURN_STATES, 'ended'] as const;
+const TURN_STATES = ['requested', 'queued', ...OPEN_TURN_STATES, 'ended'] as const;
 
 export type TurnState = (typeof TURN_STATES)[number];
 
@@ -56,7 +43,7 @@ export const SESSION_STATES = [
 export type SessionState = (typeof SESSION_STATES)[number];
 
 /** The state of a turn that has begun and not ended. `asksClient`: something waits for the client that runs its tools. */
-export function openTurnState(pauses: ReadonlySet<PauseReason>, asksClient: boolean): OpenTurnState {
+export function openTurnState(pauses: { has(reason: PauseReason): boolean }, asksClient: boolean): OpenTurnState {
   if (pauses.has('requested') || pauses.has('budget')) return 'paused';
   const isIdle = pauses.has('action') || pauses.has('sign_in');
   if (asksClient) return isIdle ? 'waiting_client' : 'asking';
@@ -85,7 +72,7 @@ export function stateAfter({ end, limit }: Pick<TurnDone, 'end' | 'limit'>): Ses
       return AFTER_CANCEL[end.reason];
     case 'done':
       if (end.requiredActions.length > 0) return asksClient(end.requiredActions) ? 'waiting_client' : 'waiting_person';
-      if (hasAnswer(end)) return 'idle';
+      if (hasOutput(end) || end.endedBy) return 'idle';
       return limit === 'time' ? 'timed_out' : 'unanswered';
   }
 }

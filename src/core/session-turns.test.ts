@@ -1,7 +1,15 @@
 import { expect, test } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
-import type { InputItem, OpenThread, PendingCall } from './records.ts';
-import { COMMAND_LIFETIME_MS, type CreateTurnCommand, type SeenTurn, type SessionState, type Tip } from './session.ts';
+import type { InputItem } from './records/input.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { OpenThread } from './records/threads.ts';
+import {
+  COMMAND_LIFETIME_MS,
+  type CreateTurnCommand,
+  type SeenTurn,
+  type SessionTurnsState,
+  type Tip,
+} from './session.ts';
 import { SessionTurns } from './session-turns.ts';
 
 const SESSION = 'ses_1';
@@ -30,7 +38,7 @@ const queue = [
 ];
 
 /** A session whose newest turn has ended, with nothing in its queue. */
-function turns(given: Partial<SessionState> = {}): SessionTurns {
+function turns(given: Partial<SessionTurnsState> = {}): SessionTurns {
   const state = { tip: { ...tip }, open: false, closed: false, queue: [], newest: 'turn_6', ...given };
   return new SessionTurns(SESSION, structuredClone(state));
 }
@@ -129,7 +137,7 @@ test('a command is carried out once: its turn may run, wait in the queue, or be 
 
 test('at once a command is rejected only for what cannot change before it is carried out', () => {
   const waiting = { tip: { ...tip, pending: [pending] } };
-  const code = (state: Partial<SessionState>, given: Partial<CreateTurnCommand> = {}) =>
+  const code = (state: Partial<SessionTurnsState>, given: Partial<CreateTurnCommand> = {}) =>
     turns(state).refuseAtOnce(command(given), NOW)?.code;
   expect(code(waiting)).toBe('actions_pending');
   expect(code(waiting, { previous: { turn: 'id', turnId: 'turn_3' } })).toBe('actions_pending');

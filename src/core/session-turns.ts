@@ -1,12 +1,12 @@
 import type { TurnStart } from './history.ts';
 import { refuseInput, type Refusal } from './input-rules.ts';
-import type { Waiting } from './records.ts';
+import type { Waiting } from './records/pending.ts';
 import {
   COMMAND_LIFETIME_MS,
   type CancelCommand,
   type CreateTurnCommand,
   type SeenTurn,
-  type SessionState,
+  type SessionTurnsState,
   type Tip,
   type TurnAccepted,
   type TurnCreation,
@@ -61,17 +61,17 @@ const EXPIRED: Refusal = { code: 'request_expired', message: 'the request took t
  */
 export class SessionTurns {
   readonly #sessionId: string;
-  #state: SessionState;
+  #state: SessionTurnsState;
 
   constructor(
     sessionId: string,
-    state: SessionState = { tip: null, open: false, closed: false, queue: [], newest: null },
+    state: SessionTurnsState = { tip: null, open: false, closed: false, queue: [], newest: null },
   ) {
     this.#sessionId = sessionId;
     this.#state = state;
   }
 
-  get state(): SessionState {
+  get state(): SessionTurnsState {
     return this.#state;
   }
 
@@ -90,7 +90,7 @@ export class SessionTurns {
     return !open && !this.isAnyQueued && (tip === null || !isAnyOpen(tip));
   }
 
-  load(state: SessionState): void {
+  load(state: SessionTurnsState): void {
     this.#state = state;
   }
 
@@ -141,7 +141,7 @@ export class SessionTurns {
     // It may have ended, with pending calls.
     if (open || this.isAnyQueued) return undefined;
     const isTip = previous.turn === 'last' || (previous.turn === 'id' && previous.turnId === tip?.turnId);
-    return isTip ? refuseInput(input, tip?.pending ?? []) : undefined;
+    return isTip ? refuseInput(input, tip?.pending ?? [], Date.parse(command.createdAt)) : undefined;
   }
 
   /**
@@ -161,7 +161,8 @@ export class SessionTurns {
     if (isForQueue(command, this.#state)) return this.#enqueue(command);
     const previous = this.#previous(command.previous, forked);
     if (previous && 'code' in previous) return { refusal: previous };
-    const refused = refuseInput(command.input, previous?.pending ?? []);
+    // The turn resolves what waits as of its creation.
+    const refused = refuseInput(command.input, previous?.pending ?? [], Date.parse(command.createdAt));
     if (refused) return { refusal: refused };
     const { running } = this;
     if (running === undefined) return this.#start(command, previous);
@@ -221,7 +222,7 @@ export class SessionTurns {
    * A turn has ended before it could begin: the newest one is another. `before` has that, read after the end.
    * @returns false if the turn does not run any more: what was read may be older than what runs now
    */
-  forget(turnId: string, { tip, open }: Pick<SessionState, 'tip' | 'open'>): boolean {
+  forget(turnId: string, { tip, open }: Pick<SessionTurnsState, 'tip' | 'open'>): boolean {
     if (!this.runs(turnId)) return false;
     Object.assign(this.#state, { tip, open });
     return true;

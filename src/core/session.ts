@@ -1,5 +1,5 @@
 import type { TurnStart } from './history.ts';
-import type { Waiting } from './records.ts';
+import type { Waiting } from './records/pending.ts';
 import type { QueuedTurn, QueuePlace } from './turn-queue.ts';
 
 /** The input of a session workflow. */
@@ -8,7 +8,7 @@ export interface SessionStart {
   /** The turn whose command starts this run. It usually does not exist yet. */
   begins?: string;
   /** Set when the session continues as new; a fresh run loads its state from the catalog and the logs of its turns. */
-  state?: SessionState;
+  state?: SessionTurnsState;
   /** Set together with `state`, unless the workflow does not end by itself. */
   idle?: IdleTime;
 }
@@ -21,12 +21,12 @@ export interface IdleTime {
 }
 
 /** What a fresh run of a session's workflow begins with. */
-export interface LoadedSession extends SessionState {
+export interface LoadedSession extends SessionTurnsState {
   /** After how long at rest the workflow ends. Absent in runs that older versions have begun: they do not end by themselves. */
   idleSeconds?: number;
 }
 
-export interface SessionState {
+export interface SessionTurnsState {
   /** The newest turn. */
   tip: Tip | null;
   /** Whether the tip is still running. */
@@ -95,6 +95,7 @@ export interface CreateTurnCommand extends Pick<
   | 'pause'
   | 'onUnknown'
   | 'failsWithTools'
+  | 'endsOnDenial'
   | 'callsInSequence'
   | 'limits'
   | 'budget'

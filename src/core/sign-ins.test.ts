@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
 import { turnCreated } from './turn.ts';
-import type { InputItem, UnsequencedRecord } from './records.ts';
+import type { InputItem } from './records/input.ts';
+import type { UnsequencedRecord } from './records/log.ts';
 import { requestedSignIns } from './sign-ins.ts';
 
 const at = '2026-11-21T08:00:00.000Z';

@@ -1,4 +1,5 @@
-import type { InputItem, UnsequencedRecord } from './records.ts';
+import type { InputItem } from './records/input.ts';
+import type { UnsequencedRecord } from './records/log.ts';
 
 /** A sign-in that a conversation has requested. */
 export interface RequestedSignIn {

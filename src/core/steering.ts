@@ -1,4 +1,5 @@
-import type { UnsequencedRecord, UserSteered } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { UserSteered } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 
 /** Messages for the root agent, which its model reads with its next call. All of them are accepted, or none. */

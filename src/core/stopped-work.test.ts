@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import type { ToolOutcome, UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ToolOutcome } from './records/results.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
 import { transcript } from './transcript.ts';
 

@@ -1,5 +1,7 @@
 import { cutPoint } from './text.ts';
-import type { ToolCall, ToolOutcome, UnsequencedRecord } from './records.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ToolOutcome } from './records/results.ts';
 import { callKey } from './tool-records.ts';
 
 /** What the model reads after a message of its own that was cut off. */

@@ -1,4 +1,6 @@
-import type { NewRecord, SubAgent, ThreadDone } from './records.ts';
+import type { NewRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { SubAgent, ThreadDone } from './records/threads.ts';
 
 /** How deep sub-agents may be nested: the root agent starts those of depth 1. */
 export const MAX_DEPTH = 3;
@@ -24,22 +26,24 @@ interface ThreadEnd {
   /** What the model of the parent reads. */
   answer: string;
   isCancelled?: boolean;
+  /** The last message of the thread, unless it directly precedes these records. */
+  output?: ModelMessage;
 }
 
 /** The records with which a sub-agent ends: the end of its thread, and its answer to the call that has started it. */
 export function endOfThread(
   { threadId, title, parent }: Pick<SubAgent, 'threadId' | 'title' | 'parent'>,
-  { at, end, answer, isCancelled = false }: ThreadEnd,
+  { at, end, answer, isCancelled = false, output }: ThreadEnd,
 ): NewRecord[] {
   const failure = isCancelled ? 'cancelled' : 'failed';
   const outcome = end.status === 'done' ? 'succeeded' : failure;
   return [
-    { kind: 'thread.done', at, threadId, title, parent, end },
+    { kind: 'thread.done', at, threadId, title, parent, end, ...(output && { output }) },
     { kind: 'tool.response', at, ...parent, outcome, content: answer, fromThread: threadId },
   ];
 }
 
 /** What the parent's model reads of a sub-agent that failed. */
-export function failureAnswer(message: string): string {
+export function failureText(message: string): string {
   return `The sub-agent failed: ${message}`;
 }

@@ -50,6 +50,11 @@ export const TURN_WORKFLOW = 'turn';
 export const DELETE_SESSION_WORKFLOW = 'deleteSession';
 export const SCHEDULED_RUN_WORKFLOW = 'scheduledRun';
 
+/** The task queue of all kernel hosts, beside that of the workers. */
+export function kernelQueue(taskQueue: string): string {
+  return `${taskQueue}/kernels`;
+}
+
 /**
  * How long a workflow is blocked if a worker dies while it runs a workflow task (10 s by default). A task takes
  * milliseconds, or some hundred for a long history that has to be replayed.

@@ -84,3 +84,8 @@ export function fairShare(texts: string[], budget: number): number {
 export function isoTime(now: number): string {
   return new Date(now).toISOString();
 }
+
+/** The ISO time so many seconds after another one. */
+export function addSeconds(at: string, seconds: number): string {
+  return isoTime(Date.parse(at) + seconds * 1000);
+}

@@ -2,8 +2,10 @@ import { expect, test } from 'vitest';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { ActivityResult, HistoryEvent, TurnStart } from './history.ts';
 import { Turn } from './turn.ts';
-import type { ModelMessage, NewRecord, SubAgent } from './records.ts';
-import { newThread } from './threads.ts';
+import type { NewRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { SubAgent } from './records/threads.ts';
+import { countedSteps, newThread } from './threads.ts';
 
 const AT = '2026-11-28T08:00:00.000Z';
 const plan = { threadId: 'main', messageId: 'msg_1', createdAt: AT, upTo: 3 };
@@ -131,4 +133,9 @@ test('a sub-agent begins with what its parent has read', () => {
   const created: NewRecord = { kind: 'thread.created', at: AT, thread: AGENT, input: 'do' };
   const projection = afterCalls([completed({ status: 'answered' }, message, created)]);
   expect(projection.thread('thr_1')).toEqual(newThread({ read: 3, agent: AGENT }));
+});
+
+test('neither a step that finds a sign-in missing counts against the limit of a thread, nor the message of its client', () => {
+  expect(countedSteps(newThread({ steps: 7, refused: 2 }))).toBe(5);
+  expect(countedSteps(newThread({ steps: 7, refused: 2, isGiven: true }))).toBe(4);
 });

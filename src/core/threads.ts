@@ -1,15 +1,9 @@
 import { isAsked, pendingLeft, resumedCall, type Call } from './call.ts';
 import type { ActivityResult, ScheduledActivity, TurnStart } from './history.ts';
-import {
-  isMisfit,
-  ROOT_THREAD,
-  type OpenThread,
-  type PendingCall,
-  type PlannedMessage,
-  type SubAgent,
-  type TurnError,
-  type Waiting,
-} from './records.ts';
+import { violatesSchema, type PlannedMessage } from './records/message.ts';
+import type { PendingCall, Waiting } from './records/pending.ts';
+import { ROOT_THREAD, type OpenThread, type SubAgent } from './records/threads.ts';
+import type { TurnError } from './records/turn.ts';
 import { hasBeenAsked } from './tool-records.ts';
 import { waitingOf } from './turn-result.ts';
 
@@ -36,7 +30,11 @@ export interface Thread {
   planned?: PlannedMessage | undefined;
   /** It has begun to connect to its servers. */
   isConnected: boolean;
+  /** How long the turn had waited for people when the last message came, in milliseconds. */
+  waitedMs: number;
   end?: ThreadEnd | undefined;
+  /** A person has denied a call of it, or of its code. */
+  isDenied: boolean;
   /** Undefined for the root agent. */
   agent?: SubAgent | undefined;
   /** The calls of its last message, by their ids and in their order. */
@@ -55,7 +53,9 @@ export interface CarriedThread {
   read?: number;
   planned?: PlannedMessage;
   isConnected?: true;
+  waitedMs?: number;
   end?: ThreadEnd;
+  isDenied?: true;
   calls?: Call[];
 }
 
@@ -69,6 +69,8 @@ export function newThread({ calls = [], ...thread }: Partial<CarriedThread> = {}
     isGiven: false,
     read: 0,
     isConnected: false,
+    waitedMs: 0,
+    isDenied: false,
     ...thread,
     // Copies, since several readers may have the same start.
     calls: new Map(calls.map((call) => [call.toolCallId, { ...call }])),
@@ -76,30 +78,31 @@ export function newThread({ calls = [], ...thread }: Partial<CarriedThread> = {}
 }
 
 /** The threads at the beginning of a run. */
-export function threadsOf({ carry, resumes, input }: Pick<TurnStart, 'carry' | 'resumes' | 'input'>): Threads {
+export function threadsOf(start: Pick<TurnStart, 'carry' | 'resumes' | 'input' | 'createdAt'>): Threads {
+  const { carry, resumes } = start;
   const { pending = [], threads = [] } = resumes ?? {};
   const root: CarriedThread = { steps: 0 };
   const continued = carry?.threads ?? [root, ...threads.map(resumedThread)];
   const all: Threads = new Map(continued.map((thread) => [thread.agent?.threadId ?? ROOT_THREAD, newThread(thread)]));
   if (carry) return all;
   const add = (call: Call): void => void all.get(call.threadId)?.calls.set(call.toolCallId, call);
-  for (const { parent } of threads) add({ ...parent, state: 'delegated', votes: [] });
+  for (const { parent, code } of threads) add({ ...parent, ...code, state: 'delegated', votes: [] });
   for (const call of pending) {
-    const resumed = resumedCall(call, input);
+    const resumed = resumedCall(call, start);
     if (resumed) add(resumed);
   }
   return all;
 }
 
 /** A sub-agent that was left open, as a run continues it. */
-export function resumedThread({ steps, refused = 0, ...agent }: OpenThread): CarriedThread {
-  return { agent, steps, refused };
+export function resumedThread({ steps, refused = 0, isDenied, ...agent }: OpenThread): CarriedThread {
+  return { agent, steps, refused, ...(isDenied && { isDenied }) };
 }
 
 /** What the next run of the turn continues. A run continues as new when no call runs. */
 export function carriedThreads(threads: Threads, waits: boolean): CarriedThread[] {
   return [...threads.values()].map(
-    ({ steps, refused, isGiven, read, planned, isConnected, end, agent, calls: all }) => {
+    ({ steps, refused, isGiven, read, planned, isConnected, waitedMs, end, isDenied, agent, calls: all }) => {
       // In a turn that waits, the answer to a call that was asked about may be repeated. A message may have 500 others.
       const calls = [...all.values()].filter((call) => call.state !== 'settled' || (waits && isAsked(call)));
       return {
@@ -110,7 +113,9 @@ export function carriedThreads(threads: Threads, waits: boolean): CarriedThread[
         ...(read > 0 && { read }),
         ...(planned && { planned }),
         ...(isConnected && { isConnected }),
+        ...(agent?.code && waitedMs > 0 && { waitedMs }),
         ...(end && { end }),
+        ...(isDenied && { isDenied }),
         ...(calls.length > 0 && { calls }),
       };
     },
@@ -122,8 +127,8 @@ export function carriedThreads(threads: Threads, waits: boolean): CarriedThread[
  * order in which they began.
  */
 export function waitingIn(threads: Threads): Waiting {
-  const subAgents = [...threads.values()].flatMap(({ agent, steps, refused }): OpenThread[] => {
-    return agent ? [{ ...agent, steps, ...(refused > 0 && { refused }) }] : [];
+  const subAgents = [...threads.values()].flatMap(({ agent, steps, refused, isDenied }): OpenThread[] => {
+    return agent ? [{ ...agent, steps, ...(refused > 0 && { refused }), ...(isDenied && { isDenied }) }] : [];
   });
   const pending = [...threads.values()].flatMap(({ calls }) => {
     const left = [...calls.values()].flatMap((call) => pendingLeft(call) ?? []);
@@ -142,6 +147,11 @@ function rank(pending: PendingCall): number {
 /** The steps that count against the thread's limit. */
 export function countedSteps({ steps, refused, isGiven }: Thread): number {
   return steps - refused - (isGiven ? 1 : 0);
+}
+
+/** Whether the request of the turn allows no further model call of the root agent. */
+export function hasMadeAllRounds(root: Thread, { rounds = Infinity }: TurnStart['limits']): boolean {
+  return countedSteps(root) >= rounds;
 }
 
 /** The thread calls its model. */
@@ -178,6 +188,7 @@ function endAfter(input: Input<'callModel'>, end: ActivityResult, waits: boolean
       return outcome;
     case 'compacted':
     case 'budget_reached':
+    case 'ended':
       return undefined;
     case 'sign_in_required':
       return waits ? undefined : { status: 'waiting' };
@@ -190,5 +201,5 @@ function endAfter(input: Input<'callModel'>, end: ActivityResult, waits: boolean
   const mayBeCutOff = outcome?.status === 'answered' && outcome.mayBeCutOff;
   if (message.finishReason === 'length' && !mayBeCutOff) return { status: 'error', message: LENGTH_REACHED };
   const isAnswer = message.toolCalls.length === 0 || input.isForced === true;
-  return isAnswer && !isMisfit(message) ? { status: 'done' } : undefined;
+  return isAnswer && !violatesSchema(message) ? { status: 'done' } : undefined;
 }

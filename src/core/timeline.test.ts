@@ -2,7 +2,11 @@ import { expect, test } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { EndedActivity } from './attempts.ts';
 import { emptyText } from './message.ts';
-import { NO_USAGE, type LogRecord, type PendingCall, type ToolCall, type WithoutId } from './records.ts';
+import type { WithoutId } from './records/base.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { LogRecord } from './records/log.ts';
+import type { PendingCall } from './records/pending.ts';
+import { NO_USAGE } from './records/usage.ts';
 import { Timeline, type PendingActivity, type Span } from './timeline.ts';
 import { turnCreated } from './turn.ts';
 
@@ -284,4 +288,22 @@ test('what runs is open, and what has ended since is in the log alone', () => {
   ]);
   const ended = message(1, { activities: [{ ...running, attempts: [] }] });
   expect(spans([created, ended], [{ ...running, attempts }])).toHaveLength(1);
+});
+
+test('a call of code that its host has run is a span from its message to its result', () => {
+  const ran = { to: 'answered', ran: true } as const;
+  const ofCode = { threadId: 'code_1', toolCalls: [call('c1', ran)], fromCode: true as const };
+  const records = [created, message(3, ofCode), response(4, 'c1', { threadId: 'code_1' })];
+  expect(spans(records).filter(({ kind }) => kind === 'tool_call')).toEqual([
+    {
+      kind: 'tool_call',
+      threadId: 'code_1',
+      toolCallId: 'c1',
+      server: 'crm',
+      tool: 'find',
+      startedAt: at(3),
+      endedAt: at(4),
+      outcome: 'succeeded',
+    },
+  ]);
 });

@@ -1,24 +1,21 @@
 import { ACTIVITY_KINDS, type Attempt, type Called, type EndedActivity } from './attempts.ts';
-import type {
-  AnswerableCall,
-  LogRecord,
-  ModelMessage,
-  PauseReason,
-  ToolCall,
-  ToolResponse,
-  TurnCreated,
-  TurnDone,
-  Usage,
-} from './records.ts';
+import type { AppendingActivity } from './history.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { LogRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import { isDecided, type AnswerableCall } from './records/pending.ts';
+import type { ToolResponse } from './records/results.ts';
+import type { PauseReason, TurnCreated, TurnDone } from './records/turn.ts';
+import type { Usage } from './records/usage.ts';
 import type { Subject } from './subject.ts';
 import { callKey, type CallKey } from './tool-records.ts';
 
 /** What a turn waits for. `question`: that of an MCP server; `outcome`: a person is to say how a call has ended. */
-export type WaitFor = 'approval' | 'response' | 'question' | 'outcome' | 'sign_in' | 'toolkits' | 'agent';
+type WaitFor = 'approval' | 'response' | 'question' | 'outcome' | 'sign_in' | 'toolkits' | 'agent';
 
 /** What a turn has spent time on. Times are ISO-8601; one that is absent is not known, or not there yet. */
 export interface Span extends Called {
-  kind: 'queue' | 'model_call' | 'tool_call' | 'connect_tools' | 'wait' | 'pause' | 'thread';
+  kind: 'queue' | (typeof ACTIVITY_KINDS)[AppendingActivity] | 'wait' | 'pause' | 'thread';
   /** Null for what concerns the whole turn. */
   threadId: string | null;
   /** When the call was scheduled; its first attempt has it. */
@@ -70,6 +67,8 @@ export class Timeline {
   readonly #open = new Map<string, Span>();
   /** The calls of the turn's own messages. */
   readonly #calls = new Map<string, ToolCall>();
+  /** When those of them began that have run without an activity of their own, as far as it is known. */
+  readonly #begun = new Map<string, string>();
   readonly #seen = new Set<string>();
 
   add(record: LogRecord): void {
@@ -88,9 +87,9 @@ export class Timeline {
         for (const call of record.calls) this.#begin(waitKey(call), { ...asked(call), startedAt: record.at });
         return;
       case 'tool.decided': {
-        const { decision, remaining, at, by } = record;
-        const isDecided = decision !== 'escalated' && (remaining === 0 || decision === 'expired');
-        if (isDecided) this.#end(waitKey(record), { endedAt: at, outcome: decision, ...(by && { endedBy: by }) });
+        const { decision, at, by } = record;
+        if (isDecided(record))
+          this.#end(waitKey(record), { endedAt: at, outcome: decision, ...(by && { endedBy: by }) });
         return;
       }
       case 'mcp.auth_required': {
@@ -135,6 +134,7 @@ export class Timeline {
       case 'user.steered':
       case 'mcp.initialize':
       case 'context.compacted':
+      case 'feature.event':
         return;
       case 'turn.done':
         return this.#done(record);
@@ -178,8 +178,13 @@ export class Timeline {
     }
   }
 
-  #noteCalls({ threadId, toolCalls }: ModelMessage): void {
-    for (const call of toolCalls) this.#calls.set(callKey({ threadId, toolCallId: call.id }), call);
+  #noteCalls({ threadId, toolCalls, fromCode, at }: ModelMessage): void {
+    for (const call of toolCalls) {
+      const key = callKey({ threadId, toolCallId: call.id });
+      this.#calls.set(key, call);
+      // A kernel host runs the calls of code at once.
+      if (fromCode && call.route.to === 'answered' && call.route.ran) this.#begun.set(key, at);
+    }
   }
 
   #answered(message: ModelMessage): void {
@@ -200,7 +205,9 @@ export class Timeline {
     this.#end(waitKey(record), { endedAt: at, outcome, ...(by && { endedBy: by }) });
     if (this.#seen.has(key) || !this.#hasRun(record)) return;
     const call = { kind: 'tool_call', threadId, toolCallId } as const;
-    this.#spans.push({ ...call, ...calledTool(this.#calls.get(key)), endedAt: at, outcome });
+    const startedAt = this.#begun.get(key);
+    const times = { ...(startedAt !== undefined && { startedAt }), endedAt: at };
+    this.#spans.push({ ...call, ...calledTool(this.#calls.get(key)), ...times, outcome });
   }
 
   /** Whether a call without an activity of its own in the log was run by the server. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { PendingCall } from './records.ts';
+import type { PendingCall } from './records/pending.ts';
 import { actionsRequired, denial, hasNoResult } from './tool-records.ts';
 
 const AT = '2026-11-28T12:00:00.000Z';

@@ -1,15 +1,10 @@
 import type { CallToolInput, CallToolResult } from './history.ts';
 import type { ClientResult } from './turn-command.ts';
-import {
-  ROOT_THREAD,
-  type ActionRequired,
-  type ApprovalPolicy,
-  type ModelMessage,
-  type PendingCall,
-  type PendingElicitation,
-  type ToolOutcome,
-  type ToolResponse,
-} from './records.ts';
+import type { ApprovalPolicy } from './records/calls.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { ActionRequired, PendingCall, PendingElicitation } from './records/pending.ts';
+import type { ToolOutcome, ToolResponse } from './records/results.ts';
+import { ROOT_THREAD } from './records/threads.ts';
 
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
@@ -65,7 +60,7 @@ export function hasNoResult({
 }
 
 /** The result of a call that has none of its own. */
-export function toolResponse(
+export function unsuccessfulResponse(
   { threadId, toolCallId, edited }: CallKey & Pick<PendingCall, 'edited'>,
   outcome: Exclude<Unsuccessful, 'denied'>,
   at: string,
@@ -81,7 +76,7 @@ export function toolResponse(
  */
 export function denial(call: PendingCall, reason: string | undefined, at: string): Omit<ToolResponse, 'id'> {
   const { threadId, toolCallId, unknownOutcome } = call;
-  if (unknownOutcome !== undefined) return toolResponse(call, 'unknown_outcome', at, unknownOutcome);
+  if (unknownOutcome !== undefined) return unsuccessfulResponse(call, 'unknown_outcome', at, unknownOutcome);
   return { kind: 'tool.response', at, threadId, toolCallId, outcome: 'denied', content: reason ?? '' };
 }
 
@@ -112,7 +107,7 @@ type OpenCall = Omit<PendingCall, 'needs'> & Partial<Pick<PendingCall, 'needs'>>
 
 /** The calls of a message that the server or the client is to run. `stamp` is that of the result with the message. */
 export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: string; stamp: string }): OpenCall[] {
-  return message.toolCalls.flatMap(({ id: toolCallId, route }, index): OpenCall[] => {
+  return message.toolCalls.flatMap(({ id: toolCallId, route, info, arguments: args }, index): OpenCall[] => {
     const place = { turnId, messageId: message.id, stamp, index };
     const call = { threadId: message.threadId, toolCallId };
     switch (route.to) {
@@ -125,11 +120,30 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
         // To create the session again changes nothing.
         return [{ ...call, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
-        const { effect, callHash, order, approval, policy, requesters } = route;
-        const source = { ...place, run: { effect, callHash, ...(order && { order }) } };
+        const {
+          effect,
+          callHash,
+          order,
+          inSandbox,
+          startsTask,
+          hasBegun: isBegun,
+          approval,
+          action,
+          policy,
+          requesters,
+        } = route;
+        const how = {
+          ...(order && { order }),
+          ...(inSandbox && { inSandbox }),
+          ...(startsTask && { startsTask }),
+          ...(isBegun && { hasBegun: isBegun }),
+        };
+        const run = { effect, callHash, ...how };
+        const source = { ...place, run };
         if (!approval) return [{ ...call, source }];
         const decided = { ...(policy && { policy }), ...(requesters && { requesters }) };
-        return [{ ...call, needs: 'approval', source, ...decided }];
+        const asked = action && { action: { ...action, info, arguments: args } };
+        return [{ ...call, needs: 'approval', source, ...decided, ...asked }];
       }
     }
   });
@@ -221,6 +235,16 @@ export function votesOf(
 /** Whether a pending call waits for an answer of an input. */
 export function isAnswerable({ needs }: Pick<PendingCall, 'needs'>): boolean {
   return needs === 'approval' || needs === 'response';
+}
+
+/** Whether code does not wait for a decision on a call any more. @param now milliseconds since 1970 */
+export function isOverdue({ action }: Partial<Pick<PendingCall, 'action'>>, now: number): boolean {
+  return action?.expiresAt !== undefined && action.expiresAt <= now;
+}
+
+/** The pending calls that wait for answers of an input. @param now milliseconds since 1970 */
+export function answerableAt(pending: readonly PendingCall[], now: number): PendingCall[] {
+  return pending.filter((call) => isAnswerable(call) && !isOverdue(call, now));
 }
 
 /** Whether a pending call may have taken effect. */

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { continuation, turnStart } from '../../test/support/random-turn.ts';
-import type { NewRecord, ToolCall, ToolRoute, UnsequencedRecord } from './records.ts';
+import type { ToolCall, ToolRoute } from './records/calls.ts';
+import type { NewRecord, UnsequencedRecord } from './records/log.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { AnswerCommand, ToolkitRefresh } from './turn-command.ts';
 

@@ -1,4 +1,5 @@
-import type { RefreshRequired, UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { RefreshRequired } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 import type { ToolkitRefresh, Verdict } from './turn-command.ts';
 

@@ -6,7 +6,9 @@ import { LOST_RECORD, lostRecord } from './lost-record.ts';
 import { emptyText } from './message.ts';
 import { turnCreated, Turn } from './turn.ts';
 import { connectionsOf, connectionsReliedOn, CONNECTION_REPLACED, transcript, foundTools } from './transcript.ts';
-import type { PendingCall, UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { ModelMessage } from './records/message.ts';
 
 /** Checks what a strict provider rejects: see the rules of the chat completions protocol on `tool_calls`. */
 function expectStrict(items: ReturnType<typeof transcript>): void {
@@ -237,5 +239,22 @@ test('a branch that goes on without the calls of a turn is told which one has wa
   expect(told).toEqual([
     expect.stringContaining('was not approved'),
     expect.stringContaining('it waited for an earlier one'),
+  ]);
+});
+
+test('a call that repeats the id of an earlier one does not take the result of that away', () => {
+  const message = messageWith({ to: 'server', effect: 'once', approval: false, callHash: 'h' });
+  const [id = ''] = message.toolCalls.map((call) => call.id);
+  const response = { kind: 'tool.response', at: '', threadId: 'main', toolCallId: id, outcome: 'succeeded' } as const;
+  const items = transcript([message, { ...response, content: 'paid' }, { ...message, id: 'msg_2' }], 'main');
+  const contents = items.flatMap((item) => (item.role === 'tool' ? [item.content] : []));
+  expect(contents[0]).toBe('paid');
+  expectStrict(items);
+});
+
+test('an answer of audio alone is in the conversation as what was said', () => {
+  const audio = { transcript: 'Hello.' } as NonNullable<ModelMessage['audio']>;
+  expect(transcript([modelMessage({ content: '', audio })], 'main')).toMatchObject([
+    { role: 'assistant', message: { content: 'Hello.' } },
   ]);
 });

@@ -1,17 +1,11 @@
-import {
-  ROOT_THREAD,
-  type FullText,
-  type InputItem,
-  type ModelMessage,
-  type PendingCall,
-  type StoredFile,
-  type ToolCall,
-  type UnsequencedRecord,
-  type UserContentPart,
-  type UserSteered,
-  type FoundTool,
-  type StatefulConnection,
-} from './records.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { InputItem, StoredFile, UserContentPart } from './records/input.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { FullText, FoundTool, StatefulConnection } from './records/results.ts';
+import { ROOT_THREAD } from './records/threads.ts';
+import type { UserSteered } from './records/turn.ts';
 import { begunBy, CUT_OFF } from './stopped-work.ts';
 import { outcomeText, responseText, type CallKey } from './tool-records.ts';
 
@@ -127,7 +121,8 @@ function assistantItems(message: ModelMessage, { calls, ...conversation }: Conve
     const { result, pending, mayHaveRun } = calls.get(call.id) ?? {};
     if (result) return toolItem(call, { result, pending }, conversation);
     if (mayHaveRun) return { ...itemOf(call), content: outcomeText('unknown_outcome'), files: [] };
-    const isHeld = !pending && call.route.to === 'server' && call.route.order !== undefined;
+    const { route } = call;
+    const isHeld = !pending && route.to === 'server' && (route.order !== undefined || route.startsTask === true);
     const content = pending?.unknownOutcome ?? (pending?.elicitation ? NOT_ANSWERED : isHeld ? NOT_BEGUN : NOT_DECIDED);
     return { ...itemOf(call), content, files: [] };
   });

@@ -1,30 +1,28 @@
 import { AnswerLimits } from './answer-limits.ts';
-import { askedCall, CANCELLED_ANSWER, isUnanswered, readyOf, type AskedCall, type Call } from './call.ts';
+import { callsOfInterrupted, isCode, openCells, readyOfCode, type OpenCell } from './code-threads.ts';
+import { askedCall, CANCELLED_ANSWER, isCell, isUnanswered, readyOf, type AskedCall, type Call } from './call.ts';
 import { Given } from './given.ts';
 import type { TurnStart } from './history.ts';
 import { Pauses } from './pauses.ts';
 import { Questions } from './questions.ts';
-import {
-  ROOT_THREAD,
-  type AnswerLimit,
-  type AuthRequired,
-  type ModelMessage,
-  type PauseReason,
-  type PendingCall,
-  type TurnError,
-  type UnsequencedRecord,
-  type WithoutId,
-} from './records.ts';
+import type { WithoutId } from './records/base.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { AuthRequired } from './records/servers.ts';
+import { ROOT_THREAD } from './records/threads.ts';
+import type { AnswerLimit, PauseReason, TurnError } from './records/turn.ts';
 import { ruleFor } from './remembered-decisions.ts';
 import { isForClient, openTurnState, type OpenTurnState } from './session-state.ts';
 import { MAX_UNREAD, Steering, type SteerCommand } from './steering.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
 import { carriedThreads, newThread, threadsOf, type CarriedThread, type Thread, type Threads } from './threads.ts';
-import { hasBeenAsked, hasNoResult, openCallsOf, type CallKey } from './tool-records.ts';
+import { hasBeenAsked, hasNoResult, openCallsOf, unsuccessfulResponse, type CallKey } from './tool-records.ts';
+import { startsTask, withRoom } from './tasks.ts';
 import { TurnBudget } from './turn-budget.ts';
-import type { AnswerCommand, ForceCommand, PauseCommand, TurnCommand, TurnEvent, Verdict } from './turn-command.ts';
-import { Delegations, type DelegatedCall } from './delegations.ts';
+import type { AnswerCommand, CommandEvent, ForceCommand, PauseCommand, TurnCommand, Verdict } from './turn-command.ts';
+import { OpenDelegations, type DelegatedCall } from './delegations.ts';
 import { ToolkitRefreshes } from './toolkit-refreshes.ts';
 import { AwaitedSignIns } from './awaited-sign-ins.ts';
 
@@ -40,7 +38,7 @@ export interface TurnActionsState {
   signIns: AwaitedSignIns['state'];
   refresh?: NonNullable<ToolkitRefreshes['state']>;
   remembered?: Questions['remembered'];
-  delegations?: Delegations['state'];
+  delegations?: OpenDelegations['state'];
   budget?: NonNullable<TurnBudget['state']>;
 }
 
@@ -90,13 +88,13 @@ export class TurnActions {
   #isForced: boolean;
   readonly #signIns: AwaitedSignIns;
   readonly #refresh: ToolkitRefreshes;
-  readonly #delegations: Delegations;
+  readonly #delegations: OpenDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
   readonly #failsWithTools: boolean;
+  readonly #bounds: TurnStart['limits'];
   /** A call of the root agent has no result of its tool. A turn that fails by it never continues as new. */
   #lacksResult = false;
-  readonly #answerSeconds: number | undefined;
   /** When the turn ends because of the answers that it waits for now: milliseconds since 1970. */
   #expiresAt: number | undefined;
   #failure: Pick<TurnError, 'message' | 'code'> | undefined;
@@ -117,11 +115,11 @@ export class TurnActions {
     this.#given = new Given(carry?.given);
     this.#isForced = carry?.isForced === true;
     this.#failsWithTools = start.failsWithTools === true;
-    this.#answerSeconds = start.limits.actionSeconds;
+    this.#bounds = start.limits;
     this.#expiresAt = carry?.expiresAt;
     this.#signIns = new AwaitedSignIns(carry?.signIns);
     this.#refresh = new ToolkitRefreshes(carry?.refresh);
-    this.#delegations = new Delegations(carry?.delegations);
+    this.#delegations = new OpenDelegations(carry?.delegations);
     this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
   }
@@ -155,7 +153,7 @@ export class TurnActions {
   }
 
   get openState(): OpenTurnState {
-    return openTurnState(new Set(this.pauses), this.#refresh.isPending || this.waiting.some(isForClient));
+    return openTurnState(this.#pauses, this.#refresh.isPending || this.waiting.some(isForClient));
   }
 
   get isPaused(): boolean {
@@ -196,6 +194,11 @@ export class TurnActions {
     return this.#failsWithTools && this.#lacksResult;
   }
 
+  /** Whether code of a thread runs, or waits. */
+  runsCode(threadId: string): boolean {
+    return this.#cellsOf(threadId).length > 0;
+  }
+
   /** Whether a thread cannot call its model before sign-ins to its servers have ended, or toolkits were refreshed. */
   isModelAwaited(threadId: string): boolean {
     return this.#signIns.isWaiting(threadId) || this.#needsRefresh(threadId);
@@ -229,7 +232,10 @@ export class TurnActions {
   working(threadId: string): { running: Call[]; ready: Call[] } {
     const calls = this.#callsOf(threadId);
     const mayBegin = threadId !== ROOT_THREAD || !this.hasFailed;
-    return { running: calls.filter(({ state }) => state === 'running'), ready: mayBegin ? readyOf(calls) : [] };
+    const thread = this.threads.get(threadId);
+    const all = thread && isCode(thread) ? readyOfCode(calls) : readyOf(calls);
+    const ready = withRoom(all, threadId, { threads: this.threads, limits: this.#bounds });
+    return { running: calls.filter(({ state }) => state === 'running'), ready: mayBegin ? ready : [] };
   }
 
   #callsOf(threadId: string): Call[] {
@@ -279,8 +285,10 @@ export class TurnActions {
       this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
       const { thread: agent } = record;
-      const { read = 0 } = this.threads.get(agent.parent.threadId) ?? {};
+      const { read = 0, calls } = this.threads.get(agent.parent.threadId) ?? {};
       this.threads.set(agent.threadId, newThread({ read, agent }));
+      const call = calls?.get(agent.parent.toolCallId);
+      if (call) call.state = 'delegated';
     } else if (record.kind === 'thread.done') {
       this.threads.delete(record.threadId);
       this.#signIns.threadEnded(record.threadId);
@@ -300,9 +308,13 @@ export class TurnActions {
       const call = sent.get(index);
       if (!call) return [];
       const rule = this.waits ? ruleFor({ info }, call) : undefined;
-      return [{ state: call.needs ? 'new' : 'ready', ...call, ...(rule !== undefined && { rule }), votes: [] }];
+      const state = call.needs ? 'new' : 'ready';
+      const isBegun = call.source.run?.hasBegun;
+      return [{ state, ...call, ...(isBegun && { hasBegun: true }), ...(rule !== undefined && { rule }), votes: [] }];
     });
     thread.calls = new Map(calls.map((call) => [call.toolCallId, call]));
+    // Code that has waited for people may be gone.
+    if (isCode(thread)) thread.isConnected = calls.every(({ state }) => state !== 'new');
   }
 
   /** Without calls it is the thread's model that was not called. */
@@ -341,7 +353,10 @@ export class TurnActions {
 
   /** Whether the end of the current task records something before which no thread may begin a call. */
   mustRecord(now: number): boolean {
-    return this.steering.mustRecord || (!this.#isCancelled && this.budget.isDue(now));
+    if (this.steering.mustRecord) return true;
+    return (
+      !this.#isCancelled && (this.budget.isDue(now) || callsOfInterrupted(this.threads, this.#isForced).length > 0)
+    );
   }
 
   /** Whether the end of a task without commands adds records. */
@@ -363,9 +378,10 @@ export class TurnActions {
   }
 
   /** Ends a workflow task. Returns the records that follow those of its activities. */
-  endTask(commands: readonly TurnEvent[], now: number): TaskEnd {
+  endTask(commands: readonly CommandEvent[], now: number): TaskEnd {
+    const ofInterrupted = this.#isCancelled ? [] : this.#giveUpInterrupted(now);
     const asked = this.#isForced ? this.#giveUpWaits(now) : this.#questions.ask(now);
-    const records = [...(this.#isCancelled ? [] : asked), ...this.steering.record()];
+    const records = [...(this.#isCancelled ? [] : [...ofInterrupted, ...asked]), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
     const repeated: TaskEnd['repeated'] = new Map();
     let [by, raisedBy]: (Subject | undefined)[] = [];
@@ -384,6 +400,10 @@ export class TurnActions {
         by = command.by ?? by;
       } else if (command.type === 'delegation') {
         this.#delegations.end(command);
+      } else if (command.type === 'interrupt') {
+        for (const { call } of this.#cellsOf(command.threadId)) call.isInterrupted = true;
+        by = command.subject;
+        records.push(...this.#giveUpInterrupted(now));
       } else if (command.type === 'answer') {
         const { answers, subject } = command;
         const isRepetition = this.isRepetition(command);
@@ -447,7 +467,39 @@ export class TurnActions {
     this.#isForced = true;
     this.#signIns.giveUp();
     this.#refresh.giveUp();
-    return this.#giveUpWaits(now);
+    return [...this.#giveUpUnbegun(now), ...this.#giveUpWaits(now), ...this.#giveUpInterrupted(now)];
+  }
+
+  /** Cells and tasks that have not begun would only be interrupted. */
+  #giveUpUnbegun(now: number): UnsequencedRecord[] {
+    const calls = [...this.threads.values()].flatMap((thread) => [...thread.calls.values()]);
+    return this.#settle(
+      calls.filter((call) => call.state === 'ready' && (isCell(call) || startsTask(call))),
+      'This tool call was not executed: the user asked for an answer before it could start.',
+      now,
+    );
+  }
+
+  #giveUpInterrupted(now: number): UnsequencedRecord[] {
+    const text = 'This tool call was not executed: the code that has made it was interrupted.';
+    return this.#settle(callsOfInterrupted(this.threads, this.#isForced), text, now);
+  }
+
+  /** Calls that do not run end. @param text what is said of those that have not begun */
+  #settle(calls: readonly Call[], text: string, now: number): UnsequencedRecord[] {
+    return calls.map((call) => {
+      call.state = 'settled';
+      const record = call.hasBegun
+        ? unsuccessfulResponse(call, 'unknown_outcome', isoTime(now), call.unknownOutcome)
+        : unsuccessfulResponse(call, 'cancelled', isoTime(now), text);
+      this.budget.add(record);
+      return record;
+    });
+  }
+
+  /** The cells of a thread that have begun. */
+  #cellsOf(threadId: string): OpenCell[] {
+    return openCells(this.threads).filter(({ call }) => call.threadId === threadId);
   }
 
   /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
@@ -467,6 +519,10 @@ export class TurnActions {
   refuse(command: TurnCommand): Verdict {
     if (command.type === 'answer') return this.isRepetition(command) ? undefined : this.#refuseAnswers(command);
     if (this.#isCancelled) return { code: 'nothing_running', message: 'the turn was cancelled' };
+    if (command.type === 'interrupt') {
+      if (this.runsCode(command.threadId)) return undefined;
+      return { code: 'nothing_running', message: `no code of the thread ${command.threadId} runs` };
+    }
     if (command.type !== 'steer' || this.isRepetition(command) || this.steering.hasRoomFor(command)) return undefined;
     const message = `the turn has not read ${MAX_UNREAD} messages yet: wait until it calls its model`;
     return { code: 'too_many_messages', message };
@@ -509,14 +565,15 @@ export class TurnActions {
 
   /** Each pause for people has the same limit. An answer that arrives with its end still counts. */
   #limitWait(waitsFor: (typeof IDLE_REASONS)[number] | undefined, now: number): void {
-    if (this.#answerSeconds === undefined) return;
+    const { actionSeconds } = this.#bounds;
+    if (actionSeconds === undefined) return;
     if (waitsFor === undefined || waitsFor === 'delegation') {
       this.#expiresAt = undefined;
     } else if (!this.#pauses.has(waitsFor)) {
-      this.#expiresAt = now + this.#answerSeconds * 1000;
+      this.#expiresAt = now + actionSeconds * 1000;
     } else if (this.#expiresAt !== undefined && this.#expiresAt <= now) {
       this.#expiresAt = undefined;
-      const message = `The turn has waited for answers for ${this.#answerSeconds} s, which is its limit.`;
+      const message = `The turn has waited for answers for ${actionSeconds} s, which is its limit.`;
       if (!this.failure) this.#failure = { message, code: 'action_expired' };
     }
   }

@@ -4,15 +4,11 @@ import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn
 import type { Budget, BudgetAmounts } from './budget.ts';
 import type { HistoryEvent, TurnStart } from './history.ts';
 import { Turn } from './turn.ts';
-import {
-  emptyAnswer,
-  NO_USAGE,
-  UNREPORTED,
-  type LogEntry,
-  type ModelMessage,
-  type ToolCall,
-  type ToolResponse,
-} from './records.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { LogEntry } from './records/log.ts';
+import { emptyResponse, type ModelMessage } from './records/message.ts';
+import type { ToolResponse } from './records/results.ts';
+import { NO_USAGE, UNREPORTED } from './records/usage.ts';
 import { TurnActions } from './turn-actions.ts';
 import type { TurnCommand } from './turn-command.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
@@ -266,7 +262,7 @@ test('workflow and projection agree on the records of a budget, and no call begi
           if (one.type === 'lost') {
             isDone = true;
             feed({ ...ended, end: { how: 'timed_out' } });
-            for (const record of emptyAnswer(input, 'error', UNREPORTED)) actions.add(record);
+            for (const record of emptyResponse(input, 'error', UNREPORTED)) actions.add(record);
             continue;
           }
           const usage = { ...NO_USAGE, inputTokens: one.tokens };
@@ -321,4 +317,13 @@ test('a resume is a repetition if all limits that it raises are at least that hi
   expect(isRepeated({ tokens: 10, steps: 5 })).toBe(true);
   expect(isRepeated({ tokens: 10 })).toBe(true);
   expect(isRepeated({ tokens: 11, steps: 5 })).toBe(false);
+});
+
+test('a turn is not paused for its budget while its model is called, whose message readers may have been shown', () => {
+  const actions = new TurnActions(turnStart());
+  actions.steering.modelCalled();
+  actions.budget.sharedReached({ scope: 'subject', limit: { steps: 1 }, spent: { steps: 1 } });
+  expect(actions.endTask([], BEGIN).records).toEqual([]);
+  actions.steering.modelEnded();
+  expect(endTask(actions)).toMatchObject([{ kind: 'turn.paused', reason: 'budget' }]);
 });

@@ -14,7 +14,9 @@ import { asks, heldByAsking } from './call-order.ts';
 import type { TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
 import type { Pauses } from './pauses.ts';
-import { isMisfit, ROOT_THREAD, type ModelMessage, type UnsequencedRecord } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import { violatesSchema, type ModelMessage } from './records/message.ts';
+import { ROOT_THREAD } from './records/threads.ts';
 import type { Steering } from './steering.ts';
 import type { Subject } from './subject.ts';
 import type { PauseCommand, Verdict } from './turn-command.ts';
@@ -216,9 +218,9 @@ export function budgetExceeded(report: BudgetReport): Refusal {
 function workAfter(message: ModelMessage, waits: boolean): WorkAhead {
   const { finishReason, toolCalls } = message;
   if (finishReason === 'cancelled' || finishReason === 'error') return NOTHING_AHEAD;
-  if (finishReason === 'length' && !isMisfit(message)) return NOTHING_AHEAD;
+  if (finishReason === 'length' && !violatesSchema(message)) return NOTHING_AHEAD;
   const held = waits ? undefined : heldByAsking(toolCalls);
   const running = toolCalls.filter((call) => call.route.to !== 'answered' && !asks(call.route) && !held?.has(call));
   const isAnswered = toolCalls.length > 0 && (waits || !toolCalls.some(({ route }) => asks(route)));
-  return { calls: running.map(({ id }) => id), isModelCalled: isMisfit(message) || isAnswered };
+  return { calls: running.map(({ id }) => id), isModelCalled: violatesSchema(message) || isAnswered };
 }

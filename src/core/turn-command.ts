@@ -1,7 +1,9 @@
 import type { BudgetAmounts, BudgetReport } from './budget.ts';
 import type { DelegationCommand } from './delegations.ts';
 import type { Refusal } from './input-rules.ts';
-import type { InputItem, ToolkitRefreshed, ToolResponse } from './records.ts';
+import type { InputItem } from './records/input.ts';
+import type { ToolResponse } from './records/results.ts';
+import type { ToolkitRefreshed } from './records/turn.ts';
 import type { SteerCommand } from './steering.ts';
 import type { Caller, Subject } from './subject.ts';
 import type { SignInCommand } from './awaited-sign-ins.ts';
@@ -16,6 +18,7 @@ export type TurnCommand =
   | DelegationCommand
   | PauseCommand
   | ForceCommand
+  | InterruptCommand
   | SteerCommand;
 
 /** Answers to what the turn waits for: all of them are accepted, or none. */
@@ -58,6 +61,15 @@ export interface ForceCommand {
   subject: Subject;
 }
 
+/** The code of a thread, which runs or waits, ends, and the turn continues. What it waits for is not answered any more. */
+export interface InterruptCommand {
+  type: 'interrupt';
+  id: string;
+  subject: Subject;
+  /** The thread whose model has written the code. */
+  threadId: string;
+}
+
 /** A caller, with what it may do in the session, apart from what policies allow it. */
 export interface Answerer extends Caller {
   mayDecide: boolean;
@@ -80,7 +92,7 @@ export interface ClientResult extends Pick<ToolResponse, 'content' | 'files' | '
 }
 
 /** What reaches a turn in the order of its history: commands, and its cancellation, after which it accepts no more. */
-export type TurnEvent = TurnCommand | { type: 'cancelled' };
+export type CommandEvent = TurnCommand | { type: 'cancelled' };
 
 /** The answer of a turn to a command: a refusal, or undefined if it was accepted. */
 export type Verdict = Refusal | undefined;

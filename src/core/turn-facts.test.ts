@@ -3,7 +3,8 @@ import { AT, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import type { EndFacts } from './attempts.ts';
 import type { ActivityResult, HistoryEvent, ScheduledActivity } from './history.ts';
 import { emptyText } from './message.ts';
-import type { LogEntry, ModelMessage, NewRecord } from './records.ts';
+import type { LogEntry, NewRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
 import { Turn } from './turn.ts';
 
 const START: HistoryEvent = { type: 'started', at: AT, start: turnStart() };

@@ -1,7 +1,7 @@
 import { attemptsOf, type BeginFacts, type EndedActivity } from './attempts.ts';
 import type { HistoryEvent, ScheduledActivity } from './history.ts';
 import { callKey } from './tool-records.ts';
-import type { LogEntry, LogRecord } from './records.ts';
+import type { LogEntry, LogRecord } from './records/log.ts';
 
 interface RunningActivity {
   activity: ScheduledActivity;
@@ -90,8 +90,8 @@ function placeOf({ activity, scheduledAt }: RunningActivity): Omit<EndedActivity
   const { name, input } = activity;
   const { threadId } = input;
   if (name === 'callModel') return { name, threadId, messageId: input.messageId, scheduledAt };
-  if (name === 'connectTools') return { name, threadId, scheduledAt };
-  return { name, threadId, toolCallId: input.toolCallId, scheduledAt };
+  if (name === 'callTool') return { name, threadId, toolCallId: input.toolCallId, scheduledAt };
+  return { name, threadId, scheduledAt };
 }
 
 /** Whether a record is what an activity was scheduled for. */

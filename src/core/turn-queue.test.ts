@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
-import type { CreateTurnCommand, SessionState, Tip } from './session.ts';
+import type { CreateTurnCommand, SessionTurnsState, Tip } from './session.ts';
 import { afterQueue, insertQueued, isForQueue, MAX_QUEUED, nextInQueue, refuseQueued } from './turn-queue.ts';
 
 const tip: Tip = { turnId: 'turn_r', previousTurnId: null, sequence: 4, pending: [] };
@@ -19,7 +19,7 @@ const queue = [
   { turnId: 'turn_1', number: 3 },
   { turnId: 'turn_2', number: 5 },
 ];
-const state = (given: Partial<SessionState>): SessionState => ({
+const state = (given: Partial<SessionTurnsState>): SessionTurnsState => ({
   tip,
   open: true,
   closed: false,

@@ -1,7 +1,8 @@
 import type { TurnBegun, TurnResult, TurnStart } from './history.ts';
 import type { Refusal } from './input-rules.ts';
-import type { CancelReason, InputItem } from './records.ts';
-import type { CreateTurnCommand, SessionState } from './session.ts';
+import type { InputItem } from './records/input.ts';
+import type { CancelReason } from './records/turn.ts';
+import type { CreateTurnCommand, SessionTurnsState } from './session.ts';
 import { isAnyOpen } from './turn-result.ts';
 
 /** A turn's place in the queue of its session. */
@@ -26,7 +27,7 @@ export const MAX_QUEUED = 20;
  * Whether a command is for the queue, now that its session is in this state. Only messages are: answers to tool calls,
  * and an empty input that continues a turn, are for what the session waits for now, and go ahead of the queue.
  */
-export function isForQueue({ onRunning, input }: CreateTurnCommand, { open, queue }: SessionState): boolean {
+export function isForQueue({ onRunning, input }: CreateTurnCommand, { open, queue }: SessionTurnsState): boolean {
   return onRunning === 'queue' && hasMessages(input) && (open || queue.length > 0);
 }
 
@@ -37,7 +38,7 @@ function hasMessages(input: InputItem[]): boolean {
 /** Why a turn cannot be queued, if it cannot: a turn in the queue follows the last one, or none. */
 export function refuseQueued(
   { previous }: Pick<CreateTurnCommand, 'previous'>,
-  { tip, queue }: Pick<SessionState, 'tip' | 'queue'>,
+  { tip, queue }: Pick<SessionTurnsState, 'tip' | 'queue'>,
 ): Refusal | undefined {
   if (queue.length >= MAX_QUEUED) {
     return { code: 'queue_full', message: `${MAX_QUEUED} turns wait in the session, and no more may: try again later` };
@@ -52,7 +53,7 @@ export function refuseQueued(
 }
 
 /** The turn that begins next, if one may: none is running, and nothing waits for an answer or a sign-in. */
-export function nextInQueue({ tip, open, queue }: SessionState): QueuedTurn | undefined {
+export function nextInQueue({ tip, open, queue }: SessionTurnsState): QueuedTurn | undefined {
   const isBlocked = open || (tip !== null && isAnyOpen(tip));
   return isBlocked ? undefined : queue[0];
 }

@@ -1,6 +1,9 @@
 import { expect, test } from 'vitest';
 import { TURN_ID } from '../../test/support/random-turn.ts';
-import type { ApprovalPolicy, CancelReason, OpenThread, PendingCall } from './records.ts';
+import type { ApprovalPolicy } from './records/calls.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { OpenThread } from './records/threads.ts';
+import type { CancelReason } from './records/turn.ts';
 import { turnResult, type ThreadResult } from './turn-result.ts';
 
 const policy: ApprovalPolicy = { quorum: 1, onExpiry: 'deny', excludeRequester: true };

@@ -1,6 +1,7 @@
 import { withRequesters } from './deciders.ts';
 import type { TurnResult } from './history.ts';
-import type { CancelReason, Waiting } from './records.ts';
+import type { Waiting } from './records/pending.ts';
+import type { CancelReason } from './records/turn.ts';
 
 /** How a thread has stopped working. */
 export type ThreadResult =

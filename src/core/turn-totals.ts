@@ -1,9 +1,11 @@
-import { addUsage, NO_USAGE, type ModelMessage, type UnsequencedRecord, type Usage } from './records.ts';
+import type { UnsequencedRecord } from './records/log.ts';
+import type { ModelMessage } from './records/message.ts';
+import { addUsage, NO_USAGE, type Usage } from './records/usage.ts';
 
 /** What a turn has used, with its sub-agents. */
 export interface TurnTotals {
   usage: Usage;
-  /** The messages and summaries of models. Attempts at one are one call. */
+  /** The messages and summaries of models, not those of code. Attempts at one are one call. */
   modelCalls: number;
   /** The calls in these messages, including those that did not run. */
   toolCalls: number;
@@ -22,7 +24,11 @@ export function addRecord(totals: TurnTotals, record: UnsequencedRecord): TurnTo
 
 function addMessage(
   { usage: before, modelCalls, toolCalls }: TurnTotals,
-  { usage, toolCalls: calls }: Pick<ModelMessage, 'usage' | 'toolCalls'>,
+  { usage, toolCalls: calls, fromCode }: Pick<ModelMessage, 'usage' | 'toolCalls' | 'fromCode'>,
 ): TurnTotals {
-  return { usage: addUsage(before, usage), modelCalls: modelCalls + 1, toolCalls: toolCalls + calls.length };
+  return {
+    usage: addUsage(before, usage),
+    modelCalls: modelCalls + (fromCode ? 0 : 1),
+    toolCalls: toolCalls + calls.length,
+  };
 }

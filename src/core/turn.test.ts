@@ -8,7 +8,11 @@ import { askedCall, type Call } from './call.ts';
 import { TURN_RULES, type ActivityResult, type HistoryEvent, type TurnResult } from './history.ts';
 import { refuseInput } from './input-rules.ts';
 import { firstCallOf, Turn } from './turn.ts';
-import { NO_USAGE, type LogEntry, type OpenThread, type PendingCall, type ToolCall } from './records.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { LogEntry } from './records/log.ts';
+import type { PendingCall } from './records/pending.ts';
+import type { OpenThread } from './records/threads.ts';
+import { NO_USAGE } from './records/usage.ts';
 import type { CallKey } from './tool-records.ts';
 
 const AT = '2026-11-21T08:00:00.000Z';
@@ -541,8 +545,8 @@ test('a call that waits behind one that asks has no result in its turn, and is p
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what an archived turn needs
   const sources = { catalog } as unknown as ConstructorParameters<typeof TurnLogReader>[0];
   expect(await new TurnLogReader(sources).status(TURN_ID)).toMatchObject({ pending: result.pending });
-  expect(refuseInput([DENIAL], result.pending)).toBeUndefined();
-  expect(refuseInput([DENIAL, { ...DENIAL, toolCallId: 'b' }], result.pending)?.code).toBe('call_not_pending');
+  expect(refuseInput([DENIAL], result.pending, 0)).toBeUndefined();
+  expect(refuseInput([DENIAL, { ...DENIAL, toolCallId: 'b' }], result.pending, 0)?.code).toBe('call_not_pending');
 });
 
 test('a turn of rules that this version does not know is not projected by others', () => {

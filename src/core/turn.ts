@@ -1,28 +1,23 @@
-import { eventId, firstMessageId } from './ids.ts';
-import { actionsRequired, callKey, denial, outcomeText, toolResponse, waitingAfter } from './tool-records.ts';
+import { recordsOfFailure, recordsOfUnfinished, waitingAfterEnd, withOutputs } from './activity-ends.ts';
+import { eventId, firstMessageId, resultId } from './ids.ts';
+import { codeToResume, endOfLostCell, endOfStoppedCell, lossOf } from './code-threads.ts';
+import { beginAgain, callsForSandbox, isUnstarted, notStarted } from './sandbox.ts';
+import { actionsRequired, callKey, denial, unsuccessfulResponse } from './tool-records.ts';
 import { MAX_ASKING, TurnActions } from './turn-actions.ts';
-import type { TurnEvent } from './turn-command.ts';
+import type { CommandEvent } from './turn-command.ts';
 import type { TurnState } from './session-state.ts';
-import { endOfThread, failureAnswer, startable } from './sub-agents.ts';
-import { resolutionOf } from './call.ts';
-import { modelCalled, modelEnded, type Thread } from './threads.ts';
+import { endOfThread, failureText, startable } from './sub-agents.ts';
+import { resolutionOf, runsInSandbox } from './call.ts';
+import { endsByDenial } from './tasks.ts';
+import { hasMadeAllRounds, modelCalled, modelEnded, type Thread, type Threads } from './threads.ts';
 import { TurnFacts, type OpenActivity } from './turn-facts.ts';
 import { addRecord, NO_TOTALS, type TurnTotals } from './turn-totals.ts';
-import {
-  emptyAnswer,
-  ROOT_THREAD,
-  type AuthRequired,
-  type LogEntry,
-  type LogRecord,
-  type MessagePlan,
-  type ModelMessage,
-  type PendingCall,
-  type SubAgent,
-  type TurnCreated,
-  type UnsequencedRecord,
-  UNREPORTED,
-  type Waiting,
-} from './records.ts';
+import type { LogEntry, LogRecord, UnsequencedRecord } from './records/log.ts';
+import { emptyResponse, type MessagePlan, type ModelMessage } from './records/message.ts';
+import type { PendingCall, Waiting } from './records/pending.ts';
+import type { AuthRequired } from './records/servers.ts';
+import { ROOT_THREAD, type SubAgent } from './records/threads.ts';
+import type { CancelPhase, TurnCreated, TurnOutcome } from './records/turn.ts';
 import {
   TURN_RULES,
   type ActivityResult,
@@ -34,6 +29,8 @@ import {
   type TurnStart,
   type WorkflowClose,
 } from './history.ts';
+
+type Activity<Name extends ScheduledActivity['name']> = Extract<ScheduledActivity, { name: Name }>['input'];
 
 /** What follows from the end of a workflow task. */
 type EndedTask = { entries: LogEntry[] } & Omit<ReturnType<TurnActions['endTask']>, 'records'>;
@@ -50,11 +47,12 @@ export class Turn {
   #start: TurnStart | undefined;
   #ordinal = 0;
   #totals: TurnTotals = NO_TOTALS;
-  #output: ModelMessage | null = null;
+  /** What the root agent has said last; undefined as long as it has said nothing in this run. */
+  #output: ModelMessage | null | undefined;
   #done = false;
   #actions: TurnActions | undefined;
   /** Used by `feed`: the commands that arrived before the end of the current workflow task, and when the task started. */
-  #commands: TurnEvent[] = [];
+  #commands: CommandEvent[] = [];
   #taskStartedAt = 0;
   /** What the last task that `feed` has completed says to its commands. The workflow does not keep it. */
   #judged: EndedTask = { entries: [], verdicts: new Map(), repeated: new Map() };
@@ -66,6 +64,12 @@ export class Turn {
   #signIns: AuthRequired[] = [];
   /** How many sub-agents, and sessions of other agents, the turn has started. */
   #startedAgents = 0;
+  /** The activity that has ended last in this run. */
+  #lastEnded: ScheduledActivity | undefined;
+  /** What the root agent did when a command cancelled the turn. */
+  #phase: CancelPhase | undefined;
+  /** The task queue of the host that has the sandbox of the session, once this run has opened it. */
+  #sandboxHost: string | undefined;
 
   /** The input of the turn's current run; undefined before its first event. */
   get start(): TurnStart | undefined {
@@ -135,6 +139,25 @@ export class Turn {
     return this.#start?.queued ? 'queued' : this.#actions.openState;
   }
 
+  get #threads(): Threads {
+    return this.#actions?.threads ?? new Map();
+  }
+
+  /** Whether the turn ends once its calls have ended, without another model call. */
+  get endsByDenial(): boolean {
+    const root = this.#threads.get(ROOT_THREAD);
+    return root !== undefined && this.#start !== undefined && endsByDenial(root, this.#start);
+  }
+
+  /** Whether it is known what the root agent has said last. */
+  get knowsOutput(): boolean {
+    return this.#output !== undefined;
+  }
+
+  get sandboxHost(): string | undefined {
+    return this.#sandboxHost;
+  }
+
   /** True once `turn.done` was projected; nothing comes after it. */
   get done(): boolean {
     return this.#done;
@@ -187,6 +210,7 @@ export class Turn {
     }
     this.#start = start;
     this.#actions = new TurnActions(start);
+    this.#sandboxHost = undefined;
     // Its log begins with its next run.
     if (start.queued) return [];
     this.#firstCall = startsWithModelCall(start) ? firstCallOf(start) : undefined;
@@ -201,10 +225,11 @@ export class Turn {
     }
     const { createdAt: at, resumes } = start;
     const entries: LogEntry[] = [this.#append(turnCreated(start))];
-    this.#startedAgents = resumes?.threads?.length ?? 0;
+    this.#startedAgents = (resumes?.threads ?? []).filter(({ code }) => !code).length;
     for (const call of resumes?.pending ?? []) {
-      const resolution = resolutionOf(call, start.input);
+      const resolution = resolutionOf(call, start);
       if (resolution.status === 'deny') entries.push(this.#append(denial(call, resolution.reason, at)));
+      if (resolution.status === 'expired') entries.push(this.#append(unsuccessfulResponse(call, 'expired', at)));
     }
     return entries;
   }
@@ -225,13 +250,14 @@ export class Turn {
   /** An activity is scheduled, under an id of the caller. */
   scheduled(id: number, activity: ScheduledActivity): void {
     this.#running.set(id, activity);
-    if (activity.name === 'callModel') {
+    if (activity.name === 'callModel' && !activity.input.ends) {
       this.#firstCall = undefined;
       modelCalled(this.thread(activity.input.threadId), activity.input);
       this.#actions?.limits.modelCalled(activity.input);
       if (activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelCalled();
     }
     if (activity.name === 'connectTools') this.thread(activity.input.threadId).isConnected = true;
+    if (activity.name === 'resumeCell' && !activity.input.isCheck) this.#goOn(activity.input);
     if (activity.name === 'callTool' && !this.#actions?.scheduled(activity.input)) {
       throw new Error(`${this.#name()}: ${activity.input.toolCallId} is run but not open`);
     }
@@ -242,9 +268,16 @@ export class Turn {
     const activity = this.#running.get(scheduledId);
     if (!activity) return []; // an activity that does not append
     this.#running.delete(scheduledId);
+    this.#lastEnded = activity;
+    if (activity.name === 'openSandbox') this.#sandboxHost = end.how === 'completed' ? end.host : undefined;
+    if (activity.name === 'resumeCell' && end.how === 'timed_out') this.#sandboxHost = undefined;
+    if (activity.name === 'callTool' && isUnstarted(end) && beginAgain(this.#threads, activity.input)) {
+      this.#sandboxHost = undefined;
+      return [];
+    }
     const waiting = waitingAfterEnd(activity, end);
-    const { agent } = this.thread(activity.input.threadId);
-    const records = end.how === 'completed' ? end.records : waiting ? [] : recordsOfFailure(activity, end, at, agent);
+    const records = waiting ? [] : this.#recordsOf(activity, end, at);
+    if (activity.name === 'resumeCell' && records.length === 0) this.thread(activity.input.threadId).isConnected = true;
     if (activity.name === 'callModel') {
       modelEnded(this.thread(activity.input.threadId), activity.input, end, this.#actions?.waits === true);
     }
@@ -253,7 +286,10 @@ export class Turn {
     const isLost = activity.name === 'callTool' && !waiting && end.how !== 'completed' && end.how !== 'cancelled';
     if (isLost) this.#actions?.lackResult(activity.input);
     if (end.how === 'completed' && end.budget) this.#actions?.budget.sharedReached(end.budget);
-    if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) this.#actions?.steering.modelEnded();
+    if (activity.name === 'callModel' && activity.input.threadId === ROOT_THREAD) {
+      this.#actions?.steering.modelEnded();
+      if (activity.input.ends) this.#output ??= (end.how === 'completed' && end.output) || null;
+    }
     if (waiting) this.#actions?.ask(waiting);
     if (activity.name === 'callTool' && end.how === 'completed' && end.isDelegated) {
       this.#actions?.delegate(activity.input);
@@ -266,20 +302,62 @@ export class Turn {
    * @param now when it started: milliseconds since 1970
    * @param commands those that arrived before its end
    */
-  taskEnded(now: number, commands: readonly TurnEvent[]): EndedTask {
+  taskEnded(now: number, commands: readonly CommandEvent[]): EndedTask {
     if (!this.#actions || (commands.length === 0 && !this.#actions.isUnsettled(now))) {
       return { entries: [], verdicts: new Map(), repeated: new Map() };
     }
+    if (commands.some(({ type }) => type === 'cancelled')) this.#phase ??= this.#phaseNow;
     const { records, ...answers } = this.#actions.endTask(commands, now);
     return { entries: records.map((record) => this.#append(record)), ...answers };
   }
 
+  #recordsOf(activity: ScheduledActivity, end: ActivityResult, at: string): UnsequencedRecord[] {
+    if (activity.name === 'resumeCell') return this.#recordsOfCell(activity.input, end, at);
+    if (end.how === 'completed') return [...this.#givenUp(activity, at), ...end.records];
+    if (activity.name !== 'openSandbox') {
+      return recordsOfFailure(activity, end, at, this.thread(activity.input.threadId).agent);
+    }
+    // Those that have not begun when the turn closes are closed with it.
+    if (end.how === 'cancelled') return [];
+    const reason = end.how === 'failed' ? end.message : 'no kernel host has answered';
+    const lost = codeToResume(this.#threads).flatMap((thread) => this.#lostCell(thread, { at, reason }));
+    return [...lost, ...callsForSandbox(this.#threads).map((call) => notStarted(call, at, reason))];
+  }
+
+  /** A sub-agent that ends with what it has said asks about no other call. */
+  #givenUp({ name, input }: ScheduledActivity, at: string): UnsequencedRecord[] {
+    const isSubAgent = input.threadId !== ROOT_THREAD;
+    return isSubAgent && name === 'callModel' && input.ends ? this.#unfinished(at, input.threadId) : [];
+  }
+
+  #recordsOfCell({ threadId, isCheck }: Activity<'resumeCell'>, end: ActivityResult, at: string): UnsequencedRecord[] {
+    const reason = lossOf(end);
+    if (reason === undefined) return end.how === 'completed' ? end.records : [];
+    // A host that says that the cell is lost has not gone on with it.
+    const hasGoneOn = !isCheck && end.how !== 'completed' && !isUnstarted(end);
+    return this.#lostCell(this.thread(threadId), { at, reason, hasGoneOn });
+  }
+
+  #lostCell(
+    { agent, calls }: Thread,
+    { at, reason, hasGoneOn = false }: { at: string; reason: string; hasGoneOn?: boolean },
+  ): UnsequencedRecord[] {
+    return agent ? endOfLostCell({ agent, calls }, { at, reason, hasGoneOn }) : [];
+  }
+
+  /** A cell goes on, and first runs commands. */
+  #goOn({ threadId, step, commands }: Activity<'resumeCell'>): void {
+    this.thread(threadId).steps = step;
+    for (const toolCallId of commands) this.#actions?.scheduled({ threadId, toolCallId });
+  }
+
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = resultOf(close);
+    const phase = this.#phase ?? this.#phaseNow;
     const entries: LogEntry[] = this.#start?.queued ? [this.#append(turnCreated(this.#start))] : [];
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     // Its readers may have been shown what a speculative call has answered.
-    const unanswered = this.#firstCall ? emptyAnswer(this.#firstCall, finishReason, undefined) : [];
+    const unanswered = this.#firstCall ? emptyResponse(this.#firstCall, finishReason, undefined) : [];
     entries.push(...unanswered.map((record) => this.#append(record)));
     for (const activity of this.#running.values()) {
       entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
@@ -294,8 +372,10 @@ export class Turn {
       finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
     for (const thread of this.subAgents.filter(({ threadId }) => !left.has(threadId)).toReversed()) {
       entries.push(...this.#closeCalls(at, isLeft, thread.threadId));
-      const stopped = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message) };
-      const records = endOfThread(thread, { ...stopped, isCancelled: true });
+      const stopped = { at, end: { status: 'error' as const, message }, answer: failureText(message) };
+      const records = thread.code
+        ? endOfStoppedCell(thread, { at, message })
+        : endOfThread(thread, { ...stopped, isCancelled: true });
       entries.push(...records.map((record) => this.#append(record)));
     }
     entries.push(...this.#closeCalls(at, isLeft, ROOT_THREAD));
@@ -310,12 +390,13 @@ export class Turn {
         end.status === 'done'
           ? {
               status: 'done',
-              output: requiredActions.length > 0 ? null : this.#output,
+              output: requiredActions.length > 0 ? null : (this.#output ?? null),
               requiredActions,
               ...(held.length > 0 && { held }),
               ...(threads.length > 0 && { threads }),
+              ...this.#endedBy(pending),
             }
-          : end,
+          : { ...end, ...(end.status === 'cancelled' && { phase }) },
       ...(limit && { limit }),
       ...this.#totals,
       waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
@@ -325,41 +406,80 @@ export class Turn {
     return [...entries, ...actions, done];
   }
 
+  /** Why the turn that is done has no answer, if it has ended for a reason other than its calls. */
+  #endedBy(pending: readonly PendingCall[]): Pick<Extract<TurnOutcome, { status: 'done' }>, 'endedBy'> {
+    if (this.endsByDenial) return { endedBy: 'denial' };
+    const root = this.#threads.get(ROOT_THREAD);
+    if (!root || root.end || pending.length > 0 || !this.#start) return {};
+    return hasMadeAllRounds(root, this.#start.limits) ? { endedBy: 'max_turns' } : {};
+  }
+
   /** Closes the calls of a thread, but those that the turn leaves to the next one. */
   #closeCalls(at: string, isLeft: ReadonlySet<string>, threadId: string): LogEntry[] {
+    return this.#unfinished(at, threadId, isLeft).map((record) => this.#append(record));
+  }
+
+  /** The results of the calls of a thread that have none, but those that the turn leaves to the next one. */
+  #unfinished(at: string, threadId: string, isLeft: ReadonlySet<string> = new Set()): UnsequencedRecord[] {
     return (this.#actions?.unsettled(threadId) ?? []).flatMap(({ toolCallId, hasBegun, edited }) => {
       const key = { threadId, toolCallId };
       if (isLeft.has(callKey(key))) return [];
       // Arguments are those with which a call has run.
-      const response = hasBegun
-        ? toolResponse({ ...key, ...(edited && { edited }) }, 'unknown_outcome', at)
-        : toolResponse(key, 'cancelled', at);
-      return this.#append(response);
+      return hasBegun
+        ? unsuccessfulResponse({ ...key, ...(edited && { edited }) }, 'unknown_outcome', at)
+        : unsuccessfulResponse(key, 'cancelled', at);
     });
+  }
+
+  /** The work of a turn that a time limit cancels, without a command, is what has ended last: nothing else ends it. */
+  get #phaseNow(): CancelPhase {
+    const last = this.#lastEnded && !this.#actions?.isPaused ? [this.#lastEnded] : [];
+    const work = (this.#running.size > 0 ? this.running() : last).filter(({ name }) => name !== 'connectTools');
+    if (work.some(({ name, input }) => name === 'callModel' && input.threadId === ROOT_THREAD)) return 'model';
+    return work.length > 0 || (this.#actions?.delegated.length ?? 0) > 0 ? 'tool' : 'between';
+  }
+
+  /** A person has denied a call of a thread, or of its code. */
+  #deny(threadId: string): void {
+    const thread = this.#threads.get(threadId);
+    const author = thread?.agent?.code ? this.#threads.get(thread.agent.parent.threadId) : thread;
+    if (author) author.isDenied = true;
   }
 
   #append<R extends UnsequencedRecord>(record: R): { ordinal: number; record: R & { id: string } } {
     if (!this.#start) throw new Error('the history does not begin with its start event');
     this.#ordinal += 1;
-    const id = 'id' in record ? record.id : eventId(this.#start.turnId, this.#ordinal);
-    const entry = { ordinal: this.#ordinal, record: { ...record, id } };
+    const entry = { ordinal: this.#ordinal, record: { ...record, id: this.#idOf(record, this.#start) } };
     this.#track(entry.record);
     return entry;
+  }
+
+  /** The id of a record at the current ordinal. */
+  #idOf(record: UnsequencedRecord, { turnId }: TurnStart): string {
+    if ('id' in record) return record.id;
+    if (record.kind === 'tool.response') {
+      const call = this.#threads.get(record.threadId)?.calls.get(record.toolCallId);
+      if (call?.source && runsInSandbox(call)) return resultId(turnId, call.source);
+    }
+    return eventId(turnId, this.#ordinal);
   }
 
   #track(record: LogRecord): void {
     this.#totals = addRecord(this.#totals, record);
     if (record.kind === 'model.message') {
       if (record.threadId === ROOT_THREAD) this.#output = record;
+      const thread = this.#threads.get(record.threadId);
+      if (thread) thread.waitedMs = this.#actions?.waitedMs ?? 0;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { route } of record.toolCalls) {
         if (route.to === 'session') this.#startedAgents += 1;
       }
     } else if (record.kind === 'tool.response') {
       this.#actions?.ended(record);
+      if (record.outcome === 'denied' && !record.byRule) this.#deny(record.threadId);
     } else if (record.kind === 'mcp.auth_required') {
       this.#signIns.push(record);
-    } else if (record.kind === 'thread.created') {
+    } else if (record.kind === 'thread.created' && !record.thread.code) {
       this.#startedAgents += 1;
     }
   }
@@ -413,77 +533,6 @@ export function firstCallOf({
     ...(hasServers && { connectsServers: true }),
     mayStart: startable(0, 0),
   };
-}
-
-/** What a call waits for whose activity has ended without a result. */
-function waitingAfterEnd(activity: ScheduledActivity, end: ActivityResult): PendingCall | undefined {
-  if (activity.name !== 'callTool' || end.how === 'cancelled') return undefined;
-  return waitingAfter(activity.input, end.how === 'completed' ? end : 'lost');
-}
-
-/** The records that stand for an activity of a thread which has failed; with its model call, a sub-agent ends, too. */
-function recordsOfFailure(
-  activity: ScheduledActivity,
-  end: Exclude<ActivityResult, { how: 'completed' }>,
-  at: string,
-  subAgent: SubAgent | undefined,
-): UnsequencedRecord[] {
-  switch (activity.name) {
-    case 'connectTools':
-      return [];
-    case 'callModel': {
-      const isCancelled = end.how === 'cancelled';
-      const answer = emptyAnswer(activity.input, isCancelled ? 'cancelled' : 'error', UNREPORTED);
-      if (!subAgent) return answer;
-      const message = end.how === 'failed' ? end.message : 'its model call was lost';
-      const failed = { at, end: { status: 'error' as const, message }, answer: failureAnswer(message), isCancelled };
-      return [...answer, ...endOfThread(subAgent, failed)];
-    }
-    case 'callTool': {
-      const effect = activity.input.source.run?.effect;
-      const isContinued = activity.input.answered !== undefined || activity.input.repeats === true;
-      const outcome = outcomeOfFailure({ effect, isContinued }, end);
-      // An attempt that is to be retried leaves no event in the history, so the call may have been started.
-      const text =
-        outcome === 'cancelled' && effect === 'retry' ? 'The tool call was cancelled.' : outcomeText(outcome);
-      return [toolResponse(activity.input, outcome, at, text)];
-    }
-  }
-}
-
-/** Adds the last message of a thread that is done to the record of its end, which directly follows it. */
-function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
-  return records.map((record, i) => {
-    const output = records[i - 1];
-    const isDone = record.kind === 'thread.done' && record.end.status === 'done';
-    return isDone && output?.kind === 'model.message' ? { ...record, output } : record;
-  });
-}
-
-/** The records that stand for an activity which was running when the turn closed. */
-function recordsOfUnfinished(activity: ScheduledActivity, finishReason: 'cancelled' | 'error'): UnsequencedRecord[] {
-  switch (activity.name) {
-    case 'connectTools':
-      return [];
-    case 'callModel':
-      return emptyAnswer(activity.input, finishReason, UNREPORTED);
-    case 'callTool':
-      // Its call is still open, and is closed with the calls that were never scheduled.
-      return [];
-  }
-}
-
-/**
- * The outcome of a call whose activity failed: `callTool` returns every outcome that it knows. Without a result, the
- * outcome is certain only for a tool that may run twice, and for a call that never reached a worker. A call that
- * continues with an answer of the user, or runs again, has reached one before.
- */
-function outcomeOfFailure(
-  { effect, isContinued }: { effect: 'retry' | 'once' | undefined; isContinued: boolean },
-  end: Exclude<ActivityResult, { how: 'completed' }>,
-): 'cancelled' | 'unknown_outcome' | 'failed' {
-  if (end.how === 'cancelled' && !end.started && !(effect === 'once' && isContinued)) return 'cancelled';
-  return effect === 'once' ? 'unknown_outcome' : 'failed';
 }
 
 function resultOf(close: WorkflowClose): TurnResult {

@@ -1,5 +1,6 @@
 import type { SessionOwner } from './history.ts';
-import type { AsDraft, SubAgent, ToolCall } from './records.ts';
+import type { AsDraft, ToolCall } from './records/calls.ts';
+import type { SubAgent } from './records/threads.ts';
 
 /** The owner of a turn as a call of it has it: see `AsDraft`. */
 export function ownerOfCall(owner: SessionOwner, { route }: Pick<ToolCall, 'route'>): SessionOwner {

@@ -87,6 +87,11 @@ function replyTo({ messages, tools, response_format: format }: ChatRequest): Rep
     return { text: said.includes('not accepted') ? json : `Here you are: ${json}` };
   }
   const has = (name: string): boolean => tools.some((tool) => tool.function.name === name);
+  // First: code may contain the words of all others.
+  const [, code] = /\brun: *([^]+)/i.exec(asked) ?? [];
+  if (code && has('ipython')) {
+    return { text: 'I will run that. ', calls: [{ tool: 'ipython', arguments: { code } }] };
+  }
   const [, note] = /\bnote(?: that)?:? +(.+)/i.exec(asked) ?? [];
   const [, count] = /\bcount(?: \w+)* to (\d+)/i.exec(asked) ?? [];
   const [, tasks] = /\bdelegate: *(.+)/i.exec(asked) ?? [];

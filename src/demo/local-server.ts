@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 
 /** A server for this machine only. */
@@ -19,10 +20,8 @@ export async function listen(
     if (isOpen() && LOOPBACK_HOST.test(request.headers.host ?? '')) listener(request, response);
     else response.writeHead(403).end();
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', resolve);
-  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
   const address = server.address();
   if (typeof address !== 'object' || address === null) throw new Error('the server has no port');
   return {

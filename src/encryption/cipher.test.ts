@@ -1,7 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { expect, test } from 'vitest';
-import { Cipher, DecryptionFailed, EncryptionKeyMissing, NO_ENCRYPTION, type EncryptionKey } from './cipher.ts';
-import { readSealed, sealBytes } from './encrypted-file.ts';
+import {
+  Cipher,
+  DecryptionFailed,
+  EncryptionKeyMissing,
+  NO_ENCRYPTION,
+  readSealed,
+  sealBytes,
+  type EncryptionKey,
+} from './cipher.ts';
 
 function newKey(id: string): EncryptionKey {
   return { id, key: randomBytes(32) };

@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
+import { NamedError } from '../lib/errors.ts';
 
 /** One of the keys of `EVERTURN_ENCRYPTION_KEYS`. */
 export interface EncryptionKey {
@@ -10,11 +11,7 @@ export interface EncryptionKey {
 }
 
 /** A value was encrypted with a key that this process does not have. */
-export class EncryptionKeyMissing extends Error {
-  static {
-    this.prototype.name = 'EncryptionKeyMissing';
-  }
-
+export class EncryptionKeyMissing extends NamedError {
   constructor(id: string) {
     super(`encrypted with the key ${JSON.stringify(id)}, which EVERTURN_ENCRYPTION_KEYS does not contain`);
   }
@@ -24,11 +21,7 @@ export class EncryptionKeyMissing extends Error {
  * A value cannot be decrypted although its key id is configured: it was altered, truncated or moved, or the key
  * differs.
  */
-export class DecryptionFailed extends Error {
-  static {
-    this.prototype.name = 'DecryptionFailed';
-  }
-
+export class DecryptionFailed extends NamedError {
   constructor(aad: string, reason: string, options?: ErrorOptions) {
     super(`${aad} cannot be decrypted: ${reason}`, options);
   }
@@ -205,3 +198,26 @@ function derive(key: Buffer, salt: string | Uint8Array, purpose: string): Buffer
 
 /** Encrypts nothing. */
 export const NO_ENCRYPTION = new Cipher([]);
+
+/** The marker of encrypted bytes; the key id and a colon follow. 0xff never occurs in UTF-8 text. */
+const FILE_PREFIX = Buffer.from([0xff, ...Buffer.from('sealed:')]);
+
+/** The marker, a key id of at most 32 bytes, and a colon. */
+export const MAX_HEADER_BYTES = FILE_PREFIX.length + 32 + 1;
+
+/** Encrypts bytes into their stored form, which begins with a marker. */
+export function sealBytes(bytes: Uint8Array, aad: string, cipher: Cipher): Buffer {
+  const { keyId, data } = cipher.seal(bytes, aad);
+  return Buffer.concat([FILE_PREFIX, Buffer.from(`${keyId}:`), data]);
+}
+
+/** Parses the stored form of `sealBytes`; undefined if the bytes are not encrypted. */
+export function readSealed(bytes: Uint8Array): Sealed | undefined {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  if (!buffer.subarray(0, FILE_PREFIX.length).equals(FILE_PREFIX)) return undefined;
+  const header = buffer.subarray(FILE_PREFIX.length, MAX_HEADER_BYTES);
+  const idBytes = header.indexOf(':');
+  // Truncated inside the key id: no ciphertext is left.
+  if (idBytes < 0) return { keyId: header.toString(), data: Buffer.alloc(0) };
+  return { keyId: header.toString('utf8', 0, idBytes), data: buffer.subarray(FILE_PREFIX.length + idBytes + 1) };
+}

@@ -1,11 +1,11 @@
-import { mayOnSession, deciderOf, refusalOnSession, type SessionAction } from '../auth/rights.ts';
+import { mayOnSession, refusalOnSession, type SessionAction } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { isOfRun } from '../catalog/session-types.ts';
 import { isId } from '../core/ids.ts';
 import { EngineError } from './errors.ts';
-import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
+import { TurnNotFound, unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
 /**
  * The session, if the caller has the right to `action` on it. A session that the caller may not read is reported as
@@ -13,7 +13,7 @@ import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
  * @throws EngineError `session_not_found` or `forbidden`
  */
 export async function authorizeSession(
-  catalog: Catalog,
+  catalog: KernelCatalog,
   id: string,
   caller: Caller,
   action: SessionAction,
@@ -27,22 +27,9 @@ export async function authorizeSession(
  * The session that the caller may read, also if it is that of a run: its log names it.
  * @throws EngineError `session_not_found`
  */
-export async function readableSession(catalog: Catalog, id: string, caller: Caller): Promise<SessionRow> {
+export async function readableSession(catalog: KernelCatalog, id: string, caller: Caller): Promise<SessionRow> {
   const session = isId(id) ? await catalog.sessions.get(id) : undefined;
   if (!session || !mayOnSession(caller, session, 'read')) throw sessionNotFound(id);
-  return session;
-}
-
-/**
- * The session, if the caller may read it, or one of its actions was for the caller to decide. Of a session that the caller
- * may not read, `answerCalls` shows nothing but these.
- * @throws EngineError `session_not_found`
- */
-export async function sessionWithAnswers(catalog: Catalog, id: string, caller: Caller): Promise<SessionRow> {
-  const session = isId(id) ? await catalog.sessions.get(id) : undefined;
-  if (!session || isOfRun(session)) throw sessionNotFound(id);
-  const isFound = mayOnSession(caller, session, 'read') || (await catalog.actions.hasFor(id, deciderOf(caller)));
-  if (!isFound) throw sessionNotFound(id);
   return session;
 }
 
@@ -57,7 +44,7 @@ export function sessionNotFound(id: string): EngineError {
 }
 
 interface TurnSources {
-  catalog: Catalog;
+  catalog: KernelCatalog;
   logs: TurnLogReader;
 }
 
@@ -79,11 +66,5 @@ export function isTurnOf(session: Pick<SessionRow, 'id'>, row: TurnRow | undefin
 
 /** Whether the session has the turn. */
 export async function hasTurn(sources: TurnSources, session: SessionRow, turnId: string): Promise<boolean> {
-  try {
-    await requireTurn(sources, session, turnId);
-    return true;
-  } catch (error) {
-    if (error instanceof TurnNotFound) return false;
-    throw error;
-  }
+  return (await unlessNotFound(requireTurn(sources, session, turnId).then(() => true))) ?? false;
 }

@@ -36,6 +36,8 @@ export interface RegisteredVersion {
 /** Tells whether and with what input this server can run an agent: see `AgentValidator` in `src/agents`. */
 export interface AgentCheck {
   firstProblem(spec: AgentSpec, scope: CheckScope): Promise<AgentProblem | undefined>;
+  /** Why no turn can start with an agent yet, although it has no problem. Waits for a few seconds. */
+  notReady(spec: AgentSpec): Promise<string | undefined>;
   /** What is wrong in an agent that could run: it is not accepted, but remains a warning if it was stored before. */
   firstMistake(spec: AgentSpec): AgentProblem | undefined;
   /** What the author of an agent that can run should know of it. Connects to none of its servers. */
@@ -48,7 +50,7 @@ export interface AgentCheck {
 }
 
 /** What a request checks an agent with. */
-export interface CheckOptions extends Pick<CheckScope, 'owner'> {
+interface CheckOptions extends Pick<CheckScope, 'owner'> {
   agentCheck: AgentCheck;
   /** The position of the spec in the request, for `param`. */
   path?: string;

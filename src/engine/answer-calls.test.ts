@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { AT, turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
 import { subjectNamed, type Caller } from '../core/subject.ts';
 import { onReplacedOf, waitingAfter } from '../core/tool-records.ts';
 import { TurnActions } from '../core/turn-actions.ts';
@@ -116,9 +116,8 @@ describe('a call that was allowed, and is asked about once more', () => {
     const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 1 };
     const again = { threadId: 'main', toolCallId: 'again', needs: 'approval', source, policy, isAskedAgain: true };
     const created = { input: ['ran', 'again'].map(allow), createdBy: boss.subject };
-    const kept = { keptAnswers: { add: () => Promise.reject(new Error('it counts')) } };
     const engine = waiting();
-    Object.assign(engine.catalog, kept);
+    Object.assign(engine, { keptAnswers: { add: () => Promise.reject(new Error('it counts')) } });
     Object.assign(engine.logs, {
       status: () => Promise.resolve({ ...start, open: false, pending: [again] }),
       firstAndLast: () => Promise.resolve({ created }),
@@ -143,4 +142,29 @@ describe('a call that was allowed, and is asked about once more', () => {
     expect(await answerCalls(waiting(), alone)).toEqual({ accepted: ['again'], waiting: [], repeated: [] });
     await expect(answerCalls(ended(), alone)).rejects.toThrow('it counts');
   });
+});
+
+test('an answer that is repeated while the turn with it starts is found in that turn', async () => {
+  const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
+  const policy = { quorum: 1, onExpiry: 'deny' as const, approvers: { subjects: ['boss'], roles: [] } };
+  const pending = [{ threadId: 'main', toolCallId: 'a', needs: 'approval', source, policy }];
+  const engine = engineOf(new TurnActions(start));
+  let last = TURN_ID;
+  const keptAnswers = {
+    add: () => {
+      last = 'turn_2';
+      return Promise.resolve(false);
+    },
+  };
+  Object.assign(engine, { keptAnswers });
+  Object.assign(engine.turnIndex, { confirmedLast: () => Promise.resolve({ id: last }) });
+  Object.assign(engine.logs, {
+    status: (turnId: string) =>
+      Promise.resolve({ ...start, turnId, open: false, pending: turnId === TURN_ID ? pending : [] }),
+    firstAndLast: (turnId: string) =>
+      Promise.resolve({ created: { input: turnId === 'turn_2' ? [allow('a')] : [], createdBy: boss.subject } }),
+    currentRun: () => Promise.resolve({ actions: new TurnActions(start), done: {}, start, threads: [] }),
+  });
+  const result = await answerCalls(engine, { session, caller: boss, answers: [allow('a')] });
+  expect(result).toEqual({ accepted: ['a'], waiting: [], repeated: ['a'], turnId: 'turn_2' });
 });

@@ -3,14 +3,16 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import { MAX_PAYLOAD_BYTES, offloadItems } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isShown } from '../core/deciders.ts';
+import type { PendingCall } from '../core/records/pending.ts';
+import type { SubAgent } from '../core/records/threads.ts';
 import type { Caller } from '../core/subject.ts';
-import { callKey, isAnswerable, type CallKey } from '../core/tool-records.ts';
+import { answerableAt, callKey, type CallKey } from '../core/tool-records.ts';
 import type { TurnActions } from '../core/turn-actions.ts';
 import type { Answer, AnswerCommand, Answerer, ToolkitRefresh } from '../core/turn-command.ts';
 import { hashOf } from '../lib/hash.ts';
 import { answerEndedTurn, idsOf, isStartedWith, type AcceptedAnswers } from './answer-ended-turn.ts';
 import { checkAnswersTo } from './check-answers.ts';
-import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
+import { CALLER_BYTES, errorOf, executeCommand } from './command-turn.ts';
 import { checkEdits, inlineBytesOf } from './edited-arguments.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
@@ -63,7 +65,7 @@ export async function answerCalls(
     return !isNew && answers.length > 0 && isStartedWith(engine, last.id, sent);
   };
   if (!status.open) {
-    const pending = status.pending.filter(isAnswerable);
+    const pending = answerableAt(status.pending, Date.now());
     if (await isStarted(pending)) {
       const shown = pending.filter((call) => isShown(call, sent));
       return { accepted, waiting: idsOf(shown), repeated: accepted, turnId: last.id };
@@ -91,9 +93,22 @@ export async function answerCalls(
   const context = { session, owner: start.owner, specHash: start.specHash, threads, pending };
   const checked = await checkEdits(engine, context, command.answers);
   const stored = await offloadAnswers({ answers: checked, refreshes }, { blobs, sessionId: session.id });
-  const recorded = await commandTurn(engine, last.id, { ...command, ...stored });
+  const recorded = await executeCommand(engine, last.id, { ...command, ...stored });
   if (!recorded?.turn.actions) throw nothingPending();
   return { accepted, waiting: shownCalls(recorded.turn.actions, sent), repeated: idsOf(recorded.repeated) };
+}
+
+/** The calls of a session that wait, and the sub-agents of their turn. */
+export async function waitingNow(
+  { turnIndex, logs }: Engine,
+  session: SessionRow,
+): Promise<{ pending: PendingCall[]; threads?: SubAgent[] }> {
+  const last = await turnIndex.confirmedLast(session.id);
+  const status = last && (await logs.status(last.id));
+  if (!status) return { pending: [] };
+  if (!status.open) return status;
+  const { actions, subAgents: threads } = await logs.currentRun(status.turnId);
+  return { pending: actions?.waiting ?? [], threads };
 }
 
 /** What a command has of them. @throws PayloadTooLarge */

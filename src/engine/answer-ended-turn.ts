@@ -1,15 +1,13 @@
 import { offload } from '../blobs/offload.ts';
-import type { KeptAnswer } from '../catalog/kept-answer-rows.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isShown, mayAnswer } from '../core/deciders.ts';
 import { firstRefusal, refuseInputAnswer, type Refusal } from '../core/input-rules.ts';
-import type { PendingCall } from '../core/records.ts';
-import { callKey, callName, isAnswerable, type CallKey } from '../core/tool-records.ts';
+import type { PendingCall } from '../core/records/pending.ts';
+import { answerableAt, callKey, callName, type CallKey } from '../core/tool-records.ts';
 import type { Answer, AnswerCommand } from '../core/turn-command.ts';
 import { answerKey } from '../core/votes.ts';
-import type { Caller } from '../core/subject.ts';
+import type { Caller, Subject } from '../core/subject.ts';
 import { hashOf } from '../lib/hash.ts';
-import { decisionOf } from './action-changes.ts';
 import { checkAnswersTo } from './check-answers.ts';
 import { errorOf } from './command-turn.ts';
 import type { Engine } from './engine.ts';
@@ -22,6 +20,26 @@ import type { TurnStatus } from './turn-sources.ts';
 
 /** Longer texts of kept answers are in the blob store: see `offload`. */
 const INLINE_BYTES = 1024;
+
+/** An answer to a call that is pending on an ended turn. */
+export interface KeptAnswer {
+  /** Its longer texts may be in the blob store. */
+  answer: Answer;
+  decision: { by: Subject; at: string };
+}
+
+/** The answers that are kept until all pending calls of a session's last turn are answered. */
+export interface AnswerStore {
+  /**
+   * Keeps what `choose` returns, given what is kept for the turn. Calls for one session follow each other. False, and
+   * without effect, if the session was deleted or another turn has followed.
+   * @throws what `choose` throws
+   */
+  add: (
+    turn: { sessionId: string; turnId: string; at: string },
+    choose: (kept: KeptAnswer[]) => KeptAnswer[],
+  ) => Promise<boolean>;
+}
 
 interface AnswersToEndedTurn {
   session: SessionRow;
@@ -54,9 +72,9 @@ export async function answerEndedTurn(
   engine: Engine,
   { session, caller, turn, command }: AnswersToEndedTurn,
 ): Promise<AcceptedAnswers | undefined> {
-  const { catalog, blobs } = engine;
+  const { keptAnswers, blobs } = engine;
   const { answers, subject: by } = command;
-  const pending = turn.pending.filter(isAnswerable);
+  const pending = answerableAt(turn.pending, Date.now());
   if (pending.length === 0) return undefined;
   if (session.closed) throw new EngineError('session_closed', 'the session is closed');
   rejectIf(refuse(answers, { pending, kept: [], command }));
@@ -71,21 +89,22 @@ export async function answerEndedTurn(
     ),
   );
   const at = new Date().toISOString();
-  const given = stored.map((answer): KeptAnswer => ({ answer, decision: { by, at, ...decisionOf(answer) } }));
+  const given = stored.map((answer): KeptAnswer => ({ answer, decision: { by, at } }));
   let all: KeptAnswer[] = [];
   let waiting: PendingCall[] = [];
   let repeated: string[] = [];
-  const isKept = await catalog.keptAnswers.add({ sessionId, turnId: turn.turnId, at }, (kept) => {
+  const isKept = await keptAnswers.add({ sessionId, turnId: turn.turnId, at }, (kept) => {
     rejectIf(refuse(stored, { pending, kept, command }));
     const known = new Set(kept.map(({ answer }) => callKey(answer)));
     const added = given.filter(({ answer }) => !known.has(callKey(answer)));
     repeated = idsOf(stored.filter((answer) => known.has(callKey(answer))));
-    all = [...kept, ...added];
+    const awaited = new Set(pending.map(callKey));
+    all = [...kept, ...added].filter(({ answer }) => awaited.has(callKey(answer)));
     const answered = new Set(all.map(({ answer }) => callKey(answer)));
     waiting = pending.filter((call) => !answered.has(callKey(call)));
     return waiting.length > 0 ? added : [];
   });
-  if (!isKept) return undefined;
+  if (!isKept) return repetitionIn(engine, { session, turn, command });
   if (waiting.length > 0) {
     const shown = waiting.filter((call) => isShown(call, command));
     return { accepted, waiting: idsOf(shown), repeated };
@@ -94,8 +113,24 @@ export async function answerEndedTurn(
     return { accepted, waiting: [], repeated, turnId: await startTurn(engine, { session, caller, turn, all }) };
   } catch (error) {
     if (!(error instanceof EngineError) || error.code !== 'call_not_pending') throw error;
+    const repetition = await repetitionIn(engine, { session, turn, command });
+    if (repetition) return repetition;
     throw new EngineError('already_decided', 'the last answer of another caller was first', { cause: error });
   }
+}
+
+/**
+ * Another turn has followed meanwhile. If its input has the answers, they are those of a request that was repeated while
+ * that turn started. Undefined if it has not.
+ */
+async function repetitionIn(
+  engine: Engine,
+  { session, turn, command }: Omit<AnswersToEndedTurn, 'caller'>,
+): Promise<AcceptedAnswers | undefined> {
+  const last = await engine.turnIndex.confirmedLast(session.id);
+  if (!last || last.id === turn.turnId || !(await isStartedWith(engine, last.id, command))) return undefined;
+  const accepted = idsOf(command.answers);
+  return { accepted, waiting: [], repeated: accepted, turnId: last.id };
 }
 
 export function idsOf(calls: readonly CallKey[]): string[] {

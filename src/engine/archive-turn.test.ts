@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
 import { TURN_ID } from '../../test/support/random-turn.ts';
-import { NO_USAGE, type LogEntry, type TurnOutcome } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
+import type { TurnOutcome } from '../core/records/turn.ts';
+import { NO_USAGE } from '../core/records/usage.ts';
 import { archive } from './archive-turn.ts';
 
 const AT = '2026-11-28T20:00:00.000Z';
@@ -26,7 +28,7 @@ async function archived(end: TurnOutcome, { isArchived = false } = {}): Promise<
       },
     },
     metrics: { archived: () => undefined },
-    runStates: { after: () => Promise.resolve(undefined) },
+    logReading: { ofEntries: () => Promise.resolve({}) },
     log: { warn: (fields: object, message: string) => void lines.push({ ...fields, message_of_line: message }) },
   };
   await archive({ ...sources, turnId: TURN_ID, signal: new AbortController().signal } as never);

@@ -1,26 +1,20 @@
 import type { Logger } from 'pino';
-import type { Catalog } from '../catalog/catalog.ts';
-import type { RunState } from '../catalog/archive.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
+import type { LogReading } from '../catalog/log-reader.ts';
 import type { TurnRow } from '../catalog/schema.ts';
-import type { LogEntry, TurnError } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
+import type { TurnError } from '../core/records/turn.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { actionChanges } from './action-changes.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 import { isUnavailable } from './unavailable.ts';
 
-/** What the face of runs makes of their logs. */
-export interface RunStates {
-  /** A run after the entry with this ordinal; undefined for another turn, and for a log that cannot be read. */
-  after: (turn: Pick<TurnRow, 'id' | 'session_id'>, ordinal: number) => Promise<RunState | undefined>;
-}
-
 interface ArchiveOptions {
-  catalog: Catalog;
+  catalog: KernelCatalog;
   logs: TurnLogReader;
   turnIndex: TurnIndex;
   metrics: Metrics;
-  runStates: RunStates;
+  logReading: LogReading;
   log: Pick<Logger, 'warn'>;
   turnId: string;
   /** The archive has at least the entries up to it afterwards. Without it all, which waits until the turn closes. */
@@ -39,7 +33,7 @@ export async function archive({
   logs,
   turnIndex,
   metrics,
-  runStates,
+  logReading,
   log,
   turnId,
   through,
@@ -49,23 +43,20 @@ export async function archive({
   if (known?.archived) return false;
   const turn = await indexed(known, { catalog, logs, turnIndex, turnId });
   if (!turn) return false;
-  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, log, runStates, signal });
+  await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, log, logReading, signal });
   const from = turn.archived_through + 1;
   if (through !== undefined && from > through) return false;
   let isCopied = false;
   for await (const { sessionId, entries, state: after } of logs.readStored(turnId, { from, follow: signal })) {
     const last = entries.at(-1);
     if (!last) continue;
-    const changes = await actionChanges(entries, { catalog, logs, sessionId });
     // What is in memory of an ended turn has its last state only.
     const state = last.record.kind === 'turn.done' ? 'ended' : (after ?? turn.state ?? 'running');
-    // It reads the log from its start: once, for the last batch.
     const isLast = state === 'ended' || (through !== undefined && last.ordinal >= through);
-    const run = isLast ? await runStates.after(turn, last.ordinal) : undefined;
-    const answer = await answerOf(last, { logs, turnId });
+    const read = await logReading.ofEntries({ turn, entries, isLast });
     // Read before the entries are added, after which nothing may fail: the line would be lost.
     const session = errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
-    const added = await catalog.archive.add(turnId, entries, { state, changes, run, answer });
+    const added = await catalog.archive.add(turnId, entries, { state, ...read });
     if (!added) return false;
     // Other workers may archive the turn too: each entry is counted by the worker that added it.
     isCopied ||= added.length > 0;
@@ -74,19 +65,6 @@ export async function archive({
     if (isLast) break;
   }
   return isCopied;
-}
-
-/** The text of a turn's answer; undefined if it has not ended with one. */
-async function answerOf(
-  { ordinal, record }: LogEntry,
-  { logs, turnId }: Pick<ArchiveOptions, 'logs' | 'turnId'>,
-): Promise<string | undefined> {
-  if (record.kind !== 'turn.done' || record.end.status !== 'done' || !record.end.output) return undefined;
-  const { content, refusal } = record.end.output;
-  // A large one is in the blob store.
-  if (typeof content === 'string' && typeof refusal === 'string') return content || refusal;
-  const [restored] = await logs.all(turnId, { from: ordinal });
-  return restored && answerOf(restored, { logs, turnId });
 }
 
 /** One line for each turn that ends in error, by the worker that has added its end to the archive. */
@@ -108,7 +86,7 @@ function errorOf({ record }: LogEntry): TurnError | undefined {
  * then it is indexed here. Undefined if its session was deleted.
  * @throws TurnNotFound
  */
-export async function indexed(
+async function indexed(
   known: TurnRow | undefined,
   { catalog, logs, turnIndex, turnId }: Pick<ArchiveOptions, 'catalog' | 'logs' | 'turnIndex' | 'turnId'>,
 ): Promise<TurnRow | undefined> {
@@ -121,10 +99,7 @@ export async function indexed(
  * webhooks hear of the turns of a session in order. One that cannot be read does not block the others, unless it may be
  * readable later: housekeeping retries all of them.
  */
-export async function archiveEarlier(
-  turn: TurnRow,
-  options: Omit<ArchiveOptions, 'turnId' | 'through'>,
-): Promise<void> {
+async function archiveEarlier(turn: TurnRow, options: Omit<ArchiveOptions, 'turnId' | 'through'>): Promise<void> {
   const { catalog, logs, turnIndex, signal } = options;
   if (turn.sequence === null) return;
   const tryTo = async (work: () => Promise<unknown>): Promise<void> => {

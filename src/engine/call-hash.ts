@@ -1,5 +1,5 @@
 import { hashOf } from '../lib/hash.ts';
-import type { ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
 
 /**
  * Identifies what a tool call does: its server, its tool and its arguments. A decision applies to this hash, and only a

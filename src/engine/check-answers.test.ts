@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
-import type { InputItem, PendingCall } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
+import type { PendingCall } from '../core/records/pending.ts';
 import { checkAnswersTo } from './check-answers.ts';
 
 const question = JSON.stringify({ mode: 'form', message: '?', requestedSchema: { type: 'object' } });

@@ -1,7 +1,8 @@
 import { restore, unlessLost } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner } from '../core/history.ts';
-import type { Elicitation, InputItem, PendingCall, Waiting } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
+import type { Elicitation, PendingCall, Waiting } from '../core/records/pending.ts';
 import { callKey } from '../core/tool-records.ts';
 import { isTurnOf } from './access.ts';
 import { checkEdits, hasEdits } from './edited-arguments.ts';
@@ -56,8 +57,9 @@ export async function checkAnswersTo(
   }
 }
 
-async function waitingOn(
-  { catalog, logs }: CheckServices,
+/** What waits on the turn that a new one is to follow. */
+export async function waitingOn(
+  { catalog, logs }: Pick<CheckServices, 'catalog' | 'logs'>,
   session: SessionRow,
   previous: PreviousTurn,
 ): Promise<Waiting> {

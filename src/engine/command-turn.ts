@@ -15,7 +15,7 @@ const VERDICT_TIMEOUT_MS = 30_000;
  * will never record it.
  * @throws EngineError if the turn refuses the command; `unavailable` if it is unknown whether the turn will record it
  */
-export async function commandTurn(
+export async function executeCommand(
   { commands, logs }: Pick<Engine, 'commands' | 'logs'>,
   turnId: string,
   command: TurnCommand,

@@ -1,15 +1,29 @@
 import { mayOnServer } from '../auth/rights.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import { isReached, type BudgetAmounts } from '../core/budget.ts';
-import type { TurnStart } from '../core/history.ts';
+import { isReached, type BudgetAmounts, type BudgetReport } from '../core/budget.ts';
+import type { ToolScope, TurnStart } from '../core/history.ts';
 import type { Caller } from '../core/subject.ts';
 import type { TurnActions } from '../core/turn-actions.ts';
 import { budgetExceeded } from '../core/turn-budget.ts';
 import type { ForceCommand, PauseCommand } from '../core/turn-command.ts';
-import { commandTurn, errorOf } from './command-turn.ts';
+import { errorOf, executeCommand } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import { newId } from './new-id.ts';
+
+/** A budget that turns share, in its current period. */
+export interface SharedBudget {
+  /** What was used, and the limits. */
+  report: () => Promise<BudgetReport>;
+  /** Raises the limits for the rest of the period. */
+  raise: (given: BudgetAmounts) => Promise<BudgetReport>;
+}
+
+/** The budget of a session, or of the subject that owns it. */
+export type SharedBudgetOf = (
+  scope: Exclude<BudgetReport['scope'], 'turn'>,
+  session: ToolScope & { sessionLimit: BudgetAmounts | undefined },
+) => SharedBudget;
 
 interface Control {
   /** From `authorizeSession`: the caller may cancel its turns. */
@@ -33,7 +47,7 @@ export async function controlTurn(engine: Engine, { session, caller, type, budge
   const raise = type === 'resume' ? await raiseShared(engine, { start, actions, caller, budget }) : {};
   const command: PauseCommand | ForceCommand = { type, id: newId('req'), subject: caller.subject, ...raise };
   if (actions.isRepetition(command)) return;
-  if (!(await commandTurn(engine, last.id, command))) throw nothingRunning();
+  if (!(await executeCommand(engine, last.id, command))) throw nothingRunning();
 }
 
 interface Raise {
@@ -48,7 +62,7 @@ interface Raise {
  * Before the turn is told, so that a crash in between loses nothing. Returns what the turn is told.
  */
 async function raiseShared(
-  { budgets, catalog: { spending } }: Engine,
+  { budgets }: Engine,
   { start, actions, caller, budget }: Raise,
 ): Promise<Pick<PauseCommand, 'budget' | 'shared'>> {
   const { sessionId, owner, budget: own } = start;
@@ -56,9 +70,9 @@ async function raiseShared(
   const given = budget ? { budget } : {};
   const scope = shared?.scope ?? own?.scope ?? 'turn';
   if (scope === 'turn' || (!shared && !budget)) return given;
-  const account = budgets.account(scope, { sessionId, owner, sessionLimit: own?.limit });
+  const sharedBudget = budgets.shared(scope, { sessionId, owner, sessionLimit: own?.limit });
   if (shared) {
-    const now = await spending.report(account);
+    const now = await sharedBudget.report();
     // It was renewed, or another turn has raised it: what is given is for the turn's own budget.
     if (!isReached(now)) return { ...given, shared: now };
   }
@@ -68,7 +82,7 @@ async function raiseShared(
       'only an admin may raise the budget of a subject; it is renewed in its next period',
     );
   }
-  const report = budget ? await spending.raise(account, budget) : await spending.report(account);
+  const report = budget ? await sharedBudget.raise(budget) : await sharedBudget.report();
   if (!shared) return given;
   if (isReached(report)) throw errorOf(budgetExceeded(report));
   return { shared: report };

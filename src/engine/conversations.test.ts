@@ -1,11 +1,14 @@
 import { expect, test } from 'vitest';
 import { continuation, TURN_ID, turnStart } from '../../test/support/random-turn.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
 import { constantsOf } from '../core/model-call.ts';
 import { turnCreated, Turn } from '../core/turn.ts';
-import type { CallSource, ModelMessage, SubAgent, ToolCall, UnsequencedRecord } from '../core/records.ts';
+import type { CallSource, ToolCall } from '../core/records/calls.ts';
+import type { UnsequencedRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { SubAgent } from '../core/records/threads.ts';
 import { subjectNamed } from '../core/subject.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { callHash } from './call-hash.ts';
@@ -434,8 +437,12 @@ function worker(accepted: ModelMessage) {
     },
     { type: 'ended', scheduledEventId: 10, at: AT, end: { how: 'completed', records: [accepted] } },
   ];
-  const reads = { forwards: 0, backwards: 0 };
-  const fake: Pick<TurnHistory, 'read' | 'readBackwards'> = {
+  const reads = { forwards: 0, backwards: 0, since: 0 };
+  const fake: Pick<TurnHistory, 'read' | 'readBackwards' | 'readSince'> = {
+    readSince: async () => {
+      reads.since += 1;
+      return await Promise.resolve({ events, lastEventId: events.length });
+    },
     async *read() {
       reads.forwards += 1;
       yield await Promise.resolve({ events, lastEventId: events.length });
@@ -448,7 +455,7 @@ function worker(accepted: ModelMessage) {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only these members are used
   const turnHistory = fake as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the turn is not in the index yet
-  const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as Catalog;
+  const catalog = { turns: { get: () => Promise.resolve(undefined) } } as unknown as KernelCatalog;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all texts are small
   const blobs = {} as BlobStore;
   const logs = new TurnLogReader({ catalog, history: turnHistory, losses, blobs });
@@ -461,7 +468,7 @@ const remove = callOf('delete_all_orders');
 test('a worker that has cached a rejected attempt runs the call of the accepted one', async () => {
   const { conversations } = worker(attempt(list));
   conversations.remember({ turnId: TURN_ID, stamp: 'rejected' }, [attempt(remove)]);
-  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
+  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1', runId: 'run_1' };
   expect((await conversations.toolCall(run)).name).toBe('list_orders');
 });
 
@@ -469,9 +476,9 @@ test('if one worker made two attempts, the call of the accepted one is run, in a
   const { conversations, reads } = worker(attempt(list));
   conversations.remember({ turnId: TURN_ID, stamp: 'accepted' }, [attempt(list)]);
   conversations.remember({ turnId: TURN_ID, stamp: 'rejected' }, [attempt(remove)]);
-  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1' };
+  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1', runId: 'run_1' };
   expect((await conversations.toolCall(run)).name).toBe('list_orders');
-  expect(reads).toEqual({ forwards: 0, backwards: 0 });
+  expect(reads).toEqual({ forwards: 0, backwards: 0, since: 0 });
 });
 
 test('the call that runs after an approval is the approved one', async () => {
@@ -486,7 +493,9 @@ test('the call that runs after an approval is the approved one', async () => {
   if (record?.kind !== 'turn.done' || record.end.status !== 'done') throw new Error('the turn is not done');
   const [call] = record.end.requiredActions.flatMap((action) => action.calls);
   if (!call) throw new Error('there is no pending call');
-  expect((await conversations.toolCall({ source: call.source, sessionId: 'ses_1' })).name).toBe('list_orders');
+  expect((await conversations.toolCall({ source: call.source, sessionId: 'ses_1', runId: 'run_1' })).name).toBe(
+    'list_orders',
+  );
 });
 
 test.each([
@@ -494,24 +503,33 @@ test.each([
   ['other arguments', callOf('list_orders', '{"all":true}')],
 ])('a call of %s than the one that was decided on is not run', async (_, decided) => {
   const { conversations } = worker(attempt(list));
-  const run = { source: sourceOf('accepted', decided), sessionId: 'ses_1' };
+  const run = { source: sourceOf('accepted', decided), sessionId: 'ses_1', runId: 'run_1' };
   await expect(conversations.toolCall(run)).rejects.toThrow('not the one that was decided on');
+});
+
+test('a process that has read the log of the turn finds the call in it', async () => {
+  const { conversations, reads } = worker(attempt(list));
+  const { sessionId } = turnStart();
+  const place = { turnId: TURN_ID, sessionId, threadId: 'main', runId: 'run_1' };
+  await conversations.soFar(place, new AbortController().signal);
+  const run = { source: sourceOf('accepted', list), sessionId, runId: 'run_1' };
+  expect((await conversations.toolCall(run)).name).toBe('list_orders');
+  expect(reads).toEqual({ forwards: 0, backwards: 0, since: 1 });
 });
 
 test('the calls of a message that another worker has produced are found with one read of its log', async () => {
   const calls = Array.from({ length: 50 }, (_, n) => callOf('look', JSON.stringify({ n })));
   const { conversations, reads } = worker(attempt(...calls));
   const run = (call: ToolCall, index: number) =>
-    conversations.toolCall({ source: sourceOf('accepted', call, index), sessionId: 'ses_1' });
+    conversations.toolCall({ source: sourceOf('accepted', call, index), sessionId: 'ses_1', runId: 'run_1' });
   expect(await Promise.all(calls.map(run))).toEqual(calls);
   expect(await run(list, 0).catch(() => 'rejected')).toBe('rejected');
-  expect(reads).toEqual({ forwards: 0, backwards: 1 });
+  expect(reads).toEqual({ forwards: 0, backwards: 1, since: 0 });
 });
 
 test('which connection a call relies on is read from the last summary of its thread on', async () => {
-  const source = { turnId: TURN_ID, messageId: 'msg_1', stamp: 's', index: 0 };
-  const created = { ...turnCreated(turnStart()), previousTurnId: 'turn_1' };
-  const message = { kind: 'model.message', id: 'msg_1', threadId: 'main' };
+  const source = { turnId: TURN_ID, messageId: 'msg_0', stamp: 's', index: 0 };
+  const start = turnStart({ sessionId: 'ses_1', previousTurnId: 'turn_1' });
   const summary = {
     kind: 'context.compacted',
     threadId: 'main',
@@ -519,29 +537,49 @@ test('which connection a call relies on is read from the last summary of its thr
     connections: [{ serverId: 's', id: 'A' }],
   };
   const read: string[] = [];
-  const batchOf = (...records: object[]) => ({ entries: records.map((record) => ({ record })) });
+  const logs = {
+    chain: async function* () {
+      for (const [turnId, previousTurnId, ...records] of [
+        ['turn_1', 'turn_0', summary],
+        ['turn_0', null],
+      ] as const) {
+        read.push(turnId);
+        yield await Promise.resolve({ turnId, previousTurnId, entries: records.map((record) => ({ record })) });
+      }
+    },
+  };
   const reliedOn = async (...own: object[]) => {
-    const logs = {
-      readStored: async function* () {
-        yield await Promise.resolve(batchOf(created, ...own, message));
-      },
-      chain: async function* () {
-        for (const [turnId, previousTurnId, ...records] of [
-          ['turn_1', 'turn_0', summary],
-          ['turn_0', null],
-        ] as const) {
-          read.push(turnId);
-          yield await Promise.resolve({ turnId, previousTurnId, ...batchOf(...records) });
-        }
-      },
-    };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the log is all that is read
-    const options = { logs, losses } as unknown as ConstructorParameters<typeof Conversations>[0];
-    const place = { turnId: TURN_ID, sessionId: created.sessionId, threadId: 'main', source };
-    return [...(await new Conversations(options).reliedOn(place, 's', never))];
+    const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')), logs);
+    events.splice(0, Infinity, { type: 'started', at: AT, start }, ...history(['calls']));
+    const last = events.at(-1);
+    if (last?.type !== 'ended' || last.end.how !== 'completed') throw new Error('no message');
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what else it has is not read
+    last.end.records.unshift(...(own as typeof last.end.records));
+    return [...(await conversations.reliedOn({ ...input(1, 0), source }, 's', never))];
   };
   expect(await reliedOn(summary)).toEqual(['A']);
   expect(read).toEqual([]);
   expect(await reliedOn()).toEqual(['A']);
   expect(read).toEqual(['turn_1']);
+});
+
+test('what a turn has so far is read from the end of what was read before', async () => {
+  const { conversations, events, readsAfter } = conversationsOver(() => Promise.reject(new Error('no blobs')));
+  events[0] = { type: 'started', at: AT, start: turnStart({ sessionId: 'ses_1' }) };
+  const lastTwo = events.splice(-2);
+  const soFar = async () => contentsOf(await conversations.soFar(input(0, 0), never));
+  expect(await soFar()).toEqual(['turn.created', 'one', 'two']);
+  events.push(...lastTwo);
+  expect(await soFar()).toEqual(['turn.created', 'one', 'two', 'three']);
+  expect(readsAfter).toEqual([0, 5]);
+  // A conversation is whole after it.
+  expect(contentsOf(await conversations.load(input(4, 3), 'run_1', never))).toHaveLength(4);
+});
+
+test('what a turn has so far begins with what was before it has continued as new', async () => {
+  const earlier = [1, 2, 3, 4].map((ordinal) => ({ ordinal, record: attempt() }));
+  const logs = { all: () => Promise.resolve(earlier) };
+  const { conversations, events } = conversationsOver(() => Promise.reject(new Error('no blobs')), logs);
+  events.splice(0, Infinity, { type: 'started', at: AT, start: turnStart({ carry: continuation({ ordinal: 3 }) }) });
+  expect(await conversations.soFar(input(0, 0), never)).toHaveLength(3);
 });

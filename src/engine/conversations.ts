@@ -6,10 +6,13 @@ import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { hasSummary } from '../core/compacted.ts';
 import { newestAuthor } from '../core/deciders.ts';
 import { eventId } from '../core/ids.ts';
-import type { ModelCall } from '../core/model-call.ts';
+import type { CallConstants, ModelCall } from '../core/model-call.ts';
 import { turnCreated } from '../core/turn.ts';
 import { connectionsReliedOn } from '../core/transcript.ts';
-import { ROOT_THREAD, type ToolCall, type TurnCreated, type UnsequencedRecord } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
+import type { UnsequencedRecord } from '../core/records/log.ts';
+import { ROOT_THREAD } from '../core/records/threads.ts';
+import type { TurnCreated } from '../core/records/turn.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
@@ -19,13 +22,10 @@ import { restoreRecord } from './restore-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 import { TurnMemory, type ReadConversation } from './turn-memory.ts';
+import { NamedError } from '../lib/errors.ts';
 
 /** The conversation that a client has given with its turn is lost: no text can stand for all of it. */
-export class ConversationLost extends Error {
-  static {
-    this.prototype.name = 'ConversationLost';
-  }
-
+export class ConversationLost extends NamedError {
   constructor() {
     super(
       'the conversation of the request is lost: the blob store of the server no longer has it. Send it again as a new run',
@@ -34,7 +34,7 @@ export class ConversationLost extends Error {
 }
 
 /** What decides which conversation a model call answers. */
-export type ExpectedCall = Pick<
+type ExpectedCall = Pick<
   ModelCall,
   'turnId' | 'sessionId' | 'threadId' | 'previousTurnId' | 'runId' | 'upTo' | 'recent'
 >;
@@ -93,6 +93,11 @@ export class Conversations {
     return { ...input, ...(await this.#with(input.turnId, (turn) => turn.run(runId).constants(input))) };
   }
 
+  /** What the model calls of the thread have in common that has made a tool call. */
+  constants(call: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId'>, runId: string): Promise<CallConstants> {
+    return this.#with(call.turnId, (turn) => turn.run(runId).constants(call));
+  }
+
   /** All records that a model call answers, oldest first: from the turn on in which its thread was last summarized. */
   load(call: LoadedCall, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
     return this.#with(call.turnId, async (turn) =>
@@ -149,11 +154,15 @@ export class Conversations {
     source,
     sessionId,
     edited,
-  }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited'>): Promise<ToolCall> {
+    runId,
+  }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited' | 'runId'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
     const message = await this.#with(turnId, (turn) => {
       const made = turn.result(stamp)?.find((record) => record.kind === 'model.message');
-      return made ?? turn.messages.get(stamp, () => this.#logs.message({ sessionId, turnId, messageId }));
+      if (made) return made;
+      const read = turn.known(runId)?.message(messageId);
+      if (read) return restoreRecord(read, { ...this.#source(sessionId), turnId, recordId: messageId });
+      return turn.messages.get(stamp, () => this.#logs.message({ sessionId, turnId, messageId }));
     });
     const call = message?.toolCalls[index];
     if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
@@ -168,18 +177,31 @@ export class Conversations {
    * thread is not read, which names the connections until then.
    */
   async reliedOn(
-    { turnId, sessionId, threadId, source }: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'source'>,
+    call: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'runId' | 'source'>,
     serverId: string,
     signal: AbortSignal,
   ): Promise<Set<string>> {
-    const own: UnsequencedRecord[] = [];
+    const { threadId, source } = call;
+    return connectionsReliedOn(await this.soFar(call, signal), { threadId, messageId: source.messageId, serverId });
+  }
+
+  /**
+   * The records of a turn, and of those before it: from the last one on that has a summary of the thread, or all with
+   * `isWhole`.
+   */
+  async soFar(
+    place: Pick<CallToolInput, 'turnId' | 'sessionId' | 'threadId' | 'runId'>,
+    signal: AbortSignal,
+    { isWhole = false } = {},
+  ): Promise<UnsequencedRecord[]> {
+    const { turnId, sessionId, threadId, runId } = place;
     // The texts of the turn in progress are of no use here.
-    for await (const { entries } of this.#logs.readStored(turnId)) own.push(...recordsOf(entries));
+    const own = await this.#with(turnId, (turn) => turn.run(runId).soFar(place));
     assertOfSession(own, sessionId);
     const previousTurnId = createdIn(own)?.previousTurnId ?? null;
-    const isWhole = hasSummary(own, threadId);
-    const before = isWhole ? [] : await this.#chain({ previousTurnId, sessionId, threadId }, signal);
-    return connectionsReliedOn([...before, ...own], { threadId, messageId: source.messageId, serverId });
+    const thread = { previousTurnId, sessionId, threadId };
+    const isBegin = !isWhole && hasSummary(own, threadId);
+    return isBegin ? own : [...(await this.#chain(thread, signal, isWhole)), ...own];
   }
 
   async #withPrevious(
@@ -204,10 +226,14 @@ export class Conversations {
   }
 
   /**
-   * The previous turns of a chain, from the last one on that has a summary of a thread.
+   * The previous turns of a chain, from the last one on that has a summary of a thread, or all.
    * @throws Error if one belongs to another session, which may have other readers
    */
-  async #chain({ previousTurnId, sessionId, threadId }: ReadThread, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+  async #chain(
+    { previousTurnId, sessionId, threadId }: ReadThread,
+    signal: AbortSignal,
+    isWhole = false,
+  ): Promise<UnsequencedRecord[]> {
     const turns: UnsequencedRecord[][] = [];
     if (previousTurnId === null) return [];
     for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
@@ -215,7 +241,7 @@ export class Conversations {
       const records = recordsOf(entries);
       assertOfSession(records, sessionId);
       turns.push(records);
-      if (hasSummary(records, threadId)) break;
+      if (!isWhole && hasSummary(records, threadId)) break;
     }
     return turns.reverse().flat();
   }

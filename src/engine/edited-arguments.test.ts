@@ -2,7 +2,10 @@ import { expect, test } from 'vitest';
 import { AT, TURN_ID } from '../../test/support/random-turn.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner } from '../core/history.ts';
-import type { InputItem, ModelMessage, PendingCall, ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
+import type { InputItem } from '../core/records/input.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { PendingCall } from '../core/records/pending.ts';
 import { checkEdits, editedArguments, type EditContext, type EditedCall } from './edited-arguments.ts';
 
 const registered: SessionOwner = { subjectId: 'ann', draftRoles: null };

@@ -1,6 +1,10 @@
 import type { SessionRow } from '../catalog/schema.ts';
 import type { SessionOwner, ToolScope } from '../core/history.ts';
-import type { EditedArguments, InputItem, ModelMessage, PendingCall, SubAgent, ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
+import type { InputItem } from '../core/records/input.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { EditedArguments, PendingCall } from '../core/records/pending.ts';
+import type { SubAgent } from '../core/records/threads.ts';
 import { callKey } from '../core/tool-records.ts';
 import { ownerOfCall, ownerOfThread } from '../core/work-owner.ts';
 import { hashOf } from '../lib/hash.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { LogEntry } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
 import { endedTurns } from './ended-turn.ts';
 
 /** A third of the room in the cache. */

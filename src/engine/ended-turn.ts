@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { TurnAccepted } from '../core/session.ts';
-import type { LogEntry, UnsequencedRecord } from '../core/records.ts';
+import type { LogEntry, UnsequencedRecord } from '../core/records/log.ts';
 import type { QueuePlace } from '../core/turn-queue.ts';
 import { memoized } from '../lib/memoized.ts';
 
@@ -26,20 +26,20 @@ const MAX_CACHED_CHARACTERS = 64 * 1024 * 1024;
  * The ended turns that this process has read, by their ids. They are often read again at once: by the next turn of their
  * session, by the archive, and by readers of a list.
  */
-export type EndedTurns = LRUCache<string, EndedTurn>;
+type EndedTurns = LRUCache<string, EndedTurn>;
 
 export function endedTurns(): EndedTurns {
   return new LRUCache({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ entries, restored = [] }) => {
       const own = restored.filter((entry, i) => entry !== entries[i]);
-      return charactersOf(recordsOf([...entries, ...own]));
+      return recordCharacters(recordsOf([...entries, ...own]));
     },
   });
 }
 
 /** The approximate size of records; at least 1, as caches require. */
-export function charactersOf(records: UnsequencedRecord[]): number {
+export function recordCharacters(records: UnsequencedRecord[]): number {
   return records.reduce((sum, record) => sum + charactersIn(record), 1);
 }
 

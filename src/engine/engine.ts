@@ -1,20 +1,21 @@
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { sessionNotFound } from './access.ts';
 import type { AgentCheck } from './agent-check.ts';
+import type { AnswerStore } from './answer-ended-turn.ts';
 import type { AnswerCheck } from './check-answers.ts';
+import type { SharedBudgetOf } from './control-turn.ts';
 import type { EditCheck } from './edited-arguments.ts';
 import { newId } from './new-id.ts';
 import type { SessionCommands } from './session-commands.ts';
-import type { SessionIndex } from './session-index.ts';
-import type { SharedBudgets } from './shared-budgets.ts';
 import type { Speculator } from './speculation.ts';
 import type { TurnIndex } from './turn-index.ts';
 import type { TurnLimits } from './turn-limits.ts';
+import type { PlaceFiles } from './store-input.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 
@@ -27,18 +28,15 @@ import type { OnceLog } from '../lib/once-log.ts';
  *   caller brings;
  * - answer: the same, with an input of approvals and tool responses, which resolve the pending calls of the previous turn;
  * - cancel and delete: `cancelTurns` and `deleteSession`, below;
- * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session, `sessionIndex` for
- *   a session's events by their position;
- * - delegate: `delegates` of an agent's spec name other agents, to which its model gives tasks; `catalog.delegations` has
- *   the sessions in which these work, which a face serves like any other;
- * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`, and `SessionWatches` for new turns.
+ * - read: `logs` for the records of a turn, `turnIndex` and `catalog.turns` for the turns of a session;
+ * - follow: `TurnTailPool` and `StreamSequencer` in `src/live`, which read `logs`.
  *
  * Errors are `EngineError`s with a closed set of codes (`errors.ts`), `PayloadTooLarge`, and failures of Temporal, the
  * catalog or the disk (`isUnavailable`).
  */
 export interface Engine {
   config: Pick<Config, 'turnSeconds' | 'tool' | 'subAgents'>;
-  catalog: Catalog;
+  catalog: KernelCatalog;
   blobs: BlobStore;
   /** The log of what is lost of stored records. */
   losses: OnceLog;
@@ -50,8 +48,9 @@ export interface Engine {
   agentCheck: AgentCheck;
   answerCheck: AnswerCheck;
   editCheck: EditCheck;
-  budgets: SharedBudgets;
-  sessionIndex: SessionIndex;
+  placeFiles: PlaceFiles;
+  budgets: { shared: SharedBudgetOf };
+  keptAnswers: AnswerStore;
   /** Tells the readers of a session, in all processes, that it has changed. Only a hint. */
   hintSession: (sessionId: string) => void;
   log: Logger;

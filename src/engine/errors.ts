@@ -1,47 +1,40 @@
 import { PayloadTooLarge } from '../blobs/offload.ts';
-import type { Rejection } from '../core/input-rules.ts';
+import { REFUSAL_CODES } from '../core/input-rules.ts';
+import { NamedError } from '../lib/errors.ts';
 
 /** `rejected`: nothing was done, and nothing will be. `failed`: the command may have been carried out. */
 type Effect = 'rejected' | 'failed';
 
-/** Every error of the engine by its code. A session's workflow rejects commands with codes of this table. */
-const EFFECTS = {
-  forbidden: 'rejected',
-  session_not_found: 'rejected',
-  session_closed: 'rejected',
-  turn_not_found: 'rejected',
-  run_not_found: 'rejected',
-  turn_running: 'rejected',
-  queue_full: 'rejected',
-  invalid_cursor: 'rejected',
-  request_expired: 'rejected',
-  actions_pending: 'rejected',
-  call_not_pending: 'rejected',
-  call_answered_twice: 'rejected',
-  calls_unanswered: 'rejected',
-  invalid_answer: 'rejected',
-  invalid_arguments: 'rejected',
-  edit_not_allowed: 'rejected',
-  remember_not_allowed: 'rejected',
-  nothing_pending: 'rejected',
-  nothing_running: 'rejected',
-  too_many_messages: 'rejected',
-  budget_exceeded: 'rejected',
-  already_decided: 'rejected',
-  not_an_approver: 'rejected',
-  invalid_agent: 'rejected',
-  feature_not_available: 'rejected',
-  unsupported_part: 'rejected',
-  idempotency_key_reused: 'rejected',
-  file_unavailable: 'rejected',
-  too_many_turns: 'rejected',
-  too_many_sessions: 'rejected',
-  storage_full: 'rejected',
-  unavailable: 'failed',
-  internal_error: 'failed',
-} as const satisfies Record<string, Effect> & Record<Rejection, Effect>;
+/** The error of a request that knows what the request has done. */
+export abstract class RequestError extends NamedError {
+  abstract readonly effect: Effect;
+}
 
-export type EngineErrorCode = keyof typeof EFFECTS;
+/** After these the command may have been carried out. */
+const FAILURE_CODES = ['unavailable', 'internal_error'] as const;
+
+export type FailureCode = (typeof FAILURE_CODES)[number];
+
+/** The codes of all errors of the engine. A session's workflow rejects commands with codes of this list. */
+const CODES = [
+  ...REFUSAL_CODES,
+  'run_not_found',
+  'invalid_cursor',
+  'invalid_answer',
+  'invalid_arguments',
+  'invalid_agent',
+  'invalid_rule',
+  'feature_not_available',
+  'unsupported_part',
+  'idempotency_key_reused',
+  'file_unavailable',
+  'too_many_turns',
+  'too_many_sessions',
+  'storage_full',
+  ...FAILURE_CODES,
+] as const;
+
+export type EngineErrorCode = (typeof CODES)[number];
 
 interface EngineErrorOptions extends ErrorOptions {
   param?: string | undefined;
@@ -50,11 +43,7 @@ interface EngineErrorOptions extends ErrorOptions {
 }
 
 /** An error that the engine reports to a face, which maps the code. The message tells the client what to do. */
-export class EngineError extends Error {
-  static {
-    this.prototype.name = 'EngineError';
-  }
-
+export class EngineError extends RequestError {
   readonly code: EngineErrorCode;
   /** The part of the request that is at fault. */
   readonly param: string | undefined;
@@ -66,14 +55,17 @@ export class EngineError extends Error {
     this.param = options.param;
     this.details = options.details;
   }
+
+  get effect(): Effect {
+    return FAILURE_CODES.some((code) => code === this.code) ? 'failed' : 'rejected';
+  }
 }
 
 export function isEngineErrorCode(code: unknown): code is EngineErrorCode {
-  return typeof code === 'string' && Object.hasOwn(EFFECTS, code);
+  return CODES.some((one) => one === code);
 }
 
 /** Whether an error means that nothing was done, and nothing will be. An unexpected error does not. */
 export function isRejected(error: unknown): boolean {
-  if (error instanceof EngineError) return EFFECTS[error.code] === 'rejected';
-  return error instanceof PayloadTooLarge;
+  return error instanceof RequestError ? error.effect === 'rejected' : error instanceof PayloadTooLarge;
 }

@@ -16,3 +16,9 @@ test('what a subject stores has no limit unless it is set', () => {
   expect(limits({}).storedMegabytesPerSubject).toBe(Infinity);
   expect(limits({ EVERTURN_STORED_MEGABYTES_PER_SUBJECT: '5' }, true).storedMegabytesPerSubject).toBe(5);
 });
+
+test('one subject may have five kernels, if there is more than one subject', () => {
+  expect(limits({}).kernelsPerSubject).toBe(5);
+  expect(limits({}, true).kernelsPerSubject).toBe(Infinity);
+  expect(limits({ EVERTURN_KERNELS_PER_SUBJECT: '2' }, true).kernelsPerSubject).toBe(2);
+});

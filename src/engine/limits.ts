@@ -15,15 +15,7 @@ const DEFAULTS: Omit<Limits, 'agentSessionsPerSubject'> = {
   // The server accepts 10,000 connections; the rest are for other requests.
   streams: 9_000,
   storedMegabytesPerSubject: 0,
-};
-const NONE: typeof DEFAULTS = {
-  requestsPerMinute: 0,
-  unknownKeysPerMinute: 0,
-  turnsPerSubject: 0,
-  turns: 0,
-  streamsPerSubject: 0,
-  streams: 0,
-  storedMegabytesPerSubject: 0,
+  kernelsPerSubject: 5,
 };
 
 /** The limits in force: the configured ones, else the defaults. Without keys there is one subject, and no default limit. */
@@ -31,9 +23,9 @@ export function limitsInForce(
   { limits: set, agentSessions }: Pick<Config, 'limits' | 'agentSessions'>,
   { isKeyless }: { isKeyless: boolean },
 ): Limits {
-  const shareOfSlots = isKeyless ? 0 : Math.max(Math.floor(SHARE_OF_SLOTS * agentSessions), 1);
-  const defaults = { ...(isKeyless ? NONE : DEFAULTS), agentSessionsPerSubject: shareOfSlots };
-  const limit = (name: keyof Limits): number => (set[name] ?? defaults[name]) || Infinity;
+  const shareOfSlots = Math.max(Math.floor(SHARE_OF_SLOTS * agentSessions), 1);
+  const defaults: Limits = { ...DEFAULTS, agentSessionsPerSubject: shareOfSlots };
+  const limit = (name: keyof Limits): number => (set[name] ?? (isKeyless ? 0 : defaults[name])) || Infinity;
   return {
     requestsPerMinute: limit('requestsPerMinute'),
     unknownKeysPerMinute: limit('unknownKeysPerMinute'),
@@ -43,5 +35,6 @@ export function limitsInForce(
     streams: limit('streams'),
     agentSessionsPerSubject: limit('agentSessionsPerSubject'),
     storedMegabytesPerSubject: limit('storedMegabytesPerSubject'),
+    kernelsPerSubject: limit('kernelsPerSubject'),
   };
 }

@@ -1,4 +1,4 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { SessionOwner } from '../core/history.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { checkAgent, type AgentCheck } from './agent-check.ts';
@@ -8,7 +8,7 @@ import { EngineError } from './errors.ts';
 const MAX_AGENTS = 20;
 
 interface PinnedAgentsOptions {
-  catalog: Catalog;
+  catalog: KernelCatalog;
   agentCheck: AgentCheck;
   owner: SessionOwner;
 }

@@ -4,11 +4,12 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
+import { subjectNamed } from '../core/subject.ts';
 import { Cipher } from '../encryption/cipher.ts';
 import { hashOf } from '../lib/hash.ts';
-import { claimRequest, isClaimed } from './request-claims.ts';
+import { claimByKey, claimRequest, isClaimed } from './request-claims.ts';
 
 const first = { id: 'k1', key: randomBytes(32) };
 const second = { id: 'k2', key: randomBytes(32) };
@@ -49,6 +50,27 @@ test.each([undefined, 'once'])(
     expect(keys, 'the hash of a short body could be guessed').toBeUndefined();
   },
 );
+
+test('a key is that of one caller and resource; without a key no request repeats another', async () => {
+  const catalog = await (await catalogs())([]);
+  let sent = 0;
+  const claim = async (subject: string, resource: string, key: string | undefined) => {
+    const caller = { subject: subjectNamed(subject), roles: [] };
+    const resourceId = `r${++sent}`;
+    return (await claimByKey({ catalog, caller, resource, key, body: {}, resourceId, sessionId: 's' })).resourceId;
+  };
+  const requests = [
+    ['ann', 'runs', 'k'],
+    ['ann', 'runs', 'k'],
+    ['ben', 'runs', 'k'],
+    ['ann', 'sessions', 'k'],
+    ['ann', 'runs', undefined],
+    ['ann', 'runs', undefined],
+  ] as const;
+  const claimed: string[] = [];
+  for (const [subject, resource, key] of requests) claimed.push(await claim(subject, resource, key));
+  expect(claimed).toEqual(['r1', 'r1', 'r3', 'r4', 'r5', 'r6']);
+});
 
 test('a request without a key is a repetition while the first one is in progress, and for 30 s after', async () => {
   vi.useFakeTimers({ toFake: ['Date', 'setInterval', 'clearInterval'], now: 0 });

@@ -3,7 +3,7 @@ import { modelMessage } from '../../test/support/model-message.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
 import { offload } from '../blobs/offload.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
-import type { LogEntry } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
 import { sectionsOf } from '../core/sections.ts';
 import { OnceLog } from '../lib/once-log.ts';
 import { LOST_TEXT, restoreEntries, restoreRecord } from './restore-records.ts';

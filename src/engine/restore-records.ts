@@ -1,7 +1,8 @@
 import { restore } from '../blobs/offload.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import type { OnceLog } from '../lib/once-log.ts';
-import type { Elicitation, LogEntry } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
+import type { Elicitation } from '../core/records/pending.ts';
 
 /** Stands for a text of a record whose blob is lost. */
 export const LOST_TEXT = '[This text is lost: the blob store of the server no longer has it.]';

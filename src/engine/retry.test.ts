@@ -3,7 +3,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test, vi } from 'vitest';
 import { BlobsUnavailable } from '../blobs/blob-store.ts';
 import { PayloadTooLarge } from '../blobs/offload.ts';
-import { NEVER } from '../lib/abort.ts';
+import { NEVER_ABORTED } from '../lib/abort.ts';
 import { retryWhileUnavailable, storeWhileUnavailable } from './retry.ts';
 
 const outage = new BlobsUnavailable('away');
@@ -16,7 +16,7 @@ test('an outage is waited for while the result is awaited, also after the workfl
       calls += 1;
       if (calls === 1) env.cancel();
       return calls < 3 ? Promise.reject(outage) : Promise.resolve('stored');
-    }, NEVER),
+    }, NEVER_ABORTED),
   );
   expect([stored, calls]).toEqual(['stored', 3]);
 });
@@ -32,7 +32,7 @@ test.each([{ timedOut: true }, { notFound: true }])(
         if (calls === 2) env.cancel('TIMED_OUT', new ActivityCancellationDetails(details));
         if (calls > 2) throw new Error('it is retried for ever');
         return Promise.reject(outage);
-      }, NEVER),
+      }, NEVER_ABORTED),
     );
     await expect(retried).rejects.toBe(outage);
     expect(calls).toBe(2);
@@ -41,7 +41,7 @@ test.each([{ timedOut: true }, { notFound: true }])(
 
 test('an error of the store that is no outage ends the activity at once, and for good', async () => {
   const store = vi.fn(() => Promise.reject(new TypeError('not a function')));
-  const stored = new MockActivityEnvironment().run(() => storeWhileUnavailable(store, NEVER));
+  const stored = new MockActivityEnvironment().run(() => storeWhileUnavailable(store, NEVER_ABORTED));
   await expect(stored).rejects.toMatchObject({
     nonRetryable: true,
     type: 'not_stored',
@@ -50,6 +50,6 @@ test('an error of the store that is no outage ends the activity at once, and for
   expect(store).toHaveBeenCalledTimes(1);
   const large = new PayloadTooLarge('too large');
   await expect(
-    new MockActivityEnvironment().run(() => storeWhileUnavailable(() => Promise.reject(large), NEVER)),
+    new MockActivityEnvironment().run(() => storeWhileUnavailable(() => Promise.reject(large), NEVER_ABORTED)),
   ).rejects.toBe(large);
 });

@@ -2,10 +2,12 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import type { CallModelInput, TurnStart } from '../core/history.ts';
 import { constantsOf, type CallConstants } from '../core/model-call.ts';
 import { Turn } from '../core/turn.ts';
-import { ROOT_THREAD, type LogEntry, type UnsequencedRecord } from '../core/records.ts';
+import type { LogEntry, UnsequencedRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import { ROOT_THREAD } from '../core/records/threads.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import type { TurnHistory } from '../temporal/history.ts';
-import { charactersOf, recordsOf } from './ended-turn.ts';
+import { recordCharacters, recordsOf } from './ended-turn.ts';
 import { restoreEntries } from './restore-records.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
@@ -18,6 +20,11 @@ export interface RunRecordsOptions {
   /** The result that this process has produced under a stamp. */
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
 }
+
+type TurnPlace = Pick<CallModelInput, 'sessionId' | 'turnId'>;
+
+/** A thread of a turn, and what the input of its model call says of both. */
+type ThreadPlace = TurnPlace & Pick<CallModelInput, 'threadId' | 'start'> & Partial<Pick<CallModelInput, 'recent'>>;
 
 /**
  * The records of a turn in progress that this process has, from the turn's beginning: for all threads of one run, so
@@ -59,10 +66,10 @@ export class RunRecords {
   }
 
   /**
-   * What the thread's model calls have in common. Reads the history if this process does not know it, but no blob: it is
+   * What the model calls of a thread have in common. Reads the history if this process does not know it, but no blob: it is
    * known also where reading the turn's texts is what kills workers.
    */
-  constants(input: CallModelInput): Promise<CallConstants> {
+  constants(input: ThreadPlace): Promise<CallConstants> {
     return this.#next(async () => {
       this.#start ??= input.start;
       if (!this.#constants(input)) await this.#readHistory(input);
@@ -70,6 +77,22 @@ export class RunRecords {
       if (!constants) throw new Error(`turn ${input.turnId} has no thread ${input.threadId}`);
       return constants;
     });
+  }
+
+  /** All records of the turn that are in the history: texts that are in the blob store may not be restored. */
+  soFar(place: TurnPlace): Promise<UnsequencedRecord[]> {
+    return this.#next(async () => {
+      await this.#readHistory(place);
+      await this.#readEarlier(place);
+      return [...this.#earlier, ...this.#projected, ...recordsOf(this.#read)];
+    });
+  }
+
+  /** A message that was read from the history of this run, if it was: its texts may not be restored. */
+  message(id: string): ModelMessage | undefined {
+    const isMessage = (record: UnsequencedRecord) => record.kind === 'model.message' && record.id === id;
+    const found = recordsOf(this.#read).find(isMessage) ?? this.#projected.find(isMessage);
+    return found?.kind === 'model.message' ? found : undefined;
   }
 
   /** The turn's records up to that ordinal if `recent` are its next results; undefined if one is missing. Adds nothing. */
@@ -108,7 +131,7 @@ export class RunRecords {
   }
 
   /** Undefined as long as the start, or the record that begins the thread, is missing. */
-  #constants({ threadId, recent }: CallModelInput): CallConstants | undefined {
+  #constants({ threadId, recent = [] }: ThreadPlace): CallConstants | undefined {
     const start = this.#start;
     if (!start || threadId === ROOT_THREAD) return start && constantsOf(start);
     // Those that were open before this run, and those that it has started.
@@ -136,27 +159,32 @@ export class RunRecords {
 
   async #readOn(input: CallModelInput): Promise<void> {
     if (this.#turn.ordinal < input.upTo) await this.#readHistory(input);
-    const { carry } = this.#turn.start ?? {};
-    if (carry && this.#earlier.length === 0)
-      this.#earlier = recordsOf((await this.#options.logs.all(input.turnId)).slice(0, carry.ordinal));
+    await this.#readEarlier(input);
     this.#projected.push(...recordsOf(await this.#restore(this.#read.splice(0), input)));
     this.#ahead = [];
-    this.#characters = charactersOf([...this.#earlier, ...this.#projected]);
+    this.#characters = recordCharacters([...this.#earlier, ...this.#projected]);
   }
 
-  async #readHistory({ turnId }: CallModelInput): Promise<void> {
+  async #readEarlier({ turnId }: TurnPlace): Promise<void> {
+    const { carry } = this.#turn.start ?? {};
+    if (!carry || this.#earlier.length > 0) return;
+    this.#earlier = recordsOf((await this.#options.logs.all(turnId)).slice(0, carry.ordinal));
+    this.#characters += recordCharacters(this.#earlier);
+  }
+
+  async #readHistory({ turnId }: TurnPlace): Promise<void> {
     const { history, runId } = this.#options;
     const { events, lastEventId } = await history.readSince(turnId, runId, this.#lastEventId);
     const entries = events.flatMap((event) => this.#turn.feed(event));
     this.#start = this.#turn.start;
     this.#read.push(...entries);
     this.#lastEventId = lastEventId;
-    this.#characters += charactersOf(recordsOf(entries));
+    this.#characters += recordCharacters(recordsOf(entries));
   }
 
   #add(records: UnsequencedRecord[]): void {
     this.#ahead.push(...records);
-    this.#characters += charactersOf(records);
+    this.#characters += recordCharacters(records);
   }
 
   #clear(): void {
@@ -170,10 +198,7 @@ export class RunRecords {
     this.#characters = 1;
   }
 
-  #restore(
-    entries: LogEntry[],
-    { sessionId, turnId }: Pick<CallModelInput, 'sessionId' | 'turnId'>,
-  ): Promise<LogEntry[]> {
+  #restore(entries: LogEntry[], { sessionId, turnId }: TurnPlace): Promise<LogEntry[]> {
     const { blobs, losses } = this.#options;
     return restoreEntries(entries, { blobs, losses, sessionId, turnId });
   }

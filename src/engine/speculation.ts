@@ -1,11 +1,11 @@
 import type { ToolScope, TurnHeader } from '../core/history.ts';
-import type { InputItem } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
 import type { TurnAccepted } from '../core/session.ts';
 import type { TraceContext } from '../core/trace-context.ts';
 
 /**
  * Speculative calls as the engine sees them: the first model call of a turn may start before the turn's session has
- * accepted it. `src/speculation` implements them.
+ * accepted it. `src/features/speculation` implements them.
  */
 
 /** A validated turn that is about to be requested from its session: everything that its first model call depends on. */

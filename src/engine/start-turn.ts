@@ -9,9 +9,11 @@ import type { SessionOwner } from '../core/history.ts';
 import { timeOf } from '../core/ids.ts';
 import { titleOf } from '../core/input-rules.ts';
 import { turnCreated } from '../core/turn.ts';
-import type { ConversationRef, InputItem, TurnCreated } from '../core/records.ts';
+import type { ConversationRef, InputItem } from '../core/records/input.ts';
+import type { TurnCreated } from '../core/records/turn.ts';
 import { budgetOf } from '../spec/budget-spec.ts';
 import { answersAtLimit, hasServers, iterationLimit, type AgentSpec } from '../spec/agent-spec.ts';
+import { codeActionsOf } from '../spec/code-actions.ts';
 import type { CreateTurnCommand, OnRunning } from '../core/session.ts';
 import { z } from 'zod';
 import { sessionNotFound } from './access.ts';
@@ -23,7 +25,7 @@ import { EngineError, isRejected } from './errors.ts';
 import { pinnedAgents } from './pinned-agents.ts';
 import type { RequestClaim } from './request-claims.ts';
 import type { Speculation } from './speculation.ts';
-import { storeInput } from './store-input.ts';
+import { inputFiles, storeInput, withPaths } from './store-input.ts';
 
 /** The bytes that a turn's input may take in a Temporal payload; the rest of the payload is for the turn itself. */
 export const MAX_INPUT_BYTES = MAX_PAYLOAD_BYTES - 32 * 1024;
@@ -43,6 +45,7 @@ export type StartServices = Pick<
   | 'agentCheck'
   | 'answerCheck'
   | 'editCheck'
+  | 'placeFiles'
   | 'log'
   | 'metrics'
 >;
@@ -72,6 +75,8 @@ export interface TurnToStart {
   conversation?: GivenText | undefined;
   /** What the servers of a run are given: see `RunSecrets`. */
   secrets?: string | undefined;
+  /** See `TurnBounds`. */
+  rounds?: number | undefined;
   speculation: Speculation | undefined;
   /** Called before the turn is requested, which it may do itself. @throws EngineError that rejects the turn */
   admit?: ((turn: RequestedTurn) => Promise<void>) | undefined;
@@ -80,7 +85,7 @@ export interface TurnToStart {
 }
 
 /** A conversation that is not stored yet: see `ConversationRef`. */
-export interface GivenText extends Pick<ConversationRef, 'repaired'> {
+interface GivenText extends Pick<ConversationRef, 'repaired'> {
   json: string;
 }
 
@@ -114,7 +119,8 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     const isRequested = await catalog.turns.request(requested, turn.secrets);
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
-    const input = await storeInput(loaded, { blobs, sessionId });
+    const paths = await engine.placeFiles(inputFiles(loaded), { sessionId, spec: agent.spec });
+    const input = withPaths(await storeInput(loaded, { blobs, sessionId }), paths);
     const conversation = turn.conversation && (await storeConversation(turn.conversation, { blobs, sessionId }));
     const command = {
       ...(await commandOf(engine, turn, { agent, input, createdAt })),
@@ -175,6 +181,8 @@ export async function runnableAgent(
   const spec = await catalog.agents.spec(session.spec_hash);
   const owner = ownerOf(session, caller);
   await checkAgent(spec, { owner, agentCheck, path: 'agent.' });
+  const notReady = await agentCheck.notReady(spec);
+  if (notReady !== undefined) throw new EngineError('unavailable', notReady);
   const { type, agent_name: name, agent_version: version } = session;
   if (type === 'session' && name && version) await agentCheck.logWarnings({ name, version, spec });
   return { spec, agents: await pinnedAgents(spec, { catalog, agentCheck, owner }) };
@@ -211,12 +219,13 @@ export function createdAtOf(turnId: string): string {
 
 async function commandOf(
   { blobs, config }: Pick<StartServices, 'blobs' | 'config'>,
-  { session, caller, previous, onRunning: requested, claim }: TurnToStart,
+  { session, caller, previous, onRunning: requested, claim, rounds }: TurnToStart,
   { agent, input, createdAt }: { agent: RunnableAgent; input: InputItem[]; createdAt: string },
 ): Promise<CreateTurnCommand> {
   const { spec, agents } = agent;
   const onRunning = onRunningOf(requested, spec);
   const budget = budgetOf(spec.config?.budget);
+  const actions = codeActionsOf(spec);
   const answerAfterSeconds = spec.config?.answer_after_seconds ?? undefined;
   return {
     turnId: claim.resourceId,
@@ -235,17 +244,20 @@ async function commandOf(
     ...(spec.config?.pause === 'wait' && { pause: 'wait' }),
     ...(spec.config?.on_unknown === 'ask' && { onUnknown: 'ask' }),
     ...(spec.failsWithTools && { failsWithTools: true }),
+    ...(actions?.endsOnDenial && { endsOnDenial: true }),
     ...(spec.callsInSequence && { callsInSequence: true }),
     ...(budget && { budget }),
     limits: {
       iterations: iterationLimit(spec),
       ...(answersAtLimit(spec) && { answersAtIterations: true }),
+      ...(rounds !== undefined && { rounds }),
       ...(answerAfterSeconds !== undefined && { answerAfterSeconds }),
       ...(spec.actionSeconds !== undefined && { actionSeconds: spec.actionSeconds }),
       seconds: Math.min(spec.turnSeconds ?? Infinity, config.turnSeconds),
       toolSeconds: config.tool.timeoutSeconds,
       toolHeartbeatSeconds: config.tool.heartbeatSeconds,
       subAgents: config.subAgents,
+      ...(actions && { tasks: actions.sub_tasks.max_concurrent }),
     },
   };
 }

@@ -1,9 +1,9 @@
 import type { Caller } from '../core/subject.ts';
 import { MAX_PAYLOAD_BYTES, offload } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { InputItem } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
 import type { SteerCommand } from '../core/steering.ts';
-import { CALLER_BYTES, commandTurn, errorOf } from './command-turn.ts';
+import { CALLER_BYTES, errorOf, executeCommand } from './command-turn.ts';
 import type { Engine } from './engine.ts';
 import { EngineError } from './errors.ts';
 import type { PreviousTurn } from './start-turn.ts';
@@ -51,7 +51,7 @@ export async function steerTurn(engine: Engine, messages: Messages): Promise<str
   const refusal = actions.refuse(draft);
   if (refusal && refusal.code !== 'nothing_running') throw errorOf(refusal);
   try {
-    if (!(await commandTurn(engine, last.id, await stored(engine, draft)))) return undefined;
+    if (!(await executeCommand(engine, last.id, await stored(engine, draft)))) return undefined;
     return last.id;
   } catch (error) {
     if (!(error instanceof EngineError) || error.code !== 'nothing_running') throw error;

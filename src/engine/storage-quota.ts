@@ -1,4 +1,4 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import { EngineError } from './errors.ts';
 import type { Limits } from './limits.ts';
 
@@ -22,7 +22,7 @@ export interface StorageAdmission {
 }
 
 interface StorageQuotaOptions {
-  catalog: { storedBytes: Pick<Catalog['storedBytes'], 'of'> };
+  catalog: { storedBytes: Pick<KernelCatalog['storedBytes'], 'of'> };
   limits: () => Pick<Limits, 'storedMegabytesPerSubject'>;
   /** Milliseconds. */
   now?: () => number;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { InputItem, StoredFile } from '../core/records.ts';
-import { filesOf, storeInput } from './store-input.ts';
+import type { InputItem, StoredFile } from '../core/records/input.ts';
+import { inputFiles, storeInput } from './store-input.ts';
 
 function file(name: string, bytes: number): StoredFile {
   const base64 = Buffer.alloc(bytes).toString('base64');
@@ -31,7 +31,7 @@ test('large files of an input are moved into the blob store; small files and tex
     input[0],
     { type: 'user.message', content: [{ type: 'text', text: 'both' }, reference, small] },
   ]);
-  expect(filesOf(result)).toEqual([reference, small]);
+  expect(inputFiles(result)).toEqual([reference, small]);
 });
 
 test('files that exceed the inline limit together are stored, even if each of them is small', async () => {

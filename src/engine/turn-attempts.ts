@@ -1,14 +1,14 @@
 import type { Client } from '@temporalio/client';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import { retryingOf, type Retrying } from '../core/attempts.ts';
 import { APPENDING_ACTIVITIES } from '../core/history.ts';
 import { turnWorkflowId } from '../core/temporal-names.ts';
 import { Timeline, type PendingActivity, type Span } from '../core/timeline.ts';
-import { describeExecution, type PendingActivity as Described } from '../temporal/describe-workflow.ts';
+import { describeExecution, type DescribedActivity } from '../temporal/describe-workflow.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
 interface Sources {
-  catalog: Pick<Catalog, 'turns'>;
+  catalog: Pick<KernelCatalog, 'turns'>;
   client: Client;
   logs: TurnLogReader;
 }
@@ -37,14 +37,14 @@ export async function turnTimeline({ catalog, client, logs }: Sources, turnId: s
 }
 
 /** None for a turn that has ended. */
-async function describedActivities(client: Client, turnId: string): Promise<Described[]> {
+async function describedActivities(client: Client, turnId: string): Promise<DescribedActivity[]> {
   const { pendingActivities = [] } = (await describeExecution(client, turnWorkflowId(turnId))) ?? {};
   return pendingActivities.filter(({ name }) => APPENDING_ACTIVITIES.some((one) => one === name));
 }
 
 /** The calls that run, by what the history says of them. */
 async function pendingActivities(
-  described: Described[],
+  described: DescribedActivity[],
   { logs, turnId }: { logs: TurnLogReader; turnId: string },
 ): Promise<PendingActivity[]> {
   const { openActivities } = await logs.currentRun(turnId);

@@ -1,12 +1,11 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
+import type { LogReading } from '../catalog/log-reader.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { InputItem } from '../core/records.ts';
 import type { QueuedTurn, QueuePlace } from '../core/turn-queue.ts';
-import { answersOf } from './action-changes.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
-import { TurnNotFound, type TurnLogReader } from './turn-log-reader.ts';
+import { unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
 
 /**
  * A request that has not become a turn within this time never will: its session rejects commands of that age. Blobs may
@@ -16,22 +15,26 @@ export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 
 /** The turns of a session. The catalog has them; after a crash between two writes, Temporal has the missing ones. */
 export class TurnIndex {
-  readonly #catalog: Catalog;
+  readonly #catalog: KernelCatalog;
   readonly #logs: TurnLogReader;
+  readonly #logReading: LogReading;
   readonly #hintSession: (sessionId: string) => void;
 
   /** @param hintSession called with the session of each turn that was indexed */
   constructor({
     catalog,
     logs,
+    logReading,
     hintSession,
   }: {
-    catalog: Catalog;
+    catalog: KernelCatalog;
     logs: TurnLogReader;
+    logReading: LogReading;
     hintSession: (sessionId: string) => void;
   }) {
     this.#catalog = catalog;
     this.#logs = logs;
+    this.#logReading = logReading;
     this.#hintSession = hintSession;
   }
 
@@ -56,14 +59,7 @@ export class TurnIndex {
 
   /** False for a turn without a log: the catalog may have such turns if Temporal's data was lost or restored. */
   async #exists({ id, archived }: TurnRow): Promise<boolean> {
-    if (archived) return true;
-    try {
-      await this.#logs.start(id);
-      return true;
-    } catch (error) {
-      if (error instanceof TurnNotFound) return false;
-      throw error;
-    }
+    return Boolean(archived) || (await unlessNotFound(this.#logs.start(id))) !== undefined;
   }
 
   /** Indexes the requests of a session that have become turns, except for the one that `begins`. */
@@ -78,64 +74,36 @@ export class TurnIndex {
     const queue: QueuedTurn[] = [];
     for (const { id: turnId, queue_number: number } of await this.#catalog.turns.requests(sessionId)) {
       if (number === null) continue;
-      try {
-        const { queued } = await this.#logs.start(turnId);
-        if (queued && !(await this.#logs.close(turnId))) queue.push({ turnId, ...queued });
-      } catch (error) {
-        if (!(error instanceof TurnNotFound)) throw error; // Temporal's data was lost or restored
-      }
+      // Temporal's data may have been lost or restored.
+      const { queued } = (await unlessNotFound(this.#logs.start(turnId))) ?? {};
+      const isOpen = queued && (await unlessNotFound(this.#logs.close(turnId).then((close) => !close)));
+      if (isOpen) queue.push({ turnId, ...queued });
     }
     return queue.toSorted((a, b) => a.number - b.number);
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'resumes' | 'queued'> & { queued?: QueuePlace }): Promise<boolean> {
-    const { turnId, sessionId, previousTurnId, sequence, createdAt, queued, begun, isRun } = start;
+    const { turnId, sessionId, previousTurnId, sequence, createdAt, queued, begun } = start;
     if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
-    const isFirst = sequence === 1;
     const accepted = await this.#catalog.turns.accept({
       turnId,
       sessionId,
       previousTurnId,
       sequence,
       createdAt,
-      title: isFirst ? start.title : null,
-      ...(isFirst && !isRun && { firstMessage: await this.#firstMessage(start) }),
+      title: sequence === 1 ? start.title : null,
       ...(begun && { begunAt: begun.at }),
-      answers: answersOf(start),
+      ...(await this.#logReading.ofStart(start)),
     });
     if (accepted) this.#hintSession(sessionId);
     return accepted;
   }
 
-  /** Undefined if its blobs cannot be read: that keeps no turn out of the index. */
-  async #firstMessage(start: Omit<TurnStart, 'resumes' | 'queued'>): Promise<string | undefined> {
-    try {
-      return textOf(await this.#logs.inputOf(start));
-    } catch {
-      return undefined;
-    }
-  }
-
   async #reconcile({ id: turnId, created_at: requestedAt, queue_number: number }: TurnRow): Promise<void> {
-    try {
-      const start = await this.#logs.start(turnId);
-      if (!start.queued || number === null) await this.accept(start);
-    } catch (error) {
-      if (!(error instanceof TurnNotFound)) throw error;
-      if (Date.parse(requestedAt) < Date.now() - REQUEST_LIFETIME_MS) await this.#catalog.turns.withdraw(turnId);
-    }
+    const start = await unlessNotFound(this.#logs.start(turnId));
+    if (start && (!start.queued || number === null)) await this.accept(start);
+    const isExpired = Date.parse(requestedAt) < Date.now() - REQUEST_LIFETIME_MS;
+    if (!start && isExpired) await this.#catalog.turns.withdraw(turnId);
   }
-}
-
-/** The text of the first message of an input; empty if it has none. */
-export function textOf(input: InputItem[]): string {
-  for (const item of input) {
-    if (item.type !== 'user.message') continue;
-    const { content } = item;
-    return typeof content === 'string'
-      ? content
-      : content.map((part) => (part.type === 'text' ? part.text : '')).join('');
-  }
-  return '';
 }

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { beforeEach, expect, onTestFinished, test } from 'vitest';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { ownerColumns } from '../catalog/sessions.ts';
 import { createdAtOf } from './start-turn.ts';
 import { newId } from './new-id.ts';

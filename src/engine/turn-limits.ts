@@ -1,4 +1,4 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import type { Config } from '../config.ts';
 import { EngineError } from './errors.ts';
@@ -22,7 +22,7 @@ interface Admission {
 }
 
 interface TurnLimitsOptions {
-  catalog: { turns: Pick<Catalog['turns'], 'countOpen'> };
+  catalog: { turns: Pick<KernelCatalog['turns'], 'countOpen'> };
   limits: () => Pick<Limits, 'turns' | 'turnsPerSubject'>;
   config: Pick<Config, 'turnSeconds'>;
 }

@@ -2,9 +2,9 @@ import type { Logger } from 'pino';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { turnStart, TURN_ID } from '../../test/support/random-turn.ts';
 import { BlobNotFound, BlobsUnavailable, type BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { HistoryEvent } from '../core/history.ts';
-import type { ModelMessage } from '../core/records.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { TurnHistory } from '../temporal/history.ts';
 import { LOST_TEXT } from './restore-records.ts';
@@ -51,7 +51,7 @@ function logsOf(messages: string[], { startsAfter = 0, isPending = () => false, 
     isStarting: () => Promise.resolve(isPending()),
   } as unknown as TurnHistory;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
-  const catalog = { turns: { get: () => Promise.resolve(row) } } as unknown as Catalog;
+  const catalog = { turns: { get: () => Promise.resolve(row) } } as unknown as KernelCatalog;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
   const blobs = {
     get: () => {

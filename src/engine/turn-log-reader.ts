@@ -2,13 +2,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import { isCatalogUnavailable } from '../catalog/database.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
 import { eventId } from '../core/ids.ts';
 import { turnCreated, type Turn } from '../core/turn.ts';
-import type { InputItem, LogEntry, ModelMessage, PauseReason, TurnCreated, TurnDone } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
+import type { WithoutId } from '../core/records/base.ts';
+import type { LogEntry, UnsequencedRecord } from '../core/records/log.ts';
+import type { ToolResponse } from '../core/records/results.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { PauseReason, TurnCreated, TurnDone } from '../core/records/turn.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';
@@ -31,10 +36,6 @@ import { isUnavailable } from './unavailable.ts';
 
 /** Neither the archive nor Temporal has the turn. */
 export class TurnNotFound extends EngineError {
-  static {
-    this.prototype.name = 'TurnNotFound';
-  }
-
   constructor(turnId: string, options?: ErrorOptions) {
     super('turn_not_found', `there is no turn ${turnId}`, options);
   }
@@ -42,10 +43,6 @@ export class TurnNotFound extends EngineError {
 
 /** The session has accepted the turn, and Temporal has not started its workflow yet. */
 class TurnNotStarted extends EngineError {
-  static {
-    this.prototype.name = 'TurnNotStarted';
-  }
-
   constructor(turnId: string, options?: ErrorOptions) {
     super('unavailable', `turn ${turnId} was accepted and has not started yet: try again`, options);
   }
@@ -100,21 +97,21 @@ interface ReadOptions extends FollowOptions {
 }
 
 /** The position of a model's message. */
-export interface MessagePlace {
+interface MessagePlace {
   sessionId: string;
   turnId: string;
   messageId: string;
 }
 
 /** A turn of a chain with its whole log; without entries if an operator has deleted the turn before it was archived. */
-export interface ChainedTurn {
+interface ChainedTurn {
   turnId: string;
   previousTurnId: string | null;
   entries: LogEntry[];
 }
 
 /** The first record of a turn, and its last one if the turn has ended. */
-export interface TurnEnds {
+export interface TurnSummary {
   created: TurnCreated;
   done: TurnDone | undefined;
   /** The ids of the calls that wait for answers while the turn runs. */
@@ -138,7 +135,7 @@ const MAX_ACCEPTED = 10_000;
 const CHAIN_PAGE = 1_000;
 
 interface TurnLogReaderOptions {
-  catalog: Catalog;
+  catalog: KernelCatalog;
   history: TurnHistory;
   blobs: BlobStore;
   losses: OnceLog;
@@ -149,7 +146,7 @@ interface TurnLogReaderOptions {
  * histories. Entries are returned with all of their texts.
  */
 export class TurnLogReader {
-  readonly #catalog: Catalog;
+  readonly #catalog: KernelCatalog;
   readonly #history: TurnHistory;
   readonly #running: RunningTurns;
   readonly #blobs: BlobStore;
@@ -302,6 +299,44 @@ export class TurnLogReader {
     return undefined;
   }
 
+  /**
+   * The results of calls of a thread, with all of their texts, by the ids of the calls. The log is read from its end, since
+   * they are about to be used, and then that of the turns before it.
+   * @throws TurnNotFound
+   */
+  async responses(
+    { sessionId, turnId, threadId }: Omit<MessagePlace, 'messageId'> & { threadId: string },
+    calls: readonly string[],
+    signal: AbortSignal,
+  ): Promise<Map<string, WithoutId<ToolResponse>>> {
+    const found = new Map<string, WithoutId<ToolResponse>>();
+    const wanted = new Set(calls);
+    let previous: string | null | undefined;
+    const take = async (records: readonly UnsequencedRecord[], ofTurn: string): Promise<boolean> => {
+      for (const record of records) {
+        if (record.kind === 'turn.created') previous ??= record.previousTurnId;
+        if (record.kind !== 'tool.response' || record.threadId !== threadId || !wanted.delete(record.toolCallId))
+          continue;
+        const source = { ...this.#source({ sessionId, turnId: ofTurn }), recordId: record.toolCallId };
+        found.set(record.toolCallId, await restoreRecord(record, source));
+      }
+      return wanted.size === 0;
+    };
+    if (await take([], turnId)) return found;
+    for await (const records of (await this.locate(turnId)).newest()) if (await take(records, turnId)) return found;
+    if (!previous) return found;
+    for await (const turn of this.chain(previous, signal)) {
+      if (
+        await take(
+          turn.entries.map(({ record }) => record),
+          turn.turnId,
+        )
+      )
+        return found;
+    }
+    return found;
+  }
+
   /** A turn, and what waits for an answer after it; undefined if there is no such turn. */
   async status(turnId: string): Promise<TurnStatus | undefined> {
     return unlessNotFound((await this.locate(turnId)).status());
@@ -336,7 +371,7 @@ export class TurnLogReader {
   }
 
   /** The first record of a turn, and its last one if the turn has ended. @throws TurnNotFound */
-  async firstAndLast(turnId: string): Promise<TurnEnds> {
+  async firstAndLast(turnId: string): Promise<TurnSummary> {
     const source = await this.locate(turnId);
     if (source.isLive) {
       const start = await source.start();
@@ -352,7 +387,7 @@ export class TurnLogReader {
   }
 
   /** What is known of a turn that has not ended. */
-  async #openEnds(start: TurnStart, isPaused: boolean): Promise<TurnEnds> {
+  async #openEnds(start: TurnStart, isPaused: boolean): Promise<TurnSummary> {
     const { turnId, sessionId, queued, pause } = start;
     const created = await restoreRecord(turnCreated(start), { ...this.#source(start), recordId: eventId(turnId, 1) });
     if (queued) {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ModelMessage } from '../core/records.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import { TurnMemory, type ReadConversation } from './turn-memory.ts';
 
 const TEXT = 'x'.repeat(10_000);

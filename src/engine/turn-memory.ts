@@ -1,6 +1,7 @@
 import type { GivenConversation } from '../core/given-conversation.ts';
-import type { ModelMessage, UnsequencedRecord } from '../core/records.ts';
-import { charactersOf } from './ended-turn.ts';
+import type { UnsequencedRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import { recordCharacters } from './ended-turn.ts';
 import { RunRecords, type RunRecordsOptions } from './run-records.ts';
 
 /** A conversation that a client has given with its turn, and the size of its JSON. */
@@ -12,7 +13,7 @@ export interface ReadConversation {
 /** What a process has in memory of a turn for the activities that run it. */
 export class TurnMemory {
   /** The messages with tool calls that another process has produced, by their stamps. */
-  readonly messages = new SharedReads<ModelMessage>((message) => charactersOf([message]));
+  readonly messages = new SharedReads<ModelMessage>((message) => recordCharacters([message]));
   /** By its blob. */
   readonly given = new SharedReads<ReadConversation>(({ characters }) => characters);
   readonly #sources: Omit<RunRecordsOptions, 'runId' | 'stamped'>;
@@ -33,7 +34,7 @@ export class TurnMemory {
   /** Adds a result that this process has produced. */
   add(stamp: string, records: UnsequencedRecord[]): void {
     this.#results.set(stamp, records);
-    this.#resultCharacters += charactersOf(records);
+    this.#resultCharacters += recordCharacters(records);
   }
 
   /** The result that this process has produced under a stamp. */

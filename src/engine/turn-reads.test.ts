@@ -1,9 +1,11 @@
 import { expect, test } from 'vitest';
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { CallModelInput, HistoryEvent, TurnStart } from '../core/history.ts';
-import type { CallSource, LogEntry, ModelMessage, ToolCall, UnsequencedRecord } from '../core/records.ts';
+import type { CallSource, ToolCall } from '../core/records/calls.ts';
+import type { LogEntry, UnsequencedRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import { Turn } from '../core/turn.ts';
 import { OnceLog } from '../lib/once-log.ts';
 import type { TurnHistory } from '../temporal/history.ts';
@@ -55,7 +57,7 @@ class Turns {
           this.#count('archive', (this.#archive.get(id) ?? []).slice(from - 1, from - 1 + limit)),
         readAll: (ids: string[]) => this.#count('archive', new Map(ids.map((id) => [id, this.#archive.get(id) ?? []]))),
       },
-    } as unknown as Catalog;
+    } as unknown as KernelCatalog;
     const events = (id: string) => this.#events(id);
     const count = <T>(what: string, value: T) => this.#count(what, value);
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as above
@@ -158,7 +160,7 @@ async function longTurn(steps: number, workers: Conversations[], turns: Turns): 
     const runner = next();
     const run = { effect: 'once' as const, callHash: callHash(call) };
     const source: CallSource = { turnId, messageId: input.messageId, stamp: `model_${step}`, index: 0, run };
-    expect(await runner.toolCall({ source, sessionId })).toEqual(call);
+    expect(await runner.toolCall({ source, sessionId, runId })).toEqual(call);
     const result = { kind: 'tool.result' as const, at: AT, threadId: 'main', toolCallId: call.id };
     const toolId = events.length + 1;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- what the log needs of them

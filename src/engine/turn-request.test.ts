@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import type { Engine } from './engine.ts';
 import { EngineError, type EngineErrorCode } from './errors.ts';
 import { claimRequest } from './request-claims.ts';

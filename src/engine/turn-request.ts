@@ -2,14 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Caller } from '../core/subject.ts';
 import type { SessionRow, TurnRow } from '../catalog/schema.ts';
 import { isId } from '../core/ids.ts';
-import type { InputItem } from '../core/records.ts';
+import type { InputItem } from '../core/records/input.ts';
 import type { OnRunning } from '../core/session.ts';
 import { addLogContext } from '../telemetry/log-context.ts';
 import { hasTurn, isTurnOf } from './access.ts';
 import type { Engine } from './engine.ts';
-import { isRejected } from './errors.ts';
 import { newId } from './new-id.ts';
-import { claimRequest, isClaimed, type RequestIdentity } from './request-claims.ts';
+import { claimRequest, isClaimed, withClaim, type RequestIdentity } from './request-claims.ts';
 import type { ExpectedTurn, Speculation } from './speculation.ts';
 import {
   createdAtOf,
@@ -23,7 +22,7 @@ import {
   type TurnToStart,
 } from './start-turn.ts';
 import { steerTurn } from './steer-turn.ts';
-import { filesOf } from './store-input.ts';
+import { inputFiles } from './store-input.ts';
 
 interface TurnRequestOptions {
   sessionId: string;
@@ -151,18 +150,21 @@ export class TurnRequest implements Disposable {
 
   /**
    * What the turn will follow, according to the index. Undefined if the request may be a repetition, or names a turn that
-   * the index does not have in this session: that turn may belong to another subject. Never rejects.
+   * the index does not have in this session: that turn may belong to another subject. Undefined also while another request
+   * is not in the index as a turn: it may have become one that this turn follows, or waits in the queue before it. Never
+   * rejects.
    */
   async #loadSpeculationInput(): Promise<SpeculationInput | undefined> {
     const { catalog, log } = this.#engine;
     const { sessionId, previous } = this.#options;
     try {
-      const [isRepetition, last, named] = await Promise.all([
+      const [isRepetition, requests, last, named] = await Promise.all([
         isClaimed(this.#identity),
+        catalog.turns.requests(sessionId),
         catalog.turns.last(sessionId),
         previous.turn === 'id' && isId(previous.turnId) ? catalog.turns.get(previous.turnId) : undefined,
       ]);
-      if (isRepetition) return undefined;
+      if (isRepetition || requests.length > 0) return undefined;
       if (previous.turn === 'last') return { last, previousTurnId: last?.id ?? null };
       if (previous.turn === 'none') return { last, previousTurnId: null };
       return isTurnOf({ id: sessionId }, named) ? { last, previousTurnId: previous.turnId } : undefined;
@@ -194,7 +196,7 @@ export class TurnRequest implements Disposable {
 /** Whether nothing of an input has to be stored before its turn starts. */
 function isSmallText(input: ClaimOptions['input']): input is InputItem[] {
   if (typeof input === 'function') return false;
-  return filesOf(input).length === 0 && Buffer.byteLength(JSON.stringify(input)) <= MAX_INPUT_BYTES;
+  return inputFiles(input).length === 0 && Buffer.byteLength(JSON.stringify(input)) <= MAX_INPUT_BYTES;
 }
 
 /**
@@ -220,12 +222,7 @@ export class ClaimedTurn implements AsyncDisposable {
    */
   async keep(keep: (requestId: string, loadInput: () => Promise<InputItem[]>) => Promise<boolean>): Promise<boolean> {
     const { claim, loadInput } = this.#turn;
-    try {
-      return await keep(this.turnId, loadInput);
-    } catch (error) {
-      if (claim.isNew && isRejected(error)) await claim.release();
-      throw error;
-    }
+    return withClaim(claim, () => keep(this.turnId, loadInput));
   }
 
   /**
@@ -234,30 +231,28 @@ export class ClaimedTurn implements AsyncDisposable {
    */
   async steer(): Promise<string | undefined> {
     const { session, caller, previous, claim, onRunning, agent, loadInput } = this.#turn;
-    try {
+    return withClaim(claim, async () => {
       // A turn that exists is returned even if it would be rejected now.
       if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
       const wanted = onRunning ?? onRunningOf(undefined, (await agent).spec);
       if (wanted !== 'steer') return undefined;
       const isRepetition = !claim.isNew;
-      const messages = { session, caller, previous, commandId: this.turnId, isRepetition, loadInput };
-      return await steerTurn(this.#engine, messages);
-    } catch (error) {
-      if (claim.isNew && isRejected(error)) await claim.release();
-      throw error;
-    }
+      return steerTurn(this.#engine, { session, caller, previous, commandId: this.turnId, isRepetition, loadInput });
+    });
   }
 
   /**
-   * Starts the turn, or puts it into the queue of its session; undefined if an equal request has done so. `admit`: see
-   * `TurnToStart`.
+   * Starts the turn, or puts it into the queue of its session; undefined if an equal request has done so. `admit` and
+   * `rounds`: see `TurnToStart`.
    * @throws EngineError
    */
-  async start({ admit }: Pick<TurnToStart, 'admit'> = {}): Promise<Omit<StartedTurn, 'indexed'> | undefined> {
+  async start({ admit, rounds }: Pick<TurnToStart, 'admit' | 'rounds'> = {}): Promise<
+    Omit<StartedTurn, 'indexed'> | undefined
+  > {
     const { claim, session } = this.#turn;
     // A turn that exists is returned even if it would be rejected now.
     if (!claim.isNew && (await hasTurn(this.#engine, session, this.turnId))) return undefined;
-    const started = await startTurn(this.#engine, { ...this.#turn, admit });
+    const started = await startTurn(this.#engine, { ...this.#turn, admit, rounds });
     this.#indexed = started.indexed;
     return started;
   }

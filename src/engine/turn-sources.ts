@@ -1,12 +1,13 @@
 import type { Archive } from '../catalog/archive.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart, WorkflowClose } from '../core/history.ts';
-import type { LogEntry, UnsequencedRecord, Waiting } from '../core/records.ts';
+import type { LogEntry, UnsequencedRecord } from '../core/records/log.ts';
+import type { Waiting } from '../core/records/pending.ts';
 import type { SeenTurn } from '../core/session.ts';
 import type { TurnState } from '../core/session-state.ts';
 import { Turn } from '../core/turn.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
-import { charactersOf, recordsOf, type EndedTurn, type TurnPlace } from './ended-turn.ts';
+import { recordCharacters, recordsOf, type EndedTurn, type TurnPlace } from './ended-turn.ts';
 
 /** Entries of a log in which large texts are references into the blobs of a session. */
 export interface StoredBatch {
@@ -28,7 +29,7 @@ export interface BackwardsOptions {
 }
 
 /** The first entry of a log and the last one that it has, which is the end of the turn if it has ended. */
-export interface Ends {
+interface Ends {
   sessionId: string;
   first: LogEntry | undefined;
   last: LogEntry | undefined;
@@ -174,7 +175,7 @@ export class LiveLog {
       yield { ...batch, entries: batch.entries.filter(({ ordinal }) => ordinal >= from) };
       if (!whole || batch.entries[0]?.ordinal !== whole.length + 1) continue;
       whole.push(...batch.entries);
-      characters += charactersOf(recordsOf(batch.entries));
+      characters += recordCharacters(recordsOf(batch.entries));
       if (characters > MAX_GROWING_CHARACTERS) whole = undefined;
       else if (whole.at(-1)?.record.kind === 'turn.done' && turn.start)
         this.#options.onEnded({ ...placeOf(turn.start), entries: whole });
@@ -319,9 +320,7 @@ async function* backwardsIn(
 }
 
 async function allOf(batches: AsyncIterable<StoredBatch>): Promise<LogEntry[]> {
-  const all: LogEntry[] = [];
-  for await (const { entries } of batches) all.push(...entries);
-  return all;
+  return (await Array.fromAsync(batches, ({ entries }) => entries)).flat();
 }
 
 function placeOf({ turnId, sessionId, previousTurnId, sequence, queued }: TurnPlace): TurnPlace {

@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Client } from '@temporalio/client';
 import { pino } from 'pino';
 import { expect, onTestFinished, test } from 'vitest';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { TurnNotFound } from '../engine/turn-log-reader.ts';
 import { archiveEnded } from './archive-ended.ts';
 

@@ -1,18 +1,7 @@
-import type { Client } from '@temporalio/client';
-import type { Logger } from 'pino';
-import type { Catalog } from '../catalog/catalog.ts';
 import { TurnNotFound } from '../engine/turn-log-reader.ts';
 import { withLogContext } from '../telemetry/log-context.ts';
 import { TURN_WORKFLOW, turnIdOf } from '../core/temporal-names.ts';
-
-export interface Archiving {
-  client: Client;
-  taskQueue: string;
-  catalog: Catalog;
-  /** Returns whether anything was archived. @throws TurnNotFound */
-  archiveTurn: (turnId: string, signal: AbortSignal) => Promise<boolean>;
-  log: Logger;
-}
+import type { Housekeeping } from './housekeeping.ts';
 
 export interface Swept {
   /** The turns that could not be archived. */
@@ -40,7 +29,13 @@ const MARK = 'archived turns';
  * still has. Returns the turns that could not be archived, and the time from which the next sweep starts.
  */
 export async function archiveEnded(
-  { client, taskQueue, catalog, archiveTurn, log }: Archiving,
+  {
+    client,
+    taskQueue,
+    catalog,
+    archiveTurn,
+    log,
+  }: Pick<Housekeeping, 'client' | 'taskQueue' | 'catalog' | 'archiveTurn' | 'log'>,
   { last, now, stop }: { last: Swept | undefined; now: Date; stop: AbortSignal },
 ): Promise<Swept> {
   const since = last?.until ?? (await catalog.marks.get(MARK));

@@ -1,15 +1,8 @@
-import type { Logger } from 'pino';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import type { Catalog } from '../catalog/catalog.ts';
-import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
+import { REQUEST_LIFETIME_MS } from '../engine/turn-index.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
+import type { Housekeeping } from './housekeeping.ts';
 
-interface Collecting {
-  catalog: Catalog;
-  blobs: BlobStore;
-  turnIndex: TurnIndex;
-  log: Logger;
-}
+type Collecting = Pick<Housekeeping, 'catalog' | 'blobs' | 'turnIndex' | 'log'>;
 
 /** Sessions per sweep; the next sweep takes the remaining ones. */
 const MAX_SESSIONS = 1_000;

@@ -1,18 +1,11 @@
-import type { Logger } from 'pino';
-import type { Catalog } from '../catalog/catalog.ts';
 import type { DerivedRows } from '../catalog/underived.ts';
 import { stateAfter } from '../core/session-state.ts';
 import { EncryptionKeyMissing } from '../encryption/cipher.ts';
-import type { RunStates } from '../engine/archive-turn.ts';
-import { textOf } from '../engine/turn-index.ts';
-import { unlessUnreadable, type TurnLogReader } from '../engine/turn-log-reader.ts';
+import { firstMessageText } from '../features/agent-sessions/session-texts.ts';
+import { unlessUnreadable } from '../engine/turn-log-reader.ts';
+import type { Housekeeping } from './housekeeping.ts';
 
-interface Deriving {
-  catalog: Catalog;
-  logs: TurnLogReader;
-  runStates: RunStates;
-  log: Logger;
-}
+type Deriving = Pick<Housekeeping, 'catalog' | 'logs' | 'runStates' | 'log'>;
 
 const TURN_BATCH_SIZE = 500;
 const SESSION_BATCH_SIZE = 50;
@@ -51,7 +44,7 @@ async function rowsOf(
     const ends = await endsOf(last.id);
     const [first] = await catalog.turns.after(sessionId, 0, 1);
     const beginning = !first || first.id === last.id ? ends : await endsOf(first.id);
-    const texts = beginning && { firstMessage: textOf(beginning.created.input) };
+    const texts = beginning && { firstMessage: firstMessageText(beginning.created.input) };
     if (last.archived === 0) {
       const state = (await unless(logs.currentRun(last.id), last.id))?.state;
       // One that has ended meanwhile is about to be archived.
@@ -68,7 +61,7 @@ async function rowsOf(
         at: done?.at ?? last.created_at,
       },
       ...(run
-        ? { runSummary: run.summary }
+        ? { runSummary: run.runSummary }
         : { texts: { ...texts, lastAnswer: output ? output.content || output.refusal : '' } }),
     };
   } catch (error) {

@@ -1,21 +1,16 @@
-import type { Logger } from 'pino';
-import type { Catalog } from '../catalog/catalog.ts';
 import type { SessionRow } from '../catalog/schema.ts';
-import type { TurnIndex } from '../engine/turn-index.ts';
-import type { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
+import type { Housekeeping } from './housekeeping.ts';
 
-export interface Expiring {
-  catalog: Catalog;
-  logs: TurnLogReader;
-  turnIndex: TurnIndex;
-  log: Logger;
-}
+type Expiring = Pick<Housekeeping, 'catalog' | 'logs' | 'turnIndex' | 'log'>;
 
 /** Sessions per sweep and retention period; the next sweep takes the remaining ones. */
 const MAX_SESSIONS = 1_000;
 
 const DAY_MS = 86_400_000;
+
+/** When a session is looked at again that has begun again since its end. */
+const POSTPONED_MS = 3_600_000;
 
 /** Deletes sessions that were idle for their agents' retention period (`config.retention_days`). */
 export async function expireSessions(
@@ -32,6 +27,25 @@ export async function expireSessions(
   }
 }
 
+/** Deletes sessions of the Agents API v2 some time after their end, as their requests say (`delete_after_min`). */
+export async function deleteFinished(
+  context: Expiring,
+  { now, stop }: { now: Date; stop: AbortSignal },
+): Promise<void> {
+  const { catalog, log } = context;
+  const at = now.toISOString();
+  for (const session of await catalog.sessionRequests.toDelete(at, MAX_SESSIONS)) {
+    if (stop.aborted) return;
+    const { id, active_at: idleSince } = session;
+    if (await isActive(context, session)) {
+      const until = new Date(now.getTime() + POSTPONED_MS).toISOString();
+      await catalog.sessionRequests.postponeDeletion(id, { now: at, until });
+    } else if (await catalog.sessions.delete(id, at, { idleSince })) {
+      log.info({ sessionId: id }, 'a session was deleted: the time for which it is kept after its end is over');
+    }
+  }
+}
+
 /** Deletes the session unless it is active. A pending call counts as activity: an approval may take weeks. */
 async function expire({ catalog, log, ...reading }: Expiring, session: SessionRow, now: string): Promise<void> {
   const { id, active_at: idleSince } = session;
@@ -43,10 +57,7 @@ async function expire({ catalog, log, ...reading }: Expiring, session: SessionRo
 }
 
 /** Whether a turn of the session is running, or waits for an answer that the session still accepts. */
-export async function isActive(
-  { catalog, logs, turnIndex, log }: Expiring,
-  { id, closed }: SessionRow,
-): Promise<boolean> {
+async function isActive({ catalog, logs, turnIndex, log }: Expiring, { id, closed }: SessionRow): Promise<boolean> {
   try {
     await turnIndex.reconcileRequests(id);
     if ((await catalog.turns.requests(id)).length > 0) return true;

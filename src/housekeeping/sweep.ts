@@ -1,24 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { BlobStore } from '../blobs/blob-store.ts';
 import { KEY_LIFETIME_MS } from '../catalog/idempotency.ts';
 import type { Config } from '../config.ts';
 import { backoffMs } from '../lib/backoff.ts';
-import { REQUEST_LIFETIME_MS, type TurnIndex } from '../engine/turn-index.ts';
-import type { SessionQueue } from '../engine/session-queue.ts';
-import type { TurnLogReader } from '../engine/turn-log-reader.ts';
-import { archiveEnded, type Archiving, type Swept } from './archive-ended.ts';
-import type { RunStates } from '../engine/archive-turn.ts';
-import type { Delegator } from '../delegation/delegator.ts';
-import { tellSignIns } from '../engine/tell-sign-ins.ts';
+import { REQUEST_LIFETIME_MS } from '../engine/turn-index.ts';
+import type { SessionQueue } from '../features/agent-sessions/session-queue.ts';
+import { startRemoval, startSession } from '../engine/session-commands.ts';
+import { archiveEnded, type Swept } from './archive-ended.ts';
+import type { Delegator } from '../features/delegation/delegator.ts';
+import { tellSignIns } from '../features/sign-in/tell-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
-import { deleteFinished } from './delete-finished.ts';
 import { deriveStates } from './derive-states.ts';
-import { expireSessions } from './expire-sessions.ts';
-import { forgetLostTurns } from './forget-lost-turns.ts';
-import { indexTurns, runningTurns } from './index-turns.ts';
-import { removeDeleted } from './remove-deleted.ts';
-import { resumeQueues } from './resume-queues.ts';
-import { syncSchedules } from './sync-schedules.ts';
+import { deleteFinished, expireSessions } from './expire-sessions.ts';
+import type { Housekeeping } from './housekeeping.ts';
+import { forgetLostTurns, indexTurns, runningTurns } from './index-turns.ts';
+import { syncSchedules } from '../features/schedules/sync-schedules.ts';
 
 /** How long the deliveries to webhooks are kept, from their creation; they are retried for a day. */
 const DELIVERIES_KEPT_MS = 3 * 86_400_000;
@@ -31,11 +26,10 @@ const FIRST_RETRY_MS = 10_000;
 /** How long it is known that a user has declined to sign in to an MCP server. */
 const SIGN_IN_KEPT_MS = 24 * 3_600_000;
 
-interface HousekeepingOptions extends Archiving {
-  blobs: BlobStore;
-  logs: TurnLogReader;
-  turnIndex: TurnIndex;
-  runStates: RunStates;
+/** How many deleted sessions are read at once. */
+const SESSION_BATCH_SIZE = 100;
+
+interface HousekeepingOptions extends Housekeeping {
   config: Pick<Config, 'turnSeconds'>;
   delegator: Pick<Delegator, 'settleAll'>;
   sessionQueue: Pick<SessionQueue, 'sweep'>;
@@ -44,10 +38,20 @@ interface HousekeepingOptions extends Archiving {
 }
 
 /**
- * Sweeps periodically, in every worker: tells turns of sign-ins that have ended, and of delegated work; archives ended turns that their workers have not archived, because these died, or
- * their sessions were terminated, deleted or failed; removes turns that Temporal has lost; deletes sessions whose retention period has ended,
- * and starts the removal of deleted ones; starts sessions in whose queues turns wait, and those that were admitted and not started; ends sessions whose idle timeouts have ended; repairs schedules in Temporal; deletes blobs without a reference, old idempotency keys, deliveries and
- * sign-ins, and unused specs.
+ * Sweeps periodically, in every worker, in this order:
+ *
+ * - ends sessions whose idle timeouts have ended,
+ * - deletes old deliveries, idempotency keys and sign-ins,
+ * - adds up what subjects store,
+ * - resumes turns whose sign-ins have ended,
+ * - archives ended turns that their workers have not archived, because these died, or the sessions were terminated,
+ *   deleted or failed,
+ * - indexes running turns, and removes turns that Temporal has lost,
+ * - starts sessions in whose queues turns wait, and those that were admitted and not started,
+ * - repairs schedules in Temporal,
+ * - settles delegated work,
+ * - deletes sessions whose retention period has ended, and removes the data of deleted ones,
+ * - deletes blobs without a reference, and unused specs.
  */
 export function startHousekeeping(options: HousekeepingOptions): { stop: () => Promise<void> } {
   const stop = new AbortController();
@@ -100,6 +104,7 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       await options.catalog.idleTimeouts.end(started.toISOString(), stop.signal);
       await options.catalog.deliveries.forget(new Date(started.getTime() - DELIVERIES_KEPT_MS).toISOString());
       await options.catalog.idempotency.forget(new Date(started.getTime() - KEY_LIFETIME_MS).toISOString());
+      await options.catalog.storedBytes.addChanges(stop.signal);
       await tellSignIns(options);
       await options.catalog.mcpSignIns.forget(new Date(started.getTime() - SIGN_IN_KEPT_MS).toISOString());
       // Listed before the ended turns, so that a turn that ends in between is in one of the lists.
@@ -128,4 +133,32 @@ export function startHousekeeping(options: HousekeepingOptions): { stop: () => P
       return false;
     }
   }
+}
+
+/**
+ * Starts the sessions in whose queues turns wait, unless they run. One whose workflow has failed, or was terminated by an
+ * operator, is otherwise started again by its next command, which may never come.
+ */
+async function resumeQueues({ catalog, ...starting }: Housekeeping, stop: AbortSignal): Promise<void> {
+  for (const sessionId of await catalog.turns.sessionsWithQueue()) {
+    if (stop.aborted) return;
+    await startSession(starting, sessionId);
+  }
+}
+
+/** Starts the removals that are due: those that were not started, and those that are to be repeated. */
+async function removeDeleted(
+  { catalog, ...removing }: Pick<Housekeeping, 'catalog' | 'client' | 'taskQueue'>,
+  { now, stop }: { now: Date; stop: AbortSignal },
+): Promise<void> {
+  let after: Parameters<typeof catalog.sessions.toRemove>[1];
+  do {
+    const due = await catalog.sessions.toRemove(now.toISOString(), after, SESSION_BATCH_SIZE);
+    for (const { id } of due) {
+      if (stop.aborted) return;
+      await startRemoval(removing, id);
+    }
+    const last = due.at(-1);
+    after = last && { removalAt: last.removal_at ?? '', id: last.id };
+  } while (after);
 }

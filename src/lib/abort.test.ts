@@ -1,12 +1,12 @@
 import { getEventListeners } from 'node:events';
 import { expect, test, vi } from 'vitest';
-import { linkSignal, NEVER, onAbort, waitOrAbort } from './abort.ts';
+import { linkSignal, NEVER_ABORTED, onAbort, waitOrAbort } from './abort.ts';
 
 test('an aborted caller stops waiting while the others continue', async () => {
   const { promise, resolve } = Promise.withResolvers<number>();
   const abort = new AbortController();
   const aborted = waitOrAbort(promise, abort.signal);
-  const waiting = waitOrAbort(promise, NEVER);
+  const waiting = waitOrAbort(promise, NEVER_ABORTED);
   abort.abort(new Error('enough'));
   await expect(aborted).rejects.toThrow('enough');
   await expect(waitOrAbort(promise, abort.signal)).rejects.toThrow('enough');
@@ -43,8 +43,8 @@ test('a linked controller is aborted with the reason of its parent, until it is 
 });
 
 test('the signal that is never aborted keeps no listeners', () => {
-  const remove = onAbort(NEVER, () => undefined);
-  expect(getEventListeners(NEVER, 'abort')).toEqual([]);
+  const remove = onAbort(NEVER_ABORTED, () => undefined);
+  expect(getEventListeners(NEVER_ABORTED, 'abort')).toEqual([]);
   remove();
-  expect(AbortSignal.any([NEVER, AbortSignal.abort('enough')]).reason).toBe('enough');
+  expect(AbortSignal.any([NEVER_ABORTED, AbortSignal.abort('enough')]).reason).toBe('enough');
 });

@@ -39,4 +39,6 @@ export function linkSignal(parent: AbortSignal, controller: AbortController): ()
  * A signal that is never aborted. It registers no listeners: some libraries never remove theirs, and on a signal that
  * lives as long as the process these would accumulate.
  */
-export const NEVER: AbortSignal = Object.assign(new AbortController().signal, { addEventListener: () => undefined });
+export const NEVER_ABORTED: AbortSignal = Object.assign(new AbortController().signal, {
+  addEventListener: () => undefined,
+});

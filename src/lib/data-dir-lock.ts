@@ -3,11 +3,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { errorMessage, StartupError } from './errors.ts';
 
 /** Another Everturn process uses the data folder. */
-export class DataDirInUseError extends StartupError {
-  static {
-    this.prototype.name = 'DataDirInUseError';
-  }
-}
+export class DataDirInUseError extends StartupError {}
 
 const SQLITE_BUSY = 5;
 
@@ -30,7 +26,7 @@ export function lockDataDir(dataDir: string): () => void {
     lock.exec('PRAGMA journal_mode = MEMORY; BEGIN EXCLUSIVE');
   } catch (error) {
     lock?.close();
-    if (!(error instanceof Error) || !('errcode' in error) || error.errcode !== SQLITE_BUSY) {
+    if (!isBusy(error)) {
       throw new StartupError(`EVERTURN_DATA: ${dataDir} cannot be locked (${errorMessage(error)})`, { cause: error });
     }
     throw new DataDirInUseError(
@@ -42,4 +38,9 @@ export function lockDataDir(dataDir: string): () => void {
   return () => {
     if (held.delete(lock)) lock.close();
   };
+}
+
+/** Whether SQLite refused a lock, because another process has one. */
+export function isBusy(error: unknown): boolean {
+  return error instanceof Error && 'errcode' in error && error.errcode === SQLITE_BUSY;
 }

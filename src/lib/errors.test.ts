@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { causesOf } from './errors.ts';
+import { causesOf, ProvisionError } from './errors.ts';
 
 test('the causes of an error, the outermost first', () => {
   const root = new Error('connect');
@@ -22,4 +22,15 @@ test('causes without an end', () => {
 
 test.each(['a text', null])('%j is its own only cause', (value) => {
   expect(causesOf(value)).toEqual([value]);
+});
+
+test('an error has the name of its class, in its stack as well, and so have those of derived classes', () => {
+  class Derived extends ProvisionError {
+    readonly field = 'set after the stack';
+  }
+  const error = new Derived('why');
+  expect(error.name).toBe('Derived');
+  expect(String(error)).toBe('Derived: why');
+  expect(error.stack).toMatch(/^Derived: why\n/);
+  expect(new ProvisionError('why').stack).toMatch(/^ProvisionError: why\n/);
 });

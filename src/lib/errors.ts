@@ -4,23 +4,20 @@ export function errorMessage(error: unknown): string {
 }
 
 /**
- * A process cannot start or a command cannot run. The message says what to do, so it is shown without a stack trace.
- *
- * Each class of error sets its name on the prototype: an instance takes the first line of its stack from there, before
- * its own fields are set, and Temporal takes the failure's type from it.
+ * An error whose name is that of its class. The name is on the prototype: an instance takes the first line of its stack
+ * from there, before its own fields are set, and Temporal takes the failure's type from it.
  */
-export class StartupError extends Error {
-  static {
-    this.prototype.name = 'StartupError';
+export class NamedError extends Error {
+  override get name(): string {
+    return this.constructor.name;
   }
 }
 
+/** A process cannot start or a command cannot run. The message says what to do, so it is shown without a stack trace. */
+export class StartupError extends NamedError {}
+
 /** There is no usable Temporal server. */
-export class ProvisionError extends StartupError {
-  static {
-    this.prototype.name = 'ProvisionError';
-  }
-}
+export class ProvisionError extends StartupError {}
 
 /** How deep the cause of an error may be: causes may be cyclic. */
 const MAX_CAUSES = 10;

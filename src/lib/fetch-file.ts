@@ -6,7 +6,7 @@ export interface FetchedFile {
   bytes: Buffer;
 }
 
-export interface FetchFileOptions {
+interface FetchFileOptions {
   /** Whether the URL may resolve to a private address. */
   allowPrivate: boolean;
   maxBytes: number;

@@ -1,24 +1,28 @@
 import { lookup, type LookupAddress, type LookupOptions } from 'node:dns';
 import { isIP } from 'node:net';
 import { Agent, buildConnector, fetch, type Dispatcher } from 'undici';
-import { boundedResponse, type AnswerBounds } from './answer-bounds.ts';
+import { boundedResponse, type ResponseBounds } from './response-bounds.ts';
+import { NamedError } from './errors.ts';
 
 /** The type of fetch in Node and in the SDKs; undici's own fetch has types from another copy of undici. */
 export type Fetch = (url: string | URL, init?: RequestInit) => Promise<Response>;
 
-/** A host resolves to an address that no connection may be made to. */
-export class RefusedAddressError extends Error {
-  static {
-    this.prototype.name = 'RefusedAddressError';
-  }
+/** A request with these headers in addition to its own. */
+export function withHeaders(init: RequestInit | undefined, added: Readonly<Record<string, string>>): RequestInit {
+  const headers = new Headers(init?.headers);
+  for (const [name, value] of Object.entries(added)) headers.set(name, value);
+  return { ...init, headers: Object.fromEntries(headers) };
+}
 
+/** A host resolves to an address that no connection may be made to. */
+export class RefusedAddressError extends NamedError {
   /** The message omits the address: clients outside of a network must not learn what its names resolve to. */
   constructor(host: string) {
     super(`${host} is at a private address: set EVERTURN_ALLOW_PRIVATE_URLS=true, or register the MCP server by name`);
   }
 }
 
-export interface AgentOptions {
+interface AgentOptions {
   /** Returns true for addresses that no connection may be made to; without it all are allowed. */
   refuses?: (address: string) => boolean;
   connectTimeoutMs: number;
@@ -57,7 +61,7 @@ export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent 
  * Wraps undici's fetch, because Node's own does not accept a dispatcher of undici 8. A body that exceeds the bounds,
  * which are those of JSON, fails; without bounds the caller counts the bytes that it reads.
  */
-export function createFetch(dispatcher: Dispatcher, bounds?: AnswerBounds): Fetch {
+export function createFetch(dispatcher: Dispatcher, bounds?: ResponseBounds): Fetch {
   const bound = (url: string | URL, init: object = {}): unknown => fetch(url, { ...init, dispatcher });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same standard, declared by two copies of undici
   const answered = bound as Fetch;
@@ -66,7 +70,8 @@ export function createFetch(dispatcher: Dispatcher, bounds?: AnswerBounds): Fetc
 
 type LookupCallback = (error: NodeJS.ErrnoException | null, address: string | LookupAddress[], family?: number) => void;
 
-function guardedLookup(refuses: (address: string) => boolean) {
+/** The `lookup` of a connection to a host that is refused if any of its addresses is. */
+export function guardedLookup(refuses: (address: string) => boolean) {
   return (hostname: string, options: LookupOptions, callback: LookupCallback): void => {
     lookup(hostname, { ...options, all: true }, (error, addresses) => {
       const isRefused = addresses?.some(({ address }) => refuses(address));

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { isJsonObject } from './json.ts';
 
 /** SHA-256 in hex. */
 export function sha256(bytes: string | Uint8Array): string {
@@ -7,11 +8,7 @@ export function sha256(bytes: string | Uint8Array): string {
 
 /** SHA-256 of a JSON value in hex, independent of the order of its keys. */
 export function hashOf(value: unknown): string {
-  return sha256(JSON.stringify(value, (_, inner: unknown) => (isObject(inner) ? sorted(inner) : inner)));
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return sha256(JSON.stringify(value, (_, inner: unknown) => (isJsonObject(inner) ? sorted(inner) : inner)));
 }
 
 function sorted(value: Record<string, unknown>): Record<string, unknown> {

@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { isFree, keptPort } from '../../test/support/kept-port.ts';
-import { commandLineOf, endGroup, isEnding, leaversOf, memoryOf, startOf } from './processes.ts';
+import { commandLineOf } from '../../test/support/own-processes.ts';
+import { endGroup, isRunning, leaversOf, memoryOf, startOf } from './processes.ts';
 
 test.runIf(process.platform === 'linux')('a process that ends has its port until it has ended', async () => {
   const port = await keptPort();
@@ -14,9 +15,10 @@ test.runIf(process.platform === 'linux')('a process that ends has its port until
   const child = spawn(process.execPath, ['-e', code], { stdio: ['ignore', 'pipe', 'inherit'] });
   const { pid = 0 } = child;
   await once(child.stdout, 'data');
-  expect(await isEnding(pid)).toBe(false);
+  const started = { pid, start: await startOf(pid) };
+  expect(await isRunning(started)).toBe(true);
   child.kill('SIGKILL');
-  while ((await commandLineOf(pid)) !== '' || (await isEnding(pid))) await sleep(1);
+  while (await isRunning(started)) await sleep(1);
   expect(await isFree(port)).toBe(true);
 });
 

@@ -7,41 +7,6 @@ import { createServer } from 'node:net';
 
 const run = promisify(execFile);
 
-/** A process of the current user. `commandLine` is the program's name and its arguments, joined by spaces. */
-export interface Process {
-  pid: number;
-  commandLine: string;
-}
-
-/**
- * Lists the processes that run as the current user. Those of other users are excluded because any process can choose
- * its own command line.
- */
-export async function listOwnProcesses(): Promise<Process[]> {
-  const ownId = userId();
-  if (process.platform !== 'linux') {
-    const { stdout } = await run('ps', ['-axww', '-o', 'pid=,uid=,args='], { maxBuffer: 64 * 1024 * 1024 });
-    return stdout.split('\n').flatMap((line) => {
-      const [, pid, uid, commandLine = ''] = /^\s*(\d+)\s+(\d+) (.*)$/.exec(line) ?? [];
-      return Number(uid) === ownId ? [{ pid: Number(pid), commandLine }] : [];
-    });
-  }
-  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name)).map(Number);
-  const own = await Promise.all(pids.map(async (pid) => ((await userOf(pid)) === ownId ? [pid] : [])));
-  return Promise.all(own.flat().map(async (pid) => ({ pid, commandLine: await commandLineOf(pid) })));
-}
-
-/** The command line of a process; empty if the process does not exist or is a zombie. */
-export async function commandLineOf(pid: number): Promise<string> {
-  try {
-    if (process.platform !== 'linux') return (await run('ps', ['-ww', '-o', 'args=', '-p', String(pid)])).stdout.trim();
-    // Without `ps`, which slim container images lack.
-    return (await readFile(`/proc/${pid}/cmdline`, 'utf8')).split('\0').join(' ').trimEnd();
-  } catch {
-    return '';
-  }
-}
-
 /**
  * When a process was started, in a form of the system: with its id it identifies the process, since ids are given again.
  * Undefined if the process does not exist.
@@ -54,16 +19,23 @@ export async function startOf(pid: number): Promise<string | undefined> {
       });
       return stdout.trim() || undefined;
     }
-    const [boot, stat] = await Promise.all([
-      readFile('/proc/sys/kernel/random/boot_id', 'utf8'),
-      readFile(`/proc/${pid}/stat`, 'utf8'),
-    ]);
+    const [boot, stat] = await Promise.all([bootId(), readFile(`/proc/${pid}/stat`, 'utf8')]);
     // proc_pid_stat(5): field 22, in ticks since the boot. The name of the program, in brackets, may contain any character.
     const ticks = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[22 - 3];
-    return `${boot.trim()} ${ticks}`;
+    return `${boot} ${ticks}`;
   } catch {
     return undefined;
   }
+}
+
+/** Identifies the machine since its start; empty on systems that do not say it. */
+export async function bootId(): Promise<string> {
+  return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '')).trim();
+}
+
+/** The start of the machine and the container in which ids of processes are valid. */
+export async function pidScope(): Promise<string> {
+  return `${await bootId()} ${await pidNamespace()}`;
 }
 
 /** The namespace in which the ids of this process and its children are valid: each container has its own. */
@@ -71,20 +43,25 @@ export async function pidNamespace(): Promise<string> {
   return readlink('/proc/self/ns/pid').catch(() => '');
 }
 
+/** A process, as its id and its start identify it. */
+export interface StartedProcess {
+  pid: number;
+  start: string | undefined;
+}
+
 /**
- * Whether a process still has its files and ports, although it ends and `commandLineOf` is empty: the system frees its memory
- * first, which takes up to half a second on a busy machine. Only Linux says it.
+ * Whether a process still has its files and ports. A process that was killed has them until the system has freed its memory,
+ * which takes up to half a second on a busy machine; a zombie has none.
  */
-export async function isEnding(pid: number): Promise<boolean> {
-  if (process.platform !== 'linux' || (await commandLineOf(pid)) !== '') return false;
+export async function isRunning({ pid, start }: StartedProcess): Promise<boolean> {
+  if (start === undefined || (await startOf(pid)) !== start) return false;
+  if (process.platform !== 'linux') {
+    const state = await run('ps', ['-o', 'stat=', '-p', String(pid)]).catch(() => undefined);
+    return state !== undefined && !state.stdout.trim().startsWith('Z');
+  }
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
   const isZombie = /^State:\tZ/m.test(status) && /^Threads:\t[01]$/m.test(status);
   return status !== '' && !isZombie;
-}
-
-/** The executable of a process, with symbolic links resolved. Undefined if it is unknown; only Linux provides it. */
-export async function programOf(pid: number): Promise<string | undefined> {
-  return readlink(`/proc/${pid}/exe`).catch(() => undefined);
 }
 
 /**
@@ -99,21 +76,10 @@ export async function isListenerOurs(port: number): Promise<boolean> {
     const [, address, , state, , , , user] = line.trim().split(/\s+/);
     return address === local && state === LISTENING ? [Number(user)] : [];
   });
-  return listeners.length > 0 && listeners.every((user) => user === userId());
+  return listeners.length > 0 && listeners.every((user) => user === process.geteuid?.());
 }
 
 const LISTENING = '0A';
-
-/** Read from `status`, because the owner of `/proc/<pid>` is root for every process that cannot be traced. */
-async function userOf(pid: number): Promise<number | undefined> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '');
-  const [, real, effective] = /^Uid:\t(\d+)\t(\d+)/m.exec(status) ?? [];
-  return real !== undefined && real === effective ? Number(real) : undefined;
-}
-
-function userId(): number | undefined {
-  return process.geteuid?.();
-}
 
 /** A process with its parent and its group, by their ids. */
 interface ListedProcess {
@@ -189,12 +155,6 @@ async function memoryOfProcess(pid: string): Promise<number> {
 
 const POLL_MS = 20;
 
-/** A process, as its id and its start identify it. */
-interface StartedProcess {
-  pid: number;
-  start: string | undefined;
-}
-
 /** The descendants of a process group that have left it. Once their parents have ended, they cannot be found. */
 export async function leaversOf(group: number): Promise<StartedProcess[]> {
   const left = (await processesOf(new Set([group]))).filter((one) => one.group !== group);
@@ -219,10 +179,10 @@ export async function endGroup(group: number, graceMs: number, leavers?: readonl
 }
 
 /** Returns false if the process has ended, also if nothing has asked for its exit code yet. */
-async function signalStarted({ pid, start }: StartedProcess, signal: NodeJS.Signals | 0): Promise<boolean> {
-  if ((await commandLineOf(pid)) === '' || start === undefined || (await startOf(pid)) !== start) return false;
+async function signalStarted(one: StartedProcess, signal: NodeJS.Signals | 0): Promise<boolean> {
+  if (!(await isRunning(one))) return false;
   try {
-    return process.kill(pid, signal);
+    return process.kill(one.pid, signal);
   } catch {
     return false;
   }

@@ -71,6 +71,11 @@ test('a registered secret is hidden in every encoding', () => {
   expect(redact(short)).toBe(short);
 });
 
+test('registered secrets that overlap are hidden together', () => {
+  registerSecrets(['overlapping-1', 'ping-1-and-2']);
+  expect(redact('a overlapping-1-and-2 b')).toBe('a [hidden] b');
+});
+
 test('a credential registered with its scheme is also hidden without it', () => {
   registerSecrets(['Token 0f1e2d3c4b5a']);
   expect(redact('the token 0f1e2d3c4b5a is no good')).toBe('the token [hidden] is no good');

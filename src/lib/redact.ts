@@ -32,12 +32,12 @@ const PATTERNS: [RegExp, string][] = [
 ];
 
 const secrets = new Set<string>();
-let known: RegExp | undefined;
+let registered = new WordSearch(secrets);
 
 /** Adds keys, passwords or values of headers that `redact` hides from now on. */
 export function registerSecrets(values: (string | undefined)[]): void {
   for (const form of values.flatMap(formsOf)) secrets.add(form);
-  known = anyOf(secrets);
+  registered = new WordSearch(secrets);
 }
 
 /** A function that hides secrets in a text. The author of the text may have chosen the secrets, too. */
@@ -58,11 +58,6 @@ function formsOf(secret: string | undefined): string[] {
   });
 }
 
-function anyOf(forms: ReadonlySet<string>): RegExp | undefined {
-  const longestFirst = [...forms].sort((a, b) => b.length - a.length);
-  return longestFirst.length > 0 ? new RegExp(longestFirst.map(escaped).join('|'), 'g') : undefined;
-}
-
 /** The values of the variables that have the name of a credential. */
 export function credentialsIn(named: Record<string, string>): string[] {
   return Object.entries(named).flatMap(([name, value]) => (CREDENTIAL_NAME.test(name) ? [value] : []));
@@ -70,11 +65,7 @@ export function credentialsIn(named: Record<string, string>): string[] {
 
 /** Hides the registered secrets in a text, and everything that looks like a credential. */
 export function redact(text: string): string {
-  let shown = known ? text.replace(known, HIDDEN) : text;
+  let shown = registered.replace(text, HIDDEN);
   for (const [pattern, replacement] of PATTERNS) shown = shown.replace(pattern, replacement);
   return shown;
-}
-
-function escaped(text: string): string {
-  return text.replaceAll(/[.*+?^${}()|[\]\\/-]/g, '\\$&');
 }

@@ -1,6 +1,6 @@
 import type { Dispatcher } from 'undici';
 
-export interface RequestStart {
+interface RequestStart {
   /** Why the request must not be sent any more. */
   refusal?: () => Error | undefined;
   sent: () => void;

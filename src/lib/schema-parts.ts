@@ -1,3 +1,5 @@
+import { isJsonObject } from './json.ts';
+
 export type JsonSchema = Record<string, unknown>;
 
 /** The keywords whose values are schemas, lists of schemas, or schemas by name. */
@@ -25,12 +27,8 @@ export function withParts(schema: JsonSchema, change: (part: unknown, keyword: s
   }
   for (const key of BY_NAME) {
     const named = made[key];
-    if (!isSchemaObject(named)) continue;
+    if (!isJsonObject(named)) continue;
     made[key] = Object.fromEntries(Object.entries(named).map(([name, part]) => [name, changed(part, key)]));
   }
   return isChanged ? made : schema;
-}
-
-export function isSchemaObject(value: unknown): value is JsonSchema {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -35,11 +35,6 @@ export class SingleFlight<T> {
     return running;
   }
 
-  /** Resolves when the running attempt, if any, has succeeded or failed. */
-  async settled(): Promise<void> {
-    await this.#running?.catch(() => undefined);
-  }
-
   get #remembered(): { error: unknown } | undefined {
     return this.#failure && this.#now() < this.#failure.until ? this.#failure : undefined;
   }

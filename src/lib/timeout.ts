@@ -8,7 +8,7 @@ const script = new Script('work()');
 const context = createContext({ work: (): unknown => undefined });
 
 /** How often work is started that other processes slow down, each time with twice the wall-clock time. */
-const MAX_TRIES = 4;
+const MAX_TRIES = 6;
 
 /** Begins to measure the processor time of this thread. Returns what it has used since then, in milliseconds. */
 export function cpuStopwatch(): () => number {
@@ -56,7 +56,7 @@ function runFor<T>(ms: number, work: () => T): T {
 }
 
 /** Aborts its signal if it is not reset for `idleMs` milliseconds. */
-export class IdleTimer {
+export class SilenceTimer {
   readonly #controller = new AbortController();
   #timer: NodeJS.Timeout;
 

@@ -1,7 +1,8 @@
 import type { RetryNotice } from '../core/attempts.ts';
 import type { Change } from '../catalog/outbox.ts';
 import type { MessageDelta, MessageText } from '../core/message.ts';
-import type { McpInitialized } from '../core/records.ts';
+import type { OutputPart } from '../core/output-parts.ts';
+import type { McpInitialized } from '../core/records/servers.ts';
 
 /** One attempt of a model call at a message. */
 export interface MessageAttempt {
@@ -39,12 +40,37 @@ export interface LiveSnapshot extends MessageAttempt {
  */
 export const MAX_LIVE_CHARACTERS = 4 * 1024 * 1024;
 
+/** A piece of the output of a call in the sandbox, which has not ended. */
+export interface LiveOutput {
+  turnId: string;
+  threadId: string;
+  toolCallId: string;
+  /** The id of the result that the call is to have: see `resultId`. */
+  id: string;
+  /** The ordinal up to which the log was read when the code began: its output comes after that. */
+  after: number;
+  /** When the code began, in milliseconds since 1970. A later attempt supersedes the output of those before. */
+  attempt: number;
+  /** The length of the output before this piece, in characters. */
+  from: number;
+  /** Neighbours are of different channels. */
+  parts: OutputPart[];
+}
+
+/** The same for the output of a call, which hosts bound further: the result of a cell has at most 256 KiB. */
+export const MAX_OUTPUT_CHARACTERS = 512 * 1024;
+
+/** Each change of the channel begins a part, which takes more memory than its text. */
+export const MAX_OUTPUT_PARTS = 2_000;
+
 /** The callbacks of a subscription to a turn. */
 export interface LiveListener {
   frame: (frame: LiveFrame) => void;
   retrying: (notice: RetryNotice) => void;
   /** Also a snapshot that another process has requested. */
   snapshot: (snapshot: LiveSnapshot) => void;
+  /** Also a whole output that another process has requested. */
+  output: (output: LiveOutput) => void;
   /** Frames may have been lost, and possibly no later frame shows the gap. */
   lost: () => void;
 }
@@ -66,7 +92,7 @@ export type Topic =
   | `change:${Change}`;
 
 /**
- * The live bus carries the text in progress from the workers to the readers of a turn, and hints between all processes.
+ * The live bus carries the text in progress from workers and kernel hosts to the readers of a turn, and hints between all processes.
  * It is lossy by contract: frames and hints may be dropped, duplicated or reordered, and a snapshot may be older than the
  * frames around it. The log is durable: a reader must end with its text even if the bus has delivered nothing.
  */
@@ -77,11 +103,15 @@ export interface LiveBus {
   announce(notice: RetryNotice): void;
   /** Drops the text of a message: this attempt has ended, and the log has its result. Later attempts are kept. */
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void;
+  /** Never throws and never waits, like `publish`. */
+  publishOutput(output: LiveOutput): void;
+  /** Drops the output of a call: this attempt has ended. */
+  finishOutput(output: Pick<LiveOutput, 'turnId' | 'id' | 'attempt'>): void;
   /** Delivers the frames of a turn from now on; returns the unsubscribe function. */
   subscribe(turnId: string, listener: LiveListener): () => void;
   /**
-   * Has snapshots of all messages in progress on a turn sent to its listeners, for readers that join late or have missed
-   * a frame. Never throws and never waits; snapshots may not arrive.
+   * Has snapshots of all messages and outputs in progress on a turn sent to its listeners, for readers that join late or
+   * have missed a frame. Never throws and never waits; snapshots may not arrive.
    */
   requestSnapshots(turnId: string): void;
   /**

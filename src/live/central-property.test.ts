@@ -4,6 +4,7 @@ import { checkCentralProperty, deliveries } from '../../test/support/central-pro
 import { randomThreads } from '../../test/support/random-threads.ts';
 import { randomTurn } from '../../test/support/random-turn.ts';
 import { randomWaiting } from '../../test/support/random-waiting.ts';
+import { cases } from '../../test/support/seed.ts';
 import { frameToWire } from '../api/sessions/turn-event-reader.ts';
 import { InProcessBus } from './in-process-bus.ts';
 import { TurnFeed } from './turn-feed.ts';
@@ -13,15 +14,15 @@ import { OWNER } from '../../test/support/readers.ts';
 const bus = new InProcessBus();
 
 test('every cut of a stream, resumed at any time, folds to the log', async () => {
-  await checkCentralProperty({ worker: bus, api: bus }, 300);
+  await checkCentralProperty({ worker: bus, api: bus }, cases(300));
 });
 
 test('the same holds for sub-agents that work in parallel, thread by thread', async () => {
-  await checkCentralProperty({ worker: bus, api: bus }, 150, randomThreads());
+  await checkCentralProperty({ worker: bus, api: bus }, cases(150), randomThreads());
 });
 
 test('the same holds for turns that wait for people, and are steered while they run', async () => {
-  await checkCentralProperty({ worker: bus, api: bus }, 100, randomWaiting());
+  await checkCentralProperty({ worker: bus, api: bus }, cases(100), randomWaiting());
 });
 
 test('without faults a message that completes is sent once, delta by delta', async () => {
@@ -44,6 +45,6 @@ test('without faults a message that completes is sent once, delta by delta', asy
       }
       end();
     }),
-    { numRuns: 200 },
+    { numRuns: cases(200) },
   );
 });

@@ -1,5 +1,5 @@
 /** A cache whose content can be read again. */
-export interface Trimmable {
+interface Trimmable {
   /** Drops everything that can be read again; returns the number of characters that are still kept. */
   trim: () => number;
 }

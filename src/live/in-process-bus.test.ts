@@ -21,6 +21,7 @@ test('finishing an attempt drops its text, but not the text of the next attempt'
     frame: ignore,
     snapshot: (snapshot) => snapshots.push(snapshot),
     retrying: ignore,
+    output: ignore,
     lost: ignore,
   });
   bus.publish(frame(1, 0, 'old'));

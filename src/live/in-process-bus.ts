@@ -1,11 +1,16 @@
 import type { RetryNotice } from '../core/attempts.ts';
-import type { LiveBus, LiveFrame, LiveListener, MessageAttempt, Topic } from './bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, LiveOutput, MessageAttempt, Topic } from './bus.ts';
+import { LiveOutputs } from './live-outputs.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { Listeners } from './listeners.ts';
+
+/** A kernel host has fewer kernels. */
+const MAX_OUTPUTS = 1_000;
 
 /** The live bus of a server whose API and worker share a process. */
 export class InProcessBus implements LiveBus {
   readonly #published = new PublishedMessages();
+  readonly #outputs = new LiveOutputs(MAX_OUTPUTS);
   readonly #listeners = new Listeners<string, LiveListener>();
   readonly #hintListeners = new Listeners<Topic, () => void>();
 
@@ -22,6 +27,15 @@ export class InProcessBus implements LiveBus {
     this.#published.finish(message);
   }
 
+  publishOutput(output: LiveOutput): void {
+    this.#outputs.add(output);
+    for (const listener of this.#listeners.of(output.turnId)) listener.output(output);
+  }
+
+  finishOutput({ id, attempt }: Pick<LiveOutput, 'id' | 'attempt'>): void {
+    this.#outputs.delete(id, attempt);
+  }
+
   subscribe(turnId: string, listener: LiveListener): () => void {
     return this.#listeners.add(turnId, listener);
   }
@@ -29,6 +43,9 @@ export class InProcessBus implements LiveBus {
   requestSnapshots(turnId: string): void {
     for (const snapshot of this.#published.on(turnId)) {
       for (const listener of this.#listeners.of(turnId)) listener.snapshot(structuredClone(snapshot));
+    }
+    for (const output of this.#outputs.on(turnId)) {
+      for (const listener of this.#listeners.of(turnId)) listener.output(output);
     }
   }
 

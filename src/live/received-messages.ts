@@ -1,5 +1,6 @@
 import { applyDelta, charactersOf, emptyText, type MessageDelta, type MessageText } from '../core/message.ts';
-import type { McpInitialized, ModelMessage } from '../core/records.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { McpInitialized } from '../core/records/servers.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame, type LiveSnapshot } from './bus.ts';
 
 /** A message in progress, as far as this process has received it. */

@@ -62,7 +62,13 @@ test.each(['command:turn_1', 'cancel:turn_1', 'growth:turn_1', 'session:ses_1', 
   'the hint %s reaches this process at once and not a second time, and others once',
   async (topic) => {
     const ignore = (): void => undefined;
-    const listener: LiveListener = { frame: ignore, snapshot: ignore, retrying: ignore, lost: ignore };
+    const listener: LiveListener = {
+      frame: ignore,
+      snapshot: ignore,
+      retrying: ignore,
+      output: ignore,
+      lost: ignore,
+    };
     for (const bus of [here, there]) bus.subscribe('turn_1', listener);
     const [own, other] = [count(here, topic), count(there, topic)];
     here.hint(topic);
@@ -83,7 +89,7 @@ test('a notice reaches the readers of its turn once, and no process without any'
   const ignore = (): void => undefined;
   const notices: RetryNotice[] = [];
   const retrying = (notice: RetryNotice): void => void notices.push(notice);
-  there.subscribe('turn_1', { frame: ignore, snapshot: ignore, retrying, lost: ignore });
+  there.subscribe('turn_1', { frame: ignore, snapshot: ignore, retrying, output: ignore, lost: ignore });
   const notice = { id: 'evt_1', at: '2026-11-21T08:00:00.000Z', threadId: 'main', attempt: { number: 1 } };
   here.announce({ ...notice, turnId: 'turn_1' });
   here.announce({ ...notice, turnId: 'turn_2' });

@@ -3,7 +3,8 @@ import type { Logger } from 'pino';
 import type { RetryNotice } from '../core/attempts.ts';
 import { EncryptionKeyMissing, NO_ENCRYPTION, type Cipher } from '../encryption/cipher.ts';
 import type { Redis } from '../lib/redis.ts';
-import type { LiveBus, LiveFrame, LiveListener, LiveSnapshot, MessageAttempt, Topic } from './bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, LiveOutput, LiveSnapshot, MessageAttempt, Topic } from './bus.ts';
+import { LiveOutputs } from './live-outputs.ts';
 import { PublishedMessages } from './published-messages.ts';
 import { Listeners } from './listeners.ts';
 
@@ -59,6 +60,7 @@ export class RedisBus implements LiveBus {
   /** Names the sender of a hint, which drops its own when Redis returns it. */
   readonly #id = randomUUID();
   readonly #published = new PublishedMessages();
+  readonly #outputs = new LiveOutputs();
   readonly #hintListeners = new Listeners<string, () => void>();
   readonly #watched = new Map<string, WatchedTurn>();
   /** Turns whose snapshots were requested since the last event-loop turn: all requests get one response. */
@@ -89,7 +91,17 @@ export class RedisBus implements LiveBus {
 
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
     this.#published.finish(message);
-    if (!this.#published.has(message.turnId)) this.#dropped.delete(message.turnId);
+    this.#forgetDropped(message.turnId);
+  }
+
+  publishOutput(output: LiveOutput): void {
+    this.#outputs.add(output);
+    this.#send(output);
+  }
+
+  finishOutput({ turnId, id, attempt }: Pick<LiveOutput, 'turnId' | 'id' | 'attempt'>): void {
+    this.#outputs.delete(id, attempt);
+    this.#forgetDropped(turnId);
   }
 
   subscribe(turnId: string, listener: LiveListener): () => void {
@@ -179,14 +191,24 @@ export class RedisBus implements LiveBus {
     }
     this.#unsubscribeUnwatched();
     await subscribed;
-    for (const turnId of this.#published.turnIds) this.#sendSnapshots(turnId);
+    const outputs = [...this.#outputs.all].map(({ turnId }) => turnId);
+    for (const turnId of new Set([...this.#published.turnIds, ...outputs])) this.#sendSnapshots(turnId);
     for (const { listeners } of this.#watched.values()) for (const listener of listeners) listener.lost();
   }
 
-  #send(message: LiveFrame | LiveSnapshot): void {
+  /** Whether this process writes text of a turn. */
+  #writes(turnId: string): boolean {
+    return this.#published.has(turnId) || this.#outputs.has(turnId);
+  }
+
+  #forgetDropped(turnId: string): void {
+    if (!this.#writes(turnId)) this.#dropped.delete(turnId);
+  }
+
+  #send(message: LiveFrame | LiveSnapshot | LiveOutput): void {
     const { turnId } = message;
     const drop = (): void => {
-      if (this.#published.has(turnId)) this.#dropped.add(turnId);
+      if (this.#writes(turnId)) this.#dropped.add(turnId);
     };
     if (this.#unsent > MAX_UNSENT_CHARACTERS) drop();
     else {
@@ -197,6 +219,7 @@ export class RedisBus implements LiveBus {
 
   #sendSnapshots(turnId: string): void {
     for (const snapshot of this.#published.on(turnId)) this.#send(snapshot);
+    for (const output of this.#outputs.on(turnId)) this.#send(output);
   }
 
   #publish(channel: string, message: string, onLost?: () => void): void {
@@ -283,10 +306,14 @@ export class RedisBus implements LiveBus {
     const watched = this.#watched.get(turnId);
     if (!watched) return;
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `#send`
-    const message = JSON.parse(this.#cipher.openText(text, this.#channel(turnId))) as LiveFrame | LiveSnapshot;
-    if ('frames' in message) endRequest(watched);
+    const message = JSON.parse(this.#cipher.openText(text, this.#channel(turnId))) as
+      | LiveFrame
+      | LiveSnapshot
+      | LiveOutput;
+    if ('frames' in message || ('parts' in message && message.from === 0)) endRequest(watched);
     for (const listener of watched.listeners) {
-      if ('frames' in message) listener.snapshot(structuredClone(message));
+      if ('parts' in message) listener.output(message);
+      else if ('frames' in message) listener.snapshot(structuredClone(message));
       else listener.frame(message);
     }
   }

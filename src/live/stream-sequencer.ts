@@ -13,11 +13,19 @@ import {
   type TextLengths,
 } from '../core/message.ts';
 import { textOf } from '../core/sections.ts';
-import type { LogEntry, LogRecord, McpInitialized, ModelMessage, TurnCreated } from '../core/records.ts';
+import type { LogEntry, LogRecord } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { McpInitialized } from '../core/records/servers.ts';
+import type { TurnCreated } from '../core/records/turn.ts';
+import { partsAfter, type OutputPart } from '../core/output-parts.ts';
+import { cutPoint } from '../core/text.ts';
+import type { OutputSoFar } from './live-outputs.ts';
 import type { LiveMessage } from './received-messages.ts';
 
 /** The fields of a message that are known before its text. */
-export type MessageHeader = Pick<ModelMessage, 'id' | 'at' | 'threadId'>;
+type MessageHeader = Pick<ModelMessage, 'id' | 'at' | 'threadId'>;
+
+type OutputHeader = Pick<OutputSoFar, 'id' | 'threadId' | 'toolCallId' | 'attempt'>;
 
 /**
  * One step of a turn's stream, in terms of the log: each HTTP face maps frames to its own events.
@@ -32,6 +40,11 @@ export type TurnFrame =
   | { kind: 'end'; message: ModelMessage }
   /** What is known of a turn that waits in the queue of its session: its first record replaces it. */
   | { kind: 'queued'; created: TurnCreated }
+  /**
+   * A part of what a call in the sandbox has written. The result of the call replaces all of them; with `isReset`, this one
+   * replaces those before.
+   */
+  | { kind: 'output'; output: OutputHeader; part: OutputPart; isReset?: true }
   /** The turn repeats a call. Clients keep nothing of it. */
   | { kind: 'retrying'; notice: RetryNotice }
   /** A whole record, also a message that is sent in one frame. */
@@ -88,6 +101,8 @@ export class StreamSequencer {
   #isCut: boolean;
   /** By the ids of the messages in progress. */
   readonly #sent = new Map<string, Sent>();
+  /** By the ids of the results: how much of which attempt's output this connection was sent. */
+  readonly #outputs = new Map<string, { attempt: number; length: number }>();
   /** The record at the next ordinal, if this connection was sent it before it was durable. */
   #preceding: McpInitialized | undefined;
 
@@ -112,6 +127,7 @@ export class StreamSequencer {
     const isSent = this.#preceding !== undefined && isDeepStrictEqual(record, this.#preceding);
     const { before, last } =
       record.kind === 'model.message' ? this.#finish(record, liveAttempt) : { before: [], last: recordFrame(record) };
+    this.#outputs.delete(record.id);
     this.#ordinal = ordinal;
     this.#frame = 0;
     this.#isCut = false;
@@ -142,6 +158,27 @@ export class StreamSequencer {
     this.#preceding = preceding ?? this.#preceding;
     this.#sent.set(message.id, { attempt, frames: message.frames, lengths: lengthsOf(text) });
     return this.#number(frames);
+  }
+
+  /**
+   * Gives the frames of what a connection lacks of the output of a call that has not ended. The first one replaces what an
+   * earlier connection was sent.
+   */
+  output({ parts, length, after, ...output }: OutputSoFar): NumberedFrame[] {
+    if (after > this.#ordinal) return [];
+    const sent = this.#outputs.get(output.id);
+    const had = sent?.attempt === output.attempt ? sent.length : undefined;
+    const pieces = partsAfter(parts, had ?? 0).flatMap(piecesOf);
+    if (pieces.length === 0 || !this.#hasNumbersFor(pieces.length)) return [];
+    this.#outputs.set(output.id, { attempt: output.attempt, length });
+    return this.#number(
+      pieces.map((part, i) => ({
+        kind: 'output' as const,
+        output,
+        part,
+        ...(had === undefined && i === 0 && { isReset: true as const }),
+      })),
+    );
   }
 
   /**
@@ -226,6 +263,17 @@ function recordFrame(record: LogRecord): TurnFrame {
 function deltaFrames(message: MessageHeader, deltas: MessageDelta[]): TurnFrame[] {
   const header = headerOf(message);
   return deltas.map((delta) => ({ kind: 'delta', message: header, delta }));
+}
+
+/** A part of an output, as parts that fit into an event each. */
+function piecesOf({ channel, text }: OutputPart): OutputPart[] {
+  const pieces: OutputPart[] = [];
+  for (let from = 0; from < text.length;) {
+    const to = cutPoint(text, from, MAX_DELTA_BYTES);
+    pieces.push({ channel, text: text.slice(from, to) });
+    from = to;
+  }
+  return pieces;
 }
 
 /** Without the text: frames outlive the state of a message in progress, which grows. */

@@ -4,7 +4,9 @@ import { cursorAfter, expectRising, fold } from '../../test/support/central-prop
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { Cursor } from '../core/cursor.ts';
 import { emptyText } from '../core/message.ts';
-import type { LogEntry, McpInitialized, ModelMessage } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { McpInitialized } from '../core/records/servers.ts';
 import { turnCreated } from '../core/turn.ts';
 import { NO_TOTALS } from '../core/turn-totals.ts';
 import type { TurnLogReader } from '../engine/turn-log-reader.ts';
@@ -280,6 +282,17 @@ test('a client with one event per connection gets the text of a message, not the
   expect(resume(feed, [first, second!]).map(({ frame }) => frame)[0]).toEqual({ kind: 'record', record });
 });
 
+test('a reader that was cut in a message gets the record before a later message with that, before the message', () => {
+  const feed = new TurnFeed();
+  feed.frame(frame(0, 'one '));
+  const frames = resume(feed, []);
+  feed.entry(message(1, 'one two', { id: 'msg_1' }));
+  const preceding = { kind: 'mcp.initialize' as const, id: 'evt_2', at: AT, threadId: 'main', servers: [] };
+  feed.frame(frame(0, 'three', { messageId: 'msg_3', after: 1, preceding }));
+  const kinds = resume(feed, frames).map(({ frame: { kind } }) => kind);
+  expect(kinds).toEqual(['record', 'record', 'begin', 'delta']);
+});
+
 test('a turn that ends in the queue has one turn.created, with one number, in every stream and from every cursor', () => {
   const created = turnCreated(turnStart({ queued: { number: 7, position: 2 } }));
   const end = { status: 'cancelled' as const, reason: 'client-cancelled' as const };
@@ -373,6 +386,7 @@ test('a message that exceeds the live bound has no snapshots', () => {
     frame: ignore,
     snapshot: ({ frames }) => snapshots.push(frames),
     retrying: ignore,
+    output: ignore,
     lost: ignore,
   });
   for (let n = 0; n < 8; n++) {

@@ -1,13 +1,14 @@
 import type { RetryNotice } from '../core/attempts.ts';
 import { charactersOf, diffMessage } from '../core/message.ts';
-import type { LogEntry, LogRecord } from '../core/records.ts';
+import type { LogEntry, LogRecord } from '../core/records/log.ts';
 import { textOf } from '../core/sections.ts';
-import type { LiveFrame, LiveSnapshot } from './bus.ts';
+import type { LiveFrame, LiveOutput, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
+import { LiveOutputs } from './live-outputs.ts';
 import { ReceivedMessages, type LiveChange } from './received-messages.ts';
 import type { FollowedEntry, NumberedFrame, StreamSequencer } from './stream-sequencer.ts';
 
-export type Send = (frames: NumberedFrame[]) => void;
+type Send = (frames: NumberedFrame[]) => void;
 
 /** What is kept for later readers, in entries and approximate characters; older entries are read from the log. */
 const MAX_ENTRIES = 4_000;
@@ -22,6 +23,9 @@ export class TurnFeed {
   readonly #entries: FollowedEntry[] = [];
   #characters = 0;
   readonly #live = new ReceivedMessages();
+  readonly #outputs = new LiveOutputs();
+  /** The ids of the results of the calls that ran in the sandbox: late pieces of their outputs are ignored. */
+  readonly #results = new Set<string>();
   readonly #readers = new Map<StreamSequencer, Send>();
   readonly #budget: FeedBudget;
   #isDone = false;
@@ -75,9 +79,12 @@ export class TurnFeed {
     if (frames.length > 0) send(frames);
   }
 
-  /** The frames of messages in progress that a reader lacks. */
+  /** The frames of messages and outputs in progress that a reader lacks. */
   inProgress(reader: StreamSequencer): NumberedFrame[] {
-    return [...this.#live.all].flatMap((message) => reader.live(message));
+    return [
+      ...[...this.#live.all].flatMap((message) => reader.live(message)),
+      ...[...this.#outputs.all].flatMap((output) => reader.output(output)),
+    ];
   }
 
   leave(reader: StreamSequencer): void {
@@ -105,6 +112,11 @@ export class TurnFeed {
 
   #settle(entry: LogEntry): FollowedEntry {
     const { record, ordinal } = entry;
+    if (record.kind === 'turn.done') this.#outputs.close();
+    if (record.kind === 'tool.response') {
+      const hadOutput = this.#outputs.delete(record.id);
+      if (hadOutput || record.execution) this.#results.add(record.id);
+    }
     if (record.kind !== 'model.message') return entry;
     const live = this.#live.get(record.id);
     this.#live.settle(record, ordinal);
@@ -114,7 +126,7 @@ export class TurnFeed {
   /** Drops all entries: readers that lack them read the log. Returns the characters that are still kept. */
   trim(): number {
     this.#drop(this.#entries.length);
-    return this.#live.characters;
+    return this.#live.characters + this.#outputs.characters;
   }
 
   /** Releases the budget: the feed has no readers and gets no more input. */
@@ -130,7 +142,10 @@ export class TurnFeed {
 
   #use(): void {
     if (this.#isClosed) return;
-    if (!this.#budget.use(this, this.#characters + this.#live.characters)) this.#live.freeze();
+    const live = this.#live.characters + this.#outputs.characters;
+    if (this.#budget.use(this, this.#characters + live)) return;
+    this.#live.freeze();
+    this.#outputs.close();
   }
 
   /** False if earlier frames are missing, which a snapshot would supply. */
@@ -140,6 +155,17 @@ export class TurnFeed {
 
   snapshot(snapshot: LiveSnapshot): void {
     this.#changed(this.#live.snapshot(snapshot));
+  }
+
+  /** False if a piece before it is missing, which the whole output would supply. */
+  output(output: LiveOutput): boolean {
+    if (this.#results.has(output.id)) return true;
+    const change = this.#outputs.add(output);
+    if (change === 'grown') {
+      this.#each((reader) => this.inProgress(reader));
+      this.#use();
+    }
+    return change !== 'gap';
   }
 
   /** Tells the present readers that the turn repeats a call. Later ones find it in the state of the turn. */

@@ -1,13 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import type { LogEntry, TurnCreated } from '../core/records.ts';
+import type { LogEntry } from '../core/records/log.ts';
+import type { TurnCreated } from '../core/records/turn.ts';
 import { TurnNotFound, type TurnLogReader } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 import type { LiveBus } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
 import { ReadPace } from './read-pace.ts';
 import { TurnFeed } from './turn-feed.ts';
-import { NEVER, onAbort } from '../lib/abort.ts';
+import { NEVER_ABORTED, onAbort } from '../lib/abort.ts';
 import { backoffMs } from '../lib/backoff.ts';
 import { withoutRequest } from '../telemetry/log-context.ts';
 
@@ -58,6 +59,10 @@ export class TurnTail {
       },
       retrying: (notice) => this.feed.retrying(notice),
       snapshot: (snapshot) => this.feed.snapshot(snapshot),
+      output: (output) => {
+        if (this.#isStarted && output.after > this.feed.lastOrdinal) this.#pace.hint();
+        if (!this.feed.output(output)) bus.requestSnapshots(turnId);
+      },
       lost: () => bus.requestSnapshots(turnId),
     });
     this.#unsubscribe = [unsubscribe, bus.onHint(`growth:${turnId}`, () => this.#pace.hint())];
@@ -156,7 +161,7 @@ export class TurnTail {
    * Waits until the log has entry `ordinal`, or has ended. False if it has no such entry then, after `timeoutMs`, or when
    * `signal` is aborted.
    */
-  async reaches(ordinal: number, timeoutMs: number, signal = NEVER): Promise<boolean> {
+  async reaches(ordinal: number, timeoutMs: number, signal = NEVER_ABORTED): Promise<boolean> {
     const deadline = Date.now() + timeoutMs;
     while (this.feed.lastOrdinal < ordinal && !this.#stop.signal.aborted) {
       const left = deadline - Date.now();

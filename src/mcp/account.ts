@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { parsedJson } from '../lib/json.ts';
 
 /** Longer names are cut: they are shown, and stored with each connection of the server. */
 const MAX_LENGTH = 200;
@@ -48,11 +49,7 @@ async function readUserinfo(
 }
 
 function claimsOf(jwt: string): Record<string, unknown> | undefined {
-  try {
-    return claims.safeParse(JSON.parse(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString())).data;
-  } catch {
-    return undefined;
-  }
+  return claims.safeParse(parsedJson(Buffer.from(jwt.split('.')[1] ?? '', 'base64url').toString())).data;
 }
 
 function nameIn(found: Record<string, unknown> | undefined): string | undefined {

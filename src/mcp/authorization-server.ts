@@ -7,7 +7,6 @@ import {
   refreshAuthorization,
   registerClient,
   resourceUrlFromServerUrl,
-  selectClientAuthMethod,
   startAuthorization,
   type OAuthTokens,
 } from '@modelcontextprotocol/client';
@@ -16,7 +15,8 @@ import type { Fetch } from '../lib/guarded-fetch.ts';
 import { accountOf } from './account.ts';
 import { McpServerError } from './errors.ts';
 import { failureReason } from './failure-reason.ts';
-import { formEncoded, MARGIN_MS } from './client-credentials.ts';
+import { MARGIN_MS } from './client-credentials.ts';
+import { authenticateClient, postAs, type OAuthClient } from './oauth-client.ts';
 import { isSecure } from './registry-file.ts';
 import type { Challenge } from './sign-in-required.ts';
 import type { HttpEndpoint } from './registry.ts';
@@ -45,7 +45,7 @@ const authorizationServer = z.object({
   client_id_metadata_document_supported: z.boolean().optional(),
 });
 
-export type AuthorizationServer = z.infer<typeof authorizationServer>;
+type AuthorizationServer = z.infer<typeof authorizationServer>;
 
 /** Where the user signs in to a server, and for what. */
 export interface SignInTarget {
@@ -53,11 +53,6 @@ export interface SignInTarget {
   /** The resource that the token is for (RFC 8707). */
   resource: string;
   scope?: string;
-}
-
-export interface OAuthClient {
-  client_id: string;
-  client_secret?: string;
 }
 
 export interface Tokens {
@@ -70,11 +65,7 @@ export interface Tokens {
 }
 
 /** The authorization server rejected a request for tokens. The same request will not succeed later. */
-export class TokensRefusedError extends McpServerError {
-  static {
-    this.prototype.name = 'TokensRefusedError';
-  }
-}
+export class TokensRefusedError extends McpServerError {}
 
 /**
  * Discovers where users sign in to a server. An issuer that the operator configured is used instead of the one that the
@@ -187,7 +178,7 @@ export async function exchangeCode(
   };
   const exchanged = exchangeAuthorization(server.issuer, {
     metadata: server,
-    addClientAuthentication: (headers, body) => authenticate(client, server, headers, body),
+    addClientAuthentication: (headers, body) => authenticateClient(client, server, headers, body),
     clientInformation: client,
     authorizationCode: code,
     codeVerifier,
@@ -211,7 +202,7 @@ export async function refreshTokens(
 ): Promise<Tokens> {
   const tokens = refreshAuthorization(server.issuer, {
     metadata: server,
-    addClientAuthentication: (headers, body) => authenticate(client, server, headers, body),
+    addClientAuthentication: (headers, body) => authenticateClient(client, server, headers, body),
     clientInformation: client,
     refreshToken,
     resource: new URL(resource),
@@ -228,41 +219,12 @@ export async function revokeTokens(
 ): Promise<void> {
   if (server.revocation_endpoint === undefined) return;
   // With the refresh token, servers end the access tokens that were issued for it (section 2.1).
-  const revoked = tokens.refreshToken
+  const form: Record<string, string> = tokens.refreshToken
     ? { token: tokens.refreshToken, token_type_hint: 'refresh_token' }
     : { token: tokens.accessToken, token_type_hint: 'access_token' };
-  const headers = new Headers({ 'content-type': 'application/x-www-form-urlencoded' });
-  const body = new URLSearchParams(revoked);
-  authenticate(client, server, headers, body);
-  const response = await fetch(server.revocation_endpoint, {
-    method: 'POST',
-    // A redirect would send the token elsewhere.
-    redirect: 'error',
-    headers: Object.fromEntries(headers),
-    body: body.toString(),
-  });
+  const response = await postAs(client, server.revocation_endpoint, { server, form, fetch });
   await response.body?.cancel();
   if (!response.ok) throw new McpServerError(`answered with HTTP ${response.status}`);
-}
-
-/**
- * Adds the authentication of a client to a request. The SDK's own code sends the credentials as they are, but RFC 6749
- * (section 2.3.1) encodes them.
- */
-function authenticate(
-  { client_id: id, client_secret: secret }: OAuthClient,
-  { token_endpoint_auth_methods_supported: methods = [] }: AuthorizationServer,
-  headers: Headers,
-  body: URLSearchParams,
-): void {
-  const information = { client_id: id, ...(secret !== undefined && { client_secret: secret }) };
-  if (secret !== undefined && selectClientAuthMethod(information, methods) === 'client_secret_basic') {
-    const credentials = `${formEncoded(id)}:${formEncoded(secret)}`;
-    headers.set('authorization', `Basic ${Buffer.from(credentials).toString('base64')}`);
-  } else {
-    body.set('client_id', id);
-    if (secret !== undefined) body.set('client_secret', secret);
-  }
 }
 
 /** Turns the error codes of OAuth into `TokensRefusedError`, except for those that mean an outage. */

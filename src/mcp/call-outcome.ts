@@ -1,9 +1,9 @@
 import { InsufficientScopeError, ProtocolError, SdkHttpError, type ContentBlock } from '@modelcontextprotocol/client';
-import type { FoundTool, StatefulConnection } from '../core/records.ts';
+import type { FoundTool, StatefulConnection } from '../core/records/results.ts';
 import { NoTokenError } from './client-credentials.ts';
 import type { InputRequest } from './elicitation.ts';
 import { failureReason } from './failure-reason.ts';
-import { isNoAnswer } from './errors.ts';
+import { isNoResponse } from './errors.ts';
 import type { SignInNeed } from './sign-in-required.ts';
 
 /**
@@ -30,13 +30,14 @@ export type CallOutcome =
   | { status: 'sign_in_required'; message: string; signIn: SignInNeed }
   | { status: 'replaced' }
   | { status: 'not_sent'; message: string }
-  | { status: 'rejected' | 'unknown'; message: string; isFinal?: boolean; connection?: StatefulConnection };
+  | { status: 'rejected'; message: string; connection?: StatefulConnection }
+  | { status: 'unknown'; message: string; isFinal?: boolean; connection?: StatefulConnection };
 
 /** What a tool has returned. */
 export type ToolResult = Extract<CallOutcome, { status: 'result' }>;
 
 /** How a call's request ended: with the call's outcome, or because the server needs input to continue. */
-export type CallAnswer = CallOutcome | { status: 'input_required'; request: InputRequest };
+export type CallResponse = CallOutcome | { status: 'input_required'; request: InputRequest };
 
 /** Classifies a call that failed with `error` once nothing more of its request is sent. `sent`: part of it was sent. */
 export function classifyFailure(error: unknown, sent: boolean, hide?: (text: string) => string): CallOutcome {
@@ -56,7 +57,7 @@ function isRefusal(error: unknown): boolean {
   // The server rejected the token, and no other could be obtained.
   if (error instanceof NoTokenError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
-  if (error instanceof ProtocolError) return !isNoAnswer(error) && !isRelayedTimeout(error);
+  if (error instanceof ProtocolError) return !isNoResponse(error) && !isRelayedTimeout(error);
   return false;
 }
 

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
+import type { Elicitation, ElicitationAnswer } from '../core/records/pending.ts';
 import { backoffMs } from '../lib/backoff.ts';
-import type { CallAnswer, CallOutcome } from './call-outcome.ts';
+import type { CallResponse, CallOutcome } from './call-outcome.ts';
 import type { CallOptions } from './connection.ts';
 import { OpenCall, type AnsweredQuestion, type OpenCalls } from './open-calls.ts';
 
 /** How often one call may ask the user. */
-export const MAX_QUESTIONS = 8;
+const MAX_QUESTIONS = 8;
 
 /** How often a server may answer that it wants to be called again without an answer of the user. */
 const MAX_REPEATS = 8;
@@ -42,9 +42,9 @@ export interface AskingCall {
 
 export interface RoundsOptions {
   openCalls: OpenCalls;
-  send: (options: Pick<CallOptions, 'signal' | 'onQuestion' | 'input'>) => Promise<CallAnswer>;
+  send: (options: Pick<CallOptions, 'signal' | 'onQuestion' | 'input'>) => Promise<CallResponse>;
   /** Measures the part of a call between two questions. */
-  measure: <T extends CallAnswer | { status: 'asks' }>(work: () => Promise<T>) => Promise<T>;
+  measure: <T extends CallResponse | { status: 'asks' }>(work: () => Promise<T>) => Promise<T>;
   signal: AbortSignal;
   /** Whether the call may be sent again if the process that kept it open is gone. */
   mayRepeat: boolean;

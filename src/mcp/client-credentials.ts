@@ -3,15 +3,14 @@ import {
   discoverAuthorizationServerMetadata,
   discoverOAuthProtectedResourceMetadata,
   resourceUrlFromServerUrl,
-  selectClientAuthMethod,
-  type ClientAuthMethod,
 } from '@modelcontextprotocol/client';
 import { z } from 'zod';
-import type { Fetch } from '../lib/guarded-fetch.ts';
-import { NEVER, waitOrAbort } from '../lib/abort.ts';
+import { withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
+import { NEVER_ABORTED, waitOrAbort } from '../lib/abort.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
 import { failureReason } from './failure-reason.ts';
+import { postAs } from './oauth-client.ts';
 import { isSecure, type ClientCredentialsConfig } from './registry-file.ts';
 import { SingleFlight } from '../lib/single-flight.ts';
 
@@ -31,10 +30,9 @@ interface Token {
   freshUntil: number;
 }
 
-/** The token endpoint and how to authenticate there. */
 interface TokenEndpoint {
   url: string;
-  method: ClientAuthMethod;
+  server: Parameters<typeof postAs>[2]['server'];
   resource: string | undefined;
 }
 
@@ -50,11 +48,7 @@ const tokenResponse = z.object({
 const errorResponse = z.object({ error: z.string(), error_description: z.string().optional() });
 
 /** No token could be obtained. Thrown before the request was sent, or after the server rejected it for its token. */
-export class NoTokenError extends McpServerError {
-  static {
-    this.prototype.name = 'NoTokenError';
-  }
-}
+export class NoTokenError extends McpServerError {}
 
 /**
  * The client credentials token of a server (RFC 6749, section 4.4), shared by all callers of the server. The SDK's
@@ -106,11 +100,11 @@ export class ClientCredentials {
 
   async #endpoint(fetch: Fetch): Promise<TokenEndpoint> {
     const { token_url: url, issuer, resource } = this.#config;
-    if (url !== undefined) return { url, method: 'client_secret_basic', resource };
+    if (url !== undefined) return { url, server: {}, resource };
     // Discovery uses the issuer that the operator configured, never the one that the MCP server names, because the secret
     // is sent where its metadata says. The SDK checks that the metadata belongs to this issuer (RFC 8414, section 3.3).
-    const found = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
-    const { token_endpoint: tokenUrl, token_endpoint_auth_methods_supported: methods = [] } = found ?? {};
+    const server = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
+    const tokenUrl = server?.token_endpoint;
     if (!tokenUrl) throw new McpServerError('cannot be discovered: set token_url');
     if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
     const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
@@ -127,31 +121,18 @@ export class ClientCredentials {
         `would be asked for a token for another resource, ${resourceOfServer}: set token_url and resource`,
       );
     }
-    const method = selectClientAuthMethod({ client_id: this.#config.client_id, client_secret: '' }, methods);
-    return { url: tokenUrl, method, resource: resource ?? resourceOfServer };
+    return { url: tokenUrl, server, resource: resource ?? resourceOfServer };
   }
 
-  async #request({ url, method, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenResponse>> {
-    const { client_id: id, client_secret: secret, scope, audience } = this.#config;
-    const isBasic = method === 'client_secret_basic';
-    const basic = Buffer.from(`${formEncoded(id)}:${formEncoded(secret)}`).toString('base64');
-    const response = await fetch(url, {
-      method: 'POST',
-      // A redirect would send the secret elsewhere.
-      redirect: 'error',
-      headers: {
-        accept: 'application/json',
-        'content-type': 'application/x-www-form-urlencoded',
-        ...(isBasic && { authorization: `Basic ${basic}` }),
-      },
-      body: new URLSearchParams({
-        grant_type: 'client_credentials',
-        ...(!isBasic && { client_id: id, client_secret: secret }),
-        ...(scope !== undefined && { scope }),
-        ...(resource !== undefined && { resource }),
-        ...(audience !== undefined && { audience }),
-      }).toString(),
-    });
+  async #request({ url, server, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenResponse>> {
+    const { scope, audience } = this.#config;
+    const form = {
+      grant_type: 'client_credentials',
+      ...(scope !== undefined && { scope }),
+      ...(resource !== undefined && { resource }),
+      ...(audience !== undefined && { audience }),
+    };
+    const response = await postAs(this.#config, url, { server, form, fetch });
     const answer: unknown = await response.json().catch(() => undefined);
     const { data: token } = tokenResponse.safeParse(answer);
     if (response.ok && token) return token;
@@ -168,21 +149,12 @@ export class ClientCredentials {
 /** `fetch` that adds the token to each request, and repeats a request once with a new token after HTTP 401. */
 export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch {
   return async (url, init = {}) => {
-    const send = async (token: string): Promise<Response> => {
-      const headers = new Headers(init.headers);
-      headers.set('authorization', `Bearer ${token}`);
-      return fetch(url, { ...init, headers: Object.fromEntries(headers) });
-    };
-    const token = await credentials.token(init.signal ?? NEVER);
+    const send = (token: string) => fetch(url, withHeaders(init, { authorization: `Bearer ${token}` }));
+    const token = await credentials.token(init.signal ?? NEVER_ABORTED);
     const response = await send(token);
     if (response.status !== 401) return response;
     await response.body?.cancel();
     credentials.discard(token);
-    return send(await credentials.token(init.signal ?? NEVER));
+    return send(await credentials.token(init.signal ?? NEVER_ABORTED));
   };
-}
-
-/** RFC 6749, section 2.3.1. */
-export function formEncoded(text: string): string {
-  return new URLSearchParams({ text }).toString().slice('text='.length);
 }

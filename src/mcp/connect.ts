@@ -1,6 +1,8 @@
 import packageJson from '../../package.json' with { type: 'json' };
 import {
   Client,
+  METHOD_NOT_FOUND,
+  ProtocolError,
   SdkError,
   SdkErrorCode,
   SdkHttpError,
@@ -10,6 +12,7 @@ import {
 import { waitOrAbort } from '../lib/abort.ts';
 import { errorMessage } from '../lib/errors.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { isJsonObject } from '../lib/json.ts';
 import { McpServerError } from './errors.ts';
 import { HttpTransport } from './http-transport.ts';
 import { boundMessages, type Listing } from './message-bounds.ts';
@@ -32,47 +35,49 @@ export interface TransportOptions extends StdioOptions {
 }
 
 /** One way to connect to a server. */
-export interface ConnectStrategy {
+interface ConnectStrategy {
   transport: () => ServerTransport;
   /** How the version of the protocol is found. */
   client: Pick<ClientOptions, 'versionNegotiation' | 'supportedProtocolVersions'>;
   connect: Pick<ConnectOptions, 'prior'>;
-  /** Whether the failure of this strategy suggests that the next one may succeed. */
-  shouldFallBack: (error: unknown, transport: ServerTransport) => boolean;
+  /** The way that the failure of this one suggests. */
+  next?: (error: unknown, transport: ServerTransport) => ConnectStrategy | undefined;
 }
 
 /** For servers that must receive `initialize` first: any other first request may end them. */
 const LEGACY_ONLY = { prior: { kind: 'legacy' as const } };
 
-const never = (): boolean => false;
-
-/** The strategies for a server, in the order in which they are tried. */
-export function connectStrategies(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy[] {
-  const { answerTimeoutMs } = options;
-  const auto = { client: { versionNegotiation: probing('auto', answerTimeoutMs) }, connect: {} };
+/** How a server is connected to first. */
+function firstStrategy(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy {
+  const auto = { client: { versionNegotiation: probing('auto', options.answerTimeoutMs) }, connect: {} };
   const legacy = { client: {}, connect: LEGACY_ONLY };
+  const modern = {
+    client: { versionNegotiation: probing({ pin: MODERN_PROTOCOL }, handshakeMs(endpoint, options)) },
+    connect: {},
+  };
   const { protocol } = endpoint;
-  const isModern = protocol === MODERN_PROTOCOL;
   // A pinned version is not looked for: a program that answers late is not taken for one that cannot answer.
-  const pinned = isModern
-    ? { client: { versionNegotiation: probing({ pin: protocol }, handshakeMs(endpoint, options)) }, connect: {} }
-    : protocol !== undefined && { ...legacy, client: { supportedProtocolVersions: [protocol] } };
+  const isPinned = protocol === MODERN_PROTOCOL;
+  const older = protocol === undefined ? undefined : { ...legacy, client: { supportedProtocolVersions: [protocol] } };
   if ('command' in endpoint) {
     const transport = (): ServerTransport => new StdioTransport(endpoint, options);
-    if (pinned) return [{ transport, ...pinned, shouldFallBack: never }];
-    return [
-      { transport, ...auto, shouldFallBack: endedByFirstMessage },
-      { transport, ...legacy, shouldFallBack: never },
-    ];
+    if (isPinned) return { transport, ...modern };
+    if (older) return { transport, ...older };
+    const next: ConnectStrategy['next'] = (error, { failure }) => {
+      if (isModern(error)) return { transport, ...modern };
+      return failure && isEndOfConnection(error) ? { transport, ...legacy } : undefined;
+    };
+    return { transport, ...auto, next };
   }
   const { url, headers } = endpoint;
   const http = (): ServerTransport => new HttpTransport(url, headers, options);
-  if (pinned && isModern) return [{ transport: http, ...pinned, shouldFallBack: never }];
+  if (isPinned) return { transport: http, ...modern };
   const sse = (): ServerTransport => new SseTransport(url, headers, options);
-  return [
-    { transport: http, ...(pinned || auto), shouldFallBack: isNoPost },
-    { transport: sse, ...(pinned || legacy), shouldFallBack: never },
-  ];
+  return {
+    transport: http,
+    ...(older ?? auto),
+    next: (error) => (isNoPost(error) ? { transport: sse, ...(older ?? legacy) } : undefined),
+  };
 }
 
 type VersionNegotiation = NonNullable<ClientOptions['versionNegotiation']>;
@@ -87,11 +92,23 @@ function handshakeMs(endpoint: McpEndpoint, { answerTimeoutMs, startTimeoutMs, h
 }
 
 /**
+ * Whether a program rejects `initialize` because its connection serves the newer protocol. One that starts so slowly that
+ * `initialize` follows before it has read the probe takes the probe, which says that its client has no handshake.
+ */
+function isModern(error: unknown): boolean {
+  if (!(error instanceof ProtocolError)) return false;
+  const supported = isJsonObject(error.data) ? error.data['supported'] : undefined;
+  const isNamed = Array.isArray(supported) && supported.includes(MODERN_PROTOCOL);
+  // That version has no `initialize`, and no other is without.
+  return isNamed || error.code === METHOD_NOT_FOUND;
+}
+
+/**
  * Programs built on some SDKs end when the first message is not `initialize`. One that reads it only after it was installed
  * has been sent `initialize` as well by then, so the error is that of a closed connection.
  */
-function endedByFirstMessage(error: unknown, { failure }: ServerTransport): boolean {
-  if (!(error instanceof SdkError) || failure === undefined) return false;
+function isEndOfConnection(error: unknown): boolean {
+  if (!(error instanceof SdkError)) return false;
   return error.code === SdkErrorCode.EraNegotiationFailed || error.code === SdkErrorCode.ConnectionClosed;
 }
 
@@ -107,7 +124,7 @@ export interface OpenedClient {
 }
 
 /**
- * Tries the strategies for a server in order, for as long as each failure allows the next one.
+ * Connects to a server, in another way for as long as a failure suggests one.
  * @throws the reason of the signal, an error of the SDK or the network, or one that says what took too long
  */
 export async function openAny(
@@ -120,11 +137,10 @@ export async function openAny(
   using limit = new HandshakeLimit(options);
   const stop = AbortSignal.any([signal, limit.signal]);
   let failure: unknown;
-  for (const { transport: create, client: negotiation, connect, shouldFallBack } of connectStrategies(
-    endpoint,
-    options,
-  )) {
-    const transport = create();
+  let strategy: ConnectStrategy | undefined = firstStrategy(endpoint, options);
+  while (strategy) {
+    const { client: negotiation, connect, next }: ConnectStrategy = strategy;
+    const transport = strategy.transport();
     options.onTry?.(transport);
     limit.begin(transport);
     const listing = boundMessages(transport, options);
@@ -140,7 +156,7 @@ export async function openAny(
       if (stop.aborted) throw withStderr(stop.reason, transport);
       // If the older transport fails too, the first failure is the more informative one.
       if (!failure || transport.kind !== 'sse') failure = transport.failure ?? error;
-      if (!shouldFallBack(error, transport)) break;
+      strategy = next?.(error, transport);
     }
   }
   throw budget.failure ?? failure;

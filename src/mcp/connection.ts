@@ -12,10 +12,10 @@ import {
   UrlElicitationRequiredError,
   type Tool,
 } from '@modelcontextprotocol/client';
-import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { ResponseTooLargeError } from '../lib/response-bounds.ts';
 import { causesOf } from '../lib/errors.ts';
-import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
-import { classifyFailure, type CallAnswer } from './call-outcome.ts';
+import type { Elicitation, ElicitationAnswer } from '../core/records/pending.ts';
+import { classifyFailure, type CallResponse } from './call-outcome.ts';
 import { readInputRequest, readQuestion, readRequiredPages } from './elicitation.ts';
 import { openAny, type OpenedClient, type TransportOptions } from './connect.ts';
 import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
@@ -251,7 +251,7 @@ export class McpConnection {
    * @throws ConnectionLostError if the tool was not called: the server lost the session, or its program or stream ended;
    *   SignInRequiredError if the server rejected the call for its token
    */
-  call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallAnswer> {
+  call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallResponse> {
     return this.#using(async () => {
       const answer = await this.#call(
         name,
@@ -301,19 +301,19 @@ export class McpConnection {
     args: Record<string, unknown>,
     options: CallOptions,
     isLastTry = false,
-  ): Promise<CallAnswer> {
+  ): Promise<CallResponse> {
     const exchange = new Exchange();
     const timer = new CallTimer(options);
     this.#calls.set(exchange, { timer, open: 0, onQuestion: options.onQuestion });
     try {
       const sending = { ...options, timer };
       if (!(await this.#isReadResource(name, options.signal))) {
-        return toAnswer(await exchange.run(() => this.#send(name, args, sending)));
+        return toResponse(await exchange.run(() => this.#send(name, args, sending)));
       }
       noteRead();
       const resource = resourceOf(args);
       if ('problem' in resource) return failed(resource.problem);
-      return toAnswer(await exchange.run(() => this.#read(resource.uri, sending)));
+      return toResponse(await exchange.run(() => this.#read(resource.uri, sending)));
     } catch (thrown) {
       exchange.end();
       const error = this.#cause(thrown);
@@ -372,7 +372,7 @@ export class McpConnection {
   }
 
   /** An answer or an HTTP response belongs to this call; the end of a shared stream may be due to another call. */
-  #tooLarge({ reason, isAnswer }: ExceededBound): CallAnswer {
+  #tooLarge({ reason, isAnswer }: ExceededBound): CallResponse {
     if (!isAnswer && this.transport !== 'streamable-http') {
       return { status: 'unknown', message: `failed: ${reason}`, isFinal: true };
     }
@@ -490,7 +490,7 @@ interface ExceededBound {
 function exceededBound(error: unknown): ExceededBound | undefined {
   for (const cause of causesOf(error)) {
     if (cause instanceof ProtocolError && isTooLargeError(cause)) return { reason: cause.message, isAnswer: true };
-    if (cause instanceof AnswerTooLargeError) return { reason: cause.message, isAnswer: false };
+    if (cause instanceof ResponseTooLargeError) return { reason: cause.message, isAnswer: false };
   }
   return undefined;
 }
@@ -506,11 +506,11 @@ function isNoResult(error: unknown): boolean {
 }
 
 /** A result that says why there is no other one. */
-function failed(text: string): CallAnswer {
+function failed(text: string): CallResponse {
   return { status: 'result', isError: true, content: [{ type: 'text', text }] };
 }
 
-function toAnswer(result: CallToolResult | ReadResourceResult | InputRequiredResult): CallAnswer {
+function toResponse(result: CallToolResult | ReadResourceResult | InputRequiredResult): CallResponse {
   if (isInputRequiredResult(result)) {
     const request = readInputRequest(result);
     if (request) return { status: 'input_required', request };

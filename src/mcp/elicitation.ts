@@ -1,4 +1,4 @@
-import type { Elicitation } from '../core/records.ts';
+import type { Elicitation } from '../core/records/pending.ts';
 import { z } from 'zod';
 
 /** Limits of one question. 32 of them are in one event, which must stay below 1 MiB. */

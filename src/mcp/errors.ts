@@ -1,11 +1,8 @@
 import { ProtocolError, SdkHttpError, type JSONRPCErrorResponse } from '@modelcontextprotocol/client';
+import { NamedError } from '../lib/errors.ts';
 
 /** A fault of an MCP server or of the way to it. The message is a predicate that continues after the server's name. */
-export class McpServerError extends Error {
-  static {
-    this.prototype.name = 'McpServerError';
-  }
-
+export class McpServerError extends NamedError {
   /** What the server's program has last written to its standard error; it may still be read when the error is made. */
   readonly stderr: (() => string) | undefined;
 
@@ -16,11 +13,7 @@ export class McpServerError extends Error {
 }
 
 /** The connection is unusable, and the request can be repeated over a new one. */
-export class ConnectionLostError extends Error {
-  static {
-    this.prototype.name = 'ConnectionLostError';
-  }
-
+export class ConnectionLostError extends NamedError {
   constructor(cause: unknown) {
     super('the connection was lost', { cause });
   }
@@ -30,13 +23,13 @@ export class ConnectionLostError extends Error {
 const NO_ANSWER = { noAnswer: true };
 
 /** The error response that stands for a reply that ended without an answer to the request. */
-export function noAnswerError(id: string | number): JSONRPCErrorResponse {
+export function noResponseError(id: string | number): JSONRPCErrorResponse {
   const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
   return { jsonrpc: '2.0', id, error };
 }
 
 /** Whether the server ended its reply to a request without answering it. */
-export function isNoAnswer(error: ProtocolError): boolean {
+export function isNoResponse(error: ProtocolError): boolean {
   return error.data === NO_ANSWER;
 }
 
@@ -55,5 +48,5 @@ const SESSION_UNKNOWN = /(?:no valid|invalid|missing) session id|session not fou
 
 /** Whether the connection broke. The request may have been executed, which is harmless for requests without effects. */
 export function isBroken(error: unknown): boolean {
-  return error instanceof TypeError || (error instanceof ProtocolError && isNoAnswer(error));
+  return error instanceof TypeError || (error instanceof ProtocolError && isNoResponse(error));
 }

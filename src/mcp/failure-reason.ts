@@ -1,6 +1,7 @@
 import { ProtocolError, SdkError, SdkErrorCode, SdkHttpError } from '@modelcontextprotocol/client';
 import { z } from 'zod';
 import { causesOf } from '../lib/errors.ts';
+import { parsedJson } from '../lib/json.ts';
 import { redact } from '../lib/redact.ts';
 import { ConnectionLostError, McpServerError } from './errors.ts';
 
@@ -84,9 +85,6 @@ const jsonRpcError = z.object({ error: z.object({ message: z.string() }) });
 /** The message in the body of an HTTP error; empty for HTML pages. */
 function errorText(body: unknown): string {
   if (typeof body !== 'string') return '';
-  try {
-    return jsonRpcError.parse(JSON.parse(body)).error.message;
-  } catch {
-    return body.trimStart().startsWith('<') ? '' : body;
-  }
+  const told = jsonRpcError.safeParse(parsedJson(body)).data?.error.message;
+  return told ?? (body.trimStart().startsWith('<') ? '' : body);
 }

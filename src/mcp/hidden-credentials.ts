@@ -1,9 +1,10 @@
-import type { Elicitation } from '../core/records.ts';
+import type { Elicitation } from '../core/records/pending.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
+import { isJsonObject } from '../lib/json.ts';
 import { credentialsIn, hiding } from '../lib/redact.ts';
-import type { CallAnswer } from './call-outcome.ts';
+import type { CallResponse } from './call-outcome.ts';
 import type { CallOptions } from './connection.ts';
-import { secretsOf, type McpEndpoint } from './registry.ts';
+import { serverCredentials, type McpEndpoint } from './registry.ts';
 
 /** Hides credentials in a text. */
 export type Hide = (text: string) => string;
@@ -23,7 +24,7 @@ export class HiddenCredentials {
 
   constructor(endpoint: McpEndpoint) {
     const isOperated = 'command' in endpoint || endpoint.trusted;
-    this.#fixed = isOperated ? secretsOf(endpoint) : credentialsIn(endpoint.headers);
+    this.#fixed = isOperated ? serverCredentials(endpoint) : credentialsIn(endpoint.headers);
     this.#compile();
   }
 
@@ -53,7 +54,7 @@ export class HiddenCredentials {
 }
 
 /** An answer without credentials. What the server wants back with the next request is unchanged. */
-export function withHidden(answer: CallAnswer, hide: Hide): CallAnswer {
+export function withHidden(answer: CallResponse, hide: Hide): CallResponse {
   if (answer.status !== 'input_required') return inTexts(answer, hide);
   const { request } = answer;
   const questions = request.questions.map(([key, question]): [string, Elicitation] => [key, inTexts(question, hide)]);
@@ -78,7 +79,7 @@ export function inTexts<T>(value: T, hide: Hide | undefined): T {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the same, but for some texts
   return JSON.parse(JSON.stringify(value), (_, one: unknown) => {
     if (typeof one === 'string') return hide(one);
-    return isRecord(one) ? withHiddenKeys(one, hide) : one;
+    return isJsonObject(one) ? withHiddenKeys(one, hide) : one;
   }) as T;
 }
 
@@ -86,8 +87,4 @@ export function inTexts<T>(value: T, hide: Hide | undefined): T {
 function withHiddenKeys(fields: Record<string, unknown>, hide: Hide): Record<string, unknown> {
   const entries = Object.entries(fields).map(([name, value]) => [hide(name), value] as const);
   return entries.some(([name]) => !Object.hasOwn(fields, name)) ? Object.fromEntries(entries) : fields;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,10 +1,10 @@
 import { isJSONRPCRequest, StreamableHTTPClientTransport, type JSONRPCMessage } from '@modelcontextprotocol/client';
-import { AnswerTooLargeError, overflowOf } from '../lib/answer-bounds.ts';
-import { noAnswerError } from './errors.ts';
+import { ResponseTooLargeError, overflowOf } from '../lib/response-bounds.ts';
+import { noResponseError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
 import { tooLargeError, unreadableError } from './message-bounds.ts';
-import { idOfAnswer } from './open-requests.ts';
+import { idOfResponse } from './open-requests.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 
@@ -63,12 +63,12 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
         this.onmessage?.(tooLargeError(id, overflow));
         return;
       }
-      this.onmessage?.(noAnswerError(id));
+      this.onmessage?.(noResponseError(id));
     };
     try {
       await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));
     } catch (error) {
-      if (idOfAnswer(exchange.body) !== id) throw error;
+      if (idOfResponse(exchange.body) !== id) throw error;
       this.onmessage?.(unreadableError(id));
     }
     if (!exchange.streams) onRequestStreamEnd();
@@ -77,7 +77,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
 
 function boundedBatch(answer: unknown): unknown {
   if (!Array.isArray(answer) || answer.length <= MAX_BATCH) return answer;
-  throw new AnswerTooLargeError(`its answer has more than ${MAX_BATCH} messages`);
+  throw new ResponseTooLargeError(`its answer has more than ${MAX_BATCH} messages`);
 }
 
 async function trackStreaming(fetch: Fetch, url: string | URL, init?: RequestInit): Promise<Response> {

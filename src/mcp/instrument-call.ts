@@ -1,5 +1,5 @@
 import { SpanKind, SpanStatusCode, trace, type Span } from '@opentelemetry/api';
-import type { CallAnswer } from './call-outcome.ts';
+import type { CallResponse } from './call-outcome.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
@@ -25,7 +25,7 @@ export function noteRead(): void {
  * (OpenTelemetry, "Semantic conventions for Model Context Protocol"). The URI of a resource is not in it: the model has
  * written it, and spans have no content.
  */
-export async function instrumentCall<T extends CallAnswer | { status: 'asks' }>(
+export async function instrumentCall<T extends CallResponse | { status: 'asks' }>(
   { metrics, endpoint, tool }: InstrumentedTool,
   call: () => Promise<T>,
 ): Promise<T> {

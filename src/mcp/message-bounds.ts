@@ -1,6 +1,6 @@
 import type { ContentBlock, JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
 import type { Logger } from 'pino';
-import { AnswerTooLargeError, sizeText } from '../lib/answer-bounds.ts';
+import { ResponseTooLargeError, boundText } from '../lib/response-bounds.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { isFields, type Fields } from './fields.ts';
 import { readContent, resourceBlocks } from './read-content.ts';
@@ -83,7 +83,7 @@ export function boundMessages(
       // The SDK, too, takes an answer with the id as a string.
       return bounded(message, id !== undefined && Number(id) === pageId ? listing : undefined);
     } catch (error) {
-      if (error instanceof AnswerTooLargeError && id !== undefined) return tooLargeError(id, error);
+      if (error instanceof ResponseTooLargeError && id !== undefined) return tooLargeError(id, error);
       log.warn({ err: error }, 'a message of an MCP server cannot be read');
       if (id === undefined) return undefined;
       return unreadableError(id, `its answer cannot be read: ${errorMessage(error)}`.slice(0, MAX_ERROR_LENGTH));
@@ -104,7 +104,7 @@ export function boundMessages(
   return listing;
 }
 
-/** Undefined for a message to drop, which answers no request. `listing`: of the list whose page it is. @throws AnswerTooLargeError */
+/** Undefined for a message to drop, which answers no request. `listing`: of the list whose page it is. @throws ResponseTooLargeError */
 function bounded(message: JSONRPCMessage, listing: Listing | undefined): JSONRPCMessage | undefined {
   if ('result' in message) return { ...message, result: boundedResult(message.result, listing) };
   if ('error' in message) {
@@ -119,7 +119,7 @@ function bounded(message: JSONRPCMessage, listing: Listing | undefined): JSONRPC
 const READ = 'io.everturn/read';
 
 /** The result of a call, as it was read. */
-export interface ReadResult {
+interface ReadResult {
   content: ContentBlock[];
   structuredContent?: unknown;
 }
@@ -130,7 +130,7 @@ export function readResultOf(result: Fields): ReadResult {
   return (result[READ] as ReadResult | undefined) ?? { content: [] };
 }
 
-/** @throws AnswerTooLargeError */
+/** @throws ResponseTooLargeError */
 function boundedResult(result: Fields, listing: Listing | undefined): Fields {
   // Counted before the result is destructured.
   if (Object.keys(result).length > MAX_OTHER_VALUES) throw tooMany(MAX_OTHER_VALUES, 'fields');
@@ -172,14 +172,14 @@ function pageOf(tools: unknown[], page: Fields, listing: Listing): Fields {
     accepted.push(read.tool);
   }
   if (isFull) {
-    const limits = `a server may have ${MAX_TOOLS} tools and ${sizeText(MAX_LIST_LENGTH)} of descriptions and schemas`;
+    const limits = `a server may have ${MAX_TOOLS} tools and ${boundText(MAX_LIST_LENGTH)} of descriptions and schemas`;
     listing.warnings.unshift(`only the first ${listing.tools} tools are offered: ${limits}`);
   }
   return { ...others, tools: accepted, ...(nextCursor !== undefined && !isFull && { nextCursor }) };
 }
 
-function tooMany(limit: number, parts: string): AnswerTooLargeError {
-  return new AnswerTooLargeError(`its answer has more than ${limit} ${parts}`);
+function tooMany(limit: number, parts: string): ResponseTooLargeError {
+  return new ResponseTooLargeError(`its answer has more than ${limit} ${parts}`);
 }
 
 /** Nesting is bounded before messages are parsed, so the recursion is too. */

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { AnswerGauge } from '../lib/answer-bounds.ts';
+import { ResponseGauge } from '../lib/response-bounds.ts';
 import { LineReader } from '../lib/line-reader.ts';
 
 /** A line that exceeded the bounds, of which nothing but its ends was kept. */
@@ -37,13 +37,13 @@ const LF = 0x0a;
  */
 export class MessageLines {
   readonly #options: MessageLinesOptions;
-  readonly #gauge: AnswerGauge;
+  readonly #gauge: ResponseGauge;
   readonly #lines: LineReader;
   #cut: Cut | undefined;
 
   constructor(options: MessageLinesOptions) {
     this.#options = options;
-    this.#gauge = new AnswerGauge({ maxBytes: options.maxBytes }, 'lines');
+    this.#gauge = new ResponseGauge({ maxBytes: options.maxBytes }, 'lines');
     this.#lines = new LineReader(Infinity, options.onLine);
   }
 

@@ -1,6 +1,6 @@
 import { expect, onTestFinished, test, vi } from 'vitest';
-import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
-import type { CallAnswer } from './call-outcome.ts';
+import type { Elicitation, ElicitationAnswer } from '../core/records/pending.ts';
+import type { CallResponse } from './call-outcome.ts';
 import { callInRounds, type RoundsOptions } from './call-rounds.ts';
 import { OpenCall, OpenCalls } from './open-calls.ts';
 
@@ -22,7 +22,11 @@ function asking(...messages: string[]) {
   };
 }
 
-const result = (text: string): CallAnswer => ({ status: 'result', isError: false, content: [{ type: 'text', text }] });
+const result = (text: string): CallResponse => ({
+  status: 'result',
+  isError: false,
+  content: [{ type: 'text', text }],
+});
 const open = (send: ConstructorParameters<typeof OpenCall>[0], maxQuestions = 8) =>
   new OpenCall(send, { answered: [], maxQuestions });
 

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
+import type { Elicitation, ElicitationAnswer } from '../core/records/pending.ts';
 import { linkSignal } from '../lib/abort.ts';
-import type { CallAnswer } from './call-outcome.ts';
+import type { CallResponse } from './call-outcome.ts';
 import type { CallOptions } from './connection.ts';
 
 export interface AnsweredQuestion {
@@ -10,7 +10,7 @@ export interface AnsweredQuestion {
   answer: ElicitationAnswer;
 }
 
-type Send = (options: Required<Pick<CallOptions, 'signal' | 'onQuestion'>>) => Promise<CallAnswer>;
+type Send = (options: Required<Pick<CallOptions, 'signal' | 'onQuestion'>>) => Promise<CallResponse>;
 
 /**
  * A call in progress, whose server may ask the user on the open connection. One that outlives its activity is aborted
@@ -22,7 +22,7 @@ export class OpenCall {
   readonly #known: AnsweredQuestion[];
   readonly #maxQuestions: number;
   readonly #controller = new AbortController();
-  readonly #ended: Promise<CallAnswer>;
+  readonly #ended: Promise<CallResponse>;
   #asked = Promise.withResolvers<Elicitation>();
   #reply: ((answer: ElicitationAnswer) => void) | undefined;
   /** Questions that wait for an answer, and the last one of them. */
@@ -39,7 +39,7 @@ export class OpenCall {
   }
 
   /** Waits until the call ends or asks the user. A call is aborted with the signal. Never throws. */
-  async next(signal: AbortSignal): Promise<CallAnswer | { status: 'asks'; question: Elicitation }> {
+  async next(signal: AbortSignal): Promise<CallResponse | { status: 'asks'; question: Elicitation }> {
     const unlink = linkSignal(signal, this.#controller);
     try {
       const asked = this.#asked.promise.then((question) => ({ status: 'asks' as const, question }));

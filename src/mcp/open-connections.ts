@@ -5,7 +5,7 @@ import { McpConnection, type ConnectionOptions } from './connection.ts';
 import type { McpEndpoint } from './registry.ts';
 import type { ServerTransport } from './transport.ts';
 
-export interface OpenBounds {
+interface OpenBounds {
   max: number;
   /** The memory that the processes of the connections take together, in bytes. Default: not bounded. */
   maxBytes?: number;

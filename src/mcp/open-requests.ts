@@ -1,4 +1,5 @@
 import type { JSONRPCMessage } from '@modelcontextprotocol/client';
+import { parsedJson } from '../lib/json.ts';
 import type { CutLine } from './message-lines.ts';
 
 export type RequestId = string | number;
@@ -49,7 +50,7 @@ export class OpenRequests {
 
   /** A message that exceeded the bounds. Those that answer nothing are dropped. */
   cut({ head, tail, error }: CutLine): void {
-    if (!isAnswer(head)) return;
+    if (!isResponse(head)) return;
     const id = idIn(head, tail);
     if (id === undefined) {
       this.#unassigned.push({ candidates: new Set(this.#open), error });
@@ -63,7 +64,7 @@ export class OpenRequests {
 
   /** Closes the request that a line answers without being a valid message, and returns its id. */
   invalid(line: string): RequestId | undefined {
-    const id = idOfAnswer(parsed(line));
+    const id = idOfResponse(parsedJson(line));
     if (id === undefined || !this.#open.has(id)) return undefined;
     this.#close(id);
     return id;
@@ -88,7 +89,7 @@ export class OpenRequests {
 }
 
 /** Which request a value answers that may be no valid message. */
-export function idOfAnswer(message: unknown): RequestId | undefined {
+export function idOfResponse(message: unknown): RequestId | undefined {
   if (typeof message !== 'object' || message === null || 'method' in message || !('id' in message)) return undefined;
   const { id } = message;
   return typeof id === 'string' || typeof id === 'number' ? id : undefined;
@@ -97,10 +98,10 @@ export function idOfAnswer(message: unknown): RequestId | undefined {
 /** Which request a text answers, valid or not, by its ends: a message may be megabytes long, and the SDK parses it. */
 export function idInEnds(text: string): RequestId | undefined {
   const head = text.slice(0, END_LENGTH);
-  return isAnswer(head) ? idIn(head, text.slice(-END_LENGTH)) : undefined;
+  return isResponse(head) ? idIn(head, text.slice(-END_LENGTH)) : undefined;
 }
 
-function isAnswer(head: string): boolean {
+function isResponse(head: string): boolean {
   return MESSAGE.test(head) && !METHOD.test(head);
 }
 
@@ -108,12 +109,4 @@ function idIn(head: string, tail: string): RequestId | undefined {
   const [, written] = ID_FIRST.exec(head) ?? ID_LAST.exec(tail) ?? [];
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a number or a string by its pattern
   return written === undefined ? undefined : (JSON.parse(written) as RequestId);
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,17 +1,23 @@
-import { totalmem } from 'node:os';
 import type { Tool } from '@modelcontextprotocol/client';
 import { LRUCache } from 'lru-cache';
 import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
-import type { CallAnswer } from './call-outcome.ts';
+import type { CallResponse } from './call-outcome.ts';
 import { authorized, ClientCredentials } from './client-credentials.ts';
-import type { ConnectedAccount } from '../core/records.ts';
-import type { Grants } from './grants.ts';
+import type { ConnectedAccount } from '../core/records/servers.ts';
 import { ConnectionLostError } from './errors.ts';
 import { HiddenCredentials, type Hide } from './hidden-credentials.ts';
 import { trackRequestSent } from './exchange.ts';
 import { failureReason } from './failure-reason.ts';
-import { serverKey, signedIn, signInRequired, takesSignIn, type SignInNeed } from './sign-in-required.ts';
+import {
+  serverKey,
+  signedIn,
+  signInRequired,
+  takesSignIn,
+  type ServerGrants,
+  type SignInNeed,
+} from './sign-in-required.ts';
+import { availableBytes } from '../lib/available-bytes.ts';
 import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
 import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { isPrivateAddress } from '../lib/private-address.ts';
@@ -23,14 +29,15 @@ import { Patience } from './patient-flight.ts';
 import { PooledServer } from './pooled-server.ts';
 import type { HttpEndpoint, McpEndpoint, StdioEndpoint } from './registry.ts';
 import { SessionUses, type WatchSession } from './session-uses.ts';
-import { DEFAULT_STREAM_LIMITS, StreamBudget, type StreamLimits } from './stream-budget.ts';
+import { DEFAULT_STREAM_LIMITS, StreamBudget, type McpStreamLimits } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
+import { NamedError } from '../lib/errors.ts';
 
-export interface McpPoolOptions extends Partial<StreamLimits> {
+export interface McpPoolOptions extends Partial<McpStreamLimits> {
   /** Whether untrusted servers may currently be at private addresses. */
   allowPrivateUrls: () => boolean;
   /** The access of subjects to servers that they signed in to; without it nobody can sign in. */
-  grants?: Pick<Grants, 'find' | 'tokensOf' | 'account'>;
+  grants?: ServerGrants;
   /** Watches the sessions that use connections, which end with them; without it they end when they are idle. */
   watchSession?: WatchSession;
   /** Receives the standard error of the programs that run as servers. */
@@ -39,7 +46,7 @@ export interface McpPoolOptions extends Partial<StreamLimits> {
   programs?: ProgramRecords;
   /** Whether a call of one of the sessions waits for a person: their connections are not closed for being idle. */
   areAwaited?: (sessionIds: string[]) => Promise<boolean>;
-  /** Whether calls are sent elsewhere: no connection is needed for its state, so that each is closed after `idleMs`. */
+  /** Whether calls that rely on state are sent elsewhere: no connection is kept for it, and each is closed after `idleMs`. */
   onlyLists?: boolean;
   /** For connecting and the handshake of a server over HTTP, and for each page of a list of tools. */
   answerTimeoutMs?: number;
@@ -92,11 +99,7 @@ export interface McpServerTools {
 }
 
 /** The tools of a server are currently unavailable. The message says why, to a model or an operator. */
-export class McpUnavailableError extends Error {
-  static {
-    this.prototype.name = 'McpUnavailableError';
-  }
-
+export class McpUnavailableError extends NamedError {
   /** The message without the server's name, as a predicate that continues after it. */
   readonly reason: string;
   /** Set if the user has to sign in to the server first. */
@@ -174,17 +177,8 @@ export class McpPool {
         const account = grantId === undefined ? undefined : await this.#options.grants?.account(grantId);
         const sessionId = endpoint.isolation === 'session' ? connection.sessionId : null;
         const { transport, protocol, toolWarnings, instructions } = connection;
-        return {
-          id,
-          name,
-          sessionId,
-          transport,
-          protocol,
-          ...(account && { account }),
-          tools,
-          toolWarnings,
-          instructions,
-        };
+        const server = { id, name, sessionId, transport, protocol, ...(account && { account }) };
+        return { ...server, tools, toolWarnings, instructions };
       });
     } catch (error) {
       signal.throwIfAborted();
@@ -200,14 +194,14 @@ export class McpPool {
     tool: string,
     args: Record<string, unknown>,
     options: CallOptions,
-  ): Promise<CallAnswer> {
+  ): Promise<CallResponse> {
     const { name } = endpoint;
     try {
       const outcome = await this.#asSubject(
         endpoint,
         scope,
         options.signal,
-        async (connection): Promise<CallAnswer> => {
+        async (connection): Promise<CallResponse> => {
           if (endpoint.stateful === false || !connection.keepsState) return connection.call(tool, args, options);
           if ([...(options.reliesOn ?? [])].some((id) => id !== connection.id)) return { status: 'replaced' };
           const answer = await connection.call(tool, args, options);
@@ -410,11 +404,6 @@ function needOf(endpoint: McpEndpoint, error: unknown): SignInNeed | undefined {
   if (!required || !takesSignIn(endpoint)) return undefined;
   const { challenge, replaces } = required;
   return { endpoint, challenge, ...(replaces !== undefined && { replaces }) };
-}
-
-/** The memory of the machine, or of the container, if that is limited. */
-function availableBytes(): number {
-  return Math.min(totalmem(), process.constrainedMemory() || Infinity);
 }
 
 function named(server: string, reason: string): string {

@@ -3,8 +3,9 @@ import { readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises
 import path from 'node:path';
 import type { Logger } from 'pino';
 import { z } from 'zod';
+import { parsedJson } from '../lib/json.ts';
 import { makeFolder } from '../lib/make-folder.ts';
-import { commandLineOf, endGroup, pidNamespace, startOf } from '../lib/processes.ts';
+import { endGroup, isRunning, pidNamespace, startOf } from '../lib/processes.ts';
 
 const identity = z.object({ pid: z.int().positive(), start: z.string() });
 
@@ -80,7 +81,7 @@ export class ProgramRecords {
   }
 
   async #endIfLeft(file: string): Promise<void> {
-    const found = record.safeParse(await readJson(file));
+    const found = record.safeParse(parsedJson(await readFile(file, 'utf8').catch(() => '')));
     if (!found.success) {
       // A crash of the machine may have cut it off. The processes have ended with the machine.
       await rm(file, { force: true });
@@ -93,29 +94,11 @@ export class ProgramRecords {
       return;
     }
     if (await isRunning(owner)) return;
-    if (await isSame(leader)) {
+    if ((await startOf(leader.pid)) === leader.start) {
       this.#log.warn({ pid: leader.pid }, 'a program of an Everturn that was killed was still running: it is ended');
       await endGroup(leader.pid, END_GRACE_MS);
     }
     if (folder !== undefined) await rm(folder, { recursive: true, force: true });
     await rm(file, { force: true });
-  }
-}
-
-/** Whether the process with this id is still the one that was written down. */
-async function isSame({ pid, start }: Identity): Promise<boolean> {
-  return (await startOf(pid)) === start;
-}
-
-/** The same, and it is no zombie: a process that was killed may wait for its parent to notice. */
-async function isRunning(one: Identity): Promise<boolean> {
-  return (await isSame(one)) && (await commandLineOf(one.pid)) !== '';
-}
-
-async function readJson(file: string): Promise<unknown> {
-  try {
-    return JSON.parse(await readFile(file, 'utf8'));
-  } catch {
-    return undefined;
   }
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { cpuStopwatch } from '../lib/timeout.ts';
-import { listedSchemaOf, readTool } from './read-tools.ts';
+import { listedSchemaOf, readTool, resultSchemaOf } from './read-tools.ts';
 
 const EMPTY = { type: 'object', properties: {} };
 
@@ -128,6 +128,19 @@ test('a tool whose schema is changed for models keeps the one that its server li
   expect(listedOf({ anyOf })).toEqual({ listedSchema: { type: 'object', anyOf } });
   expect(listedOf({ type: 'string' })).toEqual({});
   expect(listedOf(withA({}))).toEqual({});
+});
+
+test('the schema of results is kept beside the tool, as long as it is an object of bounded size', () => {
+  const resultOf = (outputSchema: unknown) => {
+    const read = readTool({ name: 'a', outputSchema, _meta: { 'io.everturn/result-schema': {} } });
+    if (!('tool' in read)) throw new Error('the tool was left out');
+    expect(read.tool).not.toHaveProperty('outputSchema');
+    return resultSchemaOf(read.tool).resultSchema;
+  };
+  const schema = { type: 'object', properties: { left: { type: 'integer' } } };
+  expect(resultOf(schema)).toEqual(schema);
+  expect([resultOf(undefined), resultOf([]), resultOf('x')]).toEqual([undefined, undefined, undefined]);
+  expect(resultOf({ description: 'x'.repeat(70_000) })).toBeUndefined();
 });
 
 test.each([

@@ -1,16 +1,20 @@
 import { isDeepStrictEqual } from 'node:util';
-import { valueAt } from '../lib/json-pointer.ts';
-import { isSchemaObject, withParts, type JsonSchema } from '../lib/schema-parts.ts';
+import { isJsonObject, valueAt } from '../lib/json.ts';
+import { withParts, type JsonSchema } from '../lib/schema-parts.ts';
 import { isFields, type Fields } from './fields.ts';
 
 /** A listed tool that MCP and model providers accept, and what was done for that; or why the tool is left out. */
-export type ReadTool = { tool: Fields; warning?: string } | { warning: string };
+type ReadTool = { tool: Fields; warning?: string } | { warning: string };
 
 const HINTS = new Set(['readOnlyHint', 'destructiveHint', 'idempotentHint', 'openWorldHint']);
 const MAX_SHOWN_NAME = 64;
 
 /** Where a tool has the schema that its server lists, in `_meta`, of which the server's own is not read. */
 const LISTED = 'io.everturn/listed-schema';
+
+/** Where it has the schema of its structured results. The SDK would compile one at its own place for each call. */
+const RESULT = 'io.everturn/result-schema';
+const MAX_RESULT_SCHEMA_LENGTH = 64 * 1024;
 
 /**
  * Reads one tool of a server's list, so that an odd one does not spoil the others. Fields that are not of their type are
@@ -25,10 +29,15 @@ export function readTool(listed: unknown): ReadTool {
   if (isFields(execution) && execution['taskSupport'] === 'required') {
     return { warning: `the tool ${shown} was left out: it runs only as a task, which is not supported` };
   }
-  const given = isSchemaObject(listed['inputSchema']) ? listed['inputSchema'] : {};
+  const given = isJsonObject(listed['inputSchema']) ? listed['inputSchema'] : {};
   const { schema, isRepaired } = acceptedSchema(given);
   // Arguments are objects, whatever a server says of them.
   const own = { ...given, type: 'object' };
+  const result = resultSchema(listed['outputSchema']);
+  const meta = {
+    ...(!isDeepStrictEqual(schema, { properties: {}, ...own }) && { [LISTED]: own }),
+    ...(result && { [RESULT]: result }),
+  };
   const hints = isFields(annotations)
     ? Object.entries(annotations).filter(
         ([key, value]) => (HINTS.has(key) && typeof value === 'boolean') || (key === 'title' && isText(value)),
@@ -41,7 +50,7 @@ export function readTool(listed: unknown): ReadTool {
       ...(isText(description) && { description }),
       inputSchema: schema,
       ...(hints.length > 0 && { annotations: Object.fromEntries(hints) }),
-      ...(!isDeepStrictEqual(schema, { properties: {}, ...own }) && { _meta: { [LISTED]: own } }),
+      ...(Object.keys(meta).length > 0 && { _meta: meta }),
     },
     ...(isRepaired && {
       warning: `the schema of the tool ${shown} was repaired: model providers reject it as it is, and so every call of the agent`,
@@ -52,7 +61,17 @@ export function readTool(listed: unknown): ReadTool {
 /** The schema of a tool as its server lists it, if it is not the one that models are offered. */
 export function listedSchemaOf({ _meta }: { _meta?: Fields | undefined }): { listedSchema?: object } {
   const listed = _meta?.[LISTED];
-  return isSchemaObject(listed) ? { listedSchema: listed } : {};
+  return isJsonObject(listed) ? { listedSchema: listed } : {};
+}
+
+function resultSchema(listed: unknown): JsonSchema | undefined {
+  return isJsonObject(listed) && JSON.stringify(listed).length <= MAX_RESULT_SCHEMA_LENGTH ? listed : undefined;
+}
+
+/** The schema of the structured results of a tool, if its server lists one. */
+export function resultSchemaOf({ _meta }: { _meta?: Fields | undefined }): { resultSchema?: object } {
+  const listed = _meta?.[RESULT];
+  return isJsonObject(listed) ? { resultSchema: listed } : {};
 }
 
 const BRANCHES = ['anyOf', 'oneOf', 'allOf'];
@@ -69,7 +88,7 @@ function acceptedSchema(given: JsonSchema): { schema: JsonSchema; isRepaired: bo
   const { ofBranches, isComplete } = branchProperties(whole);
   const kept = Object.entries(rest).filter(([key]) => !NOT_AT_TOP.has(key));
   if (kept.length < Object.keys(rest).length) repair.isRepaired = true;
-  const own = isSchemaObject(properties) ? Object.entries(properties) : [];
+  const own = isJsonObject(properties) ? Object.entries(properties) : [];
   const schema = {
     ...Object.fromEntries(isComplete ? kept : kept.filter(([key, value]) => !CLOSING.has(key) || value !== false)),
     type: 'object',
@@ -92,9 +111,9 @@ function branchProperties(root: JsonSchema): { ofBranches: [string, unknown][]; 
   // It grows in the loop. Each schema is read once, so references may form cycles, and take no more time than the text.
   const found = new Set<unknown>(branchesOf(root));
   for (const branch of found) {
-    if (!isSchemaObject(branch)) continue;
+    if (!isJsonObject(branch)) continue;
     const { $ref, properties } = branch;
-    for (const [name, property] of isSchemaObject(properties) ? Object.entries(properties) : []) {
+    for (const [name, property] of isJsonObject(properties) ? Object.entries(properties) : []) {
       const ofName = variants.get(name) ?? new Map<string, unknown>();
       variants.set(name, ofName.set(JSON.stringify(property), property));
     }
@@ -127,7 +146,7 @@ function repaired(schema: JsonSchema, repair: { isRepaired: boolean }): JsonSche
     made = { ...made, items: {} };
   }
   return withParts(made, (part) => {
-    if (isSchemaObject(part)) return repaired(part, repair);
+    if (isJsonObject(part)) return repaired(part, repair);
     if (typeof part === 'boolean') return part;
     repair.isRepaired = true;
     return true;
@@ -140,7 +159,7 @@ const isType = (value: unknown) => TYPES.has(value);
 const isText = (value: unknown) => typeof value === 'string';
 const isNumber = (value: unknown) => typeof value === 'number';
 const isFilledList = (value: unknown) => Array.isArray(value) && value.length > 0;
-const isSchema = (value: unknown) => typeof value === 'boolean' || isSchemaObject(value);
+const isSchema = (value: unknown) => typeof value === 'boolean' || isJsonObject(value);
 
 /** The forms of the keywords whose values providers check. A server may use any name, so none may be inherited. */
 const FORMS = new Map<string, (value: unknown) => boolean>([
@@ -148,7 +167,7 @@ const FORMS = new Map<string, (value: unknown) => boolean>([
   ...forms(isNumber, ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf']),
   ...forms(isNumber, ['minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties']),
   ...forms(isFilledList, ['enum', 'anyOf', 'oneOf', 'allOf', 'prefixItems']),
-  ...forms(isSchemaObject, ['properties', 'patternProperties', '$defs', 'definitions']),
+  ...forms(isJsonObject, ['properties', 'patternProperties', '$defs', 'definitions']),
   ['type', (value) => (Array.isArray(value) ? value.length > 0 && value.every(isType) : isType(value))],
   ['required', (value) => Array.isArray(value) && value.every(isText)],
   ['items', (value) => isSchema(value) || isFilledList(value)],

@@ -1,13 +1,14 @@
 import { z } from 'zod';
 import { ROLES } from '../core/subject.ts';
-import { ConfigError, MAX_SECONDS } from '../config.ts';
+import { ConfigError } from '../config.ts';
+import { MAX_SECONDS } from '../setting-values.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { PROTOCOLS } from './protocols.ts';
 
 /** A server of the file `EVERTURN_MCP_SERVERS`: an HTTP server, or a program that Everturn starts (stdio). */
 export type RegisteredServer = z.input<typeof httpServer> | z.input<typeof stdioServer>;
-export type ParsedServer = (z.infer<typeof httpServer> | z.infer<typeof stdioServer>) & {
+type ParsedServer = (z.infer<typeof httpServer> | z.infer<typeof stdioServer>) & {
   /** Fields that other programs write, and that have no effect here. */
   foreign: string[];
 };

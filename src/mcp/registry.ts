@@ -11,7 +11,7 @@ import {
   type RegisteredServer,
   type RegistryFile,
 } from './registry-file.ts';
-import type { OAuthClient } from './authorization-server.ts';
+import type { OAuthClient } from './oauth-client.ts';
 import { NO_POLICY, type ServerPolicy } from './server-policy.ts';
 
 /** An MCP server: its address, and its configuration on this side. */
@@ -154,12 +154,12 @@ export async function loadMcpRegistry(
 ): Promise<McpRegistry> {
   if (file === undefined) return new McpRegistry();
   const read = await readRegistryFile(file, env);
-  registerSecrets([...read.servers.values()].flatMap(secretsOf));
+  registerSecrets([...read.servers.values()].flatMap(serverCredentials));
   return new McpRegistry(read);
 }
 
 /** The credentials of the operator for a server that it has registered. */
-export function secretsOf(
+export function serverCredentials(
   server: Pick<StdioEndpoint, 'command' | 'env'> | Pick<HttpEndpoint, 'headers' | 'auth'>,
 ): string[] {
   if ('command' in server) return credentialsIn(server.env);

@@ -1,10 +1,10 @@
 import { extractWWWAuthenticateParams } from '@modelcontextprotocol/client';
-import { NEVER } from '../lib/abort.ts';
+import type { ConnectedAccount } from '../core/records/servers.ts';
+import { NEVER_ABORTED } from '../lib/abort.ts';
 import { causesOf } from '../lib/errors.ts';
-import type { Fetch } from '../lib/guarded-fetch.ts';
+import { withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
 import { sha256 } from '../lib/hash.ts';
 import { McpServerError } from './errors.ts';
-import type { GrantTokens } from './grants.ts';
 import type { HttpEndpoint, McpEndpoint } from './registry.ts';
 
 /** What a server said about the token that it requires (RFC 9728, section 5.1; RFC 6750, section 3). */
@@ -21,12 +21,34 @@ export interface SignInNeed {
   replaces?: string;
 }
 
+/** The access of subjects to the servers that they have signed in to. */
+export interface ServerGrants {
+  /** The id of the subject's grant for a server. */
+  find: (subjectId: string, endpoint: HttpEndpoint) => Promise<string | undefined>;
+  /** Whose access a grant is; undefined if it has ended. */
+  account: (id: string) => Promise<ConnectedAccount | undefined>;
+  tokensOf: (id: string) => GrantTokens;
+}
+
+/** The access tokens of one grant. */
+export interface GrantTokens {
+  /** The id of the grant. */
+  id: string;
+  /** The scopes that were requested or granted. @throws SignInRequiredError if the grant has ended */
+  scopes: () => Promise<string[]>;
+  /** @throws SignInRequiredError if the grant has ended */
+  current: (signal: AbortSignal) => Promise<string>;
+  /** The token after one that the server rejected. @throws SignInRequiredError if there is none */
+  refreshed: (rejected: string, signal: AbortSignal) => Promise<string>;
+  /** Ends the grant, because the server rejected its refreshed token. */
+  drop: (rejected: string) => Promise<void>;
+}
+
+/** Why nobody can sign in where the address of this server is unknown. */
+export const NO_PUBLIC_URL = 'requires the user to sign in, for which its operator must set EVERTURN_PUBLIC_URL';
+
 /** The server requires the user to sign in. It has not executed the request. */
 export class SignInRequiredError extends McpServerError {
-  static {
-    this.prototype.name = 'SignInRequiredError';
-  }
-
   readonly challenge: Challenge;
   /** The user's grant, if it allows too little. */
   readonly replaces: string | undefined;
@@ -66,12 +88,8 @@ const MAX_LENGTH = 1_000;
  */
 export function signedIn(fetch: Fetch, tokens: GrantTokens | undefined, mayAddScopes: boolean): Fetch {
   return async (url, init = {}) => {
-    const signal = init.signal ?? NEVER;
-    const send = (token: string): Promise<Response> => {
-      const headers = new Headers(init.headers);
-      headers.set('authorization', `Bearer ${token}`);
-      return fetch(url, { ...init, headers: Object.fromEntries(headers) });
-    };
+    const signal = init.signal ?? NEVER_ABORTED;
+    const send = (token: string) => fetch(url, withHeaders(init, { authorization: `Bearer ${token}` }));
     const token = await tokens?.current(signal);
     let response = await (token === undefined ? fetch(url, init) : send(token));
     if (response.status === 401 && tokens && token !== undefined) {

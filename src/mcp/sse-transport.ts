@@ -8,8 +8,8 @@ import {
   type TransportSendOptions,
 } from '@modelcontextprotocol/client';
 import { waitOrAbort } from '../lib/abort.ts';
-import { overflowOf } from '../lib/answer-bounds.ts';
-import type { Fetch } from '../lib/guarded-fetch.ts';
+import { overflowOf } from '../lib/response-bounds.ts';
+import { withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
 import { McpServerError } from './errors.ts';
 import { unreadableError } from './message-bounds.ts';
@@ -72,9 +72,7 @@ const headersOfMessage = new AsyncLocalStorage<Readonly<Record<string, string>>>
 
 /** Sends a message. Throws an error with the HTTP status, which the SDK's own error has only in its text. */
 async function post(fetch: Fetch, url: string | URL, init: RequestInit): Promise<Response> {
-  const headers = new Headers(init.headers);
-  for (const [name, value] of Object.entries(headersOfMessage.getStore() ?? {})) headers.set(name, value);
-  const response = await fetch(url, { ...init, headers: Object.fromEntries(headers) });
+  const response = await fetch(url, withHeaders(init, headersOfMessage.getStore() ?? {}));
   if (response.status < 400) return response;
   const { status, statusText } = response;
   const text = await response.text().catch(() => '');

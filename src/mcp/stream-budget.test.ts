@@ -11,7 +11,7 @@ import { TestMcpServer } from '../../test/support/mcp-server.ts';
 import { SCOPE } from '../../test/support/tool-scope.ts';
 import { McpPool } from './pool.ts';
 import type { McpEndpoint } from './registry.ts';
-import { budgetedFetch, StreamBudget, type StreamLimits } from './stream-budget.ts';
+import { budgetedFetch, StreamBudget, type McpStreamLimits } from './stream-budget.ts';
 
 const MINUTE_MS = 60_000;
 const NO_LISTENERS = { end: () => undefined, onAnswer: () => undefined };
@@ -24,7 +24,7 @@ function clock() {
   return { time, now: () => time.ms };
 }
 
-function budgetOf(limits: Partial<StreamLimits> = {}) {
+function budgetOf(limits: Partial<McpStreamLimits> = {}) {
   const { time, now } = clock();
   const refusals: string[] = [];
   const budget = new StreamBudget({
@@ -226,7 +226,7 @@ const floods = {
   },
 } satisfies Record<string, Flood>;
 
-function poolOf(limits: Partial<StreamLimits> = {}) {
+function poolOf(limits: Partial<McpStreamLimits> = {}) {
   const { time, now } = clock();
   const warnings: string[] = [];
   const log = pino({ level: 'warn' }, { write: (line) => void warnings.push(JSON.parse(line).msg) });

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Fetch } from '../lib/guarded-fetch.ts';
-import { withBody } from '../lib/answer-bounds.ts';
+import { withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
+import { withBody } from '../lib/response-bounds.ts';
 import { McpServerError } from './errors.ts';
 import { idInEnds, type RequestId } from './open-requests.ts';
 
@@ -8,15 +8,15 @@ const WINDOW_MS = 60_000;
 const MB = 1_000_000;
 
 /** What a server may send in a minute on the event streams of a connection, or as the output of a program. */
-export interface StreamLimits {
+export interface McpStreamLimits {
   /** In units of 1,000,000 unpacked bytes. */
   megabytesPerMinute: number;
   messagesPerMinute: number;
 }
 
-export const DEFAULT_STREAM_LIMITS: StreamLimits = { megabytesPerMinute: 64, messagesPerMinute: 6_000 };
+export const DEFAULT_STREAM_LIMITS: McpStreamLimits = { megabytesPerMinute: 64, messagesPerMinute: 6_000 };
 
-interface StreamBudgetOptions extends StreamLimits {
+interface StreamBudgetOptions extends McpStreamLimits {
   /** Size of the largest message. */
   maxMessageBytes: number;
   /** A monotonic clock in milliseconds. */
@@ -130,9 +130,7 @@ export function budgetedFetch(
   return async (url, init) => {
     const isGet = init?.method === undefined || init.method === 'GET';
     if (isGet) ending(() => budget.spend({ messages: 1 }));
-    const headers = new Headers(init?.headers);
-    headers.set('accept-encoding', 'identity');
-    const response = await fetch(url, { ...init, headers: Object.fromEntries(headers) });
+    const response = await fetch(url, withHeaders(init, { 'accept-encoding': 'identity' }));
     const isStream = response.headers.get('content-type')?.toLowerCase().includes('text/event-stream') === true;
     if (isStream) ending(() => rejectEncoding(response, budget));
     // Clients read the answer to a GET as an event stream, also if its content type is another one.

@@ -12,11 +12,11 @@ import { BEHAVIOURS, delta, DONE, finish } from '../../test/support/model-server
 import { modelMessage } from '../../test/support/model-message.ts';
 import { ToolCallDeltas } from '../agents/tool-call-deltas.ts';
 import { applyDelta, emptyText } from '../core/message.ts';
-import type { ModelMessage } from '../core/records.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
-import { NEVER } from '../lib/abort.ts';
+import { NEVER_ABORTED } from '../lib/abort.ts';
 import { mergeFields } from './message-blocks.ts';
-import { OpenAIProvider, type MaxTokensParameter } from './openai.ts';
+import { OpenAIProvider, type MaxTokensParameter } from './openai/chat.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 
 let endpoint: Endpoint;
@@ -50,7 +50,7 @@ interface Answer {
 
 async function read(request: ModelRequest = requestOf({ tools: [LOOK] })): Promise<Answer> {
   const answer: Answer = { content: '', reasoning: '', calls: 0, finishReason: undefined, providerFields: {} };
-  for await (const chunk of providerAt(endpoint.url).stream(request, NEVER)) {
+  for await (const chunk of providerAt(endpoint.url).stream(request, NEVER_ABORTED)) {
     answer.content += chunk.content ?? '';
     answer.reasoning += chunk.reasoning ?? '';
     answer.calls += chunk.toolCalls?.filter(({ id }) => id).length ?? 0;
@@ -110,7 +110,7 @@ async function assembled(provider: ModelProvider): Promise<object> {
   const text = emptyText();
   const calls = new ToolCallDeltas([], (name) => ({ type: 'system', name }));
   const end: Pick<ModelChunk, 'finishReason' | 'usage'> = {};
-  for await (const chunk of provider.stream(requestOf({ tools: [LOOK] }), NEVER)) {
+  for await (const chunk of provider.stream(requestOf({ tools: [LOOK] }), NEVER_ABORTED)) {
     const { content, reasoning, toolCalls = [], finishReason, usage } = chunk;
     const deltas = toolCalls.flatMap((call) => calls.next(call) ?? []);
     applyDelta(text, { ...(content && { content }), ...(reasoning && { reasoning }), toolCalls: deltas });
@@ -251,7 +251,7 @@ describe('the end of an answer without a reason', () => {
 describe('parameters', () => {
   const bodyOf = async (request: ModelRequest, parameter?: MaxTokensParameter): Promise<unknown> => {
     endpoint.script(sending(delta({ content: 'ok' }), finish('stop'), DONE));
-    await Array.fromAsync(providerAt(endpoint.url, parameter).stream(request, NEVER));
+    await Array.fromAsync(providerAt(endpoint.url, parameter).stream(request, NEVER_ABORTED));
     return endpoint.requests.at(-1)?.body;
   };
 

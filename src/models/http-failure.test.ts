@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { ResponseTooLargeError } from '../lib/response-bounds.ts';
 import { brokenStreamError, connectionError, overflowError } from './http-failure.ts';
 
 const refused = new Error('connect ECONNREFUSED ::1:11434');
@@ -23,7 +23,7 @@ test('causes without an end have an end', () => {
 });
 
 test('an answer that is too large is found below other errors', () => {
-  const tooLarge = new AnswerTooLargeError('it has more than 1 byte');
+  const tooLarge = new ResponseTooLargeError('it has more than 1 byte');
   expect(overflowError(new Error('a', { cause: new Error('b', { cause: tooLarge }) }))).toMatchObject({
     failure: 'bad_request',
     message: "the model's answer was not read: it has more than 1 byte",

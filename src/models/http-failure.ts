@@ -1,4 +1,4 @@
-import { AnswerTooLargeError } from '../lib/answer-bounds.ts';
+import { ResponseTooLargeError } from '../lib/response-bounds.ts';
 import { causesOf } from '../lib/errors.ts';
 import { ModelError } from './model-error.ts';
 
@@ -17,7 +17,7 @@ export function retryAfter(headers: Headers | undefined): number | undefined {
  * request would get the same answer.
  */
 export function overflowError(error: unknown): ModelError | undefined {
-  const overflow = causesOf(error).find((cause) => cause instanceof AnswerTooLargeError);
+  const overflow = causesOf(error).find((cause) => cause instanceof ResponseTooLargeError);
   return overflow && tooLongError(`was not read: ${overflow.message}`);
 }
 

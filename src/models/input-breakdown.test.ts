@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { ModelMessage } from '../core/records.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import { breakDown, inputCharacters } from './input-breakdown.ts';
 
 const message: ModelMessage = {

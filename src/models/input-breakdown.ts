@@ -1,4 +1,5 @@
-import type { InputBreakdown, StoredFile, UserContentPart } from '../core/records.ts';
+import type { StoredFile, UserContentPart } from '../core/records/input.ts';
+import type { InputBreakdown } from '../core/records/message.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { memoized } from '../lib/memoized.ts';
 import type { ModelRequest } from './provider.ts';

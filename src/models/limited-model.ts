@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
-import type { Usage } from '../core/records.ts';
+import type { Usage } from '../core/records/usage.ts';
 import { waitOrAbort } from '../lib/abort.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AllowedCall, Allowance } from './allowance.ts';

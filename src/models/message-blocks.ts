@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { ModelMessage, ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
+import type { ModelMessage } from '../core/records/message.ts';
 import { placedParts, textOf, type Citation, type HostedPart } from '../core/sections.ts';
 
 /**

@@ -1,5 +1,6 @@
 import { truncateMiddle } from '../core/text.ts';
 import { redact } from '../lib/redact.ts';
+import { NamedError } from '../lib/errors.ts';
 
 /** How a model call failed. `RETRYABLE` lists the failures for which another attempt may succeed. */
 export type ModelFailure =
@@ -38,7 +39,7 @@ const MAYBE_TOO_LONG: ReadonlySet<number> = new Set([400, 413, 422]);
 /** A provider's error may be a whole HTML page; the record of the turn's end keeps this much, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
 
-export interface ModelErrorDetails {
+interface ModelErrorDetails {
   retryAfterMs?: number | undefined;
   status?: number | undefined;
   isTooLong?: boolean | undefined;
@@ -49,11 +50,7 @@ export interface ModelErrorDetails {
 }
 
 /** A model call that failed. The message is the provider's own, with the API key redacted. */
-export class ModelError extends Error {
-  static {
-    this.prototype.name = 'ModelError';
-  }
-
+export class ModelError extends NamedError {
   readonly failure: ModelFailure;
   /** The wait that the provider requests, in milliseconds. */
   readonly retryAfterMs: number | undefined;

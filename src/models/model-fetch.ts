@@ -1,5 +1,5 @@
-import type { AnswerBounds } from '../lib/answer-bounds.ts';
-import { createAgent, createFetch, type Fetch } from '../lib/guarded-fetch.ts';
+import type { ResponseBounds } from '../lib/response-bounds.ts';
+import { createAgent, createFetch, withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
 import { trackModelRequests } from './sent-request.ts';
 import { traceHeaders } from '../telemetry/trace-propagation.ts';
 
@@ -9,7 +9,7 @@ import { traceHeaders } from '../telemetry/trace-propagation.ts';
  */
 const BOUNDS = { maxBytes: 4 * 1024 * 1024, maxStreamBytes: 64 * 1024 * 1024 };
 
-interface ModelFetchOptions extends Pick<AnswerBounds, 'maxValues'> {
+interface ModelFetchOptions extends Pick<ResponseBounds, 'maxValues'> {
   /** Called with each response, also with one that is an error. */
   onAnswer?: (() => void) | undefined;
 }
@@ -19,14 +19,8 @@ export function createModelFetch(connectTimeoutMs: number, { onAnswer, ...bounds
   const agent = createAgent({ connectTimeoutMs }).compose(trackModelRequests);
   const fetch = createFetch(agent, { ...BOUNDS, ...bounds });
   return async (url, init) => {
-    const response = await fetch(url, withTrace(init));
+    const response = await fetch(url, withHeaders(init, traceHeaders()));
     onAnswer?.();
     return response;
   };
-}
-
-function withTrace(init: RequestInit = {}): RequestInit {
-  const headers = new Headers(init.headers);
-  for (const [name, value] of Object.entries(traceHeaders())) headers.set(name, value);
-  return { ...init, headers };
 }

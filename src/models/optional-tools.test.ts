@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { modelRequest } from '../../test/support/model-request.ts';
-import { NEVER } from '../lib/abort.ts';
+import { NEVER_ABORTED } from '../lib/abort.ts';
 import { ModelError } from './model-error.ts';
 import { OptionalTools } from './optional-tools.ts';
 import type { ModelChunk, ModelRequest } from './provider.ts';
@@ -24,7 +24,7 @@ function modelThat(failure: Error) {
     },
     { name: 'own', log: { warn } },
   );
-  return { asked, warn, read: (one: ModelRequest) => Array.fromAsync(provider.stream(one, NEVER)) };
+  return { asked, warn, read: (one: ModelRequest) => Array.fromAsync(provider.stream(one, NEVER_ABORTED)) };
 }
 
 test('a model that takes no tools answers without the built-in ones, and is not offered them again', async () => {

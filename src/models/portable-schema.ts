@@ -1,4 +1,5 @@
-import { isSchemaObject, withParts, type JsonSchema } from '../lib/schema-parts.ts';
+import { isJsonObject } from '../lib/json.ts';
+import { withParts, type JsonSchema } from '../lib/schema-parts.ts';
 
 const portable = new WeakMap<JsonSchema, JsonSchema>();
 
@@ -22,7 +23,7 @@ const MAX_DEPTH = 100;
 function rewritten(schema: unknown, depth = 0): unknown {
   if (schema === true) return {};
   if (schema === false) return { not: {} };
-  if (!isSchemaObject(schema) || depth > MAX_DEPTH) return schema;
+  if (!isJsonObject(schema) || depth > MAX_DEPTH) return schema;
   return withParts(schema, (part, keyword) => {
     const mayBeBoolean = keyword === 'additionalProperties' && typeof part === 'boolean';
     return mayBeBoolean ? part : rewritten(part, depth + 1);

@@ -10,7 +10,7 @@ import {
   type EndpointScript,
 } from '../../test/support/model-protocols.ts';
 import { emptyText } from '../core/message.ts';
-import type { Usage } from '../core/records.ts';
+import type { Usage } from '../core/records/usage.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import type { ModelError } from './model-error.ts';
 import type { ModelProvider } from './provider.ts';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { ModelError, type ModelFailure } from './model-error.ts';
 
 /** What a provider has sent instead of an answer: in a response, in an event of a stream, or as the end of an answer. */
-export interface SentFailure {
+interface SentFailure {
   message: string;
   /** The HTTP status of the response; undefined for what is sent inside a stream. */
   status?: number | undefined;

@@ -1,4 +1,6 @@
-import type { FinishReason, StoredFile, Usage } from '../core/records.ts';
+import type { StoredFile } from '../core/records/input.ts';
+import type { FinishReason } from '../core/records/message.ts';
+import type { Usage } from '../core/records/usage.ts';
 import type { Citation, HostedPart } from '../core/sections.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import type { AgentSpec, ModelOptions, ModelParams, ToolChoice, WebSearch } from '../spec/agent-spec.ts';

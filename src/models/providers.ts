@@ -1,12 +1,11 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { ModelServer } from '../catalog/model-servers.ts';
-import type { Usage } from '../core/records.ts';
+import type { Usage } from '../core/records/usage.ts';
 import { nearestName } from '../lib/nearest-name.ts';
 import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
 import type { FoundModel, ModelProvider } from './provider.ts';
-import { costOf } from './price.ts';
-import type { ModelFacts } from './provider-file.ts';
+import type { ModelFacts, Price } from './provider-file.ts';
 
 /** How long the result of a model lookup is cached, in milliseconds: for a model that exists, and for one that does not. */
 const KNOWN_FOR_MS = 10 * 60_000;
@@ -22,7 +21,7 @@ const MAX_NAMED = 10;
 export const MIN_CONTEXT_TOKENS = 1_024;
 
 /** A provider, what its protocol has, and the models that certainly exist, with what is known of them. */
-export interface RegisteredProvider {
+interface RegisteredProvider {
   provider: ModelProvider;
   options: ReadonlySet<keyof ModelOptions>;
   /** The types of audio that users may send. */
@@ -197,4 +196,16 @@ function alternativesOf(model: string, others: string[], providerName: string): 
 function splitAtSlash(name: string): [prefix: string | undefined, model: string] {
   const slash = name.indexOf('/');
   return slash < 0 ? [undefined, name] : [name.slice(0, slash), name.slice(slash + 1)];
+}
+
+/** What a model call costs, in USD. The counts of cached and reasoning tokens are parts of those of input and output. */
+function costOf(usage: Usage, price: Price): number {
+  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens } = usage;
+  const perMillion =
+    Math.max(0, inputTokens - cacheReadTokens - cacheWriteTokens) * price.input +
+    cacheReadTokens * price.cachedInput +
+    cacheWriteTokens * price.cacheWrite +
+    Math.max(0, outputTokens - reasoningTokens) * price.output +
+    reasoningTokens * price.reasoning;
+  return perMillion / 1_000_000;
 }

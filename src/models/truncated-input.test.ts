@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NO_USAGE, type Usage } from '../core/records.ts';
+import { NO_USAGE, type Usage } from '../core/records/usage.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { truncatedInput } from './truncated-input.ts';
 

@@ -1,13 +1,37 @@
-import type { Usage } from '../core/records.ts';
-import type { TranscriptItem } from '../core/transcript.ts';
+import type { ModelMessage } from '../core/records/message.ts';
+import type { Usage } from '../core/records/usage.ts';
+import type { PlacedItem, TranscriptItem } from '../core/transcript.ts';
 import { TOKEN_CHARACTERS } from './input-breakdown.ts';
-import { MIN_CONTEXT_TOKENS } from './providers.ts';
+import { MIN_CONTEXT_TOKENS, type ModelTarget } from './providers.ts';
 import type { ModelRequest } from './provider.ts';
 
 /** What a model has reported with its last message of a conversation, and what was added to the conversation since. */
 export interface EarlierReport {
   usage: Usage;
   added: TranscriptItem[];
+}
+
+/**
+ * The usage that was reported with the last message, and what was added since, if it tells the size of the message's
+ * request: not if the conversation was compacted since, nor if the usage is that of several attempts. `compactedAt`: the
+ * index of the last compaction.
+ */
+export function lastReport(
+  request: ModelRequest,
+  conversation: PlacedItem[],
+  compactedAt: number,
+): (EarlierReport & { message: ModelMessage }) | undefined {
+  const index = conversation.findLastIndex(({ item }) => item.role === 'assistant');
+  const last = conversation[index];
+  if (last?.item.role !== 'assistant' || last.at <= compactedAt) return undefined;
+  const { message } = last.item;
+  if (!message.usage || message.usage.inputTokens === 0 || message.attempts) return undefined;
+  const added = request.transcript.slice(request.transcript.length - (conversation.length - 1 - index));
+  return { usage: message.usage, added, message };
+}
+
+export function isBy({ provider, model }: ModelMessage, target: ModelTarget): boolean {
+  return provider === target.providerName && model === target.model;
 }
 
 /** Below this share of its estimate, an input was not read as a whole: texts have at most about 6 characters per token. */

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { readdir, readFile } from 'node:fs/promises';
-import type { Agent } from '../catalog/agents.ts';
+import type { AgentWithSpec } from '../catalog/agents.ts';
 import { ConfigError } from '../config.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { agentSpec, type AgentSpec } from '../spec/agent-spec.ts';
@@ -54,7 +54,7 @@ export async function registerAgents(
   agents: Map<string, AgentSpec>,
 ): Promise<void> {
   const now = new Date().toISOString();
-  const registered: Agent[] = [];
+  const registered: AgentWithSpec[] = [];
   for (const [name, spec] of agents) {
     // The time is that of a process that has just started, and no caller is waiting.
     const budget = new SchemaBudget({ maxMs: Infinity });

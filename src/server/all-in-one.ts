@@ -4,16 +4,18 @@ import { readAgentFiles, registerAgents } from './agent-files.ts';
 import { listenForApi, startApi } from './api.ts';
 import { requireKeysIfExposed, warnOfClientKey } from './require-keys.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
-import { DEMO, demoAgent } from '../demo/demo-agent.ts';
-import { warnOfDemoModel } from '../demo/demo-model-check.ts';
+import { DEMO, demoAgent, warnOfDemoModel } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
 import { startDemoModel } from '../demo/demo-model.ts';
-import { NEVER } from '../lib/abort.ts';
+import { NEVER_ABORTED } from '../lib/abort.ts';
+import { errorMessage } from '../lib/errors.ts';
 import { lockDataDir } from '../lib/data-dir-lock.ts';
 import { makeFolder } from '../lib/make-folder.ts';
 import type { LiveBus } from '../live/bus.ts';
+import { listenForOutputs } from '../live/output-listener.ts';
 import { chatAccess, modelAccess, type ModelAccess } from '../models/open-providers.ts';
 import { refuseOldTurns } from './old-turns.ts';
+import { KernelHostProcess } from './kernel-host-process.ts';
 import { openServices, type Services } from './services.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
 import { endEmbeddedTemporal } from '../temporal-server/embedded-server.ts';
@@ -48,10 +50,12 @@ export async function startAllInOne(
     tracing?: Tracing | undefined;
     signal?: AbortSignal;
     endOldTurns?: boolean | undefined;
+    /** From which the configuration was read, for the kernel host. Default: that of this process. */
+    env?: NodeJS.ProcessEnv;
   } = {},
 ): Promise<RunningAllInOne> {
   await using cleanup = new AsyncDisposableStack();
-  const { signal = NEVER } = given;
+  const { signal = NEVER_ABORTED } = given;
   const ports = await listenForApi(config, log, cleanup);
   await makeFolder(config.dataDir, 'EVERTURN_DATA');
   if (!given.temporal && !config.temporal.external) {
@@ -71,8 +75,12 @@ export async function startAllInOne(
   const realModel = await modelAccess(config);
   const model = realModel ?? (await demoAccess(cleanup));
 
+  const kernelHost = new KernelHostProcess({ config, env: given.env ?? process.env, temporal, log });
+  cleanup.defer(() => kernelHost.stop());
+  await kernelHost.adopt();
   const services = await openServices({
     config,
+    ensureKernelHost: () => kernelHost.ensure(),
     publicUrl: config.publicUrl ?? (isLoopback(config.host) ? ports.api.url : undefined),
     log,
     temporal,
@@ -83,7 +91,10 @@ export async function startAllInOne(
     tracing: given.tracing,
   });
   cleanup.defer(() => services.close());
+  if (config.kernels.perHost !== 0 && !services.redis) await listenForHost(services, cleanup);
   await refuseOldTurns(services, given);
+  // Their calls may run before any model is called.
+  if (config.kernels.perHost !== 0 && (await services.catalog.sandboxes.isAny())) kernelHost.ensure();
   warnOfClientKey(services);
   if (services.keyring.isKeyless) {
     await addDemo({ ...services, registry }, { withAgent: !agents.has(DEMO) }, cleanup);
@@ -105,6 +116,15 @@ export async function startAllInOne(
     finished: worker.finished,
     stop: () => running.disposeAsync(),
   };
+}
+
+/** Without the socket, readers get the output of code with its result. */
+async function listenForHost({ config, bus, log }: Services, cleanup: AsyncDisposableStack): Promise<void> {
+  try {
+    cleanup.defer(await listenForOutputs({ dataDir: config.dataDir, bus, log }));
+  } catch (error) {
+    log.warn({ err: errorMessage(error) }, 'the output of code cannot be streamed: readers get it with the result');
+  }
 }
 
 async function provision(

@@ -5,13 +5,13 @@ import { StreamLimits } from '../api/http/stream-limits.ts';
 import { TokenIssuer } from '../auth/token-verifier.ts';
 import type { Config } from '../config.ts';
 import { listenHttp, type HttpServer } from './http-server.ts';
-import { ActionFeed } from '../live/action-feed.ts';
+import { ActionFeed } from '../features/inbox/action-feed.ts';
 import { Readiness, type Check } from './readiness.ts';
 import { createScrape } from './operations.ts';
 import type { Services } from './services.ts';
 
 /** The ports of an API. */
-export interface ApiPorts {
+interface ApiPorts {
   api: HttpServer;
   /** Undefined if it is not configured. */
   metrics: HttpServer | undefined;

@@ -2,7 +2,7 @@ import { createServer, type RequestListener, type ServerResponse } from 'node:ht
 import type { Express } from 'express';
 import type { Logger } from 'pino';
 import type { ConnectionLimit } from '../api/http/connection-limit.ts';
-import { answerProtocolErrors, answerStarting } from '../api/http/protocol-errors.ts';
+import { respondToProtocolErrors, respondStarting } from '../api/http/protocol-errors.ts';
 import { isStream } from '../api/http/event-stream.ts';
 import { ConfigError } from '../config.ts';
 
@@ -65,14 +65,14 @@ export async function listenHttp(
     keepAliveTimeout: KEEP_ALIVE_MS,
   };
   const server = createServer(options);
-  let answer: RequestListener = answerStarting;
+  let answer: RequestListener = respondStarting;
   server.on('request', (request, response) => answer(request, response));
   // The time-outs above are for receiving. This one is for sending: an answer that is not read is held in memory.
   server.timeout = idleMs;
   server.maxHeadersCount = MAX_HEADERS;
   server.maxConnections = MAX_CONNECTIONS;
   server.on('connection', (socket) => address.connectionLimit?.admit(socket));
-  answerProtocolErrors(server);
+  respondToProtocolErrors(server);
   const answers = new Set<ServerResponse>();
   server.on('request', (_request, response) => {
     answers.add(response);
@@ -108,6 +108,18 @@ export async function listenHttp(
     serve: (app) => void (answer = app),
     stop: () => (stopped ??= stop()),
   };
+}
+
+/** Takes the port of the health and metrics of a process without an API, if one is configured. */
+export async function listenForHealth(
+  { host, port }: { host: string; port: number | undefined },
+  setting: string,
+  cleanup: AsyncDisposableStack,
+): Promise<HttpServer | undefined> {
+  if (port === undefined) return undefined;
+  const server = await listenHttp({ host, port, setting });
+  cleanup.defer(() => server.stop());
+  return server;
 }
 
 function listenError(error: NodeJS.ErrnoException, { host, port, setting }: Address): Error {

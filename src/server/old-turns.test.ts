@@ -4,7 +4,7 @@ import path from 'node:path';
 import { defaultDataConverter } from '@temporalio/common';
 import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { OLDEST_RULES } from '../core/history.ts';
 import { EngineError } from '../engine/errors.ts';
 import { TurnNotFound } from '../engine/turn-log-reader.ts';

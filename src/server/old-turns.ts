@@ -1,7 +1,7 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { Catalog } from '../features/catalog.ts';
 import { OLDEST_RULES, TURN_RULES } from '../core/history.ts';
 import { OLD_RULES, turnWorkflowId } from '../core/temporal-names.ts';
-import { TurnNotFound } from '../engine/turn-log-reader.ts';
+import { unlessNotFound } from '../engine/turn-log-reader.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
 import { runningTurns } from '../housekeeping/index-turns.ts';
 import { StartupError } from '../lib/errors.ts';
@@ -63,11 +63,10 @@ async function oldTurns({ client, logs, config, log }: OldTurnsServices): Promis
   let unread = 0;
   for (const turnId of await runningTurns({ client, taskQueue: config.temporal.taskQueue })) {
     try {
-      const { rules = 0 } = await logs.start(turnId);
-      if (rules < OLDEST_RULES) old.push(turnId);
+      const start = await unlessNotFound(logs.start(turnId));
+      if (start && (start.rules ?? 0) < OLDEST_RULES) old.push(turnId);
     } catch (error) {
       if (isUnavailable(error)) throw error;
-      if (error instanceof TurnNotFound) continue;
       unread += 1;
       log.error({ turnId, err: error }, 'an open turn cannot be read: an earlier version may have begun it');
     }

@@ -1,6 +1,6 @@
 import type { Client } from '@temporalio/client';
 import type { Logger } from 'pino';
-import type { Catalog } from '../catalog/catalog.ts';
+import type { Catalog } from '../features/catalog.ts';
 import { withTimeout } from '../lib/timeout.ts';
 import { describeExecution, type Execution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
@@ -57,7 +57,7 @@ const STUCK_WAIT_MS = 60_000;
  * workflows that matter are examined one by one: running turns, the sessions of turns that are not archived, and
  * removals of sessions.
  */
-export class Workload {
+class Workload {
   readonly #options: WorkloadOptions;
   #refreshedAt = -Infinity;
   #refreshing: Promise<void> = Promise.resolve();
@@ -168,16 +168,24 @@ export function isStuck({ workflowTask: task, pendingActivities }: Execution, no
   return scheduled.some((at) => at !== undefined && now - Date.parse(at) > STUCK_WAIT_MS);
 }
 
-/** Collects all metrics of the process: its own, those of Node, and those of Temporal's SDK. */
+/** Collects all metrics of the process: its own, those of Node, those of Temporal's SDK, and those of the workload. */
 export function createScrape(services: Services & { readiness: ReadinessCheck }): Scrape {
-  const { metrics, readiness, log } = services;
+  const { readiness } = services;
   const workload = new Workload({ ...services, taskQueue: services.config.temporal.taskQueue });
+  return createOwnScrape(services, () => Promise.all([workload.refresh(), readiness.check()]));
+}
+
+/** Collects the metrics of the process alone. `refresh` sets the gauges that are not set when they change. */
+export function createOwnScrape(
+  { metrics, log }: Pick<Services, 'metrics' | 'log'>,
+  refresh: () => Promise<unknown>,
+): Scrape {
   return async () => {
     const sdkMetrics = temporalMetrics().catch((error: unknown) => {
       log.warn({ err: error }, "the metrics of Temporal's SDK cannot be read");
       return '';
     });
-    await Promise.all([workload.refresh(), readiness.check()]);
+    await refresh();
     const { registry } = metrics;
     // prom-client writes `Nan`, which Prometheus does not accept.
     const ownMetrics = (await registry.metrics()).replaceAll(/ Nan$/gm, ' NaN');

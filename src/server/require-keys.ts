@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import type { Keyring } from '../auth/api-keys.ts';
-import { Catalog } from '../catalog/catalog.ts';
+import { Catalog } from '../features/catalog.ts';
 import { ConfigError, isLoopback, type Config } from '../config.ts';
 
 /**

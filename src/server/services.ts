@@ -1,113 +1,54 @@
-import { Client, Connection } from '@temporalio/client';
 import type { Logger } from 'pino';
-import { tryAgent, type TriedPart } from '../agents/try-agent.ts';
+import { tryAgent } from '../agents/try-agent.ts';
 import { AgentValidator } from '../agents/validate-agent.ts';
 import { answerProblem } from '../tools/elicitation-answer.ts';
+import { codeRules } from '../features/code/permissions/code-rules.ts';
 import { createEditCheck } from '../tools/edit-problem.ts';
-import { checkServers, type CheckedServer } from '../tools/check-servers.ts';
-import { createToolKinds, type ToolKinds } from '../tools/kinds.ts';
+import { checkServers } from '../tools/check-servers.ts';
+import { McpTools } from '../tools/mcp-tools.ts';
+import { SystemTools } from '../tools/system-tools.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { unaskedTools } from '../tools/unasked-tools.ts';
 import { Keyring } from '../auth/api-keys.ts';
-import { openBlobStore } from '../blobs/open-blob-store.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import type { AnswerCheck } from '../engine/check-answers.ts';
-import type { EditCheck } from '../engine/edited-arguments.ts';
-import { Catalog } from '../catalog/catalog.ts';
+import { openLogReading } from '../features/log-reading.ts';
 import { ConfigError, type Config } from '../config.ts';
-import { Cipher } from '../encryption/cipher.ts';
 import type { LiveBus } from '../live/bus.ts';
-import { SpeculativeCalls } from '../speculation/speculative-calls.ts';
+import { SpeculativeCalls } from '../features/speculation/speculative-calls.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { RedisBus } from '../live/redis-bus.ts';
-import { SessionWatches } from '../live/session-watches.ts';
 import { TurnTailPool } from '../live/turn-tail.ts';
-import { TurnSpeculator } from '../speculation/turn-speculation.ts';
+import { TurnSpeculator } from '../features/speculation/turn-speculation.ts';
 import { StorageQuota } from '../engine/storage-quota.ts';
-import { countedBlobs } from '../blobs/counted-blobs.ts';
-import { limitsInForce, type Limits } from '../engine/limits.ts';
-import { SessionQueue } from '../engine/session-queue.ts';
+import { limitsInForce } from '../engine/limits.ts';
+import { SessionQueue } from '../features/agent-sessions/session-queue.ts';
 import { SessionCommands } from '../engine/session-commands.ts';
-import { SessionIndex } from '../engine/session-index.ts';
-import { SharedBudgets } from '../engine/shared-budgets.ts';
-import type { RunStates } from '../engine/archive-turn.ts';
+import { SessionIndex } from '../features/session-stream/session-index.ts';
+import { SharedBudgets } from '../features/budgets/shared-budgets.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
-import { TurnLogReader } from '../engine/turn-log-reader.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { createRunStates } from '../api/runs/run-states.ts';
 import { ServerContacts } from '../models/server-contacts.ts';
-import { dataConverterFor, workerConverterFor } from '../temporal/data-converter.ts';
-import { GRPC_CHANNEL_ARGS, TurnHistory } from '../temporal/history.ts';
-import { errorMessage, StartupError } from '../lib/errors.ts';
-import { OnceLog } from '../lib/once-log.ts';
-import { openRedis, redisPrefix, type Redis } from '../lib/redis.ts';
+import { openRedis, redisPrefix } from '../lib/redis.ts';
+import { openStores } from './stores.ts';
+import { openToolServers } from './tool-servers.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import type { Tracing } from '../telemetry/tracing.ts';
-import { requestHeader } from '../telemetry/request-id-interceptor.ts';
-import { McpPool } from '../mcp/pool.ts';
-import { ProgramRecords } from '../mcp/program-records.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
-import type { WatchSession } from '../mcp/session-uses.ts';
-import { FileTexts } from '../files/file-texts.ts';
+import { codeProblem } from '../features/code/agent-code.ts';
+import { kernelAvailability, kernelsNotReady } from '../features/code/availability.ts';
+import { placeFilesIn } from '../features/code/workspace/place-files.ts';
+import { StoredWorkspaces } from '../features/code/workspace/stored-workspace.ts';
+import { FileTexts } from '../features/files/file-texts.ts';
+import { modelCallParts } from '../features/model-call-parts.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { Skills } from '../skills/skills.ts';
-import { SignIns } from '../mcp/sign-ins.ts';
-import { signInUrls } from '../api/sessions/sign-ins.ts';
+import { Skills } from '../features/skills/skills.ts';
+import { SYSTEM_TOOLS } from '../features/system-tools.ts';
 
 /** What the API and the worker need. They share it in one process; in separate processes each opens its own. */
-export interface Services {
-  config: Config;
-  log: Logger;
-  /** Encrypts stored data if there are encryption keys. */
-  cipher: Cipher;
-  metrics: Metrics;
-  /** Undefined if tracing is off. */
-  tracing: Tracing | undefined;
-  catalog: Catalog;
-  keyring: Keyring;
-  /** Whether URLs from clients may currently resolve to private addresses. */
-  allowPrivateUrls: () => boolean;
-  blobs: BlobStore;
-  losses: OnceLog;
-  /** Undefined if no Redis is configured. */
-  redis: Redis | undefined;
-  bus: LiveBus;
-  speculativeCalls: SpeculativeCalls;
-  client: Client;
-  history: TurnHistory;
-  logs: TurnLogReader;
-  turnIndex: TurnIndex;
-  runStates: RunStates;
-  sessionIndex: SessionIndex;
-  hintSession: (sessionId: string) => void;
-  models: ModelProviders;
-  serverContacts: ServerContacts;
-  toolKinds: ToolKinds;
-  toolsets: ToolsetLoader;
-  skills: Skills;
-  files: FileTexts;
-  signIns: SignIns;
-  registry: McpRegistry;
-  budgets: SharedBudgets;
-  toolPool: McpPool;
-  checkServers: (subjectId: string, signal: AbortSignal) => Promise<CheckedServer[]>;
-  tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) => Promise<TriedPart[]>;
-  agentCheck: AgentValidator;
-  answerCheck: AnswerCheck;
-  editCheck: EditCheck;
-  limits: () => Limits;
-  turnLimits: TurnLimits;
-  speculator: TurnSpeculator;
-  commands: SessionCommands;
-  tails: TurnTailPool;
-  sessionWatches: SessionWatches;
-  sessionQueue: SessionQueue;
-  storageQuota: StorageQuota;
-  close: () => Promise<void>;
-}
+export type Services = Awaited<ReturnType<typeof openServices>>;
 
 interface ServicesOptions {
   config: Config;
@@ -122,6 +63,8 @@ interface ServicesOptions {
   tracing?: Tracing | undefined;
   /** Where users reach the API. Default: the configured address. */
   publicUrl?: string | undefined;
+  /** Starts a kernel host, in a server that runs everything. */
+  ensureKernelHost?: (() => string | undefined) | undefined;
 }
 
 /** Opens all services. If one fails, those already open are closed. */
@@ -135,15 +78,14 @@ export async function openServices({
   hasWorker,
   tracing,
   publicUrl = config.publicUrl,
-}: ServicesOptions): Promise<Services> {
+  ensureKernelHost: ensureHost,
+}: ServicesOptions) {
   await using cleanup = new AsyncDisposableStack();
   for (const warning of registry.warnings) log.warn(warning);
   const skills = await Skills.open(config.skillFolders);
-  const { connectionOptions, namespace } = temporal;
-  const cipher = new Cipher(config.encryptionKeys);
-  const catalog = await Catalog.open(config.database, log, cipher);
-  cleanup.defer(() => catalog.close());
-  await registerKeys({ catalog, cipher, log });
+  const stores = await openStores({ config, log, temporal, tracing });
+  cleanup.defer(() => stores.close());
+  const { cipher, catalog, blobs, client, history, losses, logs } = stores;
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
@@ -154,32 +96,9 @@ export async function openServices({
   catalog.outbox.onChange((change) => liveBus.hint(`change:${change}`));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
-  const allowPrivateUrls = () => config.allowPrivateUrls ?? keyring.isKeyless;
-  const stored = await openBlobs(config, cipher);
-  const blobs = countedBlobs(stored, { count: (...blob) => catalog.storedBytes.addBlob(...blob), log });
-  cleanup.defer(() => blobs.close());
-  // No interceptors, which means no retries by the client: they make an overloaded server look silent, and a retry that
-  // is pending when the connection closes ends the process.
-  const connection = await Connection.connect({
-    ...connectionOptions,
-    channelArgs: GRPC_CHANNEL_ARGS,
-    interceptors: [],
-  });
-  cleanup.defer(() => connection.close());
-  const dataConverter = dataConverterFor(cipher);
-  const client = new Client({
-    connection,
-    namespace,
-    ...(dataConverter && { dataConverter }),
-    interceptors: { workflow: [requestHeader, ...(tracing ? [tracing.commands] : [])] },
-  });
-  const converter = client.options.loadedDataConverter;
-  const { payloadCodecs: commandCodecs = [] } = workerConverterFor(cipher, config) ?? {};
-  const history = new TurnHistory({ connection, namespace, converter, commandCodecs });
-  const losses = new OnceLog(log);
-  const logs = new TurnLogReader({ catalog, history, blobs, losses });
-  const turnIndex = new TurnIndex({ catalog, logs, hintSession });
   const runStates = createRunStates({ catalog, logs, log });
+  const logReading = openLogReading({ catalog, logs, runStates });
+  const turnIndex = new TurnIndex({ catalog, logs, logReading, hintSession });
   const serverContacts = new ServerContacts({ catalog, log });
   const shared = redis && { redis, prefix };
   const models = openProviders(model, {
@@ -190,75 +109,101 @@ export async function openServices({
     onAnswer: (server) => serverContacts.note(server),
   });
   checkOwnModels(config, models);
-  const urls = signInUrls(publicUrl);
-  const signIns = new SignIns({ catalog, registry, urls, allowPrivateUrls, log });
-  cleanup.defer(() => signIns.close());
-  const sessionWatches = new SessionWatches({ catalog, bus: liveBus, log });
-  const watchSession: WatchSession = (sessionId, onDeleted) => sessionWatches.watch(sessionId, onDeleted);
-  const programs = await ProgramRecords.open(config.dataDir, log);
-  const pool = { ...config.mcp, allowPrivateUrls, grants: signIns.grants, programs, log };
-  const areAwaited = (sessionIds: string[]) => catalog.actions.isAnyPending(sessionIds);
-  const toolPool = new McpPool({ ...pool, watchSession, areAwaited, onlyLists: !hasWorker });
-  cleanup.defer(() => toolPool.close());
+  const toolServers = await openToolServers({
+    ...stores,
+    config,
+    log,
+    registry,
+    bus: liveBus,
+    keyring,
+    publicUrl,
+    onlyLists: !hasWorker,
+  });
+  cleanup.defer(() => toolServers.close());
+  const { allowPrivateUrls, signIns, sessionWatches, pool, toolPool } = toolServers;
+  const workspaces = new StoredWorkspaces({ catalog, blobs });
+  const { kernelHosts } = catalog;
+  const { perHost } = config.kernels;
+  const availability = (spec: AgentSpec) => kernelAvailability(spec, { kernelHosts, perHost, ensureHost });
   const agentCheck = new AgentValidator({
     models,
     registry,
-    skills,
+    featureProblem: async (spec) =>
+      codeProblem(spec, { ...config.kernels, availability: await availability(spec) }) ?? skills.firstProblem(spec),
+    notReady: (spec) => kernelsNotReady(spec, availability),
+    systemTools: SYSTEM_TOOLS,
     policyServer: () => ({ issuer: config.oidc?.issuer, isKeyless: keyring.isKeyless }),
     knownSubjects: async () => ({ roles: await keyring.rolesById(), hasBearers: config.oidc !== undefined }),
     registered: (names) => catalog.agents.registered(names),
     unasked: (spec) => unaskedTools(spec, { registry, pool: { ...config.mcp, allowPrivateUrls } }),
     log,
   });
-  const toolKinds = createToolKinds({
-    registry,
-    pool: toolPool,
-    metrics,
-    skills,
-    runSecrets: catalog.runSecrets,
-    warningsAbout: (server, spec) => agentCheck.warningsAbout(server, spec),
-    log,
-  });
+  const toolKinds = {
+    system: new SystemTools(SYSTEM_TOOLS, { catalog, models, skills }),
+    mcp: new McpTools({
+      registry,
+      pool: toolPool,
+      metrics,
+      runSecrets: catalog.runSecrets,
+      warningsAbout: (server, spec) => agentCheck.warningsAbout(server, spec),
+      log,
+    }),
+  };
   const toolsets = new ToolsetLoader(toolKinds);
+  const budgets = new SharedBudgets({ catalog, config, log });
   const limits = () => limitsInForce(config, keyring);
   const services = {
     config,
     log,
+    /** Encrypts stored data if there are encryption keys. */
     cipher,
     metrics,
+    /** Undefined if tracing is off. */
     tracing,
     catalog,
     keyring,
+    /** Whether URLs from clients may currently resolve to private addresses. */
     allowPrivateUrls,
     blobs,
     losses,
+    /** Undefined if no Redis is configured. */
     redis,
     bus: liveBus,
     speculativeCalls,
     client,
     history,
     logs,
+    keptAnswers: catalog.keptAnswers,
     turnIndex,
     runStates,
+    logReading,
     sessionIndex: new SessionIndex({ catalog, logs, turnIndex }),
     hintSession,
     models,
     serverContacts,
     toolKinds,
     toolsets,
-    skills,
-    files: new FileTexts({ blobs, log }),
+    placeFiles: placeFilesIn(workspaces),
+    modelCallParts: modelCallParts({
+      catalog,
+      ensureHost,
+      budgets,
+      skills,
+      signIns,
+      files: new FileTexts({ blobs, log }),
+      workspaces,
+    }),
     signIns,
     registry,
-    budgets: new SharedBudgets({ catalog, config, log }),
+    budgets,
     toolPool,
     checkServers: (subjectId: string, signal: AbortSignal) =>
       checkServers(registry.names, { registry, pool, subjectId, signal }),
     tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) =>
-      tryAgent(spec, { models, registry, pool, subjectId, hasPublicUrl: urls !== undefined, signal }),
+      tryAgent(spec, { models, registry, pool, subjectId, hasPublicUrl: publicUrl !== undefined, signal }),
     agentCheck,
     answerCheck: answerProblem,
-    editCheck: createEditCheck({ catalog, toolsets }),
+    editCheck: createEditCheck({ catalog, toolsets, rules: (spec, scope) => codeRules(catalog, spec, scope) }),
     limits,
     turnLimits: new TurnLimits({ catalog, config, limits }),
     storageQuota: new StorageQuota({ catalog, limits }),
@@ -278,26 +223,4 @@ function checkOwnModels({ demoModel, defaultModel }: Config, models: ModelProvid
     const problem = model === undefined ? undefined : models.prefixProblem(model);
     if (problem !== undefined) throw new ConfigError(`${variable}: ${problem}`);
   }
-}
-
-/** @throws StartupError if the store cannot be written */
-async function openBlobs(config: Config, cipher: Cipher): Promise<BlobStore> {
-  const blobs = await openBlobStore(config, cipher);
-  try {
-    await blobs.check();
-    return blobs;
-  } catch (error) {
-    blobs.close();
-    const settings = config.blobs
-      ? 'EVERTURN_BLOBS, AWS_ENDPOINT_URL_S3, AWS_REGION and the credentials (AWS_ACCESS_KEY_ID, ...)'
-      : 'EVERTURN_DATA';
-    throw new StartupError(`the blobs cannot be written; check ${settings}: ${errorMessage(error)}`, { cause: error });
-  }
-}
-
-/** @throws CatalogError */
-async function registerKeys({ catalog, cipher, log }: Pick<Services, 'catalog' | 'cipher' | 'log'>): Promise<void> {
-  const missing = await catalog.encryptionKeys.register(cipher, new Date().toISOString());
-  if (missing.length === 0) return;
-  log.warn({ keys: missing }, 'data encrypted under these keys cannot be read: EVERTURN_ENCRYPTION_KEYS lacks them');
 }

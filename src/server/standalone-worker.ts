@@ -1,6 +1,5 @@
 import { createOperationsApp } from '../api/app.ts';
-import type { Config } from '../config.ts';
-import { listenHttp, type HttpServer } from './http-server.ts';
+import { listenForHealth } from './http-server.ts';
 import { Readiness } from './readiness.ts';
 import { refuseOldTurns } from './old-turns.ts';
 import { createScrape } from './operations.ts';
@@ -9,7 +8,7 @@ import { workflowBundle } from '../temporal/workflow-bundle.ts';
 import { startWorker } from './worker.ts';
 
 /** A worker whose APIs run in other processes. */
-export interface RunningStandaloneWorker {
+interface RunningStandaloneWorker {
   /** A description of the model provider, for display. */
   model: string;
   /** Rejects if it fails; resolves when it has stopped. */
@@ -27,7 +26,7 @@ export async function startStandaloneWorker({
   endOldTurns,
 }: StandaloneOptions & { endOldTurns?: boolean | undefined }): Promise<RunningStandaloneWorker> {
   await using cleanup = new AsyncDisposableStack();
-  const health = await listenForHealth(config, cleanup);
+  const health = await listenForHealth({ ...config, port: config.workerPort }, 'EVERTURN_WORKER_PORT', cleanup);
   const bundling = workflowBundle(config.cacheDir, {
     encodesFailures: config.encryptionKeys.length > 0,
     isVersioned: config.temporal.buildId !== undefined,
@@ -42,15 +41,4 @@ export async function startStandaloneWorker({
   health?.serve(createOperationsApp({ ...services, readiness, scrape }));
   const running = cleanup.move();
   return { healthUrl: health?.url, model, finished: worker.finished, stop: () => running.disposeAsync() };
-}
-
-/** Takes the port of a worker's health and metrics, if one is configured. */
-async function listenForHealth(
-  { host, workerPort: port }: Config,
-  cleanup: AsyncDisposableStack,
-): Promise<HttpServer | undefined> {
-  if (port === undefined) return undefined;
-  const server = await listenHttp({ host, port, setting: 'EVERTURN_WORKER_PORT' });
-  cleanup.defer(() => server.stop());
-  return server;
 }

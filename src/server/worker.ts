@@ -7,16 +7,14 @@ import {
   type WorkerDeploymentOptions,
   type WorkerOptions,
 } from '@temporalio/worker';
-import { statusFormat } from '../api/agents-v2/webhook-messages.ts';
 import { createScheduledSessions } from '../api/agents-v2/scheduled-sessions.ts';
-import { webhookMessages } from '../api/sessions/webhook-messages.ts';
-import { signedHeaders } from '../webhooks/signature.ts';
-import { WebhookDeliverer } from '../webhooks/webhook-deliverer.ts';
-import { createBeginModelCall } from '../speculation/begin-model-call.ts';
-import { StepsAhead } from '../speculation/steps-ahead.ts';
+import { webhookFormats } from '../api/app.ts';
+import { WebhookDeliverer } from '../features/webhooks/webhook-deliverer.ts';
+import { createBeginModelCall } from '../features/speculation/begin-model-call.ts';
+import { StepsAhead } from '../features/speculation/steps-ahead.ts';
 import { createActivities } from '../../activities/index.ts';
 import { startHousekeeping } from '../housekeeping/sweep.ts';
-import { Delegator } from '../delegation/delegator.ts';
+import { Delegator } from '../features/delegation/delegator.ts';
 import { archive } from '../engine/archive-turn.ts';
 import { Archiver } from '../engine/archiver.ts';
 import { Conversations } from '../engine/conversations.ts';
@@ -36,7 +34,7 @@ import { warnOfSlowSteps } from '../temporal/slow-steps.ts';
 import { WORKER_IDENTITY } from '../temporal/worker-identity.ts';
 import { LeanWorker } from '../temporal/workflow-threads.ts';
 
-export interface RunningWorker {
+interface RunningWorker {
   /** Fails if the worker is not running. */
   check: Check;
   /** Rejects if the worker fails; resolves when it has stopped. */
@@ -136,6 +134,7 @@ export async function startWorker(
           },
           callDuringReplay: false,
         },
+        cancellingCalls: { fn: (_workflow, turnId) => bus.hint(`cancel:${turnId}`), callDuringReplay: false },
         growing: { fn: (_workflow, turnId) => bus.hint(`growth:${turnId}`), callDuringReplay: false },
       },
     },
@@ -143,13 +142,7 @@ export async function startWorker(
     shutdownSeconds,
     stackTraces: config.temporal.stackTraces,
   });
-  const deliverer = new WebhookDeliverer({
-    ...services,
-    formats: {
-      sessions: { messageOf: webhookMessages(services), headersOf: signedHeaders },
-      'agents-v2': statusFormat(services),
-    },
-  });
+  const deliverer = new WebhookDeliverer({ ...services, formats: webhookFormats(services) });
   const housekeeping = startHousekeeping({
     ...services,
     wakeDeliverer: () => deliverer.wake(),
@@ -191,7 +184,7 @@ async function checkState(worker: Worker): Promise<void> {
 }
 
 /** The settings of every worker that runs activities. */
-interface ActivitySettings {
+export interface ActivitySettings {
   cipher: Cipher;
   /** Whether unencrypted commands are accepted although there are keys. */
   acceptsUnencrypted: boolean;
@@ -200,7 +193,7 @@ interface ActivitySettings {
   shutdownSeconds: number;
 }
 
-function activityOptions(settings: ActivitySettings): Omit<WorkerOptions, 'taskQueue'> {
+export function activityOptions(settings: ActivitySettings): Omit<WorkerOptions, 'taskQueue'> {
   const { cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds } = settings;
   const dataConverter = workerConverterFor(cipher, { acceptsUnencrypted });
   return {

@@ -4,6 +4,7 @@ import { ON_RUNNING } from '../core/session.ts';
 import { ROLES } from '../core/subject.ts';
 import { bounded } from './bounds.ts';
 import { budgetSpec } from './budget-spec.ts';
+import { codeActionsSpec } from './code-actions-spec.ts';
 import { FOREIGN } from './foreign-fields.ts';
 import { agentSkill } from './skill-spec.ts';
 
@@ -34,6 +35,9 @@ const mcpServerFields = {
     .boolean()
     .nullish()
     .describe('default true; false: the model is offered a tool of this server once it has searched for it'),
+  allowed_callers: bounded(z.array(z.enum(['model', 'code'])), 2)
+    .nullish()
+    .describe('who calls its tools: the model (default), and the code of an agent that acts in code'),
   begin_ahead: z
     .boolean()
     .nullish()
@@ -243,6 +247,11 @@ export const agentSpec = z
     skills: bounded(z.array(agentSkill), 100)
       .nullish()
       .describe('instructions for particular tasks, which the model reads when it needs them'),
+    code_actions: codeActionsSpec
+      .nullish()
+      .describe(
+        'the agent acts by Python code in a sandbox; config.sandbox alone, if enabled, does so without approvals',
+      ),
     config: runtimeConfig.nullish(),
   })
   .meta({ id: 'AgentSpec' });
@@ -360,7 +369,7 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   keepsCutOffCalls?: true;
 };
 export type DecisionPolicy = z.infer<typeof decisionPolicy>;
-export type Approvers = z.infer<typeof approvers>;
+export type SpecApprovers = z.infer<typeof approvers>;
 export type McpServer = z.infer<typeof mcpServer>;
 export type ModelParams = z.infer<typeof modelParams>;
 

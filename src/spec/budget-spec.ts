@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Budget } from '../core/budget.ts';
+import { BUDGET_KINDS, type Budget } from '../core/budget.ts';
 
 /** Amounts are bounded so that sums of them stay exact. */
 const count = z.int().min(1).max(1_000_000_000_000);
@@ -31,11 +31,11 @@ export function budgetOf(spec: z.infer<typeof budgetSpec> | null | undefined): B
   return { scope: scope ?? 'turn', limit, ...(onExceeded === 'end' && { ends: true }) };
 }
 
-export function limitsOf({ tokens, usd, steps, seconds }: z.infer<typeof budgetAmounts>): Budget['limit'] {
-  return {
-    ...(typeof tokens === 'number' && { tokens }),
-    ...(typeof usd === 'number' && { usd }),
-    ...(typeof steps === 'number' && { steps }),
-    ...(typeof seconds === 'number' && { seconds }),
-  };
+export function limitsOf(amounts: z.infer<typeof budgetAmounts>): Budget['limit'] {
+  return Object.fromEntries(
+    BUDGET_KINDS.flatMap((kind) => {
+      const amount = amounts[kind];
+      return typeof amount === 'number' ? [[kind, amount]] : [];
+    }),
+  );
 }

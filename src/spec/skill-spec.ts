@@ -25,6 +25,7 @@ export const agentSkill = z
   .strictObject({
     name: skillName.nullish().describe('of a skill in EVERTURN_SKILLS, or of the one that is given here'),
     fqn: z.string().min(1).max(256).nullish().describe('another word for name'),
+    enabled: z.boolean().nullish().describe('false: the agent does not have this built-in skill'),
     type: z.string().max(64).nullish().describe('must be absent: skills are not read from other places'),
     description: skillDescription.nullish().describe('what the skill is for, and when to read it; with content'),
     content: z.string().min(1).max(65_536).nullish().describe('the text of the skill, in Markdown'),

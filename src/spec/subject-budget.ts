@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { BudgetAmounts } from '../core/budget.ts';
 
 /** What all turns in the sessions of one subject may use. */
-export interface SubjectBudget {
+interface SubjectBudget {
   period: 'day' | 'month';
   limit: BudgetAmounts;
 }

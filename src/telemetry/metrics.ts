@@ -1,6 +1,8 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import packageJson from '../../package.json' with { type: 'json' };
-import { endStatus, type OutcomeStatus, type LogRecord, type ToolOutcome } from '../core/records.ts';
+import type { LogRecord } from '../core/records/log.ts';
+import type { ToolOutcome } from '../core/records/results.ts';
+import { endStatus, type OutcomeStatus } from '../core/records/turn.ts';
 import { StepClock } from './step-clock.ts';
 
 /** How a speculative model call ended. All but the first were of no use, and may have cost tokens. */
@@ -24,184 +26,143 @@ export type SpeculativeStepOutcome = (typeof SPECULATIVE_STEP_OUTCOMES)[number];
 export class Metrics {
   readonly registry = new Registry();
 
-  readonly turnsStarted = new Counter({
-    name: 'everturn_turns_started_total',
-    help: 'Turns started by this API',
-    registers: [this.registry],
-  });
-  readonly turnsEnded = new Counter({
-    name: 'everturn_turns_ended_total',
-    help: 'Turns archived by this worker, by outcome',
-    labelNames: ['status'] as const,
-    registers: [this.registry],
-  });
-  readonly toolCallsEnded = new Counter({
-    name: 'everturn_tool_calls_ended_total',
-    help: 'Tool calls archived by this worker, by outcome',
-    labelNames: ['outcome'] as const,
-    registers: [this.registry],
-  });
-  readonly modelTokens = new Counter({
-    name: 'everturn_model_tokens_total',
-    help: 'Tokens of the turns archived by this worker, as reported by the providers',
-    labelNames: ['type'] as const,
-    registers: [this.registry],
-  });
-  readonly unreportedAttempts = new Counter({
-    name: 'everturn_model_attempts_unreported_total',
-    help: 'Model attempts that ended before the provider reported their usage; everturn_model_tokens_total lacks their tokens',
-    registers: [this.registry],
-  });
-  readonly firstDelta = new Histogram({
-    name: 'everturn_first_delta_seconds',
-    help: 'Time from the request that creates a turn to the first delta sent to its reader',
-    buckets: CALL_BUCKETS,
-    registers: [this.registry],
-  });
-  readonly stepOverhead = new Histogram({
-    name: 'everturn_step_overhead_seconds',
-    help: "Time from the end of a turn's model or tool calls to the next, if this process made both and no failure was waited out",
-    buckets: QUICK_BUCKETS,
-    registers: [this.registry],
-  });
+  readonly turnsStarted = this.#counter('everturn_turns_started_total', 'Turns started by this API');
+  readonly turnsEnded = this.#counter(
+    'everturn_turns_ended_total',
+    'Turns archived by this worker, by outcome',
+    'status',
+  );
+  readonly toolCallsEnded = this.#counter(
+    'everturn_tool_calls_ended_total',
+    'Tool calls archived by this worker, by outcome',
+    'outcome',
+  );
+  readonly modelTokens = this.#counter(
+    'everturn_model_tokens_total',
+    'Tokens of the turns archived by this worker, as reported by the providers',
+    'type',
+  );
+  readonly unreportedAttempts = this.#counter(
+    'everturn_model_attempts_unreported_total',
+    'Model attempts that ended before the provider reported their usage; everturn_model_tokens_total lacks their tokens',
+  );
+  readonly firstDelta = this.#histogram(
+    'everturn_first_delta_seconds',
+    'Time from the request that creates a turn to the first delta sent to its reader',
+    CALL_BUCKETS,
+  );
+  readonly stepOverhead = this.#histogram(
+    'everturn_step_overhead_seconds',
+    "Time from the end of a turn's model or tool calls to the next, if this process made both and no failure was waited out",
+    QUICK_BUCKETS,
+  );
   readonly steps = new StepClock(this.stepOverhead);
-  readonly modelCalls = new Histogram({
-    name: 'everturn_model_call_duration_seconds',
-    help: 'Time of model requests, to the last byte of the response, by outcome: answered, cancelled, or the class of failure',
-    labelNames: ['outcome'] as const,
-    buckets: CALL_BUCKETS,
-    registers: [this.registry],
-  });
-  readonly modelFallbacks = new Counter({
-    name: 'everturn_model_fallbacks_total',
-    help: 'Models given up for the next one of their agent, by the provider that failed',
-    labelNames: ['provider'] as const,
-    registers: [this.registry],
-  });
-  readonly modelInputsTruncated = new Counter({
-    name: 'everturn_model_inputs_truncated_total',
-    help: 'Answers to conversations of which the server of the model has dropped the beginning, by provider',
-    labelNames: ['provider'] as const,
-    registers: [this.registry],
-  });
-  readonly modelCallsRefused = new Counter({
-    name: 'everturn_model_calls_refused_total',
-    help: 'Model calls not made, because the budget of their session or subject was reached',
-    labelNames: ['scope'] as const,
-    registers: [this.registry],
-  });
-  readonly modelCallsWaiting = new Gauge({
-    name: 'everturn_model_calls_waiting',
-    help: 'Model calls of this process that wait for the limits of their provider',
-    labelNames: ['provider'] as const,
-    registers: [this.registry],
-  });
-  readonly modelCost = new Counter({
-    name: 'everturn_model_cost_usd_total',
-    help: 'Cost of the turns archived by this worker, without turns that used a model of unknown price',
-    registers: [this.registry],
-  });
-  readonly speculativeCalls = new Counter({
-    name: 'everturn_speculative_calls_total',
-    help: 'Model calls started before their turns were accepted, by outcome: claimed, or why they were unused',
-    labelNames: ['outcome'] as const,
-    registers: [this.registry],
-  });
-  readonly speculativeSteps = new Counter({
-    name: 'everturn_speculative_steps_total',
-    help: 'Model calls after the first and tool calls that began before they were scheduled, by outcome: claimed, or why they were unused',
-    labelNames: ['work', 'outcome'] as const,
-    registers: [this.registry],
-  });
-  readonly toolCalls = new Histogram({
-    name: 'everturn_tool_call_duration_seconds',
-    help: 'Time of MCP tool calls, by registered server and outcome: result, error, rejected, not_sent, unknown',
-    labelNames: ['server', 'outcome'] as const,
-    buckets: CALL_BUCKETS,
-    registers: [this.registry],
-  });
-  readonly retries = new Counter({
-    name: 'everturn_retries_total',
-    help: 'Activity attempts that failed and are retried, by class of failure',
-    labelNames: ['activity', 'reason'] as const,
-    registers: [this.registry],
-  });
-  readonly webhookAttempts = new Counter({
-    name: 'everturn_webhook_attempts_total',
-    help: 'Attempts of this worker to deliver to a webhook, by outcome: delivered, retried, or failed for good',
-    labelNames: ['outcome'] as const,
-    registers: [this.registry],
-  });
-  readonly webhookBacklogAge = new Gauge({
-    name: 'everturn_webhook_backlog_oldest_seconds',
-    help: 'Time since the oldest delivery that is not over was created, across all processes',
-    registers: [this.registry],
-  });
-  readonly readers = new Gauge({
-    name: 'everturn_readers',
-    help: 'Open event streams of this API',
-    registers: [this.registry],
-  });
-  readonly readersDisconnected = new Counter({
-    name: 'everturn_readers_disconnected_total',
-    help: 'Readers disconnected because they accepted nothing for a minute',
-    registers: [this.registry],
-  });
-  readonly httpRequests = new Counter({
-    name: 'everturn_http_requests_total',
-    help: 'HTTP requests answered, by route pattern',
-    labelNames: ['method', 'route', 'status'] as const,
-    registers: [this.registry],
-  });
-  readonly httpDuration = new Histogram({
-    name: 'everturn_http_request_duration_seconds',
-    help: 'Time of HTTP requests to the end of the response, without event streams',
-    labelNames: ['method', 'route'] as const,
-    buckets: QUICK_BUCKETS,
-    registers: [this.registry],
-  });
-  readonly up = new Gauge({
-    name: 'everturn_up',
-    help: 'Whether a dependency of this process works: 1 or 0',
-    labelNames: ['dependency'] as const,
-    registers: [this.registry],
-  });
-  readonly turnsRunning = new Gauge({
-    name: 'everturn_turns_running',
-    help: 'Turns that have not ended, across all processes',
-    registers: [this.registry],
-  });
-  readonly archiveBacklog = new Gauge({
-    name: 'everturn_archive_backlog_turns',
-    help: 'Ended turns that are not archived yet, across all processes',
-    registers: [this.registry],
-  });
-  readonly archiveBacklogAge = new Gauge({
-    name: 'everturn_archive_backlog_oldest_seconds',
-    help: 'Time since the oldest turn of the archive backlog ended, across all processes',
-    registers: [this.registry],
-  });
-  readonly storedBytes = new Gauge({
-    name: 'everturn_stored_bytes',
-    help: 'What sessions store, across all processes: those of all subjects, and of the subject that stores the most',
-    labelNames: ['of'] as const,
-    registers: [this.registry],
-  });
-  readonly stuckWorkflows = new Gauge({
-    name: 'everturn_stuck_workflows',
-    help: 'Turns, sessions and removals of sessions whose tasks keep failing or no worker takes, across all processes',
-    labelNames: ['type'] as const,
-    registers: [this.registry],
-  });
+  readonly modelCalls = this.#histogram(
+    'everturn_model_call_duration_seconds',
+    'Time of model requests, to the last byte of the response, by outcome: answered, cancelled, or the class of failure',
+    CALL_BUCKETS,
+    'outcome',
+  );
+  readonly modelFallbacks = this.#counter(
+    'everturn_model_fallbacks_total',
+    'Models given up for the next one of their agent, by the provider that failed',
+    'provider',
+  );
+  readonly modelInputsTruncated = this.#counter(
+    'everturn_model_inputs_truncated_total',
+    'Answers to conversations of which the server of the model has dropped the beginning, by provider',
+    'provider',
+  );
+  readonly modelCallsRefused = this.#counter(
+    'everturn_model_calls_refused_total',
+    'Model calls not made, because the budget of their session or subject was reached',
+    'scope',
+  );
+  readonly modelCallsWaiting = this.#gauge(
+    'everturn_model_calls_waiting',
+    'Model calls of this process that wait for the limits of their provider',
+    'provider',
+  );
+  readonly modelCost = this.#counter(
+    'everturn_model_cost_usd_total',
+    'Cost of the turns archived by this worker, without turns that used a model of unknown price',
+  );
+  readonly speculativeCalls = this.#counter(
+    'everturn_speculative_calls_total',
+    'Model calls started before their turns were accepted, by outcome: claimed, or why they were unused',
+    'outcome',
+  );
+  readonly speculativeSteps = this.#counter(
+    'everturn_speculative_steps_total',
+    'Model calls after the first and tool calls that began before they were scheduled, by outcome: claimed, or why they were unused',
+    'work',
+    'outcome',
+  );
+  readonly toolCalls = this.#histogram(
+    'everturn_tool_call_duration_seconds',
+    'Time of MCP tool calls, by registered server and outcome: result, error, rejected, not_sent, unknown',
+    CALL_BUCKETS,
+    'server',
+    'outcome',
+  );
+  readonly retries = this.#counter(
+    'everturn_retries_total',
+    'Activity attempts that failed and are retried, by class of failure',
+    'activity',
+    'reason',
+  );
+  readonly webhookAttempts = this.#counter(
+    'everturn_webhook_attempts_total',
+    'Attempts of this worker to deliver to a webhook, by outcome: delivered, retried, or failed for good',
+    'outcome',
+  );
+  readonly webhookBacklogAge = this.#gauge(
+    'everturn_webhook_backlog_oldest_seconds',
+    'Time since the oldest delivery that is not over was created, across all processes',
+  );
+  readonly readers = this.#gauge('everturn_readers', 'Open event streams of this API');
+  readonly readersDisconnected = this.#counter(
+    'everturn_readers_disconnected_total',
+    'Readers disconnected because they accepted nothing for a minute',
+  );
+  readonly httpRequests = this.#counter(
+    'everturn_http_requests_total',
+    'HTTP requests answered, by route pattern',
+    'method',
+    'route',
+    'status',
+  );
+  readonly httpDuration = this.#histogram(
+    'everturn_http_request_duration_seconds',
+    'Time of HTTP requests to the end of the response, without event streams',
+    QUICK_BUCKETS,
+    'method',
+    'route',
+  );
+  readonly up = this.#gauge('everturn_up', 'Whether a dependency of this process works: 1 or 0', 'dependency');
+  readonly turnsRunning = this.#gauge('everturn_turns_running', 'Turns that have not ended, across all processes');
+  readonly archiveBacklog = this.#gauge(
+    'everturn_archive_backlog_turns',
+    'Ended turns that are not archived yet, across all processes',
+  );
+  readonly archiveBacklogAge = this.#gauge(
+    'everturn_archive_backlog_oldest_seconds',
+    'Time since the oldest turn of the archive backlog ended, across all processes',
+  );
+  readonly storedBytes = this.#gauge(
+    'everturn_stored_bytes',
+    'What sessions store, across all processes: those of all subjects, and of the subject that stores the most',
+    'of',
+  );
+  readonly stuckWorkflows = this.#gauge(
+    'everturn_stuck_workflows',
+    'Turns, sessions and removals of sessions whose tasks keep failing or no worker takes, across all processes',
+    'type',
+  );
 
   constructor() {
     collectDefaultMetrics({ register: this.registry });
-    const info = new Gauge({
-      name: 'everturn_info',
-      help: 'The version of this process',
-      labelNames: ['version'] as const,
-      registers: [this.registry],
-    });
+    const info = this.#gauge('everturn_info', 'The version of this process', 'version');
     info.set({ version: packageJson.version }, 1);
     // Counters start at 0 instead of being absent, so that an alert on an increase sees the first event.
     for (const status of STATUSES) this.turnsEnded.inc({ status }, 0);
@@ -229,6 +190,23 @@ export class Metrics {
       this.unreportedAttempts.inc(usage.unreportedAttempts ?? 0);
       this.modelCost.inc(usage.costInUsd ?? 0);
     }
+  }
+
+  #counter<Label extends string>(name: string, help: string, ...labelNames: Label[]): Counter<Label> {
+    return new Counter({ name, help, labelNames, registers: [this.registry] });
+  }
+
+  #gauge<Label extends string>(name: string, help: string, ...labelNames: Label[]): Gauge<Label> {
+    return new Gauge({ name, help, labelNames, registers: [this.registry] });
+  }
+
+  #histogram<Label extends string>(
+    name: string,
+    help: string,
+    buckets: number[],
+    ...labelNames: Label[]
+  ): Histogram<Label> {
+    return new Histogram({ name, help, labelNames, buckets, registers: [this.registry] });
   }
 }
 

@@ -10,7 +10,7 @@ import {
   type Link,
 } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
-import { envDetectorSync, Resource } from '@opentelemetry/resources';
+import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
 import {
   BatchSpanProcessor,
   NodeTracerProvider,
@@ -20,9 +20,9 @@ import {
   type IdGenerator,
 } from '@opentelemetry/sdk-trace-node';
 import type { WorkflowClientInterceptor } from '@temporalio/client';
-import { OpenTelemetryWorkflowClientInterceptor } from '@temporalio/interceptors-opentelemetry';
 import type { Logger } from 'pino';
 import { spanIdOf, type TraceContext, type TurnSpan } from '../core/trace-context.ts';
+import { commandSpans } from './command-spans.ts';
 import { logContext } from './log-context.ts';
 import { scopeAttributes } from './trace-propagation.ts';
 
@@ -49,16 +49,18 @@ export function startTracing(log: Logger): Tracing {
   const logger = { error: tell('error'), warn: tell('warn'), info: silent, debug: silent, verbose: silent };
   diag.setLogger(logger, { logLevel: DiagLogLevel.WARN, suppressOverrideMessage: true });
   const ids = new SpanIds(new RandomIdGenerator());
-  const named = new Resource({ 'service.name': 'everturn', 'service.version': packageJson.version });
+  const named = resourceFromAttributes({ 'service.name': 'everturn', 'service.version': packageJson.version });
   const provider = new NodeTracerProvider({
     idGenerator: ids,
-    resource: named.merge(envDetectorSync.detect()),
+    resource: defaultResource()
+      .merge(named)
+      .merge(detectResources({ detectors: [envDetector] })),
     spanProcessors: [new ScopeAttributes(), new BatchSpanProcessor(new OTLPTraceExporter())],
   });
   provider.register();
   const tracer = provider.getTracer('everturn');
   return {
-    commands: new OpenTelemetryWorkflowClientInterceptor({ tracer }),
+    commands: commandSpans(tracer),
     turnEnded: ({ parent, previous, turnId, sessionId, startedAt, endedAt, status }) => {
       const options = {
         startTime: startedAt,

@@ -1,8 +1,8 @@
 import path from 'node:path';
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
-import { MissingProgramError, seconds, type InstallOptions } from './install-options.ts';
-import { onPath } from './program-cache.ts';
+import { MissingProgramError, secondsText, type InstallOptions } from './install-options.ts';
+import { onPath } from '../lib/on-path.ts';
 
 /**
  * Its server is 1.29.1. `go install` cannot build 1.9: its go.mod replaces a module by a subfolder that the archives of
@@ -55,7 +55,7 @@ export async function goInstall({ go, folder, env, log, packages }: GoInstallOpt
     if (line.trim()) lastLine = line;
   });
   const progress = (): string =>
-    `${seconds(Date.now() - startedAt)}, ${modules} modules fetched, ${compiled} packages compiled`;
+    `${secondsText(Date.now() - startedAt)}, ${modules} modules fetched, ${compiled} packages compiled`;
   const reports = setInterval(() => log.info(`building Temporal: ${progress()}`), PROGRESS_MS);
   try {
     const failure = await new Promise<string | undefined>((resolve, reject) => {

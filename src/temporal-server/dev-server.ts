@@ -1,28 +1,20 @@
 import { spawn } from 'node:child_process';
-import { open } from 'node:fs/promises';
+import { open, realpath, stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { DYNAMIC_CONFIG, type DynamicConfig } from './dynamic-config.ts';
-import { programEnv } from './program-env.ts';
-import { commandLineOf, isEnding, listOwnProcesses, programOf } from '../lib/processes.ts';
+import { temporalEnv } from './temporal-env.ts';
+import { ProvisionError } from '../lib/errors.ts';
+import { isRunning, startOf } from '../lib/processes.ts';
+import { findDevServer, removeServerRecord, writeServerRecord } from './server-record.ts';
 
 /** The settings of a server, without its port. */
-export interface DevServerSettings {
+interface DevServerSettings {
   databaseFile: string;
   /** Created in the database before the server starts, so that it is usable immediately. */
   namespace: string;
   sqliteSync: SqliteSync;
   dynamicConfig: DynamicConfig;
-}
-
-/** A server that is running on the data folder's database. */
-export interface FoundServer {
-  pid: number;
-  port: number;
-  /** Its arguments as returned by {@link settingsArguments}, joined by spaces. */
-  settings: string;
-  /** Its executable; undefined on systems that do not provide it. */
-  program: string | undefined;
 }
 
 /**
@@ -59,8 +51,14 @@ export function settingsArguments(settings: DevServerSettings): string[] {
  */
 const GOGC = '200';
 
+/** Waits for a line on its standard input, and becomes the program of its arguments; ends if the input does. */
+const WHEN_RECORDED = 'read -r line && exec "$@" </dev/null';
+
 /**
  * Starts a server that survives this process. It writes to `logFile`, which is overwritten.
+ *
+ * The server's process waits until its record is written. So no server runs without a record if this process is killed,
+ * and the next start finds each one.
  *
  * @returns `ended`, which resolves with the reason once the server has ended, also if the program cannot be run
  */
@@ -68,31 +66,53 @@ export async function spawnDevServer({
   binary,
   port,
   settings,
+  databaseFile,
   logFile,
 }: {
   binary: string;
   port: number;
   settings: readonly string[];
+  databaseFile: string;
   logFile: string;
 }): Promise<{ ended: Promise<string> }> {
   const output = await open(logFile, 'w');
   try {
-    const child = spawn(binary, ['server', 'start-dev', '--port', String(port), ...settings], {
+    const program = await programIdentity(binary);
+    const command = [binary, 'server', 'start-dev', '--port', String(port), ...settings];
+    const child = spawn('/bin/sh', ['-c', WHEN_RECORDED, 'sh', ...command], {
       // In a process group of its own it does not get the terminal's ctrl-C, so it runs until the worker has drained.
       detached: true,
-      env: { GOGC, ...programEnv(process.env) },
-      stdio: ['ignore', output.fd, output.fd],
+      env: { GOGC, ...temporalEnv(process.env) },
+      stdio: ['pipe', output.fd, output.fd],
     });
     child.unref();
-    if (child.pid !== undefined) child.once('exit', endAtExit(child.pid));
+    const { pid } = child;
+    if (pid !== undefined) child.once('exit', endAtExit(pid));
     const ended = new Promise<string>((resolve) => {
       child.once('exit', (code, signal) => resolve(signal ? `ended by ${signal}` : `exit code ${code}`));
       child.once('error', (error) => resolve(error.message));
     });
+    // It has ended: `ended` has the reason.
+    child.stdin?.on('error', () => undefined);
+    try {
+      const start = pid === undefined ? undefined : await startOf(pid);
+      if (pid !== undefined && start !== undefined) {
+        await writeServerRecord({ pid, start, port, program, databaseFile, settings: [...settings] });
+        child.stdin?.write('recorded\n');
+      }
+    } finally {
+      child.stdin?.end();
+    }
     return { ended };
   } finally {
     await output.close();
   }
+}
+
+/** Differs if the program was replaced by another version in its place. */
+export async function programIdentity(binary: string): Promise<string> {
+  const file = await realpath(binary);
+  return `${file} ${(await stat(file)).mtimeMs}`;
 }
 
 /**
@@ -107,57 +127,34 @@ export function endAtExit(pid: number): () => void {
 }
 
 /**
- * Finds this user's servers that are running on a database, by their command lines. A file with their process ids would
- * be missing if this process was killed right after starting a server, and stale after a reboot.
+ * Terminates the server that is running on a database, and kills it if it is left after `graceMs`. Its files and its port
+ * are free then.
  */
-export async function findDevServers(databaseFile: string): Promise<FoundServer[]> {
-  const processes = await listOwnProcesses();
-  const found = processes.map(async ({ pid, commandLine }) => {
-    const run = parseCommandLine(commandLine, databaseFile);
-    return run ? [{ pid, ...run, program: await programOf(pid) }] : [];
-  });
-  return (await Promise.all(found)).flat();
-}
-
-/** Returns undefined if it is not the command line of a server on the database. */
-function parseCommandLine(commandLine: string, databaseFile: string): { port: number; settings: string } | undefined {
-  const [, before = '', port, after = ''] = / server start-dev (.* )?--port (\d+)( .*)?$/.exec(commandLine) ?? [];
-  const settings = `${before}${after.trimStart()}`;
-  const isOnDatabase = ` ${settings} `.includes(` --db-filename ${databaseFile} `);
-  return isOnDatabase ? { port: Number(port), settings } : undefined;
-}
-
-/**
- * Terminates the servers that are running on a database, and kills those left after `graceMs`. Their ports are free
- * then.
- */
-export async function endDevServers(databaseFile: string, graceMs: number): Promise<void> {
+export async function endDevServer(databaseFile: string, graceMs: number): Promise<void> {
+  const server = await findDevServer(databaseFile);
+  if (!server) return;
   const deadline = Date.now() + graceMs;
-  for (;;) {
-    const servers = await findDevServers(databaseFile);
-    if (servers.length === 0) return;
-    await Promise.all(servers.map(({ pid }) => endDevServer(pid, databaseFile, deadline)));
-  }
-}
-
-/** Follows one process by its id: to list all processes takes 20 ms of processor time, 50 times during a stop. */
-async function endDevServer(pid: number, databaseFile: string, deadline: number): Promise<void> {
   let next: NodeJS.Signals | 0 = 'SIGTERM';
-  do {
-    if (!signal(pid, Date.now() < deadline ? next : 'SIGKILL')) return;
+  while (await isRunning(server)) {
+    if (!signal(server.pid, Date.now() < deadline ? next : 'SIGKILL')) {
+      throw new ProvisionError(
+        `process ${server.pid}, which runs Temporal on ${databaseFile}, belongs to another user: end it, or start as that user`,
+      );
+    }
     next = 0;
     await sleep(20);
-  } while (parseCommandLine(await commandLineOf(pid), databaseFile) || (await isEnding(pid)));
+  }
+  await removeServerRecord(databaseFile);
 }
 
-/** Returns false if the process has ended. */
+/** Signals a process if it still runs. Returns false if it is another user's. */
 function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
-    return process.kill(pid, name);
+    process.kill(pid, name);
   } catch (error) {
-    // EPERM means that its id was reused by another user's process.
-    const gone = error instanceof Error && 'code' in error && (error.code === 'ESRCH' || error.code === 'EPERM');
-    if (!gone) throw error;
-    return false;
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    if (code === 'EPERM') return false;
+    if (code !== 'ESRCH') throw error;
   }
+  return true;
 }

@@ -5,7 +5,7 @@ import { readdir, stat } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { seconds, type InstallOptions } from './install-options.ts';
+import { secondsText, type InstallOptions } from './install-options.ts';
 
 const POLL_MS = 200;
 const PROGRESS_MS = 10_000;
@@ -19,7 +19,7 @@ const SILENCE_MS = 10_000;
 /** Downloads the CLI with Temporal's SDK and returns its file. The SDK checks the server's certificate, and no digest. */
 export async function downloadBySdk({ folder, env, log }: InstallOptions): Promise<string> {
   log.info(
-    `connecting for at most ${seconds(SILENCE_MS)} to download Temporal with its SDK: TLS alone vouches for the ` +
+    `connecting for at most ${secondsText(SILENCE_MS)} to download Temporal with its SDK: TLS alone vouches for the ` +
       'program, since no digest is checked (EVERTURN_DOWNLOAD_TEMPORAL=false prevents it)',
   );
   const script = fileURLToPath(new URL('download-cli.ts', import.meta.url));
@@ -43,10 +43,12 @@ export async function downloadBySdk({ folder, env, log }: InstallOptions): Promi
       const now = Date.now();
       const grown = names.length > 0 ? sizes.reduce((sum, part) => sum + part, 0) : -1;
       if (grown > size) [size, grownAt] = [grown, now];
-      if (now - grownAt > SILENCE_MS) throw new Error(`nothing was received for ${seconds(SILENCE_MS)}`);
+      if (now - grownAt > SILENCE_MS) throw new Error(`nothing was received for ${secondsText(SILENCE_MS)}`);
       if (now - reportedAt >= PROGRESS_MS) {
         reportedAt = now;
-        log.info(`downloading Temporal: ${(Math.max(size, 0) / 1e6).toFixed(0)} MB after ${seconds(now - startedAt)}`);
+        log.info(
+          `downloading Temporal: ${(Math.max(size, 0) / 1e6).toFixed(0)} MB after ${secondsText(now - startedAt)}`,
+        );
       }
       ended = await Promise.race([closed, sleep(POLL_MS, false)]);
     }

@@ -3,9 +3,9 @@ import { realpath } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
-import { NEVER, onAbort } from '../lib/abort.ts';
+import { NEVER_ABORTED, onAbort } from '../lib/abort.ts';
 import { backoffMs } from '../lib/backoff.ts';
-import { endDevServers, settingsArguments } from './dev-server.ts';
+import { endDevServer, settingsArguments } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { makeFolder } from '../lib/make-folder.ts';
 import { freePort } from '../lib/processes.ts';
@@ -49,7 +49,15 @@ const STEADY_MS = 30_000;
  * @throws ProvisionError if the server does not start; the reason of `signal` if that is aborted first
  */
 export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
-  const { dataDir, binary, namespace, sqliteSync = 'normal', dynamicConfig = {}, signal = NEVER, log } = options;
+  const {
+    dataDir,
+    binary,
+    namespace,
+    sqliteSync = 'normal',
+    dynamicConfig = {},
+    signal = NEVER_ABORTED,
+    log,
+  } = options;
   await makeFolder(path.join(dataDir, 'temporal'), 'EVERTURN_DATA');
   const databaseFile = await databaseFileIn(dataDir);
   const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
@@ -78,10 +86,10 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
  * the lock of the data folder.
  */
 export async function endEmbeddedTemporal(dataDir: string): Promise<void> {
-  await endDevServers(await databaseFileIn(dataDir), STOP_GRACE_MS);
+  await endDevServer(await databaseFileIn(dataDir), STOP_GRACE_MS);
 }
 
-/** The canonical path of the database, independent of symbolic links: running servers are found by it. */
+/** The canonical path of the database, independent of symbolic links: a server's record and settings have it. */
 export async function databaseFileIn(dataDir: string): Promise<string> {
   return path.join(await realpath(dataDir), 'temporal', 'temporal.db');
 }

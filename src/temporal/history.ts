@@ -9,6 +9,8 @@ import {
   type CallModelResult,
   type CallToolResult,
   type HistoryEvent,
+  type OpenSandboxResult,
+  type ResumeCellResult,
   type ScheduledActivity,
   type TurnResult,
   type TurnStart,
@@ -16,7 +18,7 @@ import {
 } from '../core/history.ts';
 import type { BeginFacts, EndFacts } from '../core/attempts.ts';
 import { currentStart } from '../core/earlier-start.ts';
-import type { CancelReason } from '../core/records.ts';
+import type { CancelReason } from '../core/records/turn.ts';
 import type { TurnCommand } from '../core/turn-command.ts';
 import {
   CANCEL_TURN,
@@ -75,7 +77,8 @@ const PAGE_SIZE = 250;
 /** A page of history may hold several hundred payloads of 128 KiB; gRPC's default limit is 4 MiB. */
 export const GRPC_CHANNEL_ARGS = { 'grpc.max_receive_message_length': 128 * 1024 * 1024 };
 
-/** Events per page when reading backwards, where the relevant ones are near the end. */
+/** Events per page when reading backwards. Mostly the relevant ones are at the end: those of the last step are fewer than 20. */
+const FIRST_REVERSE_PAGE_SIZE = 20;
 const REVERSE_PAGE_SIZE = 50;
 
 /** The pause between two polls of a reader that follows, if it has no pace of its own. */
@@ -133,10 +136,9 @@ export class TurnHistory {
   }
 
   /**
-   * Reads the events of a run after event `after`, from the end and `pageSize` at a time, so that the cost depends on the
-   * new events only.
+   * Reads the events of a run after event `after`, from the end, so that the cost depends on the new events only.
    */
-  async readSince(turnId: string, runId: string, after: number, pageSize = REVERSE_PAGE_SIZE): Promise<HistoryPage> {
+  async readSince(turnId: string, runId: string, after: number, pageSize?: number): Promise<HistoryPage> {
     const raw: RawEvent[] = [];
     let token: Uint8Array | undefined;
     do {
@@ -151,7 +153,7 @@ export class TurnHistory {
   async *readBackwards(turnId: string): AsyncGenerator<HistoryEvent[]> {
     let token: Uint8Array | undefined;
     do {
-      const response = await this.#reverse(turnId, { pageSize: REVERSE_PAGE_SIZE, token });
+      const response = await this.#reverse(turnId, { token });
       const raw = response.history?.events ?? [];
       yield (await this.#decodePage(turnId, raw.reverse(), 0)).events;
       token = response.nextPageToken;
@@ -195,7 +197,11 @@ export class TurnHistory {
 
   #reverse(
     turnId: string,
-    { runId, pageSize, token }: { runId?: string; pageSize: number; token?: Uint8Array | undefined },
+    {
+      runId,
+      token,
+      pageSize = token ? REVERSE_PAGE_SIZE : FIRST_REVERSE_PAGE_SIZE,
+    }: { runId?: string; pageSize?: number | undefined; token?: Uint8Array | undefined },
   ) {
     return this.#bounded(() =>
       this.#connection.workflowService.getWorkflowExecutionHistoryReverse({
@@ -273,6 +279,9 @@ export class TurnHistory {
     };
   }
 }
+
+/** `TIMEOUT_TYPE_SCHEDULE_TO_START` of Temporal's API. */
+const SCHEDULE_TO_START = 2;
 
 const OLD_TURN = 'An earlier version of the server began the turn, and a start with --end-old-turns ended it.';
 
@@ -364,10 +373,9 @@ class EventDecoder {
   ): Promise<{ scheduledEventId: number; end: ActivityResult; facts: EndFacts } | undefined> {
     const completed = event.activityTaskCompletedEventAttributes;
     if (completed) {
-      const result = await this.#first<Partial<CallToolResult & CallModelResult> | undefined>(
-        completed.result?.payloads,
-        this.#ofActivity,
-      );
+      const result = await this.#first<
+        Partial<CallToolResult & CallModelResult & OpenSandboxResult & ResumeCellResult> | undefined
+      >(completed.result?.payloads, this.#ofActivity);
       const { records = [], stamp = '', elicitation, unknownOutcome, isReplaced, isDelegated, ...rest } = result ?? {};
       const facts: EndFacts = { outcome: 'completed', ...(rest.attempts && { reported: rest.attempts }) };
       const waits = {
@@ -376,9 +384,10 @@ class EventDecoder {
         ...(isReplaced && { isReplaced }),
         ...(isDelegated && { isDelegated }),
       };
-      const { budget, outcome } = rest;
-      const ofModel = { ...(budget && { budget }), ...(outcome && { outcome }) };
-      const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...ofModel };
+      const { budget, outcome, output, host, lost } = rest;
+      const ofModel = { ...(budget && { budget }), ...(outcome && { outcome }), ...(output && { output }) };
+      const ofSandbox = { ...(host !== undefined && { host }), ...(lost !== undefined && { lost }) };
+      const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...ofModel, ...ofSandbox };
       return { scheduledEventId: Number(completed.scheduledEventId), end, facts };
     }
     const failed = event.activityTaskFailedEventAttributes;
@@ -395,7 +404,8 @@ class EventDecoder {
     if (timedOut) {
       const reported = await this.#reported(timedOut.failure?.timeoutFailureInfo?.lastHeartbeatDetails);
       const facts: EndFacts = { outcome: 'lost', ...reported };
-      return { scheduledEventId: Number(timedOut.scheduledEventId), end: { how: 'timed_out' }, facts };
+      const end: ActivityResult = { how: 'timed_out', ...(isUnstarted(timedOut.failure) && { isUnstarted: true }) };
+      return { scheduledEventId: Number(timedOut.scheduledEventId), end, facts };
     }
     const canceled = event.activityTaskCanceledEventAttributes;
     if (canceled) {
@@ -434,6 +444,11 @@ class EventDecoder {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the project's workflows and activities
     return value as T;
   }
+}
+
+/** Whether no attempt of an activity was begun: the failure of the attempt before is the cause of the time-out. */
+function isUnstarted(failure: temporal.api.failure.v1.IFailure | null | undefined): boolean {
+  return Number(failure?.timeoutFailureInfo?.timeoutType) === SCHEDULE_TO_START && !failure?.cause;
 }
 
 function isoTime(time: { seconds?: unknown; nanos?: number | null } | null | undefined): string {

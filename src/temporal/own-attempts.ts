@@ -1,5 +1,5 @@
 import { ApplicationFailure, CancelledFailure, type Info } from '@temporalio/activity';
-import { bounded, MAX_REASON_BYTES, type Attempt, type Called } from '../core/attempts.ts';
+import { boundedAttempts, MAX_REASON_BYTES, type Attempt, type Called } from '../core/attempts.ts';
 import { cutPoint } from '../core/text.ts';
 import { redact } from '../lib/redact.ts';
 import { WORKER_IDENTITY } from './worker-identity.ts';
@@ -35,7 +35,7 @@ export class OwnAttempts {
 
   /** Those that are kept, with this one as the last. */
   get all(): Attempt[] {
-    return bounded([...this.#earlier, { ...this.#own, ...this.#called() }]);
+    return boundedAttempts([...this.#earlier, { ...this.#own, ...this.#called() }]);
   }
 
   /**
@@ -44,7 +44,7 @@ export class OwnAttempts {
    */
   addTo<R extends object>(result: R, called = this.#called()): R & ReportedAttempts {
     if (this.#earlier.length === 0 && Object.keys(called).length === 0) return result;
-    return { ...result, attempts: bounded([...this.#earlier, { number: this.#own.number, ...called }]) };
+    return { ...result, attempts: boundedAttempts([...this.#earlier, { number: this.#own.number, ...called }]) };
   }
 
   /** This attempt has failed. Returns the error that ends it: one that ends the activity has its attempts, too. */

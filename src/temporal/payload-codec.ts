@@ -14,7 +14,7 @@ const { Payload: message } = proto.temporal.api.common.v1;
  * throws for the latter. A worker's codec marks both as refused, so that they have no effect: see `REFUSED`. It does
  * not throw, because that would fail the workflow task, and a forged command would block a session for ever.
  */
-export type Refusal = 'throws' | 'marks';
+export type RefusalMode = 'throws' | 'marks';
 
 /**
  * Encrypts Temporal's payloads.
@@ -25,9 +25,9 @@ export type Refusal = 'throws' | 'marks';
  */
 export class EncryptionCodec implements PayloadCodec {
   readonly #cipher: Cipher;
-  readonly #refusal: Refusal;
+  readonly #refusal: RefusalMode;
 
-  constructor(cipher: Cipher, refusal: Refusal = 'throws') {
+  constructor(cipher: Cipher, refusal: RefusalMode = 'throws') {
     this.#cipher = cipher;
     this.#refusal = refusal;
   }

@@ -23,7 +23,7 @@ const SOURCES = [WORKFLOWS, path.join(ROOT, 'src', 'core')];
  */
 const MADE = path.join(ROOT, 'workflow-bundles');
 
-export interface BundleOptions {
+interface BundleOptions {
   /**
    * With encryption the bundle contains the failure converter that moves error messages to the attributes that the codec,
    * which runs outside of the sandbox, encrypts.
@@ -65,11 +65,7 @@ export async function makeWorkflowBundles(): Promise<void> {
 }
 
 /** The workflow bundles of an image do not fit its sources. */
-export class BundleError extends StartupError {
-  static {
-    this.prototype.name = 'BundleError';
-  }
-}
+class BundleError extends StartupError {}
 
 /** Undefined where no bundles were made. */
 async function readMade(name: string): Promise<string | undefined> {

@@ -12,6 +12,7 @@ import {
   type WorkflowCreateOptions,
   type WorkflowCreator,
 } from './sdk-worker-internals.ts';
+import { NamedError } from '../lib/errors.ts';
 
 /**
  * The SDK's worker with a workflow thread that takes a third of the processor time.
@@ -77,11 +78,7 @@ class Workflows implements WorkflowCreator {
 /** The SDK's limit for one entry into the sandbox. */
 const BLOCKED_SECONDS = 5;
 
-class ThreadBlockedError extends Error {
-  static {
-    this.prototype.name = 'ThreadBlockedError';
-  }
-}
+class ThreadBlockedError extends NamedError {}
 
 /** A workflow thread that is terminated if it does not respond. */
 class WatchedThread extends WorkerThreadClient {

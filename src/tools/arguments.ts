@@ -1,10 +1,11 @@
 import type { ErrorObject } from 'ajv';
+import { isJsonObject } from '../lib/json.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { describe, SchemaValidators } from './schema-validators.ts';
 import type { AgentTool } from './toolset.ts';
 
-export type ParsedArguments =
+type ParsedArguments =
   | { ok: true; value: Record<string, unknown> }
   /** `pointer`: the place of the first problem, as a JSON pointer. */
   | { ok: false; message: string; pointer: string };
@@ -39,7 +40,7 @@ export function parseArguments(schema: object, text: string): ParsedArguments {
   const parsed = parseJson(text);
   if ('problem' in parsed) return problem(`are ${parsed.problem}`);
   const { value, values } = parsed;
-  if (!isObject(value)) return problem(`must be a JSON object, not ${kind(value)}`);
+  if (!isJsonObject(value)) return problem(`must be a JSON object, not ${kind(value)}`);
   return check(schema, value, values);
 }
 
@@ -54,6 +55,12 @@ export function parseJson(text: string): { value: unknown; values: number } | { 
   } catch (error) {
     return { problem: `not valid JSON: ${errorMessage(error)}` };
   }
+}
+
+/** The JSON object that a model wrote; undefined if the text is none. */
+export function parseJsonObject(text: string): Record<string, unknown> | undefined {
+  const parsed = parseJson(text);
+  return 'value' in parsed && isJsonObject(parsed.value) ? parsed.value : undefined;
 }
 
 /** Whether a value fits a schema; undefined if that cannot be evaluated, or not in time. */
@@ -85,7 +92,7 @@ export function schemaProblem(schema: object, value: object, values = 1): string
  * Whether arguments violate the schema of their tool. Those that cannot be checked within the limits do: a server must not
  * relax a policy by a schema that is broken or too large.
  */
-export function violatesSchema(schema: object, args: Record<string, unknown>): boolean {
+export function argumentsViolate(schema: object, args: Record<string, unknown>): boolean {
   return misfits(argumentValidators, schema, args, jsonShape(JSON.stringify(args)).values)?.length !== 0;
 }
 
@@ -123,8 +130,4 @@ function problem(message: string, pointer = ''): ParsedArguments {
 function kind(value: unknown): string {
   if (Array.isArray(value)) return 'an array';
   return value === null ? 'null' : `a ${typeof value}`;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

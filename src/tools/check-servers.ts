@@ -22,7 +22,7 @@ export interface CheckedServer {
   warnings: string[];
 }
 
-export interface CheckedTool {
+interface CheckedTool {
   name: string;
   /** How its annotations are read; see `selectTools`. */
   annotation: Annotation;
@@ -33,7 +33,7 @@ export interface CheckedTool {
   use: 'ask' | 'run' | 'closed';
 }
 
-export interface CheckOptions {
+interface CheckOptions {
   registry: Pick<McpRegistry, 'resolve' | 'policy'>;
   pool: McpPoolOptions;
   /** Whose sign-ins are used. */

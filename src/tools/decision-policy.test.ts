@@ -1,7 +1,15 @@
 import { expect, test } from 'vitest';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
-import { decideCall, fitsWildcards, policyWarnings, unaskedWarnings } from './decision-policy.ts';
+import {
+  decideCall,
+  decisionPolicyWarnings,
+  fitsWildcards,
+  mayAsk,
+  unaskedWarnings,
+  type CallRules,
+  type Decision,
+} from './decision-policy.ts';
 import type { AgentTool } from './toolset.ts';
 
 const tool = (overrides: Partial<Extract<AgentTool['run'], { to: 'server' }>> = {}): AgentTool => ({
@@ -12,6 +20,9 @@ const tool = (overrides: Partial<Extract<AgentTool['run'], { to: 'server' }>> = 
   run: { to: 'server', effect: 'once', approval: true, ...overrides },
   annotation: '@destructive',
 });
+
+/** Conditions, on which it depends whether a policy fits. */
+const SOME = { arguments: { '/amount': { type: 'number' } } };
 
 const specOf = (...policies: DecisionPolicy[]): AgentSpec => ({
   model: { name: 'm' },
@@ -28,10 +39,11 @@ test.each<[DecisionPolicy['match'], boolean]>([
   [{ arguments: { '/amount': { type: 'number', maximum: 100 } } }, true],
   [{ arguments: { '/amount': { type: 'number', maximum: 10 } } }, false],
   [{ arguments: { '/to/1/a~1b': { const: 'x' } } }, true],
+  [{ arguments: { '/to/1/a~01b': { const: 'y' } } }, true],
   [{ arguments: { '/to/2': {} } }, false],
   [{ arguments: { '/toString': {} } }, false],
 ])('a policy with match %j fits: %s', (match, fits) => {
-  const args = { amount: 50, to: ['ann', { 'a/b': 'x' }] };
+  const args = { amount: 50, to: ['ann', { 'a/b': 'x', 'a~1b': 'y' }] };
   expect(decideCall(specOf({ match, decision: 'deny' }), tool(), args).decision).toBe(fits ? 'deny' : 'ask');
 });
 
@@ -114,7 +126,7 @@ test('a policy holds for every kind of tool: one without a server fits where non
   const kinds: AgentTool[] = [
     { ...tool(), info: { type: 'system', name: 'pay_bill' } },
     { ...tool(), info: { type: 'system', name: 'pay_bill' }, run: { to: 'client' } },
-    { ...tool(), run: { to: 'thread' } },
+    { ...tool(), run: { to: 'route', isOffered: () => true, route: () => ({ route: { to: 'answered' } }) } },
   ];
   for (const one of kinds) {
     const decide = (match: DecisionPolicy['match']) =>
@@ -260,7 +272,62 @@ test('a policy for a server that fits none of its tools is a warning', () => {
     { server: 'bank', annotations: '@write' as const },
   ];
   const spec = specOf(...matches.map((match) => ({ match, decision: 'allow' as const })));
-  expect(policyWarnings(spec, 'bank', [{ name: 'pay_bill' }, { name: 'refund' }])).toEqual([
+  expect(decisionPolicyWarnings(spec, 'bank', [{ name: 'pay_bill' }, { name: 'refund' }])).toEqual([
     'config.decision_policies.1.match.tool: refnd fits no tool of the server',
   ]);
+});
+
+test('rules that match replace what happens without a policy, but not what the operator requires', () => {
+  const ruledBy = (decision: Decision['decision'], isOfAgent = false) => ({ decide: () => ({ decision, isOfAgent }) });
+  const none = { decide: () => undefined };
+  const decide = (run: Parameters<typeof tool>[0], rules: Pick<CallRules, 'decide'>, ...policies: DecisionPolicy[]) =>
+    decideCall(specOf(...policies), tool(run), {}, rules).decision;
+  expect(decide({}, none)).toBe('ask');
+  expect(decide({}, ruledBy('allow'))).toBe('allow');
+  expect(decide({ approval: false }, ruledBy('ask'))).toBe('ask');
+  expect(decide({ approval: false }, ruledBy('deny'))).toBe('deny');
+  expect(decide({ isFloor: true }, ruledBy('allow', true))).toBe('ask');
+  expect(decide({ isDenied: true }, ruledBy('allow'))).toBe('deny');
+  expect(decide({ isDenied: true }, ruledBy('allow', true))).toBe('allow');
+  expect(decide({ isDenied: true }, none)).toBe('deny');
+});
+
+test('rules make the decision of a policy stricter, and who decides is the policy', () => {
+  const ruledBy = (decision: Decision['decision']) => ({ decide: () => ({ decision, isOfAgent: false }) });
+  const policy = (decision: DecisionPolicy['decision'], more: Partial<DecisionPolicy> = {}): DecisionPolicy => {
+    return { match: {}, decision, ...more };
+  };
+  const decide = (of: DecisionPolicy, decision: Decision['decision']) =>
+    decideCall(specOf(of), tool(), {}, ruledBy(decision));
+  expect(decide(policy('ask', { quorum: 2 }), 'allow')).toMatchObject({ decision: 'ask', policy: { quorum: 2 } });
+  expect(decide(policy('ask', { quorum: 2 }), 'ask')).toMatchObject({ decision: 'ask', policy: { quorum: 2 } });
+  expect(decide(policy('ask'), 'deny')).toEqual({ decision: 'deny' });
+  expect(decide(policy('deny'), 'allow')).toEqual({ decision: 'deny' });
+  expect(decide(policy('allow'), 'ask')).toMatchObject({ decision: 'ask', policy: { quorum: 1 } });
+  expect(decide(policy('allow'), 'allow')).toEqual({ decision: 'allow' });
+});
+
+test.each<
+  [string, boolean, { policies?: DecisionPolicy[]; run?: Parameters<typeof tool>[0]; ruled?: Decision['decision'] }]
+>([
+  ['by default', true, {}],
+  ['without an approval', false, { run: { approval: false } }],
+  ['by a rule that allows', false, { ruled: 'allow' }],
+  ['by a rule that asks', true, { run: { approval: false }, ruled: 'ask' }],
+  ['by a rule that denies', false, { ruled: 'deny' }],
+  ['with a policy that allows', false, { policies: [{ match: {}, decision: 'allow' }] }],
+  ['with a policy that denies', false, { policies: [{ match: {}, decision: 'deny' }] }],
+  ['with a policy that asks', true, { run: { approval: false }, policies: [{ match: {}, decision: 'ask' }] }],
+  [
+    'with a policy for others',
+    false,
+    { run: { approval: false }, policies: [{ match: { tool: 'x' }, decision: 'ask' }] },
+  ],
+  ['if some arguments ask', true, { run: { approval: false }, policies: [{ match: SOME, decision: 'ask' }] }],
+  ['if some arguments are allowed', true, { policies: [{ match: SOME, decision: 'allow' }] }],
+  ['if some arguments are denied', true, { policies: [{ match: SOME, decision: 'deny' }] }],
+  ['what the operator requires', true, { run: { isFloor: true }, policies: [{ match: {}, decision: 'allow' }] }],
+])('whether a call may ask, %s: %s', (_, expected, { policies = [], run, ruled }) => {
+  const rules = ruled && { decide: () => ({ decision: ruled, isOfAgent: true }) };
+  expect(mayAsk(specOf(...policies), tool(run), rules)).toBe(expected);
 });

@@ -1,10 +1,24 @@
-import type { ApprovalPolicy, Approvers } from '../core/records.ts';
+import type { ApprovalPolicy, Approvers, CallAction } from '../core/records/calls.ts';
 import { hashOf } from '../lib/hash.ts';
-import { valueAt } from '../lib/json-pointer.ts';
+import { valueAt } from '../lib/json.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec, DecisionPolicy, McpServer } from '../spec/agent-spec.ts';
-import { conditionValidators, fitsSchema, violatesSchema } from './arguments.ts';
+import { conditionValidators, fitsSchema, argumentsViolate } from './arguments.ts';
 import { argumentSchema, type AgentTool } from './toolset.ts';
+
+/** What rules say of calls, beside the policies of the agent. Features give them: see `CallHandling.rules`. */
+export interface CallRules {
+  /** What the call does, if it is one on which rules decide. */
+  actionOf: (tool: Pick<AgentTool, 'info'>) => CallAction | undefined;
+  /** What the rules that match say; undefined if none does. */
+  decide: (tool: Pick<AgentTool, 'info'>, args: Record<string, unknown>) => RuledDecision | undefined;
+}
+
+export interface RuledDecision {
+  decision: Decision['decision'];
+  /** Whether a rule of the agent matches. Only one of these lifts what the agent denies by default. */
+  isOfAgent: boolean;
+}
 
 /** What happens to a call: it runs, it waits for an approval (by the policy, if there is one), or it does not run. */
 export interface Decision {
@@ -22,10 +36,15 @@ const MAX_CONDITIONS_MS = 100;
  * Decides on a call of any tool: by the first of the agent's policies that fits it, else by the
  * `require_approval_for_tools` of its server, if it has one. Policies before that one which may fit count as well, and the
  * strictest decision holds: arguments that the server may read as others must not be a way around a later policy. The
- * operator's policy may require an approval that the agent's does not.
+ * operator's policy may require an approval that the agent's does not. Rules that match replace what happens without a
+ * policy, and make that of a policy stricter; who decides is the policy's.
  */
-export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: Record<string, unknown>): Decision {
-  const { approval, isFloor } = run.to === 'server' ? run : { approval: false, isFloor: undefined };
+export function decideCall(
+  spec: AgentSpec,
+  { run, ...tool }: AgentTool,
+  args: Record<string, unknown>,
+  rules?: Pick<CallRules, 'decide'>,
+): Decision {
   let used = 0;
   const evaluate = (schema: object, value: unknown): boolean | undefined => {
     if (used >= MAX_CONDITIONS_MS) return undefined;
@@ -38,26 +57,55 @@ export function decideCall(spec: AgentSpec, { run, ...tool }: AgentTool, args: R
     return fits;
   };
   let odd: boolean | undefined;
-  const isOdd = (): boolean => (odd ??= violatesSchema(argumentSchema(tool), args));
+  const isOdd = (): boolean => (odd ??= argumentsViolate(argumentSchema(tool), args));
+  const candidates = candidatesFor(spec, { run, tool, args, evaluate, isOdd }, rules?.decide(tool, args));
+  const { decision, policy } = candidates.reduce((one, next) => (strictness(next) > strictness(one) ? next : one));
+  return { decision, ...(decision === 'ask' && policy && { policy: approvalPolicy(policy) }) };
+}
+
+/** Whether a call of a tool may wait for an approval now. Conditions on the arguments may fit. */
+export function mayAsk(spec: AgentSpec, { run, ...tool }: AgentTool, rules?: Pick<CallRules, 'decide'>): boolean {
+  const called = { run, tool, args: {}, evaluate: () => undefined, isOdd: () => true };
+  const candidates = candidatesFor(spec, called, rules?.decide(tool, {}));
+  if (candidates.some(({ decision, mayFit }) => decision === 'deny' && !mayFit)) return false;
+  return candidates.some(({ decision }) => decision === 'ask');
+}
+
+/** What the policies and rules that fit, or may fit, do with a call. There is at least one, and the strictest holds. */
+function candidatesFor(
+  spec: AgentSpec,
+  { run, ...called }: MatchedCall & Pick<AgentTool, 'run'>,
+  ruled: RuledDecision | undefined,
+): Candidate[] {
+  const { approval = false, isFloor, isDenied } = run.to === 'client' ? {} : run;
+  if (isDenied && !ruled?.isOfAgent) return [{ decision: 'deny' }];
   const candidates: Candidate[] = [];
-  let isDecided = false;
+  let decidedBy: DecisionPolicy | undefined;
   for (const policy of spec.config?.decision_policies ?? []) {
-    const fits = matches(policy, { tool, args, evaluate, isOdd });
+    const fits = matches(policy, called);
     if (fits === false) continue;
     // A condition that cannot be evaluated must not let a call run.
     const mustAsk = policy.decision === 'allow' && (isFloor === true || fits === undefined);
-    candidates.push({ decision: mustAsk ? 'ask' : policy.decision, policy });
-    isDecided = fits === true;
-    if (isDecided) break;
+    candidates.push({ decision: mustAsk ? 'ask' : policy.decision, policy, ...(!fits && { mayFit: true as const }) });
+    if (fits === true) {
+      decidedBy = policy;
+      break;
+    }
   }
-  if (!isDecided) candidates.push({ decision: approval ? 'ask' : 'allow' });
-  const { decision, policy } = candidates.reduce((one, next) => (strictness(next) > strictness(one) ? next : one));
-  return { decision, ...(decision === 'ask' && policy && { policy: approvalPolicy(policy) }) };
+  if (ruled) {
+    const mustAsk = ruled.decision === 'allow' && isFloor === true && !decidedBy;
+    candidates.push({ decision: mustAsk ? 'ask' : ruled.decision, ...(decidedBy && { policy: decidedBy }) });
+  } else if (!decidedBy) {
+    candidates.push({ decision: approval ? 'ask' : 'allow' });
+  }
+  return candidates;
 }
 
 interface Candidate {
   decision: Decision['decision'];
   policy?: DecisionPolicy;
+  /** Whether the policy fits depends on what cannot be evaluated. */
+  mayFit?: true;
 }
 
 /** Between policies that ask, the quorum counts first, then whether approvers are named, then who is excluded. */
@@ -135,7 +183,11 @@ function approversOf({ subjects, roles }: NonNullable<DecisionPolicy['approvers'
 }
 
 /** Which policies for the calls of an MCP server fit none of its tools, for the agent's author. */
-export function policyWarnings({ config }: AgentSpec, server: string, tools: readonly { name: string }[]): string[] {
+export function decisionPolicyWarnings(
+  { config }: AgentSpec,
+  server: string,
+  tools: readonly { name: string }[],
+): string[] {
   return (config?.decision_policies ?? []).flatMap(({ match }, i) => {
     const { tool: pattern } = match;
     if (match.server !== server || typeof pattern !== 'string') return [];

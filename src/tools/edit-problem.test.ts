@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ApprovalPolicy, ToolCall } from '../core/records.ts';
+import type { ApprovalPolicy, ToolCall } from '../core/records/calls.ts';
 import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec, DecisionPolicy } from '../spec/agent-spec.ts';
 import { decideCall } from './decision-policy.ts';
@@ -106,6 +106,7 @@ test('a tool that is not offered cannot be validated', () => {
 
 test('the check of the API uses the agent of the call', async () => {
   const check = createEditCheck({
+    rules: () => Promise.resolve(undefined),
     catalog: { agents: { spec: (hash) => Promise.resolve(hash === 'own' ? specOf(two) : specOf()) } },
     toolsets: { load: () => Promise.resolve(toolset(pay())) },
   });

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import type { Elicitation, ElicitationAnswer } from '../core/records.ts';
+import type { Elicitation, ElicitationAnswer } from '../core/records/pending.ts';
+import { parsedJson } from '../lib/json.ts';
 import { schemaProblem } from './arguments.ts';
 
 /** Above what people write into a form. */
@@ -23,18 +24,14 @@ const answer = z.discriminatedUnion('action', [
 
 const FORM = '{"action": "accept", "content": {…}}, or {"action": "decline"} or {"action": "cancel"}';
 
-export type ParsedAnswer = { ok: true; answer: ElicitationAnswer } | { ok: false; message: string };
+type ParsedAnswer = { ok: true; answer: ElicitationAnswer } | { ok: false; message: string };
 
 /** Parses the content of a `user.tool_response` that answers a server's question, and validates a form. */
 export function parseAnswer(question: Elicitation, content: string): ParsedAnswer {
   const problem = (message: string): ParsedAnswer => ({ ok: false, message });
   if (content.length > MAX_LENGTH) return problem(`the answer is longer than ${MAX_LENGTH} characters`);
-  let json: unknown;
-  try {
-    json = JSON.parse(content);
-  } catch {
-    return problem(`the answer is not JSON: send ${FORM}`);
-  }
+  const json = parsedJson(content);
+  if (json === undefined) return problem(`the answer is not JSON: send ${FORM}`);
   const parsed = answer.safeParse(json);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;

@@ -1,13 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
-import type { RunSecrets } from '../catalog/run-secrets.ts';
 import type { ToolScope } from '../core/history.ts';
-import type { ToolCall, ToolInfo } from '../core/records.ts';
+import type { ToolCall, ToolInfo } from '../core/records/calls.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import { callInRounds, type AskingCall, type RoundsOptions } from '../mcp/call-rounds.ts';
 import { instrumentCall } from '../mcp/instrument-call.ts';
 import { OpenCalls } from '../mcp/open-calls.ts';
-import { listedSchemaOf } from '../mcp/read-tools.ts';
+import { listedSchemaOf, resultSchemaOf } from '../mcp/read-tools.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { withSecrets, type GivenServer, type ServerSecrets } from '../mcp/server-secrets.ts';
@@ -15,9 +14,10 @@ import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
 import { approvalFloor, mayUse, type ServerPolicy } from '../mcp/server-policy.ts';
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
+import { codeActionsOf } from '../spec/code-actions.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
-import { policyWarnings, unaskedWarnings } from './decision-policy.ts';
+import { decisionPolicyWarnings, unaskedWarnings } from './decision-policy.ts';
 import { isListed, selectorWarnings, selectTools, type OperatorLimits } from './selectors.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import { toolNames } from './tool-names.ts';
@@ -34,11 +34,12 @@ type LookUp = (server: McpServer) => Partial<Omit<GivenServer, 'endpoint'>> & {
   refusal?: string;
 };
 
-export interface McpToolsOptions {
+interface McpToolsOptions {
   registry: McpRegistry;
   pool: McpPool;
   metrics: Metrics;
-  runSecrets: Pick<RunSecrets, 'get'>;
+  /** What the servers of sessions are given by their clients; undefined for a session without. */
+  runSecrets: { get: (sessionId: string) => Promise<string | undefined> };
   /** What the author of an agent should know of it that concerns one of its servers. Never rejects. */
   warningsAbout: (server: string, spec: AgentSpec) => Promise<string[]>;
   log: Logger;
@@ -67,6 +68,8 @@ export function agentTools(
         ...(ordered && { order: { server: id, ...(annotation === '@read-only' && { isReadOnly: true }) } }),
       },
       annotation,
+      ...(server.allowed_callers && { callers: server.allowed_callers }),
+      ...(server.allowed_callers?.includes('code') && resultSchemaOf(tool)),
       ...(annotation === '@read-only' && mayBeginAhead(server) && { beginsAhead: true }),
     }),
   );
@@ -80,22 +83,12 @@ function mayBeginAhead({ type, begin_ahead: isAllowed }: McpServer): boolean {
 /** The tools of an agent's MCP servers. */
 export class McpTools implements ToolKind {
   readonly type = 'mcp';
-  readonly #registry: McpRegistry;
-  readonly #pool: McpPool;
-  readonly #metrics: Metrics;
-  readonly #runSecrets: Pick<RunSecrets, 'get'>;
-  readonly #warningsAbout: McpToolsOptions['warningsAbout'];
-  readonly #log: Logger;
+  readonly #options: McpToolsOptions;
   readonly #openCalls = new OpenCalls();
   readonly #warned = new LRUCache<string, true>({ max: MAX_WARNED });
 
-  constructor({ registry, pool, metrics, runSecrets, warningsAbout, log }: McpToolsOptions) {
-    this.#warningsAbout = warningsAbout;
-    this.#log = log;
-    this.#registry = registry;
-    this.#pool = pool;
-    this.#metrics = metrics;
-    this.#runSecrets = runSecrets;
+  constructor(options: McpToolsOptions) {
+    this.#options = options;
   }
 
   async tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools> {
@@ -136,14 +129,14 @@ export class McpTools implements ToolKind {
     const rounds: Omit<RoundsOptions, 'resumed'> = {
       openCalls: this.#openCalls,
       send: (more) =>
-        this.#pool.call(endpoint, scope, tool, parsed.value, {
+        this.#options.pool.call(endpoint, scope, tool, parsed.value, {
           operationId,
           ...timeouts,
           context,
           reliesOn,
           ...more,
         }),
-      measure: (work) => instrumentCall({ metrics: this.#metrics, endpoint, tool }, work),
+      measure: (work) => instrumentCall({ metrics: this.#options.metrics, endpoint, tool }, work),
       signal,
       mayRepeat,
     };
@@ -172,7 +165,7 @@ export class McpTools implements ToolKind {
       if (refusal) throw new Error(`its server ${refusal}`);
       // Only a selector such as @read-only depends on the annotations, which must be requested from the server.
       if (!['@all', name].some((selector) => policy.tools.includes(selector))) {
-        const { tools } = await this.#pool.tools(endpoint, scope, signal);
+        const { tools } = await this.#options.pool.tools(endpoint, scope, signal);
         const isAllowed = tools.some((tool) => tool.name === name && isListed(tool, policy.tools));
         if (!isAllowed) throw new Error('the operator of this server does not allow this tool.');
       }
@@ -193,10 +186,10 @@ export class McpTools implements ToolKind {
     });
     if (!endpoint) return unavailable('it is not registered on this server');
     if (refusal) return unavailable(`it ${refusal}`);
-    const ofAgent = this.#warningsAbout(server.name, spec);
+    const ofAgent = this.#options.warningsAbout(server.name, spec);
     let offered: McpServerTools;
     try {
-      offered = await this.#pool.tools(endpoint, scope, signal);
+      offered = await this.#options.pool.tools(endpoint, scope, signal);
     } catch (error) {
       if (!(error instanceof McpUnavailableError)) throw error;
       return unavailable(`it ${error.reason}`, error.signIn);
@@ -204,11 +197,12 @@ export class McpTools implements ToolKind {
     const { id, name, sessionId, transport, account } = offered;
     const { idempotentTools, ordered } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
-    const tools = agentTools(server, offered, { limits, ordered });
+    const asksForAll = codeActionsOf(spec)?.asksForTools && { require_approval_for_tools: ['@all'] };
+    const tools = agentTools({ ...server, ...asksForAll }, offered, { limits, ordered });
     const mistakes = [
       ...offered.toolWarnings,
       ...selectorWarnings(server, offered.tools),
-      ...policyWarnings(spec, server.name, offered.tools),
+      ...decisionPolicyWarnings(spec, server.name, offered.tools),
       ...unaskedWarnings(spec, server, tools),
     ];
     this.#warn(name, mistakes);
@@ -230,19 +224,19 @@ export class McpTools implements ToolKind {
   #warn(server: string, warnings: string[]): void {
     for (const warning of warnings) {
       const key = `${server}: ${warning}`;
-      if (!this.#warned.has(key)) this.#log.warn({ server }, `the tools of an agent's MCP server: ${warning}`);
+      if (!this.#warned.has(key)) this.#options.log.warn({ server }, `the tools of an agent's MCP server: ${warning}`);
       this.#warned.set(key, true);
     }
   }
 
   /** Looks up the servers of an agent in a session, with what its run gives to them. */
   async #lookUp({ givenToServers }: AgentSpec, { sessionId, owner }: ToolScope): Promise<LookUp> {
-    const stored = givenToServers && (await this.#runSecrets.get(sessionId));
+    const stored = givenToServers && (await this.#options.runSecrets.get(sessionId));
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the run API
     const secrets = stored === undefined ? undefined : (JSON.parse(stored) as ServerSecrets);
     return (server) => {
-      const policy = this.#registry.policy(server);
-      const endpoint = this.#registry.resolve(server);
+      const policy = this.#options.registry.policy(server);
+      const endpoint = this.#options.registry.resolve(server);
       if (!mayUse(policy, owner)) return { endpoint, policy, refusal: 'is not open to the drafts of this user' };
       const given = givenToServers?.find((one) => one.server === server.name);
       if (!endpoint || !given) return { endpoint, policy };

@@ -22,8 +22,8 @@ const TOOLS = [
   tool('天気予報', '東京の天気を調べる'),
 ];
 
-function ranked(query: string): string[] {
-  return rankTools(TOOLS, query).map(({ name }) => name);
+async function ranked(query: string): Promise<string[]> {
+  return (await rankTools(TOOLS, query)).map(({ name }) => name);
 }
 
 test.each([
@@ -34,25 +34,33 @@ test.each([
   ['a rare word rather than a common one', 'create issue', 'create_issue'],
   ['its exact name, before similar names', 'search', 'search'],
   ['words of languages without spaces', '明日の天気', '天気予報'],
-])('the first result matches by %s', (_, query, first) => {
-  expect(ranked(query)[0]).toBe(first);
+])('the first result matches by %s', async (_, query, first) => {
+  expect((await ranked(query))[0]).toBe(first);
 });
 
-test('a word in a name weighs more than one in a description', () => {
-  const names = ranked('invoices');
+test('a word in a name weighs more than one in a description', async () => {
+  const names = await ranked('invoices');
   expect(names.toSorted()).toEqual(['create_invoice', 'search', 'sendInvoice']);
   expect(names.at(-1)).toBe('search');
 });
 
-test('a tool that no word matches is not found', () => {
-  expect(ranked('quantum')).toEqual([]);
-  expect(ranked('  ?! ')).toEqual([]);
-  expect(rankTools([], 'invoice')).toEqual([]);
+test('a tool that no word matches is not found', async () => {
+  expect(await ranked('quantum')).toEqual([]);
+  expect(await ranked('  ?! ')).toEqual([]);
+  expect(await rankTools([], 'invoice')).toEqual([]);
   // A prefix of two letters matches too many words.
-  expect(ranked('cr')).toEqual([]);
+  expect(await ranked('cr')).toEqual([]);
 });
 
-test('the order is stable, and equal ranks keep the order of the tools', () => {
+test('the order is stable, and equal ranks keep the order of the tools', async () => {
   const alike = ['a', 'b', 'c'].map((name) => tool(name, 'does something'));
-  expect(rankTools(alike, 'something')).toEqual(alike);
+  expect(await rankTools(alike, 'something')).toEqual(alike);
+});
+
+test('other work is done while many tools are ranked', async () => {
+  const many = Array.from({ length: 2_000 }, (_, i) => tool(`tool ${i}`, 'does something else '.repeat(50)));
+  let others = 0;
+  setImmediate(() => (others += 1));
+  expect(await rankTools(many, 'something')).toHaveLength(2_000);
+  expect(others).toBe(1);
 });

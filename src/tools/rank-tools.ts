@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { AgentTool } from './toolset.ts';
 
 /** The weight of a word by the field in which it occurs. */
@@ -11,9 +12,14 @@ const MIN_PREFIX_LENGTH = 3;
 const K1 = 1.2;
 const B = 0.75;
 
+/** How long tools are read before other work gets its turn, in milliseconds: servers may have 50,000 of them. */
+const MAX_BLOCKED_MS = 10;
+
+/** What is read of a tool. */
+export type RankedTool = Pick<AgentTool, 'name' | 'description' | 'parameters' | 'info'>;
+
 /** A tool as a bag of words, each with the sum of its weights. */
 interface Bag {
-  tool: AgentTool;
   words: Map<string, number>;
   length: number;
 }
@@ -22,15 +28,24 @@ interface Bag {
  * Returns the tools that match a query, best first: Okapi BM25 over names, descriptions, parameters and servers, with
  * prefix matches in both directions. A tool whose exact name is the query ranks first.
  */
-export function rankTools(tools: AgentTool[], query: string): AgentTool[] {
-  const bags = tools.map(bagOf);
-  const average = bags.reduce((sum, { length }) => sum + length, 0) / bags.length;
-  const scores = new Map<AgentTool, number>();
-  for (const word of new Set(wordsOf(query))) {
-    const matches = bags
-      .map((bag) => ({ ...bag, weight: weightOf(word, bag.words) }))
+export async function rankTools<T extends RankedTool>(tools: readonly T[], query: string): Promise<T[]> {
+  const words = [...new Set(wordsOf(query))];
+  const read: { tool: T; length: number; weights: number[] }[] = [];
+  let since = performance.now();
+  for (const tool of tools) {
+    const bag = bagOf(tool);
+    read.push({ tool, length: bag.length, weights: words.map((word) => weightOf(word, bag.words)) });
+    if (performance.now() - since < MAX_BLOCKED_MS) continue;
+    await nextTurn();
+    since = performance.now();
+  }
+  const average = read.reduce((sum, { length }) => sum + length, 0) / read.length;
+  const scores = new Map<T, number>();
+  for (const i of words.keys()) {
+    const matches = read
+      .map(({ tool, length, weights }) => ({ tool, length, weight: weights[i] ?? 0 }))
       .filter(({ weight }) => weight > 0);
-    const rarity = Math.log(1 + (bags.length - matches.length + 0.5) / (matches.length + 0.5));
+    const rarity = Math.log(1 + (read.length - matches.length + 0.5) / (matches.length + 0.5));
     for (const { tool, weight, length } of matches) {
       const gain = (weight * (K1 + 1)) / (weight + K1 * (1 - B + (B * length) / average));
       scores.set(tool, (scores.get(tool) ?? 0) + rarity * gain);
@@ -40,7 +55,7 @@ export function rankTools(tools: AgentTool[], query: string): AgentTool[] {
   return [...scores].toSorted(([, a], [, b]) => (a === b ? 0 : b - a)).map(([tool]) => tool);
 }
 
-function bagOf(tool: AgentTool): Bag {
+function bagOf(tool: RankedTool): Bag {
   const words = new Map<string, number>();
   const add = (text: string, weight: number): void => {
     for (const word of wordsOf(text)) words.set(word, (words.get(word) ?? 0) + weight);
@@ -50,7 +65,7 @@ function bagOf(tool: AgentTool): Bag {
   add(tool.description, WEIGHTS.description);
   const { properties } = tool.parameters;
   if (typeof properties === 'object' && properties !== null) add(Object.keys(properties).join(' '), WEIGHTS.parameter);
-  return { tool, words, length: [...words.values()].reduce((sum, weight) => sum + weight, 0) };
+  return { words, length: [...words.values()].reduce((sum, weight) => sum + weight, 0) };
 }
 
 function weightOf(word: string, words: Map<string, number>): number {

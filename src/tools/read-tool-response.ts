@@ -3,9 +3,8 @@ import type { BlobStore } from '../blobs/blob-store.ts';
 import { cutPoint } from '../core/text.ts';
 import type { ToolItem, TranscriptItem } from '../core/transcript.ts';
 import { errorMessage } from '../lib/errors.ts';
-import type { AgentTool } from './toolset.ts';
-
-const NAME = 'read_tool_response';
+import { cutsResults } from '../spec/agent-spec.ts';
+import type { SystemTool } from './system-tool.ts';
 
 /** In JSON bytes. Far below the size at which a result is cut for the model, so that what was read is not cut again. */
 const MAX_READ_BYTES = 32 * 1024;
@@ -18,15 +17,10 @@ const AROUND_MATCH = 150;
 const MAX_COUNTED = 1_000;
 
 /** Each read may load a result of many megabytes. */
-export const MAX_READS_BY_MESSAGE = 20;
+const MAX_READS_BY_MESSAGE = 20;
+const TOO_MANY_READS = `This call was not executed: a message may read at most ${MAX_READS_BY_MESSAGE} results.`;
 
-/**
- * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity
- * that receives the call answers it, since it has the conversation: a thread can read those of its own branch, and no
- * others.
- */
-export const READ_TOOL_RESPONSE: AgentTool = {
-  name: NAME,
+const READ = {
   description:
     'Read or search a result of an earlier tool call, or a file of the user, of which you see only a part, or a result that was cleared. ' +
     'Positions are counted in characters from 0.',
@@ -51,8 +45,22 @@ export const READ_TOOL_RESPONSE: AgentTool = {
     required: [],
     additionalProperties: false,
   },
-  info: { type: 'system', name: NAME },
-  run: { to: 'conversation' },
+};
+
+/**
+ * Lets the model read and search the tool results and the files of its conversation that it sees in part. The activity
+ * that receives the call answers it, since it has the conversation: a thread can read those of its own branch, and no
+ * others.
+ */
+export const READ_TOOL_RESPONSE: SystemTool = {
+  name: 'read_tool_response',
+  offer: (spec) => (cutsResults(spec) ? READ : undefined),
+  isOffered: ({ seesPart }) => seesPart,
+  route: async ({ args, earlier, conversation, ...sources }) => {
+    const reads = earlier.filter(({ content }) => content !== undefined).length;
+    if (reads >= MAX_READS_BY_MESSAGE) return { route: { to: 'answered' }, problem: TOO_MANY_READS };
+    return { route: { to: 'answered' }, ...(await readToolResponse(conversation, args, sources)) };
+  },
 };
 
 /** The bounds of the tool's schema, whose validation has a limited time, and may not have been completed. */
@@ -65,9 +73,9 @@ const input = z.object({
 });
 
 /** The answer to a call, or why there is none. */
-export type ReadAnswer = { content: string } | { problem: string };
+type ReadResult = { content: string } | { problem: string };
 
-interface TextSources {
+export interface TextSources {
   loadBlob: (blob: string) => ReturnType<BlobStore['get']>;
   /** Loads the text of a file of the conversation; undefined if it has no such file. */
   loadFile: (id: string) => Promise<LoadedText> | undefined;
@@ -80,7 +88,7 @@ export async function readToolResponse(
   conversation: readonly TranscriptItem[],
   args: Record<string, unknown>,
   { loadBlob, loadFile }: TextSources,
-): Promise<ReadAnswer> {
+): Promise<ReadResult> {
   const parsed = input.safeParse(args);
   if (!parsed.success) return { problem: z.prettifyError(parsed.error) };
   const { tool_call_id: callId, file, offset, length, search } = parsed.data;

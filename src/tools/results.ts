@@ -3,9 +3,19 @@ import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client'
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
 import type { BlobStore } from '../blobs/blob-store.ts';
 import { sizeText } from '../core/files.ts';
-import type { ToolResult } from '../mcp/call-outcome.ts';
+import type { WithoutId } from '../core/records/base.ts';
+import type { CallKey } from '../core/tool-records.ts';
+import type { CallOutcome, ToolResult } from '../mcp/call-outcome.ts';
+import type { AskingCall } from '../mcp/call-rounds.ts';
 import { MAX_URI_LENGTH } from '../mcp/read-resource.ts';
-import type { FoundTool, FullText, NoResult, StatefulConnection, ToolOutcome, ToolResponse } from '../core/records.ts';
+import type {
+  FoundTool,
+  FullText,
+  NoResult,
+  StatefulConnection,
+  ToolOutcome,
+  ToolResponse,
+} from '../core/records/results.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
 
@@ -34,6 +44,26 @@ export interface UnstoredResult {
   foundTools?: FoundTool[];
   noResult?: NoResult;
   connection?: StatefulConnection | undefined;
+}
+
+/** A call that was cancelled after it had begun. */
+export const CANCELLED: UnstoredResult = {
+  outcome: 'cancelled',
+  text: 'The tool call was cancelled while it ran.',
+};
+
+/** How a call has ended that its server has answered. */
+type Answer = Extract<CallOutcome, { status: 'result' | 'rejected' }>;
+
+export function isAnswer(outcome: CallOutcome | AskingCall): outcome is Answer {
+  return outcome.status === 'result' || outcome.status === 'rejected';
+}
+
+/** The result of a call that its server has answered. */
+export function resultOf(answer: Answer): UnstoredResult {
+  if (answer.status === 'result') return returned(answer);
+  const { message, connection } = answer;
+  return { outcome: 'failed', text: `The tool call failed: ${message}`, noResult: 'protocol', connection };
 }
 
 /** What a tool has returned. */
@@ -189,6 +219,23 @@ export async function storeToolResult(
     ...(content !== whole && { fullText: await storeFullText(whole, { blobs, sessionId }) }),
     ...(structuredContent && { structuredContent }),
   };
+}
+
+/** The record of a call's response. @param executed the arguments with which it ran, if not those of its message */
+export async function storeResponse(
+  { threadId, toolCallId, executed }: CallKey & { executed?: string | undefined },
+  { outcome, text, files = [], structured, foundTools, noResult, connection }: UnstoredResult,
+  place: { blobs: BlobStore; sessionId: string },
+): Promise<WithoutId<ToolResponse>> {
+  const result = {
+    ...(executed !== undefined && { arguments: executed }),
+    ...(await storeToolResult({ text, files, structured }, place)),
+    ...(foundTools && { foundTools }),
+    ...(noResult && { noResult }),
+    ...(connection && { connection }),
+  };
+  const at = new Date().toISOString();
+  return { kind: 'tool.response', at, threadId, toolCallId, outcome, ...result };
 }
 
 /** Structured content (JSON) as a file. */

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { SessionOwner } from '../core/history.ts';
-import type { ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
 import type { RunOptions } from './tool-kind.ts';
 import type { Toolset } from './toolset.ts';
 import { runToolCall, type ToolCallSources } from './run-tool-call.ts';

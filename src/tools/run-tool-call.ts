@@ -1,20 +1,19 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { Config } from '../config.ts';
 import type { CallToolInput } from '../core/history.ts';
-import type { ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
 import { ownerOfCall } from '../core/work-owner.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AskingCall } from '../mcp/call-rounds.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
 import { editProblem } from './edit-problem.ts';
-import type { ToolKinds } from './kinds.ts';
-import type { RunOptions } from './tool-kind.ts';
+import type { RunOptions, ToolKinds } from './tool-kind.ts';
 import type { Toolset } from './toolset.ts';
 import type { ToolsetLoader } from './toolset-loader.ts';
 
 /** What a tool call is run with. */
 export interface ToolCallSources {
-  catalog: { agents: Pick<Catalog['agents'], 'spec'> };
+  catalog: { agents: Pick<KernelCatalog['agents'], 'spec'> };
   toolKinds: ToolKinds;
   toolsets: Pick<ToolsetLoader, 'load'>;
   config: Pick<Config, 'tool'>;

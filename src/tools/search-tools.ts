@@ -1,10 +1,12 @@
 import { z } from 'zod';
-import type { FoundTool } from '../core/records.ts';
+import type { FoundTool } from '../core/records/results.ts';
 import { truncateMiddle, jsonBytes } from '../core/text.ts';
+import type { RunOptions } from './tool-kind.ts';
 import { rankTools } from './rank-tools.ts';
-import { isDeferred, type AgentTool, type Toolset } from './toolset.ts';
-
-export const SEARCH_TOOLS = 'search_tools';
+import { mayDefer } from './selectors.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { SystemTool } from './system-tool.ts';
+import { calledBy, isDeferred, mayCall, type AgentTool, type Toolset } from './toolset.ts';
 
 const DEFAULT_LIMIT = 5;
 const MAX_LIMIT = 20;
@@ -15,68 +17,137 @@ const MAX_DESCRIPTION_BYTES = 2 * 1024;
 /** A larger schema is omitted; the model gets it when the tool is offered. */
 const MAX_SCHEMA_BYTES = 8 * 1024;
 
-/** Lets the model search for deferred tools; the server runs it. `servers`: those that may have such tools. */
-export function searchTools(servers: string[]): AgentTool {
+/** What the code of an agent has. Features give it. */
+export interface SearchedCode {
+  /** How code calls its tools, by those of `tools` that it may call. */
+  uses: (tools: Iterable<AgentTool>) => ReadonlyMap<AgentTool, () => UseInCode>;
+  /** What else it can import that matches a query, the best first: it ranks before the tools of servers. */
+  others: (query: string) => Promise<(UseInCode & { description: string })[]>;
+}
+
+/** Finds what the code of an agent has. */
+export type SearchCode<Services> = (
+  call: Pick<RunOptions, 'spec' | 'scope'>,
+  services: Services,
+) => Promise<SearchedCode>;
+
+export interface UseInCode {
+  /** The line that imports the tool. */
+  import: string;
+  signature: string;
+}
+
+/** Lets the model search for deferred tools, and for those of its code. */
+export function searchTools<Services>(searchCode: SearchCode<Services>): SystemTool<Services> {
   return {
-    name: SEARCH_TOOLS,
-    description:
-      `Search for more tools. These servers have tools that are not listed yet: ${servers.join(', ')}. ` +
-      'Describe the task in a few words. You can call the tools that a search finds from then on.',
-    parameters: {
-      type: 'object',
-      properties: {
-        query: {
-          type: 'string',
-          minLength: 1,
-          description: 'Words about the task, or the name of a tool or a server.',
-        },
-        limit: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, description: `Default ${DEFAULT_LIMIT}.` },
-      },
-      required: ['query'],
-      additionalProperties: false,
+    name: 'search_tools',
+    offer: (spec) => {
+      const description = aboutSearch(spec);
+      return description === undefined ? undefined : { description, parameters: PARAMETERS };
     },
-    info: { type: 'system', name: SEARCH_TOOLS },
-    run: { to: 'server', effect: 'retry', approval: false },
+    effect: 'retry',
+    run: async ({ arguments: args }, { loadToolset, ...call }, services) => {
+      const [toolset, code] = await Promise.all([loadToolset(), searchCode(call, services)]);
+      const { text, foundTools } = await searchResult(toolset, args, code);
+      return { status: 'result', isError: false, content: [{ type: 'text', text }], foundTools };
+    },
   };
 }
+
+/** Depends on the agent alone. Undefined if there is nothing to search for. */
+function aboutSearch({ mcp_servers: servers }: AgentSpec): string | undefined {
+  const all = servers ?? [];
+  const deferred = all.filter((server) => mayDefer(server) && mayCall('model', server)).map(({ name }) => name);
+  const ofCode = all.filter((server) => mayCall('code', server)).map(({ name }) => name);
+  if (deferred.length + ofCode.length === 0) return undefined;
+  return [
+    'Search for more tools.',
+    ...(deferred.length > 0 ? [`These servers have tools that are not listed yet: ${deferred.join(', ')}.`] : []),
+    ...(ofCode.length > 0 ? [`Your code can call the tools of these servers: ${ofCode.join(', ')}.`] : []),
+    'Describe the task in a few words.',
+    ...(deferred.length > 0 ? ['You can call the tools that a search finds from then on.'] : []),
+    ...(ofCode.length > 0 ? ['For your code, you get the lines that import them and their signatures.'] : []),
+  ].join(' ');
+}
+
+const PARAMETERS = {
+  type: 'object',
+  properties: {
+    query: {
+      type: 'string',
+      minLength: 1,
+      description: 'Words about the task, or the name of a tool or a server.',
+    },
+    limit: { type: 'integer', minimum: 1, maximum: MAX_LIMIT, description: `Default ${DEFAULT_LIMIT}.` },
+  },
+  required: ['query'],
+  additionalProperties: false,
+};
 
 const input = z.object({ query: z.string(), limit: z.int().min(1).max(MAX_LIMIT).default(DEFAULT_LIMIT) });
 
 /**
  * Runs a search: the text for the model, and the tools that it is offered from now on. `args`: as the model wrote them.
- * @throws SyntaxError or z.ZodError if the arguments do not fit the schema of `searchTools`
+ * @throws SyntaxError or z.ZodError if the arguments do not fit the schema of the tool
  */
-export function searchResult({ tools, unavailable }: Toolset, args: string): { text: string; foundTools: FoundTool[] } {
+export async function searchResult(
+  { tools, unavailable }: Toolset,
+  args: string,
+  code: SearchedCode,
+): Promise<{ text: string; foundTools: FoundTool[] }> {
   const { query, limit } = input.parse(JSON.parse(args));
-  const deferred = [...tools.values()].filter(isDeferred);
-  const ranked = rankTools(deferred, query);
+  const all = [...tools.values()];
+  const inCode = code.uses(all);
+  const searched = all.filter((tool) => isUnlisted(tool) || inCode.has(tool));
+  const ranked = await rankTools(searched, query);
+  const others = await code.others(query);
   const shown: object[] = [];
   const foundTools: FoundTool[] = [];
   let bytes = 0;
-  for (const tool of ranked.slice(0, limit)) {
-    const entry = describe(tool);
+  for (const { description, ...use } of others.slice(0, limit)) {
+    const entry = { ...use, description: shortened(description) };
+    bytes += jsonBytes(JSON.stringify(entry));
+    if (bytes > MAX_RESULT_BYTES) break;
+    shown.push(entry);
+  }
+  for (const tool of ranked.slice(0, limit - shown.length)) {
+    const entry = entryOf(tool, inCode.get(tool)?.());
     bytes += jsonBytes(JSON.stringify(entry));
     if (bytes > MAX_RESULT_BYTES || tool.info.type !== 'mcp') break;
     shown.push(entry);
-    foundTools.push({ server: tool.info.serverName, name: tool.info.name });
+    if (isUnlisted(tool)) foundTools.push({ server: tool.info.serverName, name: tool.info.name });
   }
-  const more = ranked.length - shown.length;
+  const more = others.length + ranked.length - shown.length;
+  const isAll = foundTools.length === shown.length;
   const notes = [
-    ...(shown.length > 0
-      ? ['You can call these tools now.']
-      : [`None of ${deferred.length} tools matches these words.`]),
+    ...(shown.length === 0 ? [`None of ${searched.length} tools matches these words.`] : []),
+    ...(foundTools.length > 0 ? [`You can call ${isAll ? 'these tools' : 'those with a name'} now.`] : []),
+    ...(shown.some((entry) => 'import' in entry) ? ['Your code can call those with an import.'] : []),
     ...(more > 0 ? [`${more} more match; narrow the search to see them.`] : []),
     ...unavailable.map(({ server, reason }) => `The tools of ${server} cannot be searched now: ${reason}`),
   ];
   return { text: JSON.stringify({ tools: shown, note: notes.join(' ') }), foundTools };
 }
 
-function describe({ name, description, parameters, info }: AgentTool): object {
-  const isSmall = jsonBytes(JSON.stringify(parameters)) <= MAX_SCHEMA_BYTES;
+/** Whether the model is offered the tool once it has found it. */
+function isUnlisted(tool: AgentTool): boolean {
+  return isDeferred(tool) && calledBy('model', tool) !== undefined;
+}
+
+/** `use`: how code calls it, if it may. */
+function entryOf(tool: AgentTool, use: UseInCode | undefined): object {
+  const { name, description, parameters, info } = tool;
+  const isFound = isUnlisted(tool);
+  const isSmall = isFound && jsonBytes(JSON.stringify(parameters)) <= MAX_SCHEMA_BYTES;
   return {
-    name,
+    ...(isFound && { name }),
+    ...use,
     ...(info.type === 'mcp' && { server: info.serverName }),
-    description: truncateMiddle(description, MAX_DESCRIPTION_BYTES, (omitted) => `[${omitted} characters left out]`),
+    description: shortened(description),
     ...(isSmall && { input_schema: parameters }),
   };
+}
+
+function shortened(description: string): string {
+  return truncateMiddle(description, MAX_DESCRIPTION_BYTES, (omitted) => `[${omitted} characters left out]`);
 }

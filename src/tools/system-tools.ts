@@ -1,19 +1,11 @@
-import type { ToolCall } from '../core/records.ts';
+import type { ToolCall } from '../core/records/calls.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
-import type { Skills } from '../skills/skills.ts';
-import { cutsResults, type AgentSpec } from '../spec/agent-spec.ts';
-import { createSubAgent } from './create-sub-agent.ts';
-import { delegate } from './delegate.ts';
-import { READ_SKILL, readSkill, skillResult } from './read-skill.ts';
-import { READ_TOOL_RESPONSE } from './read-tool-response.ts';
-import { SEARCH_TOOLS, searchResult, searchTools } from './search-tools.ts';
-import { mayDefer } from './selectors.ts';
+import type { AgentSpec } from '../spec/agent-spec.ts';
+import type { SystemTool } from './system-tool.ts';
 import type { KindTools, RunOptions, ToolKind } from './tool-kind.ts';
 import type { AgentTool } from './toolset.ts';
 
-/** Lets the model ask the user a question. The client answers the call, as it does for its own tools. */
-export const ASK_USER_QUESTION: AgentTool = {
-  name: 'ask_user_question',
+const QUESTION = {
   description:
     'Ask the user a question when you need a decision or a fact that only they have. Offer options if you can.',
   parameters: {
@@ -25,33 +17,28 @@ export const ASK_USER_QUESTION: AgentTool = {
     required: ['question'],
     additionalProperties: false,
   },
-  info: { type: 'system', name: 'ask_user_question' },
-  run: { to: 'client' },
 };
 
-/** The server's own tools for an agent. They depend on the agent alone, not on what its MCP servers currently offer. */
-export function systemTools(spec: AgentSpec): AgentTool[] {
-  const deferring = (spec.mcp_servers ?? []).filter(mayDefer).map(({ name }) => name);
-  const subAgents = createSubAgent(spec);
-  const delegates = delegate(spec);
-  const skills = readSkill(spec);
-  return [
-    ...(spec.config?.ask_user_questions?.enabled === false ? [] : [ASK_USER_QUESTION]),
-    ...(deferring.length > 0 ? [searchTools(deferring)] : []),
-    ...(subAgents ? [subAgents] : []),
-    ...(delegates ? [delegates] : []),
-    ...(skills ? [skills] : []),
-    ...(cutsResults(spec) ? [READ_TOOL_RESPONSE] : []),
-  ];
-}
+/** Lets the model ask the user a question. The client answers the call, as it does for its own tools. */
+export const ASK_USER_QUESTION: SystemTool = {
+  name: 'ask_user_question',
+  offer: ({ config }) => (config?.ask_user_questions?.enabled === false ? undefined : QUESTION),
+  answeredBy: 'client',
+};
 
 /** The name that the web search of a provider has for its models. */
 const WEB_SEARCH = 'web_search';
 
-/** The names that tools of the client cannot have. */
-export function reservedNames(spec: AgentSpec): Set<string> {
-  const names = [ASK_USER_QUESTION, ...systemTools(spec)].map(({ name }) => name);
-  return new Set(spec.webSearch ? [...names, WEB_SEARCH] : names);
+/** The names that tools of the client cannot have, for an agent that has its own of `tools`. */
+export function reservedNames(spec: AgentSpec, tools: readonly SystemTool<never>[]): Set<string> {
+  const names = tools.filter((tool) => tool.offer(spec)).map(({ name }) => name);
+  return new Set([ASK_USER_QUESTION.name, ...names, ...(spec.webSearch ? [WEB_SEARCH] : [])]);
+}
+
+/** The names of an agent's tools that belong to no MCP server: those of servers have others. */
+export function takenNames(spec: AgentSpec, tools: readonly SystemTool<never>[]): Set<string> {
+  const own = tools.filter((tool) => tool.offer(spec)).map(({ name }) => name);
+  return new Set([...own, ...clientTools(spec).map(({ name }) => name)]);
 }
 
 function clientTools(spec: AgentSpec): AgentTool[] {
@@ -64,28 +51,46 @@ function clientTools(spec: AgentSpec): AgentTool[] {
   }));
 }
 
-export interface SystemToolsOptions {
-  skills: Pick<Skills, 'read'>;
-}
-
 /** The tools that belong to no MCP server: those of this server, and the client's, whose calls the client answers. */
-export class SystemTools implements ToolKind {
+export class SystemTools<Services> implements ToolKind {
   readonly type = 'system';
-  readonly #skills: Pick<Skills, 'read'>;
+  /** In the order in which agents have them: they depend on the agent alone, not on what its servers currently offer. */
+  readonly #tools: readonly SystemTool<Services>[];
+  readonly #services: Services;
 
-  constructor({ skills }: SystemToolsOptions) {
-    this.#skills = skills;
+  /** @param services what the tools are routed and run with */
+  constructor(tools: readonly SystemTool<Services>[], services: Services) {
+    this.#tools = tools;
+    this.#services = services;
   }
 
   tools(spec: AgentSpec): Promise<KindTools> {
-    const tools = [...systemTools(spec), ...clientTools(spec)];
+    const own = this.#tools.flatMap((tool): AgentTool[] => {
+      const { name } = tool;
+      const offered = tool.offer(spec);
+      return offered ? [{ name, ...offered, info: { type: 'system', name }, run: this.#runOf(tool, spec) }] : [];
+    });
+    const tools = [...own, ...clientTools(spec)];
     return Promise.resolve({ named: () => tools, servers: [], unavailable: [] });
   }
 
-  async run({ info, arguments: args }: ToolCall, { spec, loadToolset }: RunOptions): Promise<CallOutcome> {
-    if (info.name === READ_SKILL) return skillResult(this.#skills, spec, args);
-    if (info.name !== SEARCH_TOOLS) throw new Error('only the client can run this tool.');
-    const { text, foundTools } = searchResult(await loadToolset(), args);
-    return { status: 'result', isError: false, content: [{ type: 'text', text }], foundTools };
+  async run(call: ToolCall, options: RunOptions): Promise<CallOutcome> {
+    const tool = this.#tools.find(({ name }) => name === call.info.name);
+    if (!tool || !('run' in tool)) throw new Error('only the client can run this tool.');
+    return tool.run(call, options, this.#services);
+  }
+
+  #runOf(tool: SystemTool<Services>, spec: AgentSpec): AgentTool['run'] {
+    if ('run' in tool) return { to: 'server', effect: tool.effect, approval: false };
+    if (!('inSandbox' in tool || 'route' in tool)) return { to: 'client' };
+    const decision = tool.decision?.(spec);
+    const decided = decision && {
+      approval: decision === 'ask',
+      ...(decision === 'deny' && { isDenied: true as const }),
+    };
+    if ('route' in tool) {
+      return { to: 'route', isOffered: tool.isOffered, route: (call) => tool.route(call, this.#services), ...decided };
+    }
+    return { to: 'server', ...tool.inSandbox, inSandbox: true, approval: true, ...decided };
   }
 }

@@ -1,5 +1,5 @@
 import type { ToolScope } from '../core/history.ts';
-import type { ToolCall, ToolInfo } from '../core/records.ts';
+import type { ToolCall, ToolInfo } from '../core/records/calls.ts';
 import type { CallOutcome } from '../mcp/call-outcome.ts';
 import type { AskingCall, ResumedCall } from '../mcp/call-rounds.ts';
 import type { CallOptions } from '../mcp/connection.ts';
@@ -21,6 +21,9 @@ export interface ToolKind {
    */
   run(call: ToolCall, options: RunOptions): Promise<CallOutcome | AskingCall>;
 }
+
+/** The kind for each `ToolInfo.type`. If two kinds claim the same name for a tool, the earlier one keeps it. */
+export type ToolKinds = Readonly<Record<ToolInfo['type'], ToolKind>>;
 
 /** What one kind contributes to a toolset. */
 export interface KindTools extends Pick<Toolset, 'servers' | 'unavailable' | 'instructions'> {

@@ -5,8 +5,8 @@ import type { ToolScope } from '../core/history.ts';
 import { McpPool } from '../mcp/pool.ts';
 import { McpRegistry } from '../mcp/registry.ts';
 import { Metrics } from '../telemetry/metrics.ts';
-import { Skills } from '../skills/skills.ts';
-import { createToolKinds } from './kinds.ts';
+import { McpTools } from './mcp-tools.ts';
+import { SystemTools } from './system-tools.ts';
 import type { RegisteredServer } from '../mcp/registry-file.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { ToolsetLoader } from './toolset-loader.ts';
@@ -30,6 +30,11 @@ function scopeOf(draftRoles: string[] | null, subjectId = 'bob'): ToolScope {
   return { sessionId: 'ses_1', owner: { subjectId, draftRoles } };
 }
 
+const kindsOf = (registry: McpRegistry, pool: McpPool) => ({
+  system: new SystemTools([], {}),
+  mcp: new McpTools({ registry, pool, runSecrets, warningsAbout, metrics: new Metrics(), log }),
+});
+
 async function start(policy: Partial<RegisteredServer> = {}) {
   const server = await TestMcpServer.start({
     tools: [
@@ -45,15 +50,7 @@ async function start(policy: Partial<RegisteredServer> = {}) {
   });
   const registry = new McpRegistry();
   registry.add('crm', { ...policy, url: server.url });
-  const kinds = createToolKinds({
-    registry,
-    pool,
-    runSecrets,
-    warningsAbout,
-    metrics: new Metrics(),
-    skills: await Skills.open([]),
-    log,
-  });
+  const kinds = kindsOf(registry, pool);
   const toolsets = new ToolsetLoader(kinds);
   /** The names of the tools, in capitals if they need approval; or why there are none. */
   const offered = async (scope: ToolScope): Promise<string> => {
@@ -115,17 +112,7 @@ test('an inline server is open to its agent, regardless of the author', async ()
   const { server } = await start();
   const pool = new McpPool({ allowPrivateUrls: () => true });
   onTestFinished(() => pool.close());
-  const toolsets = new ToolsetLoader(
-    createToolKinds({
-      registry: new McpRegistry(),
-      pool,
-      runSecrets,
-      warningsAbout,
-      metrics: new Metrics(),
-      skills: await Skills.open([]),
-      log,
-    }),
-  );
+  const toolsets = new ToolsetLoader(kindsOf(new McpRegistry(), pool));
   const spec = { ...SPEC, mcp_servers: [{ type: 'inline' as const, name: 'crm', url: server.url }] };
   const { tools, servers } = await toolsets.load(spec, BY_USER, unaborted);
   expect(servers[0]?.warnings).toContainEqual(expect.stringMatching(/run without an approval: debug;/));

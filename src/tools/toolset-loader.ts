@@ -1,6 +1,6 @@
 import type { ToolScope } from '../core/history.ts';
 import type { AgentSpec, ToolSource } from '../spec/agent-spec.ts';
-import type { ToolKinds } from './kinds.ts';
+import type { ToolKinds } from './tool-kind.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
 
 /** Loads the toolsets of agents: their tools of all kinds, as they are currently offered. */

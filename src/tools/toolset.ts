@@ -1,29 +1,70 @@
 import type { CallOrder } from '../core/call-order.ts';
 import { toolKey } from '../core/transcript.ts';
-import type { FoundServers, FoundTool, McpInitialized, ToolInfo } from '../core/records.ts';
+import type { ToolInfo } from '../core/records/calls.ts';
+import type { FoundTool } from '../core/records/results.ts';
+import type { FoundServers, McpInitialized } from '../core/records/servers.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import type { OfferedTool } from '../models/provider.ts';
+import type { McpServer } from '../spec/agent-spec.ts';
 import type { Annotation } from './selectors.ts';
+import type { RoutableCall, RoutedCall, ToolUser } from './system-tool.ts';
 
-/** The server runs the calls; `approval`: after an approval, which with `isFloor` the operator requires. */
-interface ServerRun {
-  to: 'server';
-  effect: 'retry' | 'once';
+/** What happens to calls that no policy and no rule decides. */
+interface DefaultDecision {
+  /** They run after an approval, which with `isFloor` the operator requires. */
   approval: boolean;
   isFloor?: true;
-  order?: CallOrder;
+  /** No call runs, even if a policy of the agent allows it. */
+  isDenied?: true;
 }
+
+/** The server runs the calls. */
+export interface ServerRun extends DefaultDecision {
+  to: 'server';
+  effect: 'retry' | 'once';
+  order?: CallOrder;
+  /** Calls run on the host of the session's sandbox. */
+  inSandbox?: true;
+}
+
+/**
+ * The activity that receives a call routes it: see `SystemTool`. With an `approval`, calls are decided, and start tasks when
+ * they run.
+ */
+interface RouteRun extends Partial<DefaultDecision> {
+  to: 'route';
+  isOffered: (user: ToolUser) => boolean;
+  route: (call: RoutableCall) => Promise<RoutedCall> | RoutedCall;
+}
+
+/** `code`: the cells of an agent that acts in code. */
+export type ToolCaller = 'model' | 'code';
 
 /** A tool of an agent, and who runs its calls. */
 export interface AgentTool extends OfferedTool {
   info: ToolInfo;
-  run: { to: 'client' } | { to: 'thread' } | { to: 'session' } | { to: 'conversation' } | ServerRun;
+  run: { to: 'client' } | RouteRun | ServerRun;
   /** The class of an MCP tool by its annotations: see `selectTools`. */
   annotation?: Annotation;
+  /** Who may call it; absent: the model alone. */
+  callers?: readonly ToolCaller[];
   /** Its calls may begin before their message is recorded: see `StepsAhead`. */
   beginsAhead?: true;
+  /** The schema of structured results, if the server lists one and code may call the tool. */
+  resultSchema?: object;
   /** The schema of the arguments as the server lists it, if models are offered another one. */
   listedSchema?: object;
+}
+
+/** The tool, if such a caller may call it. */
+export function calledBy<T extends Pick<AgentTool, 'callers'>>(caller: ToolCaller, tool: T | undefined): T | undefined {
+  const { callers = ['model'] } = tool ?? {};
+  return callers.includes(caller) ? tool : undefined;
+}
+
+/** Whether such a caller may call the tools of a server. */
+export function mayCall(caller: ToolCaller, { allowed_callers: callers }: McpServer): boolean {
+  return (callers ?? ['model']).includes(caller);
 }
 
 /** The schema by which arguments are checked: the server's own. */
@@ -50,27 +91,11 @@ export function foundServers({ servers, unavailable }: Pick<Toolset, 'servers' |
 
 /**
  * The tools that a model is offered after it has found `found`: all that are not deferred, then the found ones. A tool
- * that cannot be used yet is not offered: `uses` says what the thread may start, delegate and read.
+ * that `user` cannot use yet is not offered.
  */
-export function offeredTools(
-  { tools }: Toolset,
-  found: FoundTool[],
-  uses: { mayStart: number; mayDelegate: boolean; mayRead: boolean },
-): AgentTool[] {
-  const isOffered = ({ run }: AgentTool): boolean => {
-    switch (run.to) {
-      case 'thread':
-        return uses.mayStart > 0;
-      case 'session':
-        return uses.mayDelegate;
-      case 'conversation':
-        return uses.mayRead;
-      case 'client':
-      case 'server':
-        return true;
-    }
-  };
-  const all = [...tools.values()].filter(isOffered);
+export function offeredTools({ tools }: Toolset, found: FoundTool[], user: ToolUser): AgentTool[] {
+  const ofModel = [...tools.values()].filter((tool) => calledBy('model', tool));
+  const all = ofModel.filter(({ run }) => run.to !== 'route' || run.isOffered(user));
   const deferred = new Map(all.filter(isDeferred).map((tool) => [keyOf(tool), tool]));
   const offered = found.map((one) => deferred.get(toolKey(one))).filter((tool) => tool !== undefined);
   return [...all.filter((tool) => !isDeferred(tool)), ...offered];

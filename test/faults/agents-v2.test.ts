@@ -60,7 +60,7 @@ test('a worker and its API are killed between the result of a tool and the next 
     { say: 'I pay.', tools: [{ name: 'pay', args: { hold: 'result' } }, { name: 'look' }] },
     { say: 'Paid.' },
   );
-  await expect.poll(() => it.ledger.hasStarted(plan.steps[0]?.tools?.[0]?.id ?? '')).toBe(true);
+  await it.ledger.started(plan.steps[0]?.tools?.[0]?.id ?? '');
   const hasResult = turn.until((frames) => frames.filter(({ type }) => type === 'tool.response').length === 2);
   it.ledger.goOn('result');
   await hasResult;

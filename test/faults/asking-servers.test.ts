@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { eventually } from '../support/eventually.ts';
 import { openCatalog } from './support/archived.ts';
 import { answer, type Plan } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
@@ -74,7 +73,7 @@ test('workers are killed while servers ask, while an answer goes back, and while
   );
   for (const turn of [next[0], next[2]]) expect(await turn?.done).toMatchObject(END);
   // The server has the answer, and does not respond.
-  await eventually(() => expect(world.ledger.hasStarted(`/${held.call}`)).toBe(true));
+  await world.ledger.started(`/${held.call}`);
   const sent = [waits, waitsOlder].map(({ sessionId, item }) => world.recorder.respond(sessionId, item));
   await killWorkers();
   world.ledger.goOn('answered');

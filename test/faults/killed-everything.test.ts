@@ -74,7 +74,7 @@ test('during a model call, tool calls, a pending approval, an idle session, and 
   const effects = it.ledger.effects.filter(({ operation }) => operation.startsWith(acting.turn.turnId));
   expect(effects.filter(({ tookEffect }) => tookEffect).map(({ tool }) => tool)).toEqual(['pay', 'sync']);
   // Its worker is gone, so the first sweep archives it.
-  await expect.poll(() => isArchived(it.folder, ending.turn.turnId), { timeout: 60_000 }).toBe(true);
+  await expect.poll(() => isArchived(it.folder, ending.turn.turnId)).toBe(true);
   const approved = await it.decide(pending.session, 'allow', pending.plan.steps[0]?.tools?.[0]?.id ?? '');
   expect(await approved.done).toMatchObject({ ...DONE, output: { content: 'Refunded.' } });
   // Each session accepts another turn.

@@ -52,7 +52,7 @@ async function speaking(sessionId: string, plan = speech()): Promise<RecordedTur
 /** A turn whose tool runs and waits before its effect. */
 async function paying(sessionId: string, plan: Plan): Promise<RecordedTurn> {
   const turn = await it.turn(sessionId, plan);
-  await eventually(() => expect(it.ledger.hasStarted(callOf(plan))).toBe(true));
+  await it.ledger.started(callOf(plan));
   return turn;
 }
 
@@ -159,7 +159,7 @@ test.concurrent('a turn that has waited in the queue repeats nothing when the ru
   const { turnId = '' } = await it.recorder.send(sessionId, [message], 'queue');
   it.planned.goOn(before);
   await running.done;
-  await eventually(() => expect(it.ledger.hasStarted(callOf(pay))).toBe(true));
+  await it.ledger.started(callOf(pay));
   const turn = it.recorder.follow(sessionId, turnId);
   await turn.until((frames) => frames.some(({ type }) => type === 'model.message'));
   const [waited] = await operator.lineage(turnWorkflowId(turnId));

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import type { Frame } from '../support/api-client.ts';
 import { user } from '../support/runs.ts';
 import type { ServerProcess } from '../support/server-process.ts';
 import { Chance } from './support/chance.ts';
@@ -9,6 +8,7 @@ import type { RecordedRun } from './support/recorded-run.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { APPROVERS, NOISY, OPERATOR, SUBJECTS, type Subject } from './support/subjects.ts';
 import { SEED } from '../support/seed.ts';
+import { callsIn, waitingOf, type Waiting } from './support/waiting.ts';
 import { AGENT, World } from './support/world.ts';
 import type { Steps } from './support/world-options.ts';
 
@@ -318,31 +318,6 @@ class Client {
     }
     expect(await run.done).toMatchObject({ status: 'completed' });
   }
-}
-
-interface Waiting {
-  id: string;
-  threadId: string;
-  needs: 'approval' | 'response' | 'answer';
-}
-
-/** The calls of an event, or of an action of an ended turn, that wait for a person. */
-function callsIn(request: Frame | RequiredAction): Waiting[] {
-  if (request.type === 'tool.approval_required') {
-    return request.tool_calls.map(({ id }) => ({ id, threadId: request.thread_id, needs: 'approval' }));
-  }
-  if (request.type !== 'tool.response_required') return [];
-  return request.tool_calls.map(({ id, elicitation }) => ({
-    id,
-    threadId: request.thread_id,
-    needs: elicitation ? 'answer' : 'response',
-  }));
-}
-
-type RequiredAction = Extract<Awaited<RecordedTurn['done']>, { status: 'done' }>['required_actions'][number];
-
-function waitingOf(end: Awaited<RecordedTurn['done']>): Waiting[] {
-  return end.status === 'done' ? end.required_actions.flatMap(callsIn) : [];
 }
 
 /** Inflicts faults, one after another. */

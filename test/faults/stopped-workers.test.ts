@@ -6,7 +6,7 @@ import { World } from './support/world.ts';
 /** Row 13: workers that are stopped during work. A shutdown is neither a cancel nor a success. */
 
 /** How long tools may finish, and about how long it takes to stop a worker with a tool that does not. */
-const SHUTDOWN_SECONDS = 4;
+const SHUTDOWN_SECONDS = 10;
 
 let it: World;
 let worker: ServerProcess;

@@ -37,7 +37,7 @@ async function delegating(): Promise<{ sessionId: string; turn: RecordedTurn; pl
   const turn = await world.turn(sessionId, root);
   await turn.says('one two three four five');
   await turn.says('May I?');
-  await expect.poll(() => world.ledger.hasStarted(`/${paying.id}_0_0`)).toBe(true);
+  await world.ledger.started(`/${paying.id}_0_0`);
   return { sessionId, turn, plans: { writing, paying, asking, outer, root } };
 }
 

@@ -45,7 +45,7 @@ test.each(SECONDS.flatMap((seconds) => Object.keys(OUTAGES).map((what) => ({ sec
     expect(await asking.done).toMatchObject({ status: 'done', required_actions: [{}] });
     const running = await Promise.all([...speeches, ...works].map(begin));
     await Promise.all(running.slice(0, speeches.length).map((turn) => turn.words(3)));
-    await expect.poll(() => works.every((plan) => it.ledger.hasStarted(callOf(plan)))).toBe(true);
+    await Promise.all(works.map((plan) => it.ledger.started(callOf(plan))));
     const idle = await it.session();
 
     await it.fault(leave);

@@ -309,7 +309,7 @@ async function requiringSignIn(subject: Subject, pause: 'end' | 'wait') {
     const request = turn.frames.find((frame) => frame.type === 'mcp.auth_required');
     return request?.mcp_servers[0]?.auth_url ?? '';
   };
-  const isSyncing = () => expect.poll(() => it.ledger.hasStarted(`/${plan.id}_1_0`)).toBe(true);
+  const isSyncing = () => it.ledger.started(`/${plan.id}_1_0`);
   return { turn, sessionId, plan, link, isSyncing };
 }
 

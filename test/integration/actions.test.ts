@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
-import { Catalog } from '../../src/catalog/catalog.ts';
+import { Catalog } from '../../src/features/catalog.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { ActionReader } from '../support/action-reader.ts';

@@ -129,11 +129,11 @@ test('an API without workers reports it until one starts, which creates the sess
   const path = `/api/v2/schedules/${created.body.id}`;
   expect((await api1.api.send('POST', `${path}/trigger`)).status).toBe(503);
   await worker1.start();
-  await expect.poll(async () => (await api1.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  await expect.poll(async () => (await api1.api.send('GET', '/readyz')).status).toBe(200);
   const runs = () => api1.api.get<{ items: { session_id: string }[] }>(`${path}/runs`);
   const completes = async (sessionId: string | undefined) => {
     const status = () => api1.api.get(`/api/v2/sessions/${sessionId}/status`);
-    await expect.poll(status, { timeout: 20_000 }).toMatchObject({ status: 'completed' });
+    await expect.poll(status).toMatchObject({ status: 'completed' });
   };
   await expect.poll(runs).toMatchObject({ total: 1 });
   // A schedule skips a run while the one before it is going on.

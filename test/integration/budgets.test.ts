@@ -5,7 +5,7 @@ import type { CallModelInput } from '../../src/core/history.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { ActionReader } from '../support/action-reader.ts';
 import { ApiClient, type Frame } from '../support/api-client.ts';
-import { held, say, use, type ModelCall } from '../support/scripted-model.ts';
+import { held, say, use, type ModelCall, type Script } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 /** What limits a turn: the tokens, the money, the model calls and the time of its agent's budget. */
@@ -58,8 +58,13 @@ const pauses = (events: Frame[]) =>
   events.filter((event) => event.type === 'turn.paused' || event.type === 'turn.resumed');
 
 test('a turn that reaches its budget begins nothing, across a restart, until the budget is raised', async () => {
+  const resumed = Promise.withResolvers<void>();
+  const last: Script = async (call) => {
+    await resumed.promise;
+    call.text('Well.').finish();
+  };
   const chat = await server.chat({
-    scripts: [use({ name: 'look' }), use({ name: 'look' }), say('Well.')],
+    scripts: [use({ name: 'look' }), use({ name: 'look' }), last],
     spec: { ...onTestServer, config: { budget: { tokens: 20, steps: 50 } } },
   });
   calls.length = 0;
@@ -77,6 +82,7 @@ test('a turn that reaches its budget begins nothing, across a restart, until the
   await server.restart();
   const follower = server.api.subscribe(chat.sessionId, turnId);
   for (let i = 0; i < 2; i++) expect(await send(chat, 'resume', { budget: { tokens: 31 } })).toEqual([200, {}]);
+  resumed.resolve();
   expect(await follower.end()).toMatchObject({ status: 'done', output: { content: 'Well.' } });
   expect([calls, chat.requests().length]).toEqual([['look', 'look'], 3]);
   const report = { scope: 'turn', limit: { tokens: 20, steps: 50 }, spent: { tokens: 30, steps: 2 } };

@@ -39,7 +39,7 @@ test('a turn cancelled in mid-stream keeps its text, and the next turn continues
   const call = await model.reached;
   expect((await cancel(chat)).body).toEqual({});
   const frames = await reader.done;
-  expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled' });
+  expect(await reader.end()).toMatchObject({ status: 'cancelled', reason: 'client-cancelled', phase: 'model' });
   await call.closed; // the request to the model is ended
   expect(folded(frames)[1]).toMatchObject({ content: 'Once upon a time', finish_reason: 'cancelled', tool_calls: [] });
   await chat.turn('go on').done;

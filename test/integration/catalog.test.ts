@@ -2,21 +2,25 @@ import { randomBytes } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { Migrator, sql } from 'kysely';
+import { sql } from 'kysely';
+import { Migrator } from 'kysely/migration';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { BlobStore } from '../../src/blobs/blob-store.ts';
-import { Catalog } from '../../src/catalog/catalog.ts';
-import { isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { Catalog } from '../../src/features/catalog.ts';
+import { dialectOf, isCatalogUnavailable } from '../../src/catalog/database.ts';
+import { hashMigrations, storingHashes } from '../../src/catalog/migration-hashes.ts';
 import { migrations } from '../../src/catalog/migrations.ts';
 import type { SessionRow } from '../../src/catalog/schema.ts';
-import { subjectAccount } from '../../src/catalog/spending.ts';
+import { subjectAccount } from '../../src/features/budgets/spending-rows.ts';
 import { loadConfig } from '../../src/config.ts';
 import type { HistoryEvent } from '../../src/core/history.ts';
 import { LOST_RECORD } from '../../src/core/lost-record.ts';
 import { turnCreated } from '../../src/core/turn.ts';
 import { Cipher, EncryptionKeyMissing } from '../../src/encryption/cipher.ts';
-import { NO_USAGE, type LogEntry, type TurnDone } from '../../src/core/records.ts';
+import type { LogEntry } from '../../src/core/records/log.ts';
+import type { TurnDone } from '../../src/core/records/turn.ts';
+import { NO_USAGE } from '../../src/core/records/usage.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import { Conversations } from '../../src/engine/conversations.ts';
 import { TurnLogReader } from '../../src/engine/turn-log-reader.ts';
@@ -81,13 +85,17 @@ test('a catalog of a newer version opens unless one of its migrations is breakin
   );
 });
 
-/** Makes what commits before the stored hashes have made. */
-async function migrateInitially(): Promise<void> {
-  const initial = Object.fromEntries(Object.entries(migrations).slice(0, 1));
-  const provider = { getMigrations: () => Promise.resolve(initial) };
+/** Makes what an earlier commit has made: one before the stored hashes, if only the initial migration is applied. */
+async function migrateThrough(last: string): Promise<void> {
+  const { database: kind } = loadConfig({ DATABASE_URL: database.url });
+  const all = Object.entries(storingHashes(await hashMigrations(dialectOf(kind, log))));
+  const earlier = Object.fromEntries(all.filter(([name]) => name <= last));
+  const provider = { getMigrations: () => Promise.resolve(earlier) };
   const { error } = await new Migrator({ db: database.rows, provider }).migrateToLatest();
   if (error) throw error;
 }
+
+const migrateInitially = () => migrateThrough('0001-initial');
 
 test('a catalog without stored hashes is adopted if it has the schema of the initial migration', async () => {
   await migrateInitially();
@@ -423,7 +431,9 @@ test('a chain is complete whether its turns are in the archive, only in the inde
     },
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- no more is asked of the history, and all is small
-  const parts = { catalog, history: fake, blobs: {}, losses } as ConstructorParameters<typeof TurnLogReader>[0];
+  const parts = { catalog, history: fake, blobs: {}, losses } as unknown as ConstructorParameters<
+    typeof TurnLogReader
+  >[0];
   const conversations = new Conversations({ ...parts, logs: new TurnLogReader(parts) });
   const next = { ...turnStart({ turnId: 'next', sessionId: 's', previousTurnId: 'last' }), after: null };
   const records = await conversations.beginning(next, new AbortController().signal);
@@ -466,7 +476,9 @@ test('the conversation of a chain of 600 turns is read completely, many turns at
   const onQuery = (): void => void (queries += 1);
   const watched = { turns: counted(catalog.turns, onQuery), archive: counted(catalog.archive, onQuery) };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- all is in the archive, and small
-  const parts = { catalog: watched, history: {}, blobs: {}, losses } as ConstructorParameters<typeof TurnLogReader>[0];
+  const parts = { catalog: watched, history: {}, blobs: {}, losses } as unknown as ConstructorParameters<
+    typeof TurnLogReader
+  >[0];
   const conversations = new Conversations({ ...parts, logs: new TurnLogReader(parts) });
   const next = { ...turnStart({ turnId: 'turn_601', sessionId: 's', previousTurnId: idOf(600) }), after: null };
   const never = new AbortController().signal;
@@ -704,6 +716,32 @@ test('no turn starts while blobs are collected, and no blobs are collected while
   expect(removed).toEqual([['a']]);
 });
 
+test('blobs that are held are kept until their holder needs others', async () => {
+  const catalog = await open();
+  await insertSession(catalog, 's');
+  const sandbox = { session_id: 's', id: 'sbx', host: 'h', isolation: 'sandbox', opened_by: 'a' } as const;
+  await catalog.sandboxes.create(sandbox, new Date(NOW).getTime());
+  const swept = async (blobs: string[]): Promise<string[]> => {
+    const removed: string[] = [];
+    await catalog.blobReferences.sweep('s', { blobs, now: LATER, isLast: false }, (names) => {
+      removed.push(...names);
+      return Promise.resolve();
+    });
+    return removed;
+  };
+  const keep = (held: Record<string, string[]>, host = 'h') =>
+    catalog.sandboxes.keepSnapshots({ sessionId: 's', host, snapshots: [] }, new Map(Object.entries(held)));
+  expect(await keep({ main: ['a', 'b'], sub: ['b', 'c'] })).toBe(true);
+  expect(await swept(['a', 'b', 'c', 'd'])).toEqual(['d']);
+  expect(await keep({ main: ['b'] }, 'another host')).toBe(false);
+  expect(await keep({ main: ['e'] })).toBe(true);
+  expect(await swept(['a', 'b', 'c', 'e'])).toEqual(['a']);
+  expect(await catalog.blobReferences.of('s')).toEqual(new Set(['b', 'c', 'e']));
+  await catalog.sessions.delete('s', NOW);
+  await catalog.sessions.forget('s', { now: NOW, again: undefined });
+  expect(await database.rows.selectFrom('held_blobs').selectAll().execute()).toEqual([]);
+});
+
 test('a session that is in use at the first page of its blobs is not marked as swept at a later one', async () => {
   const catalog = await open();
   await insertSession(catalog, 's');
@@ -751,6 +789,12 @@ test('what the sessions of a subject store is counted once, and no longer once i
   const put = (name: string, by: Catalog) => persist(() => by.storedBytes.addBlob('s', name, 500));
   await Promise.all([catalog, other, catalog, other].flatMap((by) => blobs.map((name) => put(name, by))));
   expect(await storedBytes.of('ann')).toBe(empty + 4_000);
+  const sums = () => database.rows.selectFrom('subject_stored_bytes').selectAll().orderBy('subject_id').execute();
+  const add = (by: Catalog) => persist(() => by.storedBytes.addChanges(new AbortController().signal));
+  const addChanges = () => Promise.all([catalog, other].map(add));
+  await addChanges();
+  expect(await sums()).toEqual(['', 'ann'].map((subject_id) => ({ subject_id, bytes: empty + 4_000 })));
+  expect(await storedBytes.of('ann')).toBe(empty + 4_000);
   await catalog.turns.accept(turnOf('t'));
   await catalog.archive.add('t', ended, { state: 'ended' });
   await catalog.archive.add('t', ended, { state: 'ended' });
@@ -767,9 +811,39 @@ test('what the sessions of a subject store is counted once, and no longer once i
   // Its turn is still at work.
   await put('d'.repeat(64), catalog);
   expect([await storedBytes.of('ann'), await storedBytes.of('bob')]).toEqual([7, 0]);
+  await addChanges();
+  expect([await storedBytes.of('ann'), await storedBytes.totals()]).toEqual([7, { all: 7, largestSubject: 7 }]);
   await catalog.sessions.forget('s', { now: NOW, again: undefined });
   const rows = await database.rows.selectFrom('stored_blobs').select('session_id').execute();
   expect(rows).toEqual([{ session_id: 'registered' }]);
+  await storedBytes.addBlob('registered', 'e', 5);
+  expect(await storedBytes.totals()).toEqual({ all: 12, largestSubject: 12 });
+  await catalog.sessions.delete('registered', NOW);
+  await addChanges();
+  expect(await sums()).toEqual([]);
+});
+
+test('what subjects had stored before their sums were kept is in the sums', async () => {
+  await migrateThrough('0007-states');
+  await sql`insert into specs (hash, spec) values ('h', '{}')`.execute(database.rows);
+  const sessions = [
+    ['a', 'ann', 5],
+    ['b', 'ann', 7],
+    ['c', 'bob', 0],
+  ] as const;
+  const times = { created_at: NOW, updated_at: NOW, active_at: NOW };
+  for (const [id, subject, stored_bytes] of sessions) {
+    const owner = { subject_id: subject, subject_type: 'user', subject_slug: subject };
+    const row = { id, type: 'session' as const, spec_hash: 'h', ...owner, ...times, stored_bytes };
+    await database.rows.insertInto('sessions').values(row).execute();
+  }
+  const { storedBytes } = await open();
+  expect([await storedBytes.of('ann'), await storedBytes.of('bob')]).toEqual([12, 0]);
+  await storedBytes.addBlob('c', 'd', 3);
+  expect(await storedBytes.totals()).toEqual({ all: 15, largestSubject: 12 });
+  // Also if an operator deletes the row.
+  await database.rows.deleteFrom('sessions').where('id', '=', 'b').execute();
+  expect(await storedBytes.of('ann')).toBe(5);
 });
 
 test('the archive notes the blobs that its records refer to, and none that a text mentions', async () => {

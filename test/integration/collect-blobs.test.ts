@@ -6,7 +6,6 @@ import { held, say, use } from '../support/scripted-model.ts';
 import { onTestServer, startTestServer, type Chat, type TestServer } from '../support/test-server.ts';
 
 /** A sweep that fails, as one may on a busy machine, is repeated after 10 and 20 seconds. */
-const SWEPT = { timeout: 40_000 };
 
 let server: TestServer;
 beforeAll(async () => {
@@ -58,7 +57,7 @@ async function untilArchived({ sessionId }: Chat): Promise<void> {
   const { rows } = server.database;
   const open = () =>
     rows.selectFrom('turns').select('id').where('session_id', '=', sessionId).where('archived', '=', 0).execute();
-  await expect.poll(open, { timeout: 20_000 }).toEqual([]);
+  await expect.poll(open).toEqual([]);
 }
 
 test('blobs that no record names are deleted after a day, the others are kept', { timeout: 120_000 }, async () => {
@@ -79,13 +78,13 @@ test('blobs that no record names are deleted after a day, the others are kept', 
   expect(again).toBe(garbage);
   await server.restart();
   await expect
-    .poll(async () => (await readdir(folderOf(chat))).toSorted(), SWEPT)
+    .poll(async () => (await readdir(folderOf(chat))).toSorted())
     .toEqual([...named, garbage, young].toSorted());
   // It is checked again, because it may contain garbage by now.
   await expect.poll(async () => Date.parse((await unsweptSince(chat)) ?? '')).toBeGreaterThan(Date.now() - 60_000);
   await age(chat);
   await server.restart();
-  await expect.poll(async () => (await readdir(folderOf(chat))).toSorted(), SWEPT).toEqual(named);
+  await expect.poll(async () => (await readdir(folderOf(chat))).toSorted()).toEqual(named);
   await expect.poll(() => unsweptSince(chat)).toBe(null);
   // Everything can still be read.
   const events = await server.api.list<{ event: { type: string; content?: string } }>(`${chat.path}/events`);

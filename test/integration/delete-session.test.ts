@@ -252,6 +252,6 @@ test('late data, and the last entries about the session, are removed an hour lat
     .where('id', '=', chat.sessionId)
     .execute();
   await server.restart();
-  await expect.poll(() => rowOf(chat.sessionId), { timeout: 20_000 }).toBe(undefined);
+  await expect.poll(() => rowOf(chat.sessionId)).toBe(undefined);
   expect(await leftOf(chat.sessionId, [turnId])).toEqual([]);
 });

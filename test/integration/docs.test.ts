@@ -17,18 +17,20 @@ afterAll(async () => {
 test('the page shows the routes, and a request sent from it uses the key', async () => {
   const { url } = server.api;
   await new ApiClient(url, 'key-of-ann').putAgent('helper', { model: { name: 'm' } });
-  await browser.open(`${url}/docs`);
-  await browser.click('.authorize');
-  await browser.type('.auth-container input', 'key-of-ann');
-  await browser.click('.auth-btn-wrapper .authorize');
-  await browser.click('.btn-done');
+  const { page } = browser;
+  await page.goto(`${url}/docs`);
+  await page.click('.authorize');
+  await page.fill('.auth-container input', 'key-of-ann');
+  await page.click('.auth-btn-wrapper .authorize');
+  await page.click('.btn-done');
 
-  const operation = '#operations-Sessions-createSession';
-  await browser.click(`${operation} .opblock-summary-control`);
-  await browser.click(`${operation} .try-out__btn`);
-  await browser.click(`${operation} .execute`);
-  expect(await browser.waitFor(`${operation} .live-responses-table .response-col_status`, '2')).toContain('201');
-  await browser.waitFor(`${operation} .live-responses-table .response-col_description`, '"agent_name": "helper"');
+  const operation = page.locator('#operations-Sessions-createSession');
+  await operation.locator('.opblock-summary-control').click();
+  await operation.locator('.try-out__btn').click();
+  await operation.locator('.execute').click();
+  const response = operation.locator('.live-responses-table .response');
+  expect(await response.locator('.response-col_status').textContent()).toContain('201');
+  expect(await response.locator('.response-col_description').textContent()).toContain('"agent_name": "helper"');
 
   const elsewhere = browser.requests.filter((asked) => !asked.startsWith(`${url}/`) && !asked.startsWith('data:'));
   expect(elsewhere).toEqual([]);

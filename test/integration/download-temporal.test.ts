@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { beforeEach, expect, onTestFinished, test, vi } from 'vitest';
-import { listOwnProcesses } from '../../src/lib/processes.ts';
+import { listOwnProcesses } from '../support/own-processes.ts';
 import { findTemporalBinary } from '../../src/temporal-server/find-cli.ts';
 import { archiveWith, TemporalDownload, type Answer } from '../support/temporal-download.ts';
 

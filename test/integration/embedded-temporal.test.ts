@@ -12,12 +12,6 @@ import { Client, Connection } from '@temporalio/client';
 import { pino } from 'pino';
 import { afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from 'vitest';
 import {
-  endDevServers,
-  findDevServers,
-  settingsArguments,
-  type FoundServer,
-} from '../../src/temporal-server/dev-server.ts';
-import {
   startEmbeddedTemporal,
   type EmbeddedTemporal,
   type EmbeddedTemporalOptions,
@@ -27,6 +21,7 @@ import { ProvisionError } from '../../src/lib/errors.ts';
 import { eventually } from '../support/eventually.ts';
 import { killUsersAtEnd } from '../support/reaper.ts';
 import { isAlive } from '../support/is-alive.ts';
+import { listOwnProcesses } from '../support/own-processes.ts';
 import { findTemporalCli } from '../support/temporal-cli.ts';
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -56,12 +51,23 @@ beforeEach(async () => {
 afterEach(async () => {
   const stopped = Promise.all(running.map((server) => server.stop()));
   // Sooner than the servers end by themselves, and also when the test has failed.
-  await endDevServers(databaseFile(), 0);
+  for (const { pid } of await servers()) process.kill(pid, 'SIGKILL');
   await stopped;
   await rm(dataDir, { recursive: true, force: true });
 });
 
 const databaseFile = (folder = dataDir): string => path.join(folder, 'temporal/temporal.db');
+const recordFile = (): string => path.join(dataDir, 'temporal/server.json');
+
+/** The servers on a database that the system knows, whatever is recorded of them. */
+async function servers(folder = dataDir): Promise<{ pid: number; port: number }[]> {
+  return (await listOwnProcesses()).flatMap(({ pid, commandLine }) => {
+    const [, port] = / server start-dev --port (\d+) /.exec(commandLine) ?? [];
+    return port !== undefined && commandLine.includes(` --db-filename ${databaseFile(folder)} `)
+      ? [{ pid, port: Number(port) }]
+      : [];
+  });
+}
 
 async function start(options: Partial<EmbeddedTemporalOptions> = {}): Promise<EmbeddedTemporal> {
   const server = await startEmbeddedTemporal({ dataDir, binary, namespace, log, ...options });
@@ -84,10 +90,10 @@ async function isThere(client: Client, workflowId: string): Promise<boolean> {
   return status.name === 'RUNNING';
 }
 
-async function theServer(): Promise<FoundServer> {
-  const servers = await findDevServers(databaseFile());
-  expect(servers).toHaveLength(1);
-  return servers[0]!;
+async function theServer(): Promise<{ pid: number; port: number }> {
+  const running = await servers();
+  expect(running).toHaveLength(1);
+  return running[0]!;
 }
 
 /** Starts the server from another process, and kills that process's whole group, which is what receives a Ctrl-C. */
@@ -109,7 +115,7 @@ test('a stop ends the process; the next start has a new process and the same dat
   await startWorkflow(await clientOf(first.address), 'kept');
   const { pid } = await theServer();
   await Promise.all([first.stop(), first.stop()]);
-  expect(await findDevServers(databaseFile())).toEqual([]);
+  expect(await servers()).toEqual([]);
 
   const second = await start();
   expect(second.adopted).toBe(false);
@@ -159,7 +165,7 @@ test('a server that outlived its Everturn is adopted with its port, and stopped 
   expect(await isThere(await clientOf(server.address), 'going on')).toBe(true);
 
   await server.stop();
-  expect(await findDevServers(databaseFile())).toEqual([]);
+  expect(await servers()).toEqual([]);
 });
 
 test.each(['started', 'adopted'])(
@@ -176,7 +182,7 @@ test.each(['started', 'adopted'])(
   `;
     const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', program]);
     expect(stdout.trim()).toBe(how);
-    await eventually(async () => expect(await findDevServers(databaseFile())).toEqual([]));
+    await eventually(async () => expect(await servers()).toEqual([]));
   },
 );
 
@@ -250,17 +256,17 @@ test('a stop during a restart of the server leaves no process behind', async () 
   process.kill((await theServer()).pid, 'SIGKILL');
   await eventually(() => expect(messages.join('')).toContain('is restarted'));
   await server.stop();
-  expect(await findDevServers(databaseFile())).toEqual([]);
+  expect(await servers()).toEqual([]);
 });
 
 test('the server of another data folder is not touched', async () => {
   const mine = await start();
   const otherDir = path.join(dataDir, 'other');
   await start({ dataDir: otherDir });
-  const others = await findDevServers(databaseFile(otherDir));
+  const others = await servers(otherDir);
   expect(others).toHaveLength(1);
   await mine.stop();
-  expect(await findDevServers(databaseFile(otherDir))).toEqual(others);
+  expect(await servers(otherDir)).toEqual(others);
   expect(messages.join('')).not.toContain('has ended');
 });
 
@@ -314,38 +320,58 @@ test("the server's HTTP interface rejects every request, whatever its Host, and 
 /** Only root can start a process of another user. */
 const asRoot = { skip: process.getuid?.() !== 0 };
 
-/** A process whose command line is that of our server, except for its port. */
-async function startDecoy(port: number, uid?: number): Promise<number> {
-  const settings = settingsArguments({
-    databaseFile: databaseFile(),
-    namespace,
-    sqliteSync: 'normal',
-    dynamicConfig: {},
-  });
-  const args = ['-c', 'echo up; read line', 'temporal', 'server', 'start-dev', '--port', String(port), ...settings];
-  const decoy = spawn('/bin/sh', args, { cwd: '/', stdio: ['pipe', 'pipe', 'inherit'], ...(uid && { uid, gid: uid }) });
+test('a program that got the process id of an ended server is neither adopted nor ended', async () => {
+  const left = await leaveBehind();
+  process.kill(left.pid, 'SIGKILL');
+  await eventually(async () => expect(await servers()).toEqual([]));
+  const decoy = spawn('sleep', ['1000'], { stdio: 'ignore' });
   onTestFinished(() => void decoy.kill('SIGKILL'));
-  await once(decoy.stdout, 'data');
-  return decoy.pid ?? 0;
-}
-
-test('a process of another user is neither adopted nor ended, whatever its command line', asRoot, async () => {
-  const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
-  const decoy = await startDecoy(Number(elsewhere.address.split(':').at(-1)), NOBODY);
+  const record = JSON.parse(await readFile(recordFile(), 'utf8')) as object;
+  await writeFile(recordFile(), JSON.stringify({ ...record, pid: decoy.pid }));
   const server = await start();
   expect(server.adopted).toBe(false);
-  expect(server.address).not.toBe(elsewhere.address);
-  expect((await theServer()).pid).not.toBe(decoy);
-  await server.stop();
-  expect(isAlive(decoy)).toBe(true);
+  expect(decoy.pid && isAlive(decoy.pid)).toBe(true);
 });
 
-test('a process of this user that runs another program is never adopted', async () => {
-  const elsewhere = await start({ dataDir: path.join(dataDir, 'elsewhere') });
-  await startDecoy(Number(elsewhere.address.split(':').at(-1)));
-  const server = await start();
+test('a server whose record is damaged gets no second one beside it', async () => {
+  const left = await leaveBehind();
+  await writeFile(recordFile(), '{"pid":');
+  const error = await start().catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(ProvisionError);
+  expect(String(error)).toContain(`uses ${databaseFile()}: end that process`);
+  expect(messages.join('')).toContain(`${recordFile()} is ignored: it is damaged`);
+  expect((await theServer()).pid).toBe(left.pid);
+  process.kill(left.pid, 'SIGKILL');
+  await eventually(async () => expect(await servers()).toEqual([]));
+  await start();
+});
+
+test('no server is left without a record when its Everturn is killed while it starts one', async () => {
+  // Its writer waits for a reader.
+  await mkdir(path.dirname(databaseFile()), { recursive: true });
+  await run('mkfifo', [`${recordFile()}.part`]);
+  const script = fileURLToPath(new URL('../support/embedded-parent.ts', import.meta.url));
+  const parent = spawn(process.execPath, [script, dataDir, binary, namespace], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  await eventually(async () => expect(await servers()).toHaveLength(1));
+  const exit = once(parent, 'exit');
+  parent.kill('SIGKILL');
+  await exit;
+  await eventually(async () => expect(await servers()).toEqual([]));
+  await rm(`${recordFile()}.part`);
+  expect((await start()).adopted).toBe(false);
+});
+
+test('a server of another program is replaced', async () => {
+  const left = await leaveBehind();
+  const other = path.join(dataDir, 'other-temporal');
+  await writeFile(other, `#!/bin/sh\nexec ${binary} "$@"\n`);
+  await chmod(other, 0o755);
+  const server = await start({ binary: other });
   expect(server.adopted).toBe(false);
-  expect(server.address).not.toBe(elsewhere.address);
+  expect((await theServer()).pid).not.toBe(left.pid);
+  expect(messages.join('')).toContain(`it does not run ${other}`);
 });
 
 test("a port on which another user listens is not taken for the server's", asRoot, async () => {

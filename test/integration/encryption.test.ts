@@ -354,7 +354,7 @@ test('a session whose key is lost can be deleted', async () => {
   const { status } = await server.api.send('DELETE', chat.path);
   expect(status).toBe(204);
   const ofSession = server.database.rows.selectFrom('turns').select('id').where('session_id', '=', chat.sessionId);
-  await expect.poll(() => ofSession.execute(), { timeout: 30_000 }).toEqual([]);
+  await expect.poll(() => ofSession.execute()).toEqual([]);
   // The session's own history is deleted after those of its turns.
   await connected(k2, (client) => client.workflow.getHandle(deleteSessionWorkflowId(chat.sessionId)).result());
   await expect

@@ -210,6 +210,9 @@ test('names and texts have limits', async () => {
 test('only the path determines the route of a request', async () => {
   expect(await ann.get('/healthz?x=/v1/agents/helper')).toEqual({ status: 'ok' });
   expect((await ann.get('/prefix/v1/agents/helper?x=/v1/agents/nobody')).data.name).toBe('helper');
+  expect((await ann.get('/v1/v1/agents/helper')).data.name).toBe('helper');
+  // A path of another API that ends like one: the error has the form of that API.
+  expect((await ann.send('GET', '/api/v2/agents/nobody/v1/runs')).body).toMatchObject({ detail: expect.anything() });
 });
 
 test('a body with few fields may be less large than one with content', async () => {

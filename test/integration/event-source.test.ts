@@ -43,7 +43,7 @@ class Listener {
   }
 
   says(text: string): Promise<unknown> {
-    return expect.poll(() => JSON.stringify(folded(this.frames)), { timeout: 20_000 }).toContain(text);
+    return expect.poll(() => JSON.stringify(folded(this.frames))).toContain(text);
   }
 }
 
@@ -115,7 +115,7 @@ test('a cursor at the end is answered with 204, an impossible one rejected, and 
   const isArchived = async () =>
     (await rows.selectFrom('turns').selectAll().where('id', '=', ended).execute())[0]?.archived;
   for (const archived of [0, 1]) {
-    if (archived) await expect.poll(isArchived, { timeout: 20_000 }).toBe(1);
+    if (archived) await expect.poll(isArchived).toBe(1);
     expect((await get(ended, `?after_sequence_number=${end}`)).status).toBe(204);
     expect((await get(ended, '', { 'last-event-id': String(end) })).status).toBe(204);
   }

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
-import { FileTexts } from '../../src/files/file-texts.ts';
+import { FileTexts } from '../../src/features/files/file-texts.ts';
 import { folded } from '../support/api-client.ts';
 import { pdfOf } from '../support/pdf.ts';
 import { docxOf, zipOf } from '../support/zip.ts';

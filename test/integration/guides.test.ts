@@ -7,13 +7,14 @@ import { loadConfig } from '../../src/config.ts';
 import { startDemoModel } from '../../src/demo/demo-model.ts';
 import type { LocalServer } from '../../src/demo/local-server.ts';
 import { newId } from '../../src/engine/new-id.ts';
-import { parseSkill } from '../../src/skills/skill-file.ts';
+import { parseSkill } from '../../src/features/skills/skill-file.ts';
 import { DYNAMIC_CONFIG } from '../../src/temporal-server/dynamic-config.ts';
 import { frameOf } from '../support/api-client.ts';
 import { readCompose } from '../support/compose.ts';
 import { blocksOf, guides, ROOT, type Block } from '../support/guides/blocks.ts';
 import { JSON_KINDS } from '../support/guides/json-kinds.ts';
 import { Reader } from '../support/guides/reader.ts';
+import { builtKernelPython, BUILDS_PYTHON } from '../support/kernel-python.ts';
 import { pythonWith } from '../support/python.ts';
 
 /**
@@ -30,7 +31,8 @@ const ELSEWHERE = [
   },
   { block: 'groups:', test: 'test/integration/metrics.test.ts', words: 'docs/operations.md' },
   { block: '# litellm.yaml', test: 'test/nightly/litellm.test.ts', words: 'litellm.yaml' },
-  { block: 'FROM everturn', test: 'test/image/image.test.ts', words: 'docs/mcp-servers.md' },
+  { block: 'FROM everturn\n', test: 'test/image/image.test.ts', words: 'docs/mcp-servers.md' },
+  { block: 'FROM everturn-kernels\n', test: 'test/image/image.test.ts', words: 'docs/deployment.md' },
   { block: 'npx node examples/sign-in', test: 'test/integration/examples.test.ts', words: 'sign-in-to-an-mcp-server' },
 ];
 
@@ -39,6 +41,7 @@ const SHOWN: Record<string, RegExp> = {
   'README.md': /tool\.approval_required[^]*Noted\.[^]*Counted to 8/,
   'docs/agents-api-v2.md': /\[session\] completed: Plant/,
   'docs/approvals.md': /"remaining":1[^]*Noted\./,
+  'docs/code-actions.md': /tool\.approval_required[^]*Noted\.[^]*plot\.png/,
   'docs/encryption.md': /^0$/m,
   'docs/mcp-servers.md': /notes: stdio, [^]* tools: /,
   'docs/keys-and-roles.md': /key_\w+ of bob was revoked/,
@@ -48,6 +51,10 @@ const SHOWN: Record<string, RegExp> = {
 let model: LocalServer;
 /** That of the pages that do not start a server themselves: a checkout after `npm start`, on a machine with Node 24. */
 let plain: Reader;
+
+// The first test run on a machine builds it.
+beforeAll(async () => void (await builtKernelPython()), BUILDS_PYTHON);
+
 beforeAll(async () => {
   model = await startDemoModel();
   plain = await newReader({ programs: path.dirname(process.execPath) });
@@ -171,7 +178,12 @@ async function check(block: Block, page: { reader: Reader; before: Block | undef
     return undefined;
   }
   if (language === 'markdown') {
-    parseSkill(text);
+    parseSkill(text, 'release-notes');
+    return undefined;
+  }
+  if (language === 'python') {
+    await reader.save('block.py', text);
+    await reader.run('python3 -m py_compile block.py');
     return undefined;
   }
   expect(language).toBe('');

@@ -144,7 +144,7 @@ async function turnOf(agent: string, spec: object = {}): Promise<EventReader> {
   return server.api.turn(await server.api.createSession(agent), 'go');
 }
 
-/** The longest time for which the server has blocked its event loop since it was asked before, in milliseconds. */
+/** The longest time for which the server has blocked its event loop since it was asked before. */
 async function longestStretch(): Promise<number> {
   return Number(await text(connect(path.join(folder, 'probe'))));
 }

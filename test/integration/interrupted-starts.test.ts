@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test, vi } from 'vitest';
-import { listOwnProcesses } from '../../src/lib/processes.ts';
+import { listOwnProcesses } from '../support/own-processes.ts';
 import { TestRedis } from '../support/redis.ts';
 import { ServerProcess } from '../support/server-process.ts';
 

@@ -52,7 +52,7 @@ async function endOne(client: ApiClient): Promise<void> {
   await client.send('POST', `/v1/agents/sessions/${id}/cancel`, {});
   const archived = () =>
     server.database.rows.selectFrom('turns').select('archived').where('id', '=', turnId).executeTakeFirstOrThrow();
-  await expect.poll(archived, { timeout: 30_000 }).toEqual({ archived: 1 });
+  await expect.poll(archived).toEqual({ archived: 1 });
 }
 
 test('a subject with many turns on a busy server waits, while others are admitted', async () => {
@@ -191,7 +191,7 @@ test.each([
     reader.close();
     return isIn;
   };
-  await expect.poll(again, { timeout: 30_000 }).toBe(true);
+  await expect.poll(again).toBe(true);
   first.close();
 });
 

@@ -123,3 +123,16 @@ test('a session is idle for a client that has seen the end of its turn, before t
   await ann.turn(id, 'hi').done;
   expect((await ann.get(`${SESSIONS}/${id}`)).data.state).toBe('idle');
 });
+
+test('a client that has seen the end of a turn finds what its session waits for', async () => {
+  await root.putAgent('asking-at-once', { model: { name: 'asking-at-once' } });
+  for (let n = 0; n < 3; n++) {
+    server.model.script('asking-at-once', use({ name: 'ask_user_question', id: `q${n}`, args: { question: 'Why?' } }));
+    const id = await ann.createSession('asking-at-once');
+    const turn = ann.turn(id, 'hi');
+    await turn.done;
+    const { state, waiting_for: waiting } = (await ann.get(`${SESSIONS}/${id}`)).data;
+    const call = { kind: 'response', turn_id: await turn.turnId(), tool_call_id: `q${n}` };
+    expect({ state, waiting }).toEqual({ state: 'waiting_client', waiting: [call] });
+  }
+});

@@ -9,7 +9,7 @@ import { longestStretch, MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { storeToolResult, readResult } from '../../src/tools/results.ts';
 import type { BlobStore } from '../../src/blobs/blob-store.ts';
 import { sha256 } from '../../src/lib/hash.ts';
-import type { CallAnswer } from '../../src/mcp/call-outcome.ts';
+import type { CallResponse } from '../../src/mcp/call-outcome.ts';
 import { McpPool, type McpServerTools } from '../../src/mcp/pool.ts';
 
 const MB = 1_000_000;
@@ -81,12 +81,12 @@ describe.each(['2026-07-28', '2025-11-25'] as const)('a result from a server of 
     await call();
     const countCalls = (): number => server.received.filter((method) => method === 'tools/call').length;
     const before = countCalls();
-    const kept = async (): Promise<CallAnswer> => {
+    const kept = async (): Promise<CallResponse> => {
       const outcome = await call();
       if (outcome.status === 'result') await storeToolResult(readResult(outcome), { blobs, sessionId: 's' });
       return outcome;
     };
-    let outcomes: CallAnswer[] = [];
+    let outcomes: CallResponse[] = [];
     const stretch = await longestStretch(async () => {
       outcomes = await Promise.all(Array.from({ length: calls }, kept));
     });
@@ -393,7 +393,7 @@ describe('a program that responds with', () => {
       isolation: 'shared' as const,
       idempotentTools: [],
     };
-    let outcome: CallAnswer | undefined;
+    let outcome: CallResponse | undefined;
     const stretch = await longestStretch(async () => {
       outcome = await pool.call(endpoint, SCOPE, 'act', {}, calling);
     });

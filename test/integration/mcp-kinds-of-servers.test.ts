@@ -2,7 +2,7 @@ import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { SCOPE } from '../support/tool-scope.ts';
 import { QUESTION } from '../support/mcp-behaviour.ts';
 import { KINDS } from '../support/mcp-kinds.ts';
-import type { Elicitation } from '../../src/core/records.ts';
+import type { Elicitation } from '../../src/core/records/pending.ts';
 import type { CallOptions } from '../../src/mcp/connection.ts';
 import { McpPool } from '../../src/mcp/pool.ts';
 import { eventually } from '../support/eventually.ts';

@@ -180,6 +180,33 @@ describe('the program of a server', () => {
     expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
   });
 
+  test('that has no `initialize`, and reads it before it answers the probe, is started again for the newer protocol', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'everturn-late-'));
+    onTestFinished(() => rm(folder, { recursive: true }));
+    const { command, args: given, ...rest } = stdioEndpoint('2026-07-28');
+    // Its first process answers so late that `initialize` has followed.
+    const script = `
+      if mkdir "$0" 2>/dev/null; then
+        read probe; read initialize
+        echo '{"jsonrpc":"2.0","id":0,"error":{"code":-32601,"message":"no"}}'; sleep 1000
+      fi
+      exec "$@"`;
+    const args = ['-c', script, path.join(folder, 'started'), command, ...given];
+    const { pool, endpoint, logged } = start({ ...rest, command: '/bin/sh', args }, { answerTimeoutMs: 1_000 });
+    expect((await pool.tools(endpoint, SCOPE, unaborted)).protocol).toBe('2026-07-28');
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(2);
+  });
+
+  test('that rejects `initialize` is started once, and says why', async () => {
+    const script = `
+      read probe; echo '{"jsonrpc":"2.0","id":"server-discover-probe-1","error":{"code":-32601,"message":"no"}}'
+      read initialize; echo '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"NOTES_KEY is missing"}}'
+      sleep 1000`;
+    const { pool, endpoint, logged } = start({ ...stdioEndpoint(), command: '/bin/sh', args: ['-c', script] });
+    await expect(pool.tools(endpoint, SCOPE, unaborted)).rejects.toThrow('NOTES_KEY is missing');
+    expect(logged.filter(({ msg }) => msg === 'the MCP server was started')).toHaveLength(1);
+  });
+
   test('is ended after a period without use, and started again', async () => {
     const { inspect } = start(undefined, { idleMs: 200 });
     const { pid } = await inspect();
@@ -238,10 +265,11 @@ describe('a program that is still being installed', () => {
   });
 
   test.each([
-    ['2025-11-25', []],
-    ['2025-11-25', ['strict']],
-    ['2026-07-28', ['pinned']],
-  ])('for longer than servers have to answer, of %s %j, is usable after that', async (era, quirks) => {
+    ['2025-11-25', [], 1],
+    ['2025-11-25', ['strict'], 2],
+    ['2026-07-28', [], 2],
+    ['2026-07-28', ['pinned'], 1],
+  ])('for longer than servers have to answer, of %s %j, is usable after that', async (era, quirks, starts) => {
     const { file, open } = await gate();
     const isPinned = quirks.includes('pinned');
     const endpoint = gatedEndpoint(file, era, ...quirks.filter((quirk) => quirk !== 'pinned'));
@@ -251,7 +279,7 @@ describe('a program that is still being installed', () => {
     await expect(pool.tools(one, SCOPE, unaborted)).rejects.toThrow('is still starting');
     await open();
     await eventually(async () => expect((await pool.tools(one, SCOPE, unaborted)).protocol).toBe(era));
-    expect(started(logged)).toHaveLength(quirks.includes('strict') ? 2 : 1);
+    expect(started(logged)).toHaveLength(starts);
   });
 
   test('has the time to start of its registration', async () => {

@@ -65,9 +65,7 @@ test('the metrics show a session with a retry, an unknown outcome and an approva
   expect(await chat.turn([approval]).end()).toMatchObject({ status: 'done' });
 
   // The archive determines the outcomes of turns and tool calls.
-  await expect
-    .poll(async () => (await scrape()).value('everturn_turns_ended_total', { status: 'done' }), { timeout: 20_000 })
-    .toBe(1);
+  await expect.poll(async () => (await scrape()).value('everturn_turns_ended_total', { status: 'done' })).toBe(1);
   const metrics = await scrape();
   expect(metrics.value('everturn_turns_started_total')).toBe(2);
   expect(metrics.value('everturn_speculative_calls_total', { outcome: 'claimed' })).toBe(1);
@@ -120,9 +118,8 @@ test('running turns, readers and turns that wait for the archive are reported as
     (call) => call.text('here').finish(),
   );
   const chat = await server.chat({ scripts: [model.script] });
-  const later = { timeout: 30_000 };
   // The stores are not queried at every scrape, and the archive takes its time.
-  await expect.poll(async () => (await scrape()).value('everturn_archive_backlog_turns'), later).toBe(0);
+  await expect.poll(async () => (await scrape()).value('everturn_archive_backlog_turns')).toBe(0);
   const before = await scrape();
   expect(before.value('everturn_archive_backlog_oldest_seconds')).toBe(0);
   expect(before.value('everturn_turns_running')).toBe(0);
@@ -134,7 +131,7 @@ test('running turns, readers and turns that wait for the archive are reported as
   const reader = chat.turn('go', {}, key);
   await reader.says('I am');
   expect((await scrape()).value('everturn_readers')).toBe(1);
-  await expect.poll(async () => (await scrape()).value('everturn_turns_running'), later).toBe(1);
+  await expect.poll(async () => (await scrape()).value('everturn_turns_running')).toBe(1);
   model.release();
   await reader.done;
   await expect.poll(async () => (await scrape()).value('everturn_readers')).toBe(0);

@@ -5,7 +5,7 @@ import { longestStretch, MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { modelRequest } from '../support/model-request.ts';
 import { listen } from '../../src/demo/local-server.ts';
 import { chatAccess, openProviders } from '../../src/models/open-providers.ts';
-import { OpenAIProvider } from '../../src/models/openai.ts';
+import { OpenAIProvider } from '../../src/models/openai/chat.ts';
 import type { ProviderConfig } from '../../src/models/provider-file.ts';
 import type { ModelChunk, ModelProvider } from '../../src/models/provider.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
@@ -16,7 +16,6 @@ const signal = new AbortController().signal;
 const request = modelRequest();
 
 const EVENTS = { contentType: 'text/event-stream' };
-const KINDS: ProviderConfig['kind'][] = ['openai-chat', 'openai-responses', 'anthropic', 'google', 'mistral'];
 
 /** What begins an answer, and the events with which it goes on. */
 interface Events {
@@ -79,6 +78,7 @@ const PROTOCOLS: Record<ProviderConfig['kind'], Events> = {
     field: (text) => chatDelta(`"content":[{"type":"thinking","thinking":[{"type":"text","text":"${text}"}]}]`),
   },
 };
+const KINDS = Object.keys(PROTOCOLS) as ProviderConfig['kind'][];
 
 function open(kind: ProviderConfig['kind'], url: string): ModelProvider {
   const { providers } = chatAccess('', url);

@@ -43,7 +43,7 @@ afterAll(async () => {
 
 /**
  * The documents of the server, each with the operations that generated requests need not reach: these need a sign-in, a
- * file, a registered agent, a receiver, or a turn that runs or waits, in the moment of the request, which seldom happens.
+ * file, a sandbox, an agent that acts in code, a registered agent, a receiver, or a turn that runs or waits, in the moment of the request, which seldom happens.
  * Other tests have them.
  */
 const DOCUMENTS: [document: string, unreached: string[]][] = [
@@ -53,6 +53,18 @@ const DOCUMENTS: [document: string, unreached: string[]][] = [
       'DELETE /v1/agents/mcp/connections/{connection_id}',
       'GET /v1/agents/mcp/authorize',
       'GET /v1/agents/mcp/callback',
+      'GET /v1/agents/sandbox/{sandbox_id}/file',
+      'POST /v1/agents/{agent_name}/permissions',
+      'DELETE /v1/agents/{agent_name}/permissions/{rule_id}',
+      'GET /v1/agents/{agent_name}/code-tools/{category}/{tool_name}',
+      'PUT /v1/agents/{agent_name}/code-tools/{category}/{tool_name}',
+      'DELETE /v1/agents/{agent_name}/code-tools/{category}/{tool_name}',
+      'POST /v1/agents/sessions/{session_id}/permissions',
+      'DELETE /v1/agents/sessions/{session_id}/permissions/{rule_id}',
+      'POST /v1/agents/sessions/{session_id}/sandbox/interrupt',
+      'POST /v1/agents/sessions/{session_id}/sandbox/reset',
+      'PUT /v1/agents/sessions/{session_id}/workspace/file',
+      'DELETE /v1/agents/sessions/{session_id}/workspace/file',
       'POST /v1/agents/mcp/authorize',
       'POST /v1/agents/sessions/{session_id}/actions',
       'POST /v1/agents/sessions/{session_id}/force_answer',

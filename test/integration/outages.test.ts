@@ -34,7 +34,7 @@ test('Temporal unavailable: 503 and never a false success; ended turns are read 
   const reader = chat.turn('hi');
   const frames = await reader.done;
   const turnId = await reader.turnId();
-  await expect.poll(() => isArchived(turnId), { timeout: 20_000 }).toBe(true);
+  await expect.poll(() => isArchived(turnId)).toBe(true);
 
   proxy.down();
   const created = await server.api.send('POST', `${chat.path}/turns`, {
@@ -54,7 +54,7 @@ test('Temporal unavailable: 503 and never a false success; ended turns are read 
 
   // Available again: the rejected requests had no effect, and everything works.
   proxy.up();
-  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
   expect((await server.api.list(`${chat.path}/turns`, 25)).length).toBe(1);
   expect((await chat.turn('are you there?').end()).status).toBe('done');
 });
@@ -102,7 +102,7 @@ test('the catalog unavailable: readiness says so, running turns continue, the ar
     await bringBack();
   }
   const turnId = await reader.turnId();
-  await expect.poll(() => isArchived(turnId), { timeout: 40_000 }).toBe(true);
+  await expect.poll(() => isArchived(turnId)).toBe(true);
   expect((await chat.turn('more').end()).status).toBe('done');
 });
 
@@ -112,13 +112,11 @@ test('the catalog of an older backup restored under the server: readiness says s
   await sql`alter table run_secrets rename to away`.execute(rows);
   const problem = async () => (await server.api.send('GET', '/readyz')).body.problems[0];
   try {
-    await expect
-      .poll(problem, { timeout: 20_000 })
-      .toMatch(/^the catalog cannot be used: it is incomplete: .*run_secrets/);
+    await expect.poll(problem).toMatch(/^the catalog cannot be used: it is incomplete: .*run_secrets/);
   } finally {
     await sql`alter table away rename to run_secrets`.execute(rows);
   }
-  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
 });
 
 test('the disk of the blobs full: readiness says so', async () => {
@@ -128,7 +126,7 @@ test('the disk of the blobs full: readiness says so', async () => {
   await writeFile(blobs, 'not a folder');
   // A successful check is cached for a second.
   const problem = async () => (await server.api.send('GET', '/readyz')).body.problems[0];
-  await expect.poll(problem, { timeout: 20_000 }).toMatch(/^the blob store cannot be written/);
+  await expect.poll(problem).toMatch(/^the blob store cannot be written/);
   expect((await server.api.send('GET', '/readyz')).status).toBe(503);
 });
 

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream';
 import { sql } from 'kysely';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { Catalog } from '../../src/catalog/catalog.ts';
+import { Catalog } from '../../src/features/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { CatalogError } from '../../src/catalog/migrate.ts';
 import { loadConfig } from '../../src/config.ts';
@@ -70,7 +70,7 @@ test('PostgreSQL stopped and started during a turn: 503 meanwhile, and nothing i
   const turnId = await reader.turnId();
   const { rows } = server.database;
   const turn = rows.selectFrom('turns').select('archived').where('id', '=', turnId);
-  await expect.poll(() => turn.executeTakeFirst(), { timeout: 40_000 }).toEqual({ archived: 1 });
+  await expect.poll(() => turn.executeTakeFirst()).toEqual({ archived: 1 });
   expect((await chat.turn('three').end()).status).toBe('done');
   const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
   expect(turns.length).toBe(3);

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Catalog } from '../../src/catalog/catalog.ts';
+import { Catalog } from '../../src/features/catalog.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';

@@ -2,7 +2,7 @@ import { setImmediate as nextTick } from 'node:timers/promises';
 import fc from 'fast-check';
 import { pino, type Logger } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
-import type { LiveFrame } from '../../src/live/bus.ts';
+import type { LiveFrame, LiveOutput } from '../../src/live/bus.ts';
 import { ReceivedMessages } from '../../src/live/received-messages.ts';
 import { RedisBus } from '../../src/live/redis-bus.ts';
 import { newId } from '../../src/engine/new-id.ts';
@@ -77,6 +77,7 @@ class Reading {
       },
       snapshot: (snapshot) => this.#messages.snapshot(snapshot),
       retrying: () => undefined,
+      output: () => undefined,
       lost: () => {
         this.lost += 1;
         api.bus.requestSnapshots(turnId);
@@ -92,7 +93,7 @@ class Reading {
 
   async untilCurrent(): Promise<void> {
     const missing = () => this.#writing.text.length - this.text.length;
-    await expect.poll(missing, { timeout: 30_000, interval: 5 }).toBe(0);
+    await expect.poll(missing, { interval: 5 }).toBe(0);
     expect(this.text === this.#writing.text, 'the same text').toBe(true);
   }
 }
@@ -117,6 +118,41 @@ test('a late reader gets the text so far without a further frame, and nothing of
   expect(await tap.requestSnapshots(1)).toMatchObject([
     { messageId: next.messageId, frames: 1, text: { content: 'next' } },
   ]);
+});
+
+test('an output reaches the readers of other processes, whole after an outage and for those that come later', async () => {
+  const turnId = newId('turn');
+  const piece = (from: number, text: string): LiveOutput => {
+    const place = { turnId, threadId: 'main', toolCallId: 'call_1', id: 'evt_1', after: 1, attempt: 1 };
+    return { ...place, from, parts: [{ channel: 'stdout', text }] };
+  };
+  const tap = new BusTap(api.bus, turnId);
+  onTestFinished(tap.close);
+  worker.bus.publishOutput(piece(0, 'a'));
+  api.bus.requestSnapshots(turnId);
+  await expect.poll(() => tap.outputs.at(-1)).toEqual(piece(0, 'a'));
+  worker.bus.publishOutput(piece(1, 'b'));
+  await expect.poll(() => tap.outputs.at(-1)).toEqual(piece(1, 'b'));
+  await server.down();
+  await expect.poll(() => worker.commands.isReady).toBe(false);
+  worker.bus.publishOutput(piece(2, 'c'));
+  await server.up();
+  // As a reader does that hears of the outage: the worker may be connected again before this process is.
+  const asked = () => {
+    api.bus.requestSnapshots(turnId);
+    return tap.outputs.at(-1);
+  };
+  await expect.poll(asked).toEqual(piece(0, 'abc'));
+  const late = new BusTap(api.bus, turnId);
+  onTestFinished(late.close);
+  api.bus.requestSnapshots(turnId);
+  await expect.poll(() => late.outputs.at(-1)).toEqual(piece(0, 'abc'));
+  worker.bus.finishOutput(piece(0, ''));
+  late.outputs.length = 0;
+  const writing = new Writing(turnId);
+  writing.say('a message');
+  await late.requestSnapshots(1);
+  expect(late.outputs).toEqual([]);
 });
 
 test('a request for snapshots waits until its response can be received', async () => {
@@ -206,7 +242,13 @@ test('a Redis that takes frames slowly costs bounded memory; when it has caught 
 test('a subscription that ends during an outage is not renewed after it', async () => {
   const turnId = newId('turn');
   const ignore = (): void => undefined;
-  const leave = api.bus.subscribe(turnId, { frame: ignore, snapshot: ignore, retrying: ignore, lost: ignore });
+  const leave = api.bus.subscribe(turnId, {
+    frame: ignore,
+    snapshot: ignore,
+    retrying: ignore,
+    output: ignore,
+    lost: ignore,
+  });
   const reading = new Reading(new Writing());
   const channels = async () => (await worker.commands.pubSubChannels(`*${turnId}`)).length;
   await expect.poll(channels).toBe(1);

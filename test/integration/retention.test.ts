@@ -40,7 +40,7 @@ async function talk(chat: Chat): Promise<void> {
   const id = await reader.turnId();
   const { rows } = server.database;
   const turn = () => rows.selectFrom('turns').selectAll().where('id', '=', id).executeTakeFirst();
-  await expect.poll(turn, { timeout: 20_000 }).toMatchObject({ archived: 1 });
+  await expect.poll(turn).toMatchObject({ archived: 1 });
 }
 
 test('sessions are deleted when they have been idle for as long as their agent keeps them', async () => {
@@ -54,11 +54,11 @@ test('sessions are deleted when they have been idle for as long as their agent k
   await letPass(8, idle.sessionId, unlimited.sessionId);
   await letPass(6, busy.sessionId);
   await server.restart();
-  await expect.poll(() => existing(ids), { timeout: 20_000 }).toEqual([false, true, true]);
+  await expect.poll(() => existing(ids)).toEqual([false, true, true]);
   // As completely as by DELETE.
   const { rows } = server.database;
   const turns = () => rows.selectFrom('turns').selectAll().where('session_id', '=', idle.sessionId).execute();
-  await expect.poll(turns, { timeout: 20_000 }).toEqual([]);
+  await expect.poll(turns).toEqual([]);
   // A turn is an activity of the session.
   await letPass(6.9, busy.sessionId);
   await talk(busy);
@@ -85,7 +85,7 @@ test("the newest version of an agent decides, then each session's own, and for a
   const ids = [underOldRule, underNewRule, orphan, unlimitedOrphan, draft, unlimitedDraft];
   await letPass(2, ...ids);
   await server.restart();
-  await expect.poll(() => existing(ids), { timeout: 20_000 }).toEqual([true, false, false, true, false, true]);
+  await expect.poll(() => existing(ids)).toEqual([true, false, false, true, false, true]);
 });
 
 test('a session that waits for a human is kept until it is closed, and one with a running turn is kept too', async () => {
@@ -112,10 +112,10 @@ test('a session that waits for a human is kept until it is closed, and one with 
   await letPass(3, ...ids);
   await server.restart();
   first?.release();
-  await expect.poll(() => exists(closed.sessionId), { timeout: 20_000 }).toBe(false);
+  await expect.poll(() => exists(closed.sessionId)).toBe(false);
   // Waiting and working are activity.
   for (const { sessionId } of [waits, forked, runs]) {
-    await expect.poll(() => idleDays(sessionId), { timeout: 20_000 }).toBeLessThan(1);
+    await expect.poll(() => idleDays(sessionId)).toBeLessThan(1);
   }
   expect(await existing(ids)).toEqual([true, true, false, true]);
   second?.release();

@@ -127,7 +127,7 @@ type Version = Exclude<keyof typeof workers, 'none'>;
 async function deploy(version: Version): Promise<void> {
   // Temporal refuses until the workers of the version poll for workflow tasks and for activities.
   const set = () => onVersion('set-current-version', version, '--yes').then(String, String);
-  await expect.poll(set, { timeout: 60_000 }).toMatch(/^Successfully/);
+  await expect.poll(set).toMatch(/^Successfully/);
   await expect.poll(async () => (await api.api.send('GET', '/readyz')).status).toBe(200);
 }
 
@@ -140,7 +140,7 @@ function onVersion(command: string, version: Version, ...options: string[]): Pro
 /** Resolves when no running turn belongs to a version, according to Temporal. */
 async function drained(version: Version): Promise<void> {
   const described = () => onVersion('describe-version', version);
-  await expect.poll(described, { timeout: 60_000 }).toMatch(/^ *DrainageStatus +drained$/m);
+  await expect.poll(described).toMatch(/^ *DrainageStatus +drained$/m);
 }
 
 /** Which version executed the last task of a workflow. */

@@ -74,7 +74,7 @@ test('files and large results are objects, which are read again and deleted with
   expect(await chat.turn(again).end()).toMatchObject({ status: 'done' });
 
   expect((await server.api.send('DELETE', chat.path)).status).toBe(204);
-  await expect.poll(() => s3.objects(`one/${chat.sessionId}`), { timeout: 40_000 }).toEqual([]);
+  await expect.poll(() => s3.objects(`one/${chat.sessionId}`)).toEqual([]);
 });
 
 test('objects that no record refers to are deleted after a day, the others are kept', async () => {
@@ -92,12 +92,12 @@ test('objects that no record refers to are deleted after a day, the others are k
   const { rows } = server.database;
   const open = () =>
     rows.selectFrom('turns').select('id').where('session_id', '=', chat.sessionId).where('archived', '=', 0).execute();
-  await expect.poll(open, { timeout: 20_000 }).toEqual([]);
+  await expect.poll(open).toEqual([]);
   for (const name of await s3.objects(folder)) await s3.age(`${folder}/${name}`);
   const then = new Date(Date.now() - 3 * 86_400_000).toISOString();
   await rows.updateTable('sessions').set({ unswept_since: then }).where('id', '=', chat.sessionId).execute();
   await server.restart();
-  await expect.poll(() => s3.objects(folder), { timeout: 40_000 }).toEqual([kept]);
+  await expect.poll(() => s3.objects(folder)).toEqual([kept]);
 });
 
 test('a server does not start without its bucket, and says why', async () => {

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { Catalog } from '../../src/catalog/catalog.ts';
+import { Catalog } from '../../src/features/catalog.ts';
 import { isCatalogUnavailable } from '../../src/catalog/database.ts';
 import { loadConfig } from '../../src/config.ts';
-import { SessionIndex } from '../../src/engine/session-index.ts';
+import { SessionIndex } from '../../src/features/session-stream/session-index.ts';
 import { TurnNotFound } from '../../src/engine/turn-log-reader.ts';
 import { createTestDatabase, type TestDatabase } from '../support/test-database.ts';
 

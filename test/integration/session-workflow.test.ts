@@ -4,13 +4,13 @@ import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import { newId } from '../../src/engine/new-id.ts';
-import type { PendingCall } from '../../src/core/records.ts';
+import type { PendingCall } from '../../src/core/records/pending.ts';
 import type { TurnStatus } from '../../src/engine/turn-sources.ts';
 import { workflowBundle } from '../../src/temporal/workflow-bundle.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { createTurn } from '../../workflows/messages.ts';
 import type { session } from '../../workflows/session.ts';
-import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts';
+import type { CreateTurnCommand, SessionTurnsState } from '../../src/core/session.ts';
 
 /** The session's workflow alone. */
 
@@ -67,7 +67,7 @@ function commandOf(turnId: string, input: CreateTurnCommand['input']): CreateTur
 }
 
 /** A session in this state. */
-function startSession(sessionId: string, state: Pick<SessionState, 'tip' | 'open'>) {
+function startSession(sessionId: string, state: Pick<SessionTurnsState, 'tip' | 'open'>) {
   return client.workflow.start<typeof session>('session', {
     workflowId: sessionWorkflowId(sessionId),
     taskQueue,
@@ -94,9 +94,7 @@ test('an approval is accepted although its session has not been told that the tu
   const accepted = await handle.executeUpdate(createTurn, { args: [{ ...command, sparesRunning: true }] });
   expect(accepted).toEqual({ turnId: after, previousTurnId: before, sequence: 2 });
   // The session accepts a turn before Temporal has started its workflow.
-  await expect
-    .poll(() => client.workflow.result(turnWorkflowId(after)), { timeout: 20_000 })
-    .toMatchObject({ status: 'error' });
+  await expect.poll(() => client.workflow.result(turnWorkflowId(after))).toMatchObject({ status: 'error' });
   await handle.terminate();
 });
 

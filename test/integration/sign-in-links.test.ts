@@ -198,6 +198,8 @@ test('a run has the link for its owner alone', async () => {
     JSON.stringify(await api.list('/v1/runs')),
     await stream(key),
   ];
+  // Lists follow within a moment.
+  await eventually(async () => expect(linksIn(await ann.list('/v1/runs'))).toEqual(linksIn(action)));
   for (const text of await read(ann, 'key-of-ann')) expect(text).toContain('"auth_url":"http');
   for (const text of await read(root, 'key-of-root')) {
     expect(text).toContain('"sign_ins":[{"server":"notes"');

@@ -2,8 +2,9 @@ import { afterEach, beforeEach, expect, inject, test, vi } from 'vitest';
 import { CUT_OFF } from '../../src/core/stopped-work.ts';
 import { EngineError } from '../../src/engine/errors.ts';
 import { SessionCommands } from '../../src/engine/session-commands.ts';
+import { TurnIndex } from '../../src/engine/turn-index.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
-import { SpeculativeCalls } from '../../src/speculation/speculative-calls.ts';
+import { SpeculativeCalls } from '../../src/features/speculation/speculative-calls.ts';
 import { Exposition } from '../support/prometheus.ts';
 import { held, say, use } from '../support/scripted-model.ts';
 import { TcpProxy } from '../support/tcp-proxy.ts';
@@ -82,6 +83,23 @@ test('a speculative call has the whole conversation, including large texts and t
   expect(third?.tools).toEqual(second?.tools);
 });
 
+test('no model is called ahead while it is not known which turn the new one follows', async () => {
+  const chat = await server.chat({ scripts: [say('One.'), say('Two.')] });
+  const indexed = Promise.withResolvers<void>();
+  // oxlint-disable-next-line typescript/unbound-method -- called with its object
+  const accept = TurnIndex.prototype.accept;
+  vi.spyOn(TurnIndex.prototype, 'accept').mockImplementation(async function (this: TurnIndex, start) {
+    await indexed.promise;
+    return accept.call(this, start);
+  });
+  await chat.turn('first').done;
+  const second = chat.turn('second');
+  await second.says('Two.');
+  indexed.resolve();
+  await second.done;
+  expect(chat.requests().map(({ messages }) => messages.length)).toEqual([1, 3]);
+});
+
 test('a turn that is not created ends the call', async () => {
   const gate = held(
     (call) => call.text('Nobody will '),
@@ -94,7 +112,7 @@ test('a turn that is not created ends the call', async () => {
   expect((await refused).status).toBe(503);
   await call.closed;
   proxy.up();
-  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
   const turn = chat.turn('hi');
   await turn.says('Here I am.');
   await turn.done;

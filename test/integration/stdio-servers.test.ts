@@ -140,7 +140,7 @@ describe('processes that remain of the programs', () => {
     const pid = await pidOfServer('local');
     expect(isAlive(pid)).toBe(true);
     await server.kill();
-    await expect.poll(() => isAlive(pid), { timeout: 20_000 }).toBe(false);
+    await expect.poll(() => isAlive(pid)).toBe(false);
     await server.start();
     expect(isAlive(await pidOfServer('local'))).toBe(true);
   });

@@ -119,7 +119,7 @@ test('a message that is repeated after a restart runs no tool while its turn is 
   const turnId = await turn.turnId();
   expect(await send(chat, 'pause')).toEqual(DONE);
   await server.restart();
-  await expect.poll(() => chat.requests().length, { timeout: 10_000 }).toBe(2);
+  await expect.poll(() => chat.requests().length).toBe(2);
   const reader = server.api.subscribe(chat.sessionId, turnId);
   await reader.type('turn.paused');
   expect(calls).toEqual([]);

@@ -535,3 +535,38 @@ test('the inputs of model calls stay small, however many steps three sub-agents 
   // A step of each of the three adds two results, of which each is a stamp in the next call of every thread.
   expect(Math.max(...inputs.slice(4, -1))).toBeLessThan(2_500);
 });
+
+test('the lists of events give those of one thread', async () => {
+  const chat = await server.chat({ spec: onTestServer });
+  chat.script(
+    start(chat, { name: 'a', scripts: [use({ name: 'look', args: { at: 'a' } }), say('Seen.')] }),
+    say('Done.'),
+  );
+  const reader = chat.turn('delegate');
+  const { a: thread = '' } = threadsOf(await reader.end().then(() => reader.frames));
+  chat.script(say('Hello.'));
+  await chat.turn('Hi').end();
+  const typesOf = async (list: string) => {
+    const { data } = await server.api.get<{ data: ListedEvent[] }>(`${chat.path}/${list}`);
+    return data.map(({ event = {}, ...own }) => ({ type: '', thread_id: null, ...own, ...event }));
+  };
+  const inTurn = `turns/${await reader.turnId()}/events`;
+  const ofThread = ['thread.created', 'model.message', 'tool.response', 'model.message', 'thread.done'];
+  const listed = await typesOf(`${inTurn}?thread_id=${thread}`);
+  expect(listed.map(({ type }) => type)).toEqual(ofThread);
+  expect(new Set(listed.map(({ thread_id: id }) => id))).toEqual(new Set([thread]));
+  const paged = await typesOf(`${inTurn}?thread_id=${thread}&order=desc&limit=2`);
+  expect(paged.map(({ type }) => type)).toEqual(['thread.done', 'model.message']);
+  expect((await typesOf(`events?thread_id=${thread}`)).map(({ type }) => type)).toEqual(ofThread.toReversed());
+  const ofRoot = await typesOf('events?thread_id=main');
+  expect(ofRoot.filter(({ type }) => type === 'model.message')).toHaveLength(3);
+  expect(ofRoot.filter(({ thread_id: id }) => id !== 'main')).toEqual([]);
+  expect(await typesOf('events?thread_id=no_thread')).toEqual([]);
+  expect((await server.api.send('GET', `${chat.path}/events?thread_id=%07`)).status).toBe(400);
+});
+
+interface ListedEvent {
+  type?: string;
+  thread_id?: string | null;
+  event?: { type?: string; thread_id?: string | null };
+}

@@ -153,7 +153,7 @@ test('a turn that was archived has the timeline that it had, with its tools and 
   expect(await reader.end()).toMatchObject({ status: 'done' });
   const before = await timeline(chat, turnId);
   const row = rows.selectFrom('turns').select('archived').where('id', '=', turnId);
-  await expect.poll(() => row.executeTakeFirst(), { timeout: 20_000 }).toEqual({ archived: 1 });
+  await expect.poll(() => row.executeTakeFirst()).toEqual({ archived: 1 });
   await server.restart();
   const spans = await timeline(chat, turnId);
   expect(spans).toEqual(before);

@@ -69,7 +69,7 @@ test('a turn is one trace across crashes, runs and servers that do not trace, an
     await one.reached;
     const seen = () =>
       collector.spans.filter(({ name, traceId }) => traceId === TRACE && name === 'tools/call look').length;
-    await expect.poll(seen, { timeout: 20_000 }).toBe(10);
+    await expect.poll(seen).toBe(10);
     await first.kill();
     one.release();
     await reader.done.catch(() => undefined);
@@ -84,11 +84,9 @@ test('a turn is one trace across crashes, runs and servers that do not trace, an
     const end = await third.api.subscribe(sessionId, turnId).end();
     expect(end).toMatchObject({ status: 'done', output: { content: 'Done.' } });
     await expect
-      .poll(() => collector.spans.find(({ name, traceId }) => traceId === TRACE && name === 'turn'), {
-        timeout: 20_000,
-      })
+      .poll(() => collector.spans.find(({ name, traceId }) => traceId === TRACE && name === 'turn'))
       .toBeDefined();
-    await expect.poll(seen, { timeout: 20_000 }).toBe(20);
+    await expect.poll(seen).toBe(20);
 
     // Calls from servers that trace have the trace's header, and calls from the other one have none.
     const told = mcp.calls.map(({ arguments: { n }, headers: { traceparent } }) => [n, traceparent?.split('-')[1]]);

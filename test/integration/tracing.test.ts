@@ -52,7 +52,7 @@ async function traceOf(traceId: string, turns = 1): Promise<Map<string, SeenSpan
       collector.spans.filter((span) => span.traceId === traceId),
       ({ name }) => name,
     );
-  await expect.poll(() => spans().get('turn')?.length, { timeout: 20_000 }).toBe(turns);
+  await expect.poll(() => spans().get('turn')?.length).toBe(turns);
   return spans();
 }
 
@@ -77,7 +77,7 @@ test('one turn is one trace, from the caller through session and turn to the mod
   const turnId = await reader.turnId();
   const model = `chat ${chat.agent}`;
   await expect
-    .poll(() => collector.tree(CALLER.traceId), { timeout: 20_000 })
+    .poll(() => collector.tree(CALLER.traceId))
     .toEqual(
       [
         `${POST} < ?`,
@@ -187,7 +187,7 @@ test('turns link to the previous ones although their session has continued as ne
     collector.spans.filter(
       ({ name, attributes }) => name === 'turn' && attributes['everturn.session.id'] === chat.sessionId,
     );
-  await expect.poll(() => spans().length, { timeout: 20_000 }).toBe(14);
+  await expect.poll(() => spans().length).toBe(14);
   const links = spans().map((span) => span.links.length);
   expect(links.toSorted((a, b) => a - b)).toEqual([0, ...Array.from({ length: 13 }, () => 1)]);
 });
@@ -203,6 +203,6 @@ test('a caller that opts out of tracing is not traced', async () => {
 });
 
 async function found(isMeant: (span: SeenSpan) => boolean): Promise<SeenSpan[]> {
-  await expect.poll(() => collector.spans.some(isMeant), { timeout: 20_000 }).toBe(true);
+  await expect.poll(() => collector.spans.some(isMeant)).toBe(true);
   return collector.spans.filter(isMeant);
 }

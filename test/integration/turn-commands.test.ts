@@ -3,7 +3,7 @@ import { NativeConnection, Worker } from '@temporalio/worker';
 import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { loadConfig } from '../../src/config.ts';
 import type { CallModelInput, CallModelResult, TurnStart } from '../../src/core/history.ts';
-import type { ModelMessage } from '../../src/core/records.ts';
+import type { ModelMessage } from '../../src/core/records/message.ts';
 import { subjectNamed } from '../../src/core/subject.ts';
 import type { TurnCommand } from '../../src/core/turn-command.ts';
 import { turnWorkflowId } from '../../src/core/temporal-names.ts';

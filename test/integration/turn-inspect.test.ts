@@ -166,14 +166,14 @@ test(
     const asking = server.api.turn(sessionId, 'hi');
     const askingId = await asking.turnId();
     await expect
-      .poll(() => inspect(askingId), { timeout: 20_000, interval: 200 })
+      .poll(() => inspect(askingId), { interval: 200 })
       .toMatch(
         /^state +running$[^]*^ {2}the model since .*, attempt 2, scheduled.*, the last attempt failed: overloaded: "openai\/req_\w+ answered 503: too much to do"$/m,
       );
     const paying = server.api.turn(sessionId, 'pay');
     const payingId = await paying.turnId();
     await expect
-      .poll(() => inspect(payingId), { timeout: 20_000, interval: 200 })
+      .poll(() => inspect(payingId), { interval: 200 })
       .toMatch(/^ {2}the tool call p1 \(pay\) since .*, attempt 1, started, on \d+@/m);
     paid.resolve('paid');
     await paying.done;
@@ -229,7 +229,7 @@ test(
     await writeFile(file, (await readFile(file, 'utf8')).replaceAll('callModel', 'callAnyModel'));
     await server.start();
     await expect
-      .poll(() => inspect(turnId), { timeout: 50_000, interval: 500 })
+      .poll(() => inspect(turnId), { interval: 500 })
       .toMatch(
         new RegExp(
           `^problem +the turn is stuck: the workflow task of turn/${turnId} has failed \\d+ times since .*: .*Nondeterminism`,
@@ -242,7 +242,6 @@ test(
     };
     await expect
       .poll(async () => (await scrape()).value('everturn_stuck_workflows', { type: 'turn' }), {
-        timeout: 60_000,
         interval: 500,
       })
       .toBe(1);

@@ -341,6 +341,32 @@ test('the limits of iterations and of output tokens end the turn with a clear er
   expect(message).toMatchObject({ content: 'and so on', tool_calls: [], finish_reason: 'length' });
 });
 
+test('a turn ends after the rounds that its request allows, without an error, and the next one continues', async () => {
+  const look = () => use({ name: 'look', args: { at: 1 } });
+  const chat = await server.chat({ scripts: [look(), look(), say('Seen.')], spec: onTestServer });
+  const limited = chat.turn('look', { max_turns: 2 }, { 'idempotency-key': 'k1' });
+  expect(await limited.end()).toMatchObject({ status: 'done', ended_by: 'max_turns', required_actions: [] });
+  const results = (await limited.done).filter(({ type }) => type === 'tool.response');
+  expect(results.map((event) => 'content' in event && event.content)).toEqual(['you see 1', 'you see 1']);
+  expect(chat.requests()).toHaveLength(2);
+  const answered = await chat.turn('go on', { max_turns: 1 }).end();
+  expect(answered).toMatchObject({ status: 'done', output: { content: 'Seen.' } });
+  expect(answered).not.toHaveProperty('ended_by');
+  expect(
+    chat
+      .requests()
+      .at(-1)
+      ?.messages.map(({ role }) => role),
+  ).toEqual(['user', 'assistant', 'tool', 'assistant', 'tool', 'user']);
+  const repeated = { input: [{ type: 'user.message', content: 'look' }], max_turns: 3 };
+  const reused = await server.api.send('POST', `${chat.path}/turns`, repeated, { 'idempotency-key': 'k1' });
+  expect([reused.status, reused.body.error.code]).toEqual([422, 'idempotency_key_reused']);
+  for (const bad of [0, 10_001, 1.5, '2']) {
+    const { status, body } = await server.api.send('POST', `${chat.path}/turns`, { ...repeated, max_turns: bad });
+    expect([status, body.error.param]).toEqual([400, 'max_turns']);
+  }
+});
+
 test('reasoning and refusals are streamed, stored, and distinguished from the text', async () => {
   const chat = await server.chat({
     scripts: [

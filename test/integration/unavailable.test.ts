@@ -17,7 +17,7 @@ afterEach(async () => {
 
 async function back(): Promise<void> {
   proxy.up();
-  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 20_000 }).toBe(200);
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
 }
 
 /** The one claim of a request without a key. */
@@ -48,7 +48,7 @@ test.each(['is 503', 'finds nobody'])('a long request whose response %s can be r
   const turnId = (await claim())?.turnId;
   const answer = await first;
   if (answer) expect(answer.status).toBe(503);
-  await expect.poll(async () => (await claim())?.age, { timeout: 20_000 }).toBeLessThan(20_000);
+  await expect.poll(async () => (await claim())?.age).toBeLessThan(20_000);
   await back();
   const again = await server.api.send('POST', turns, body);
   expect([again.status, again.body.data.id]).toEqual([200, turnId]);

@@ -132,7 +132,8 @@ const WAYS: Record<string, Way> = {
       await call.closed;
     });
     const reader = chat.turn('look');
-    await reached.promise;
+    // A speculative call reaches the model before there is a turn to cancel.
+    await Promise.all([reached.promise, reader.turnId()]);
     await cancel(chat);
     await reader.done;
   },

@@ -186,7 +186,7 @@ test('the link stays valid while the turn waits, and ends with the turn', async 
   await server.api.send('POST', `${chat.path}/cancel`, {});
   expect(await cancelled.end()).toMatchObject({ status: 'cancelled' });
   await expire();
-  await expect.poll(async () => (await browser.open(late)).status, { timeout: 20_000 }).toBe(404);
+  await expect.poll(async () => (await browser.open(late)).status).toBe(404);
 });
 
 test('a turn waits for the sign-ins to all of its servers', async () => {

@@ -209,3 +209,17 @@ test('several sub-agents wait in one turn, and each goes on as soon as it is ans
   const pauses = (await reader.done).filter(({ type }) => /^turn\.(paused|resumed)/.test(type));
   expect(pauses.map(({ type }) => type)).toEqual(['turn.paused', 'turn.resumed', 'turn.paused', 'turn.resumed']);
 });
+
+test('the rounds that a request allows are counted over the pauses of its turn', async () => {
+  const chat = await server.chat({
+    scripts: [use({ name: 'write', id: 'w1' }), use({ name: 'write', id: 'w2' }), say('Too late.')],
+    spec,
+  });
+  const reader = chat.turn('write', { max_turns: 2 });
+  for (const id of ['w1', 'w2']) {
+    await reader.next((one) => one.type === 'tool.approval_required' && one.tool_calls[0]?.id === id);
+    expect((await answer(chat, allow(id))).status).toBe(200);
+  }
+  expect(await reader.end()).toMatchObject({ status: 'done', ended_by: 'max_turns', required_actions: [] });
+  expect(chat.requests()).toHaveLength(2);
+});

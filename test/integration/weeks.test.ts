@@ -2,14 +2,10 @@ import { ApplicationFailure } from '@temporalio/activity';
 import type { WorkflowHandle } from '@temporalio/client';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CallModelInput, CallToolInput, CallToolResult, TurnResult, TurnStart } from '../../src/core/history.ts';
-import {
-  NO_USAGE,
-  type ApprovalPolicy,
-  type ModelMessage,
-  type ToolCall,
-  type ToolRoute,
-} from '../../src/core/records.ts';
-import type { CreateTurnCommand, SessionState } from '../../src/core/session.ts';
+import type { ApprovalPolicy, ToolCall, ToolRoute } from '../../src/core/records/calls.ts';
+import type { ModelMessage } from '../../src/core/records/message.ts';
+import { NO_USAGE } from '../../src/core/records/usage.ts';
+import type { CreateTurnCommand, SessionTurnsState } from '../../src/core/session.ts';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import type { TurnCommand } from '../../src/core/turn-command.ts';
 import { newId } from '../../src/engine/new-id.ts';
@@ -40,7 +36,7 @@ function modelCall(turnId: string, nth: number): { at: number; input: CallModelI
   return { at: found.at, input: found.input as CallModelInput };
 }
 
-const NEW_SESSION: SessionState = { tip: null, open: false, closed: false, queue: [], newest: null };
+const NEW_SESSION: SessionTurnsState = { tip: null, open: false, closed: false, queue: [], newest: null };
 
 let time: TimeSkipping;
 beforeAll(async () => {
@@ -335,7 +331,7 @@ test('a turn in the queue begins when the one before has expired, with all of it
 test('a session asks after a turn of an earlier run less and less often, and then once a minute', async () => {
   const [sessionId, turnId] = [newId('ses'), newId('turn', await time.now())];
   const tip = { turnId, sequence: 1, previousTurnId: null, pending: [] };
-  const state: SessionState = { tip, open: true, closed: false, queue: [], newest: turnId };
+  const state: SessionTurnsState = { tip, open: true, closed: false, queue: [], newest: turnId };
   const session = await time.client.workflow.start('session', {
     taskQueue: time.taskQueue,
     workflowId: sessionWorkflowId(sessionId),

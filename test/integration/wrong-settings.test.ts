@@ -12,7 +12,7 @@ import { everturn } from '../support/command-line.ts';
 const NONSENSE = '/proc/nowhere/else';
 
 /** The settings for which it is a valid text, and what then happens: the start fails, or the text is used as it is. */
-const ANY_TEXT: Record<string, 'the start fails' | 'it is a name' | 'requests to models fail'> = {
+const ANY_TEXT: Record<string, 'the start fails' | 'it is a name' | 'requests to models fail' | 'no code runs'> = {
   EVERTURN_DATA: 'the start fails',
   EVERTURN_AGENTS: 'the start fails',
   EVERTURN_SKILLS: 'the start fails',
@@ -26,6 +26,9 @@ const ANY_TEXT: Record<string, 'the start fails' | 'it is a name' | 'requests to
   EVERTURN_DEMO_MODEL: 'requests to models fail',
   EVERTURN_DEFAULT_MODEL: 'requests to models fail',
   OPENAI_API_KEY: 'requests to models fail',
+  // `kernel-python.test.ts` has what is said then.
+  EVERTURN_KERNEL_PYTHON: 'no code runs',
+  EVERTURN_KERNEL_REQUIREMENTS: 'no code runs',
 };
 
 const CLUADE = 'no model provider has the name "cluade": did you mean claude/m?';

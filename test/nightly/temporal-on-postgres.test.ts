@@ -73,7 +73,7 @@ test('turns with an approval, and a restart of Temporal in between, on PostgreSQ
 
   await temporal.stop();
   temporal = await start();
-  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 30_000 }).toBe(200);
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
   const approval = { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'w', approval: { status: 'allow' } };
   const allowed = chat.turn([approval]);
   await allowed.says('It is');
@@ -105,7 +105,7 @@ test('when PostgreSQL restarts during a turn, under Temporal and the catalog, th
   model.release();
   await postgres.up();
   expect(await reader.end()).toMatchObject({ status: 'done', output: { content: 'I go on' } });
-  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status, { timeout: 60_000 }).toBe(200);
+  await expect.poll(async () => (await server.api.send('GET', '/readyz')).status).toBe(200);
   expect((await chat.turn('more').end()).status).toBe('done');
 }, 180_000);
 

@@ -61,7 +61,7 @@ export function modelDependencies(stream: ModelProvider['stream']) {
     models: { learnContext: () => Promise.resolve(), resolve: () => ({ model: 'm', provider: { stream } }) },
     speculativeCalls: {
       claim: () => Promise.resolve(undefined),
-      forgo: () => undefined,
+      skip: () => undefined,
     },
   };
 }

@@ -29,6 +29,7 @@ interface BaseImage {
 }
 
 const CA_FILE = process.env['NODE_EXTRA_CA_CERTS'];
+const CA_SETTINGS = ['NODE_EXTRA_CA_CERTS', 'PIP_CERT'].map((name) => `ENV ${name}=/etc/ca-of-this-machine.crt`);
 
 const NODE: BaseImage = {
   tag: 'docker.io/library/node:24.21.0-bookworm-slim',
@@ -36,10 +37,8 @@ const NODE: BaseImage = {
     `FROM ${DEBIAN}`,
     'RUN useradd --uid 1000 --create-home node',
     'COPY local /usr/local',
-    // The registry of packages may be behind a proxy of this machine.
-    ...(CA_FILE
-      ? ['COPY ca.crt /etc/ca-of-this-machine.crt', 'ENV NODE_EXTRA_CA_CERTS=/etc/ca-of-this-machine.crt']
-      : []),
+    // The registries of packages may be behind a proxy of this machine.
+    ...(CA_FILE ? ['COPY ca.crt /etc/ca-of-this-machine.crt', ...CA_SETTINGS] : []),
   ],
   prepare: async (folder) => {
     const local = path.join(folder, 'local');

@@ -1,14 +1,14 @@
 import { MessageAssembler } from '../../src/agents/message-assembler.ts';
 import { firstCallOf } from '../../src/core/turn.ts';
-import type { McpInitialized } from '../../src/core/records.ts';
+import type { McpInitialized } from '../../src/core/records/servers.ts';
 import type { SpeculativeCall } from '../../src/engine/speculation.ts';
 import { modelRequest } from './model-request.ts';
 import type { LiveBus } from '../../src/live/bus.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { OPTIONS_OF } from '../../src/models/model-options.ts';
 import type { ModelChunk } from '../../src/models/provider.ts';
-import { readAhead } from '../../src/speculation/read-ahead.ts';
-import type { BegunCall } from '../../src/speculation/speculative-calls.ts';
+import { readAhead } from '../../src/features/speculation/read-ahead.ts';
+import type { BegunCall } from '../../src/features/speculation/speculative-calls.ts';
 
 interface BegunCallOptions {
   bus?: LiveBus;

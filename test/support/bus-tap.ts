@@ -1,11 +1,12 @@
 import { setImmediate as nextTick } from 'node:timers/promises';
 import type { RetryNotice } from '../../src/core/attempts.ts';
-import type { LiveBus, LiveFrame, LiveSnapshot } from '../../src/live/bus.ts';
+import type { LiveBus, LiveFrame, LiveOutput, LiveSnapshot } from '../../src/live/bus.ts';
 
 /** Subscribes to one turn on a bus, for tests that wait until frames or snapshots have arrived. */
 export class BusTap {
   readonly frames: LiveFrame[] = [];
   readonly snapshots: LiveSnapshot[] = [];
+  readonly outputs: LiveOutput[] = [];
   readonly notices: RetryNotice[] = [];
   lost = 0;
   growths = 0;
@@ -20,6 +21,7 @@ export class BusTap {
       frame: (frame) => this.frames.push(frame),
       snapshot: (snapshot) => this.snapshots.push(snapshot),
       retrying: (notice) => this.notices.push(notice),
+      output: (output) => this.outputs.push(output),
       lost: () => (this.lost += 1),
     });
     const stopHints = bus.onHint(`growth:${turnId}`, () => (this.growths += 1));

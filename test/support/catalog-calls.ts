@@ -1,7 +1,7 @@
-import type { Catalog } from '../../src/catalog/catalog.ts';
+import type { Catalog } from '../../src/features/catalog.ts';
 import { KEY_LIFETIME_MS } from '../../src/catalog/idempotency.ts';
 import type { SessionFilter } from '../../src/catalog/sessions.ts';
-import type { SessionListFilter } from '../../src/catalog/session-list.ts';
+import type { SessionListFilter } from '../../src/features/agent-sessions/session-list.ts';
 import { BUSY, idOf, LONG_SESSION, NOW } from './filled-catalog.ts';
 
 /** All methods of the catalog's parts, as `part.method`. */
@@ -26,6 +26,11 @@ type KeyedMethod = Known<
   | 'archive.add'
   | `blobReferences.${'sweep' | 'postpone'}`
   | `idempotency.${'keysOf' | 'claim' | 'taken' | 'renew' | 'release'}`
+  | `kernelHosts.${'seen' | 'remove' | 'isRunning'}`
+  | `permissionRules.${'add' | 'delete' | 'deleteCell'}`
+  | `savedTools.${'get' | 'save' | 'delete'}`
+  | `sandboxes.${'get' | 'find' | 'open' | 'create' | 'createUnopened' | 'keep' | 'keepSnapshots' | 'change' | 'reset' | 'resetsDone' | 'note'}`
+  | 'sandboxes.endKernels'
   | `keys.${'insert' | 'findAll' | 'get' | 'revoke' | 'recordUse'}`
   | `subjectRoles.${'record' | 'get'}`
   | 'encryptionKeys.register'
@@ -34,11 +39,11 @@ type KeyedMethod = Known<
   | `mcpSignIns.${'insert' | 'find' | 'status' | 'requested' | 'redirect' | 'replacedSince' | 'change' | 'grant'}`
   | `mcpSignIns.${'settle' | 'told'}`
   | `mcpGrants.${'get' | 'find' | 'reserveRefresh' | 'releaseRefresh' | 'replaceTokens' | 'remove' | 'take'}`
-  | `outbox.${'onChange' | 'transaction' | 'ping'}`
+  | `outbox.${'announce' | 'onChange' | 'transaction'}`
   | `actions.${'find' | 'get'}`
   | 'keptAnswers.add'
   | `webhooks.${'insert' | 'get' | 'find' | 'delete' | 'rotate' | 'update' | 'attempted'}`
-  | `deliveries.${'record' | 'drop' | 'release' | 'get'}`
+  | `deliveries.${'ping' | 'record' | 'drop' | 'release' | 'get'}`
   | `spending.${'begin' | 'settle' | 'takeBack' | 'raise' | 'report'}`
   | `sessionRequests.${'get' | 'postponeDeletion'}`
   | `sharedSessions.${'has' | 'add' | 'remove'}`
@@ -170,6 +175,7 @@ export const CATALOG_CALLS: Record<Exclude<CatalogMethod, KeyedMethod>, Calls> =
     'one subject': ({ storedBytes }) => storedBytes.of(QUIET),
     'a busy subject': ({ storedBytes }) => storedBytes.of(BUSY),
   },
+  'storedBytes.addChanges': { none: ({ storedBytes }) => storedBytes.addChanges(new AbortController().signal) },
   'storedBytes.totals': { all: ({ storedBytes }) => storedBytes.totals() },
   'sessionList.count': shownLists(({ sessionList }, filter) => sessionList.count({ filter, order: 'desc', now: NOW })),
   'sessionList.page': shownLists(({ sessionList }, filter) =>
@@ -178,6 +184,25 @@ export const CATALOG_CALLS: Record<Exclude<CatalogMethod, KeyedMethod>, Calls> =
   'runSummaries.of': { 'two runs': ({ runSummaries }) => runSummaries.of([RUN, idOf('run', 1)]) },
   'underived.deriveTurns': { due: ({ underived }) => underived.deriveTurns(500) },
   'underived.sessions': { due: ({ underived }) => underived.sessions('', 50) },
+  'kernelHosts.running': { all: ({ kernelHosts }) => kernelHosts.running(NOW.getTime()) },
+  'kernelHosts.sweep': { due: ({ kernelHosts }) => kernelHosts.sweep(NOW.getTime()) },
+  'sandboxes.isAny': { all: ({ sandboxes }) => sandboxes.isAny() },
+  'sandboxes.withResets': { 'one host': ({ sandboxes }) => sandboxes.withResets('everturn/kernels/1') },
+  'sandboxes.on': { 'one host': ({ sandboxes }) => sandboxes.on('everturn/kernels/1') },
+  'permissionRules.in': {
+    'all places of a call': ({ permissionRules }) =>
+      permissionRules.in(
+        [
+          { scope: 'always', subjectId: BUSY, agentName: 'agent-2' },
+          { scope: 'session', sessionId: SESSION },
+          { scope: 'cell', sessionId: SESSION, threadId: 'main', toolCallId: 'call_1' },
+        ],
+        NOW.getTime(),
+      ),
+  },
+  'savedTools.list': {
+    'those of a subject': ({ savedTools }) => savedTools.list({ agentName: 'agent-2', subjectId: BUSY }),
+  },
   'idleTimeouts.end': {
     due: ({ idleTimeouts }) => idleTimeouts.end(NOW.toISOString(), new AbortController().signal),
   },

@@ -1,6 +1,6 @@
 import { CompiledQuery, Kysely, sql } from 'kysely';
 import { pino } from 'pino';
-import { Catalog } from '../../src/catalog/catalog.ts';
+import { Catalog } from '../../src/features/catalog.ts';
 import { dialectOf, type Database } from '../../src/catalog/database.ts';
 import type { Tables } from '../../src/catalog/schema.ts';
 import { NO_ENCRYPTION } from '../../src/encryption/cipher.ts';
@@ -18,6 +18,7 @@ const GROWING = new Set<string>([
   'delegations',
   'session_requests',
   'blob_references',
+  'held_blobs',
   'stored_blobs',
 ] satisfies (keyof Tables)[]);
 
@@ -27,8 +28,8 @@ const WALKED = new Set([
   'turns_unarchived',
   // A list of the Agents API v2 looks at the first 10,000 of its order.
   'sessions_shown_by_time',
-  // The sum of all sessions, which is a metric: each process makes it once a minute.
-  'sessions_storing',
+  // Holds only what has changed since the last sweep.
+  'stored_bytes_changes_by_subject',
 ]);
 
 /** A catalog whose statements are recorded. */

@@ -5,7 +5,7 @@ import { TurnFeed } from '../../src/live/turn-feed.ts';
 import { StreamSequencer, type NumberedFrame } from '../../src/live/stream-sequencer.ts';
 import { parseCursor, type Cursor } from '../../src/core/cursor.ts';
 import { Turn } from '../../src/core/turn.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import type { LogEntry } from '../../src/core/records/log.ts';
 import { frameToWire } from '../../src/api/sessions/turn-event-reader.ts';
 import { toWire } from '../../src/api/sessions/wire/events-to-wire.ts';
 import { inOrder } from './api-client.ts';

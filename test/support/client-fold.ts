@@ -6,10 +6,19 @@ import type { SessionEvent, StreamEvent, WireModelMessage } from '../../src/api/
  */
 export class ClientFold {
   readonly #events = new Map<string, SessionEvent>();
+  /** What calls in the sandbox have written whose results have not come, by the ids of these. */
+  readonly outputs = new Map<string, string>();
 
   add(event: StreamEvent): void {
     if (event.type === 'turn.retrying') return;
+    if (event.type === 'tool.response.delta') {
+      const before = event.reset ? '' : (this.outputs.get(event.id) ?? '');
+      this.outputs.set(event.id, before + event.content);
+      return;
+    }
     if (event.type !== 'model.message.delta') {
+      this.outputs.delete(event.id);
+      if (event.type === 'turn.done') this.outputs.clear();
       this.#events.set(event.id, structuredClone(event));
       return;
     }

@@ -1,7 +1,5 @@
 /** Loads the modules of all server processes, and exits: that is when Node writes its compile cache. */
-import '../../src/cli/api.ts';
-import '../../src/cli/start.ts';
-import '../../src/cli/worker.ts';
+import '../../src/cli/roles.ts';
 import '../../src/server/all-in-one.ts';
 import '../../src/server/standalone-api.ts';
 import '../../src/server/standalone-worker.ts';

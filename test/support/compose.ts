@@ -24,11 +24,12 @@ export interface Service {
   mem_limit?: string | number;
   pids_limit?: number;
   stop_grace_period?: string;
+  profiles?: string[];
 }
 
 /**
- * The services of the Compose file in a folder, as Compose's own tool reads it with the `.env` and the override file
- * beside it.
+ * The services of the Compose file in a folder, those of its profiles included, as Compose's own tool reads it with the
+ * `.env` and the override file beside it.
  */
 export async function readCompose(folder: string): Promise<Record<string, Service>> {
   const { PATH = '' } = process.env;
@@ -37,6 +38,6 @@ export async function readCompose(folder: string): Promise<Record<string, Servic
     () => ['docker', 'compose'],
     () => ['docker-compose'],
   );
-  const { stdout } = await run(command, [...args, 'config'], options);
+  const { stdout } = await run(command, [...args, '--profile', 'kernels', 'config'], options);
   return (parse(stdout) as { services: Record<string, Service> }).services;
 }

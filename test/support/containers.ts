@@ -42,7 +42,8 @@ interface Container {
 /**
  * The services of a Compose file as containers of `crun`, on images that buildah has: with the user, the rights, the
  * mounts and the dependencies that the file gives them, each with processes, network and host name of its own. The limits
- * of memory and processes are not applied, since that requires control groups; nor are Docker's profiles of system calls.
+ * of memory and processes are not applied, since that requires control groups; nor is AppArmor. Of Docker's profile of system
+ * calls that part is which walls could be made with.
  *
  * All of it, networks and mounts included, is in namespaces of one process, and ends with that process.
  */
@@ -246,7 +247,10 @@ export class Containers {
         bind(hosts, '/etc/hosts', 'ro'),
         ...(service.init ? [bind('/usr/bin/tini-static', INIT, 'ro')] : []),
       ],
-      linux: { namespaces: ['pid', 'network', 'ipc', 'uts', 'mount'].map((type) => ({ type })) },
+      linux: {
+        namespaces: ['pid', 'network', 'ipc', 'uts', 'mount'].map((type) => ({ type })),
+        seccomp: WITHOUT_NAMESPACES,
+      },
     };
     await writeFile(path.join(bundle, 'config.json'), JSON.stringify(config));
     this.#containers.set(name, {
@@ -321,6 +325,32 @@ const DOCKER_CAPABILITIES = Object.fromEntries(
       .map((name) => `CAP_${name}`),
   ]),
 );
+
+const EPERM = 1;
+const ENOSYS = 38;
+const CLONE_NEWUSER = 0x1000_0000;
+
+/**
+ * What Docker's default profile refuses to a container without CAP_SYS_ADMIN: namespaces of users, without which there are no
+ * others either, and mounts. Source: https://github.com/moby/moby/blob/master/profiles/seccomp/default.json
+ */
+const WITHOUT_NAMESPACES = {
+  defaultAction: 'SCMP_ACT_ALLOW',
+  syscalls: [
+    {
+      names: ['unshare', 'setns', 'mount', 'umount2', 'pivot_root', 'fsopen', 'fsmount', 'move_mount', 'open_tree'],
+      action: 'SCMP_ACT_ERRNO',
+      errnoRet: EPERM,
+    },
+    {
+      names: ['clone'],
+      action: 'SCMP_ACT_ERRNO',
+      errnoRet: EPERM,
+      args: [{ index: 0, value: CLONE_NEWUSER, valueTwo: CLONE_NEWUSER, op: 'SCMP_CMP_MASKED_EQ' }],
+    },
+    { names: ['clone3'], action: 'SCMP_ACT_ERRNO', errnoRet: ENOSYS },
+  ],
+};
 
 const SYSTEM_MOUNTS = [
   { destination: '/proc', type: 'proc', source: 'proc' },

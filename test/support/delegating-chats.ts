@@ -1,5 +1,5 @@
 import { pino } from 'pino';
-import { Catalog } from '../../src/catalog/catalog.ts';
+import { Catalog } from '../../src/features/catalog.ts';
 import { loadConfig } from '../../src/config.ts';
 import { Cipher } from '../../src/encryption/cipher.ts';
 import { newId } from '../../src/engine/new-id.ts';

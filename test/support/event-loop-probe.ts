@@ -4,7 +4,7 @@ import { measureStretches } from './main-thread.ts';
 
 /**
  * Loaded into a server by `NODE_OPTIONS=--import=…`: each connection to the socket EVENT_LOOP_PROBE is told for how long,
- * at most, the main thread has blocked the event loop since the previous connection, in milliseconds of processor time.
+ * at most, the main thread has blocked the event loop since the previous connection, in the unit of `MAX_STRETCH_MS`.
  */
 if (isMainThread) {
   const stretches = measureStretches();

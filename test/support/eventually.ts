@@ -1,6 +1,6 @@
 import { vi } from 'vitest';
 
-/** Waits until a check passes, for up to 30 s: a busy machine takes longer than vitest's default of one second. */
+/** Waits until a check passes, for up to 100 s: a busy machine takes longer than vitest's default of one second. */
 export function eventually<T>(check: () => T | Promise<T>): Promise<T> {
-  return vi.waitFor(check, { timeout: 30_000 });
+  return vi.waitFor(check, { timeout: 100_000 });
 }

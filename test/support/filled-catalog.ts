@@ -59,6 +59,7 @@ export async function fillCatalog(database: Database, { runs }: { runs: number }
     ...actions(kind, { shown }),
     ...requests(kind, { runs, shown }),
     ...deliveries(kind, { runs }),
+    ...storedBytes(),
   ];
   const dialect =
     kind === 'sqlite'
@@ -178,6 +179,29 @@ function configured(kind: Kind): string[] {
       definition: "'{}'",
       ...times,
     }),
+    insert('permission_rules', 20_000, {
+      id: id('rule', 'i'),
+      scope: "case when i % 2 = 0 then 'always' else 'session' end",
+      place: id('place', 'i / 10'),
+      session_id: `case when i % 2 = 1 then ${id('ses', 'i / 10')} end`,
+      agent_name: `case when i % 2 = 0 then ${AGENT} end`,
+      hash: id('hash', 'i'),
+      rule: "'{}'",
+      created_at: at,
+    }),
+    insert('saved_code_tools', 20_000, {
+      id: id('tool', 'i'),
+      place: id('place', 'i / 100'),
+      agent_name: AGENT,
+      category: "'reports'",
+      name: "'tool_' || cast(i as text)",
+      version: '1',
+      hash: id('hash', 'i'),
+      about: "'{}'",
+      code: "'{}'",
+      saved_by: "'[]'",
+      ...times,
+    }),
     insert('schedules', 200, {
       id: id('sch', 'i'),
       name: "'daily'",
@@ -284,10 +308,11 @@ function sessions(kind: Kind, { runs, shown }: { runs: number; shown: number }):
       created_at: ago(kind, age(delegates)),
       told: '1',
     }),
-    ...['blob_references' as const, 'stored_blobs' as const].map((table) =>
+    ...['blob_references' as const, 'held_blobs' as const, 'stored_blobs' as const].map((table) =>
       insert(table, Math.floor(runs / 20), {
         session_id: id('run', 'i * 20'),
         blob: id('blob', 'i'),
+        ...(table === 'held_blobs' && { holder: "'kernel main'" }),
         ...(table === 'stored_blobs' && { bytes: '1000' }),
       }),
     ),
@@ -502,6 +527,14 @@ function requests(kind: Kind, { runs, shown }: { runs: number; shown: number }):
       expires_at: ago(kind, 'i * 60 - 3600'),
     }),
   ];
+}
+
+/** What housekeeping has made of the triggers' rows, which PostgreSQL does not insert here. */
+function storedBytes(): string[] {
+  const sums = (subject: string) =>
+    `insert into subject_stored_bytes (subject_id, bytes)
+       select ${subject} as subject, sum(stored_bytes) from sessions where stored_bytes > 0 group by subject`;
+  return ['delete from stored_bytes_changes', sums('subject_id'), sums("''")];
 }
 
 function deliveries(kind: Kind, { runs }: { runs: number }): string[] {

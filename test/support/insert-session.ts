@@ -1,4 +1,4 @@
-import type { Catalog } from '../../src/catalog/catalog.ts';
+import type { Catalog } from '../../src/features/catalog.ts';
 import type { SessionRow } from '../../src/catalog/schema.ts';
 
 /** Inserts a session of the subject `ann`, with an agent of its own. */

@@ -1,7 +1,13 @@
-import { callModelInput, callToolInput, connectToolsInput } from '../../src/core/call-inputs.ts';
-import { due, endOf, Slots, type Run, type Work } from '../../src/core/due.ts';
+import {
+  callModelInput,
+  callToolInput,
+  connectToolsInput,
+  openSandboxInput,
+  resumeCellInput,
+} from '../../src/core/call-inputs.ts';
+import { due, endOf, Slots, type RunState, type Work } from '../../src/core/due.ts';
 import type { ScheduledActivity, TurnContinuation, TurnStart } from '../../src/core/history.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import type { LogEntry } from '../../src/core/records/log.ts';
 import type { Turn } from '../../src/core/turn.ts';
 import { TurnLog } from '../../workflows/turn-log.ts';
 import { AT } from './random-turn.ts';
@@ -10,7 +16,7 @@ import { AT } from './random-turn.ts';
 export class LoggedRun {
   readonly log: TurnLog;
   readonly #start: TurnStart;
-  #run: Run;
+  #run: RunState;
   /** The ids of the activities that run, by their names. */
   readonly #running = new Map<string, number>();
   /** How many messages the turn has planned: both ways of running it give them the same ids. */
@@ -20,7 +26,14 @@ export class LoggedRun {
     this.#start = start;
     this.#messages = messages;
     this.log = new TurnLog(start);
-    this.#run = { isStopping: false, isDraining: false, forced: new Set(), slots: this.#newSlots() };
+    this.#run = {
+      isStopping: false,
+      isDraining: false,
+      forced: new Set(),
+      interrupted: new Set(),
+      isTimeUp: false,
+      slots: this.#newSlots(),
+    };
   }
 
   /** The run that continues this one as new, with what Temporal stores of it. */
@@ -40,7 +53,7 @@ export class LoggedRun {
     this.set({ slots: this.#newSlots() });
   }
 
-  set(run: Partial<Run>): void {
+  set(run: Partial<RunState>): void {
     this.#run = { ...this.#run, ...run };
   }
 
@@ -72,7 +85,7 @@ export class LoggedRun {
   }
 
   #activityOf(work: Work, now: number): ScheduledActivity | undefined {
-    if (work.name === 'forceDelegate') return undefined;
+    if (isTold(work)) return undefined;
     const { recent } = work.name === 'callModel' ? this.log.next(work.threadId) : { recent: [] };
     const newMessage = () => ({ messageId: `msg_${++this.#messages}`, createdAt: AT });
     const activity = activityOf(work, { start: this.#start, log: this.log.state }, { now, recent, newMessage });
@@ -90,18 +103,27 @@ export class LoggedRun {
   }
 }
 
+type Told = Extract<Work, { name: 'forceDelegate' | 'interruptCell' | 'holdCell' | 'cancelCall' }>;
+
+/** Whether work is what others are told, of which the log has nothing. */
+export function isTold(work: Work): work is Told {
+  return ['forceDelegate', 'interruptCell', 'holdCell', 'cancelCall'].includes(work.name);
+}
+
 /** The activity that a turn begins, with its input. */
 export function activityOf(
-  work: Exclude<Work, { name: 'forceDelegate' }>,
+  work: Exclude<Work, Told>,
   { start, log }: { start: TurnStart; log: Turn },
   call: Omit<Parameters<typeof callModelInput>[1], 'threadId'>,
 ): ScheduledActivity {
   const { actions } = log;
   if (!actions) throw new Error('the turn has not started');
   const turn = { start, log, actions, guard: { runId: 'r', deadline: 0 } };
-  if (work.name === 'callTool') return { name: work.name, input: callToolInput(turn, work.call) };
+  if (work.name === 'callTool') return { name: work.name, input: callToolInput(turn, work.call, call.now) };
   const { name, threadId } = work;
   if (name === 'connectTools') return { name, input: connectToolsInput(turn, threadId) };
+  if (name === 'openSandbox') return { name, input: openSandboxInput(turn, threadId) };
+  if (name === 'resumeCell') return { name, input: resumeCellInput(turn, threadId, call.now) };
   return { name, input: callModelInput(turn, { threadId, ...call }) };
 }
 

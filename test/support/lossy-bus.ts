@@ -1,5 +1,5 @@
 import type { RetryNotice } from '../../src/core/attempts.ts';
-import type { LiveBus, LiveFrame, LiveListener, MessageAttempt, Topic } from '../../src/live/bus.ts';
+import type { LiveBus, LiveFrame, LiveListener, LiveOutput, MessageAttempt, Topic } from '../../src/live/bus.ts';
 
 /** A bus that is as unreliable as its contract allows: it drops, duplicates and reorders frames and delivers old snapshots. */
 export class LossyBus implements LiveBus {
@@ -21,6 +21,14 @@ export class LossyBus implements LiveBus {
 
   finish(message: Pick<MessageAttempt, 'turnId' | 'messageId' | 'attempt'>): void {
     this.#bus.finish(message);
+  }
+
+  publishOutput(output: LiveOutput): void {
+    this.#bus.publishOutput(output);
+  }
+
+  finishOutput(output: Pick<LiveOutput, 'turnId' | 'id' | 'attempt'>): void {
+    this.#bus.finishOutput(output);
   }
 
   subscribe(turnId: string, listener: LiveListener): () => void {
@@ -45,6 +53,11 @@ export class LossyBus implements LiveBus {
       snapshot: (snapshot) => {
         if (this.#random() < 0.5) listener.snapshot(snapshot);
         else setImmediate(() => listener.snapshot(snapshot));
+      },
+      output: (output) => {
+        const chance = this.#random();
+        if (chance >= 0.3) listener.output(output);
+        if (chance >= 0.8) listener.output(output);
       },
       lost: () => listener.lost(),
     });

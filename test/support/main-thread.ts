@@ -1,14 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * How long foreign input may block a thread, in milliseconds of processor time: heartbeats and all other sessions wait
- * meanwhile. What is tested takes 20 to 80, and half as much again on a slow machine; without bounds it takes seconds.
+ * How long foreign input may block a thread, in milliseconds of processor time on a machine of usual speed: heartbeats
+ * and all other sessions wait meanwhile. What is tested takes 20 to 80; without bounds it takes seconds.
  */
 export const MAX_STRETCH_MS = 250;
 
+/** How long a machine of usual speed takes for `knownWork`, in milliseconds of processor time. */
+const KNOWN_WORK_MS = 25;
+const KNOWN_TEXT = JSON.stringify(Array.from({ length: 40_000 }, (_, i) => ({ [`k${i}`]: 'x' })));
+
+/** Work of the kind that is measured. Returns its processor time in milliseconds. */
+function knownWork(): number {
+  const before = process.threadCpuUsage();
+  JSON.stringify(JSON.parse(KNOWN_TEXT));
+  const { user, system } = process.threadCpuUsage(before);
+  return (user + system) / 1000;
+}
+
+/** How many times as long as on a machine of usual speed work takes here and now, at least 1. */
+function slowness(): number {
+  return Math.max(1, Math.min(knownWork(), knownWork(), knownWork()) / KNOWN_WORK_MS);
+}
+
 /**
- * Measures the processor time, in milliseconds, that this thread spends between two runs of a 1 ms timer: how long it
- * blocks the event loop. The load of the rest of the machine is not counted.
+ * Measures the processor time that this thread spends between two runs of a 1 ms timer: how long it blocks the event
+ * loop, in milliseconds of a machine of usual speed. The load of the rest of the machine is not counted.
  */
 export function measureStretches(): { longest: () => number; stop: () => void } {
   let longest = 0;
@@ -23,15 +40,16 @@ export function measureStretches(): { longest: () => number; stop: () => void } 
     /** The longest since it was asked before. */
     longest: () => {
       look();
-      const found = longest;
+      const found = longest / slowness();
       longest = 0;
+      last = process.threadCpuUsage();
       return found;
     },
     stop: () => clearInterval(looks),
   };
 }
 
-/** The longest time, in milliseconds of processor time, for which this thread blocks the event loop while `work` runs. */
+/** The longest time for which this thread blocks the event loop while `work` runs, in the unit of `MAX_STRETCH_MS`. */
 export async function longestStretch(work: () => Promise<unknown>): Promise<number> {
   const stretches = measureStretches();
   try {

@@ -23,7 +23,7 @@ import {
 import { z } from 'zod';
 import type { McpEndpoint } from '../../src/mcp/registry.ts';
 
-/** What a tool returns so late that its call has an activity of its own: see `EARLY_MS` of `src/speculation`. */
+/** What a tool returns so late that its call has an activity of its own: see `EARLY_MS` of `src/features/speculation`. */
 export function late(text: string): Promise<string> {
   return sleep(50, text);
 }

@@ -1,7 +1,8 @@
 import { pino } from 'pino';
 import { SectionDeltas } from '../../src/models/section-deltas.ts';
 import { applyDelta, emptyText, type MessageText } from '../../src/core/message.ts';
-import type { FinishReason, ModelMessage, Usage } from '../../src/core/records.ts';
+import type { FinishReason, ModelMessage } from '../../src/core/records/message.ts';
+import type { Usage } from '../../src/core/records/usage.ts';
 import { storedSections } from '../../src/core/sections.ts';
 import type { TranscriptItem } from '../../src/core/transcript.ts';
 import { openProviders } from '../../src/models/open-providers.ts';

@@ -1,4 +1,5 @@
-import type { ModelMessage, ToolRoute } from '../../src/core/records.ts';
+import type { ToolRoute } from '../../src/core/records/calls.ts';
+import type { ModelMessage } from '../../src/core/records/message.ts';
 
 const AT = '2026-01-01T00:00:00.000Z';
 

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { listen } from '../../src/demo/local-server.ts';
+import type { ProviderConfig } from '../../src/models/provider-file.ts';
 
 /** What a model answers, in terms that every protocol has. */
 export interface Reply {
@@ -22,7 +23,7 @@ export interface Search {
 
 /** The wire format of a provider's streams and errors. */
 export interface Protocol {
-  kind: 'anthropic' | 'google' | 'openai-responses' | 'mistral';
+  kind: Exclude<ProviderConfig['kind'], 'openai-chat'>;
   /** The events of an answer, as they are sent. */
   events: (reply: Reply) => string[];
   /** The body of an error response. */

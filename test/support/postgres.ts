@@ -4,7 +4,7 @@ import { chown, mkdtemp, readdir, realpath, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { onPath } from '../../src/temporal-server/program-cache.ts';
+import { onPath } from '../../src/lib/on-path.ts';
 import { keptPort } from './kept-port.ts';
 import { killAtEnd } from './reaper.ts';
 

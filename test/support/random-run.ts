@@ -1,5 +1,8 @@
 import type { TurnStart } from '../../src/core/history.ts';
-import type { Approval, ApprovalPolicy, InputItem, PendingCall, SubAgent } from '../../src/core/records.ts';
+import type { ApprovalPolicy } from '../../src/core/records/calls.ts';
+import type { InputItem } from '../../src/core/records/input.ts';
+import type { Approval, PendingCall } from '../../src/core/records/pending.ts';
+import type { SubAgent } from '../../src/core/records/threads.ts';
 import { mulberry32 } from './lossy-bus.ts';
 import { turnStart } from './random-turn.ts';
 

@@ -4,7 +4,10 @@ import { threadIdOf } from '../../src/core/ids.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';
 import { firstCallOf, Turn } from '../../src/core/turn.ts';
 import { endOfThread } from '../../src/core/sub-agents.ts';
-import type { MessagePlan, NewRecord, OpenThread, PendingCall, SubAgent } from '../../src/core/records.ts';
+import type { NewRecord } from '../../src/core/records/log.ts';
+import type { MessagePlan } from '../../src/core/records/message.ts';
+import type { PendingCall } from '../../src/core/records/pending.ts';
+import type { OpenThread, SubAgent } from '../../src/core/records/threads.ts';
 import { AT, attempt, framesOf, messageOf, TURN_ID, turnStart, type Attempt, type TurnStep } from './random-turn.ts';
 
 const task = (maxAttempts: number) =>

@@ -3,14 +3,10 @@ import { applyDelta, emptyText, type MessageDelta, type MessageText } from '../.
 import type { HistoryEvent, TurnContinuation, TurnResult, TurnStart } from '../../src/core/history.ts';
 import { eventId } from '../../src/core/ids.ts';
 import { firstCallOf } from '../../src/core/turn.ts';
-import {
-  serversConnected,
-  type McpInitialized,
-  type MessagePlan,
-  type ModelMessage,
-  type PendingCall,
-  type ToolCall,
-} from '../../src/core/records.ts';
+import type { ToolCall } from '../../src/core/records/calls.ts';
+import type { MessagePlan, ModelMessage } from '../../src/core/records/message.ts';
+import type { PendingCall } from '../../src/core/records/pending.ts';
+import { serversConnected, type McpInitialized } from '../../src/core/records/servers.ts';
 import { storedSections } from '../../src/core/sections.ts';
 import { NO_TOTALS } from '../../src/core/turn-totals.ts';
 import type { LiveFrame } from '../../src/live/bus.ts';

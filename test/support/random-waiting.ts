@@ -11,14 +11,11 @@ import type {
 } from '../../src/core/history.ts';
 import { applyDelta, emptyText } from '../../src/core/message.ts';
 import { firstCallOf, Turn } from '../../src/core/turn.ts';
-import {
-  ROOT_THREAD,
-  type ApprovalPolicy,
-  type MessagePlan,
-  type NewRecord,
-  type PendingCall,
-  type ToolCall,
-} from '../../src/core/records.ts';
+import type { ApprovalPolicy, ToolCall } from '../../src/core/records/calls.ts';
+import type { NewRecord } from '../../src/core/records/log.ts';
+import type { MessagePlan } from '../../src/core/records/message.ts';
+import type { PendingCall } from '../../src/core/records/pending.ts';
+import { ROOT_THREAD } from '../../src/core/records/threads.ts';
 import { callKey } from '../../src/core/tool-records.ts';
 import type { DelegatedCall, DelegationResult } from '../../src/core/delegations.ts';
 import type { Answer, TurnCommand } from '../../src/core/turn-command.ts';

@@ -1,7 +1,7 @@
 /** Waits until the process that started it has ended, and kills what that one has left behind. See reaper.ts. */
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { listOwnProcesses } from '../../src/lib/processes.ts';
+import { listOwnProcesses } from './own-processes.ts';
 import type { ReaperMessage } from './reaper.ts';
 
 const children = new Map<number, NodeJS.Signals>();

@@ -21,7 +21,7 @@ export async function expectReplays(config: Config): Promise<void> {
     const histories = historiesOf(client, `TaskQueue = '${temporal.taskQueue}'`);
     const replayer = await replayerFor(config);
     for await (const { workflowId, runId, history } of begun(histories)) {
-      const error = await replayer.replay(workflowId, history);
+      const { error } = await replayer.replay(workflowId, history);
       if (!error) continue;
       const file = path.join(await mkdtemp(path.join(tmpdir(), 'everturn-history-')), 'history.json');
       await writeFile(file, historyToJSON(await client.workflow.getHandle(workflowId, runId).fetchHistory()));
@@ -61,7 +61,7 @@ interface HistoryToReplay {
 }
 
 /** A replay worker, which ends with the process. It replays one history after the other. */
-class Replayer {
+export class Replayer {
   readonly #histories: WritableStreamDefaultWriter<HistoryToReplay>;
   readonly #results: AsyncIterableIterator<ReplayResult>;
 
@@ -72,13 +72,13 @@ class Replayer {
     this.#results = LeanWorker.runReplayHistories(options, readable);
   }
 
-  /** Returns why the history does not replay, or undefined if it does. */
-  async replay(workflowId: string, history: unknown): Promise<Error | undefined> {
+  /** The result has an error if the history does not replay. */
+  async replay(workflowId: string, history: unknown): Promise<ReplayResult> {
     // Each history has one result, in the same order, also when several are replayed at the same time.
     void this.#histories.write({ workflowId, history });
     const { done, value } = await this.#results.next();
     if (done) throw new Error('the replay worker has ended');
-    return value.error;
+    return value;
   }
 }
 

@@ -36,14 +36,18 @@ export const REQUIREMENTS: Requirement[] = [
   {
     name: 'Chromium',
     install: 'apt-get install chromium',
-    isInstalled: () => runs('chromium', '--version'),
+    isInstalled: () => runs('/usr/bin/chromium', '--version'),
     usedBy: ['test/support/browser.ts'],
   },
   {
     name: 'Python',
     install: 'apt-get install python3-venv',
     isInstalled: () => runs('python3', '-c', 'import ensurepip, venv'),
-    usedBy: ['test/support/python.ts'],
+    usedBy: [
+      'test/support/python.ts',
+      'test/support/kernel-python.ts',
+      'src/features/code/python/build-environment.test.ts',
+    ],
   },
   {
     name: 'Docker Compose',
@@ -56,6 +60,12 @@ export const REQUIREMENTS: Requirement[] = [
     install: 'apt-get install util-linux, as root or where users may make namespaces',
     isInstalled: () => runs(...IN_MOUNT_NAMESPACE, 'setpriv', '--version'),
     usedBy: ['test/support/mount-namespace.ts'],
+  },
+  {
+    name: 'bubblewrap',
+    install: 'apt-get install bubblewrap, as root',
+    isInstalled: () => process.geteuid?.() === 0 && runs('bwrap', '--unshare-pid', '--ro-bind', '/', '/', 'true'),
+    usedBy: ['test/support/kernels.ts'],
   },
   {
     name: 'containers',

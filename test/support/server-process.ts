@@ -32,7 +32,7 @@ export class ServerProcess {
   static async prepare(
     dataDir: string,
     env: Record<string, string>,
-    command: 'start' | 'api' | 'worker' = 'start',
+    command: 'start' | 'api' | 'worker' | 'kernel-host' = 'start',
     main = MAIN,
   ): Promise<ServerProcess> {
     // An embedded Temporal outlives the process that started it.
@@ -44,6 +44,8 @@ export class ServerProcess {
       EVERTURN_PORT: port,
       EVERTURN_WORKER_PORT: port,
       LOG_LEVEL: 'warn',
+      // A host would build an environment of Python.
+      EVERTURN_KERNELS: '0',
       ...env,
     });
   }
@@ -84,7 +86,7 @@ export class ServerProcess {
     for (const stream of [child.stdout, child.stderr]) {
       stream.setEncoding('utf8').on('data', (text: string) => {
         this.#output += text;
-        if (/^Everturn.* (listens on|polls) /m.test(this.#output)) listening.resolve();
+        if (/^Everturn.* (listens on|polls|serves) /m.test(this.#output)) listening.resolve();
       });
     }
     child.once('exit', (code) => listening.reject(new Error(`it exited with ${code}:\n${this.#output}`)));

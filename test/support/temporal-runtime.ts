@@ -4,7 +4,7 @@ import { installTemporalRuntime } from '../../src/telemetry/temporal-runtime.ts'
 
 let installed: Promise<void> | undefined;
 
-/** Installs the runtime of Temporal's SDK, of which a process has one: the first test that needs it decides on its log. */
+/** Installs the runtime of Temporal's SDK, of which a process has one: the first that needs it decides on its log. */
 export function installRuntime(log: Logger): Promise<void> {
   installed ??= install(log);
   return installed;

@@ -52,7 +52,7 @@ export interface Chat {
   turn: (input: unknown, more?: object, headers?: Record<string, string>) => EventReader;
 }
 
-interface TestServerOptions {
+export interface TestServerOptions {
   env?: Record<string, string>;
   bus?: LiveBus;
   mcp?: TestMcpServerOptions;
@@ -97,6 +97,8 @@ export async function startTestServer({
     EVERTURN_MCP_SERVERS: mcpFile,
     EVERTURN_TASK_QUEUE: newId('req'),
     EVERTURN_SHUTDOWN_SECONDS: '1',
+    // A host would build an environment of Python: see `code-server.ts`.
+    EVERTURN_KERNELS: '0',
     DATABASE_URL: database.url,
     OPENAI_API_KEY: 'test-key',
     OPENAI_BASE_URL: model.url,
@@ -109,7 +111,7 @@ export async function startTestServer({
   let config = loadConfig(variables);
   const log = givenLog ?? createLogger(config);
   await installRuntime(log);
-  let server = await startAllInOne(config, log, { ...(bus && { bus }), tracing });
+  let server = await startAllInOne(config, log, { ...(bus && { bus }), tracing, env: variables });
   let api = new ApiClient(server.url);
   return {
     get api() {
@@ -126,7 +128,7 @@ export async function startTestServer({
     restart: async (more = {}) => {
       await server.stop();
       config = loadConfig(Object.assign(variables, more));
-      server = await startAllInOne(config, log, { ...(bus && { bus }), tracing });
+      server = await startAllInOne(config, log, { ...(bus && { bus }), tracing, env: variables });
       api = new ApiClient(server.url);
     },
     stop: async () => {

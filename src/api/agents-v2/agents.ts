@@ -2,16 +2,18 @@ import type { Response } from 'express';
 import { z } from 'zod';
 import { identifier, line } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
-import { MAX_PAGE_LENGTH, pageQuery, pageTooLarge, rangeOf, RESERVED, searched, sortQuery } from './catalog-queries.ts';
+import { agentNotFound } from '../http/errors.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+import { MAX_PAGE_LENGTH, pageTooLarge, paging, rangeOf, RESERVED, searched, sortQuery } from './catalog-queries.ts';
 import { exampleAgent, exampleRevision } from './examples.ts';
 import { AgentExpansion } from './expand-agent.ts';
-import { agentNotFound, readAgent, toRegistered } from './registered-agents.ts';
-import { agent, agentPatch, agentResource, agentRevision, pageOf, type AgentResource } from './wire/agent.ts';
-import { booleanQuery, integerQuery } from './wire/query.ts';
+import { readAgent, toRegistered } from './registered-agents.ts';
+import { agent, agentPatch, agentResource, agentRevision, type AgentResource } from './wire/agent.ts';
+import { booleanQuery, integerQuery, numberedPageOf } from './wire/query.ts';
 import { AgentWriter, type StoredAgent } from './write-agents.ts';
 
-const listQuery = pageQuery.extend({
+const listQuery = paging.extend({
   agent_name: searched.describe('a part of the name'),
   search: searched.describe('a part of the name or the description'),
   reserved: booleanQuery.optional().describe(`true: only names that begin with ${RESERVED}; false: only the others`),
@@ -19,7 +21,7 @@ const listQuery = pageQuery.extend({
   sort: sortQuery({ created_at: 'created_at', agent_name: 'name' }, { by: 'created_at', descending: true }),
 });
 
-const revisionsQuery = pageQuery.extend({
+const revisionsQuery = paging.extend({
   sort: sortQuery({ number: 'number' }, { by: 'number', descending: true }),
 });
 
@@ -56,7 +58,7 @@ const sentAgent = agent
     return definition;
   });
 
-const tag = 'Agent catalog';
+const route = routesOf('Agent catalog');
 const requires = 'writeAgents';
 const answer = json(agentResource, exampleAgent);
 const notRunnable = ['invalid_agent', 'feature_not_available', 'content_too_large'] as const;
@@ -73,7 +75,6 @@ export function agentRoutes(context: ApiContext): Route[] {
         id: 'createAgent',
         requires,
         largeBody: true,
-        tag,
         summary: 'Register an agent',
         query: messageQuery,
         body: json(sentAgent, exampleAgent),
@@ -89,10 +90,9 @@ export function agentRoutes(context: ApiContext): Route[] {
       '/api/v2/agents',
       {
         id: 'listAgents',
-        tag,
         summary: 'All registered agents by pages',
         query: listQuery,
-        answer: json(pageOf(agentResource), { items: [exampleAgent], total: 1, page: 1 }),
+        answer: json(numberedPageOf(agentResource), { items: [exampleAgent], total: 1, page: 1 }),
         errors: ['page_too_large'],
       },
       async ({ query: { agent_name: name, search, reserved, include, sort, ...range } }) => {
@@ -113,11 +113,9 @@ export function agentRoutes(context: ApiContext): Route[] {
       '/api/v2/agents/*agent/revisions',
       {
         id: 'listAgentRevisions',
-        tag,
         summary: 'The revisions of an agent by pages, newest first',
         query: revisionsQuery,
-        answer: json(pageOf(agentRevision), { items: [exampleRevision], total: 3, page: 1 }),
-        errors: ['agent_not_found'],
+        answer: json(numberedPageOf(agentRevision), { items: [exampleRevision], total: 3, page: 1 }),
       },
       async ({ params, query }) => {
         const descending = query.sort.at(0)?.descending ?? true;
@@ -134,11 +132,10 @@ export function agentRoutes(context: ApiContext): Route[] {
       {
         id: 'restoreAgentRevision',
         requires,
-        tag,
         summary: 'Make an earlier revision the current one again, as a new revision',
         headers: ifMatch,
         answer,
-        errors: [...notRunnable, 'agent_not_found', 'precondition_failed'],
+        errors: [...notRunnable, 'precondition_failed'],
       },
       async ({ params, headers, caller, response }) => {
         const revision = /^[1-9]\d{0,8}$/.test(params.revision) ? Number(params.revision) : 0;
@@ -151,12 +148,11 @@ export function agentRoutes(context: ApiContext): Route[] {
       '/api/v2/agents/*agent',
       {
         id: 'getAgent',
-        tag,
         summary: 'A registered agent',
         description: 'Agents of the Sessions API are here, too: with what this API has words for.',
         query: readQuery,
         answer,
-        errors: ['agent_not_found', 'content_too_large'],
+        errors: ['content_too_large'],
       },
       async ({ params, query: { revision, resolve }, response }) => {
         const found = await readAgent(catalog, params.agent, revision);
@@ -173,14 +169,13 @@ export function agentRoutes(context: ApiContext): Route[] {
         id: 'updateAgent',
         requires,
         largeBody: true,
-        tag,
         summary: 'Replace an agent by a new revision',
         description: 'Sessions that exist keep the revision that they have. An equal definition makes no new revision.',
         query: messageQuery,
         headers: ifMatch,
         body: json(sentAgent, exampleAgent),
         answer,
-        errors: [...notRunnable, 'agent_not_found', 'precondition_failed'],
+        errors: [...notRunnable, 'precondition_failed'],
       },
       async ({ params, query: { message }, headers, body, caller, response }) => {
         const change = { caller, message, ifMatch: headers['If-Match'] };
@@ -194,13 +189,12 @@ export function agentRoutes(context: ApiContext): Route[] {
         id: 'patchAgent',
         requires,
         largeBody: true,
-        tag,
         summary: 'Change some fields of an agent, as a new revision',
         query: messageQuery,
         headers: ifMatch,
         body: json(agentPatch, { description: exampleAgent.description }),
         answer,
-        errors: [...notRunnable, 'agent_not_found', 'precondition_failed'],
+        errors: [...notRunnable, 'precondition_failed'],
       },
       async ({ params, query: { message }, headers, body, caller, response }) => {
         const change = { caller, message, ifMatch: headers['If-Match'] };
@@ -213,11 +207,10 @@ export function agentRoutes(context: ApiContext): Route[] {
       {
         id: 'deleteAgent',
         requires,
-        tag,
         summary: 'Delete an agent',
         description: 'Its sessions keep their revisions. If the name is registered again, the numbers continue.',
         headers: ifMatch,
-        errors: ['agent_not_found', 'precondition_failed'],
+        errors: ['precondition_failed'],
       },
       ({ params, headers }) => writer.delete(params.agent, headers['If-Match']),
     ),

@@ -7,7 +7,7 @@ import { isFinal } from './session-state.ts';
  * Cancels a session. Without effect on one that has ended.
  * @param session from `authorizeSession`: the caller may cancel it
  */
-export async function cancelSession(context: ApiContext, reader: SessionReader, session: SessionRow): Promise<void> {
+export async function cancelIfOpen(context: ApiContext, reader: SessionReader, session: SessionRow): Promise<void> {
   const read = await reader.read(session);
   if (isFinal(stateNow(read).status)) return;
   await context.sessionQueue.cancel(session);

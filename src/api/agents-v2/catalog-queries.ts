@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import type { SortKey } from '../../catalog/search-rows.ts';
+import type { SortKey } from '../../features/agent-sessions/search-rows.ts';
 import { line } from '../../spec/bounds.ts';
 import { ApiError } from '../http/errors.ts';
+import { AGENTS_V2_ERRORS } from './errors.ts';
 import { integerQuery, repeatedQuery } from './wire/query.ts';
 
 /** What the listings of the catalog have in common. */
@@ -12,7 +13,7 @@ export const MAX_PAGE_LENGTH = 8_000_000;
 /** A part of a text, in any case. */
 export const searched = line({ min: 1, max: 256 }).optional();
 
-export const pageQuery = z.object({
+export const paging = z.object({
   page: integerQuery({ min: 1, max: 1_000_000 }).default(1),
   size: integerQuery({ min: 1, max: 1_000 }).default(10),
 });
@@ -38,7 +39,7 @@ export function rangeOf({ page, size }: { page: number; size: number }): { offse
 
 export function pageTooLarge(): ApiError {
   return new ApiError(
-    'page_too_large',
+    AGENTS_V2_ERRORS.page_too_large,
     'the items of this page are too large together: request it with a smaller size',
   );
 }

@@ -1,12 +1,15 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { exampleChanges } from './examples.ts';
 import { toChanges, type SessionReader } from './read-session.ts';
 import { sessionChanges } from './wire/session.ts';
 import { booleanQuery, integerQuery } from './wire/query.ts';
+
+const route = routesOf('Agent sessions');
 
 const MAX_WAIT_SECONDS = 25;
 
@@ -27,7 +30,6 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
       '/api/v2/sessions/:id/changes',
       {
         id: 'getSessionChanges',
-        tag: 'Agent sessions',
         summary: 'The events after those that you have, and the state of the session',
         description:
           'The next `from_index` is the number of all events that you have. A 204 means that there are no further ' +
@@ -35,7 +37,6 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
         query: changesQuery,
         answer: { written: { 'application/json': json(sessionChanges, exampleChanges) } },
         noContent: 'the session has no event after `from_index`; `ETag` repeats it',
-        errors: ['session_not_found'],
       },
       async ({ params, query, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);

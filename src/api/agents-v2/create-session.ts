@@ -1,11 +1,9 @@
+import { isRejected } from '../../engine/errors.ts';
 import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import { deleteSession, type Engine } from '../../engine/engine.ts';
-import { claimRequest } from '../../engine/request-claims.ts';
-import { hashOf } from '../../lib/hash.ts';
+import { claimByKey, withClaim } from '../../engine/request-claims.ts';
 import type { ApiContext } from '../http/context.ts';
-import { isRefusal } from '../http/errors.ts';
-import { withClaim } from '../http/with-claim.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { storeDelegates } from './delegates.ts';
@@ -19,7 +17,7 @@ import type { SessionRequest } from './wire/session.ts';
 
 /** What the creation of a session needs: less than the API has, since workers create sessions, too. */
 export type SessionCreation = Engine &
-  Pick<ApiContext, 'allowPrivateUrls' | 'registry' | 'sessionQueue'> & {
+  Pick<ApiContext, 'allowPrivateUrls' | 'budgets' | 'catalog' | 'registry' | 'sessionQueue'> & {
     config: Pick<Config, 'defaultModel' | 'subjectBudget'>;
   };
 
@@ -44,14 +42,8 @@ export async function createSession(context: SessionCreation, session: NewSessio
   const { caller, key, request } = session;
   const id = newSessionId();
   if (key === undefined) return createUnnamed(context, session, id);
-  const claim = await claimRequest({
-    catalog: context.catalog,
-    scope: `${caller.subject.subjectId}/v2/sessions`,
-    key,
-    bodyHash: hashOf(request),
-    resourceId: id,
-    sessionId: id,
-  });
+  const named = { caller, resource: 'v2/sessions', key, body: request };
+  const claim = await claimByKey({ catalog: context.catalog, ...named, resourceId: id, sessionId: id });
   return withClaim(claim, () => createWithId(context, session, claim.resourceId));
 }
 
@@ -91,7 +83,7 @@ export async function createWithId(
     await insert(context, { ...session, messages: toList(request.messages), id });
     await sessionQueue.start(id).catch(async (error: unknown) => {
       // The caller gets the error instead of the session.
-      if (isRefusal(error)) await catalog.sessions.delete(id, new Date().toISOString());
+      if (isRejected(error)) await catalog.sessions.delete(id, new Date().toISOString());
       throw error;
     });
     return id;

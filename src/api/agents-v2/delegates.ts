@@ -1,4 +1,4 @@
-import type { Catalog } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../features/catalog.ts';
 import type { AgentSpec, Delegate } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { forRequest, toSpec, type SpecOptions } from './agent-to-spec.ts';

@@ -1,22 +1,23 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { parsePart } from '../http/request.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { environmentsOf, patched } from './agent-parts.ts';
-import { pageQuery, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
+import { paging, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
 import { exampleEnvironment } from './examples.ts';
-import { pageOf } from './wire/agent.ts';
+import { numberedPageOf } from './wire/query.ts';
 import { ENVIRONMENT_KINDS } from '../../mcp/registry-file.ts';
 import { environment, environmentPatch, registeredEnvironment } from './wire/environment.ts';
 
-const listQuery = pageQuery.extend({
+const listQuery = paging.extend({
   id: searched.describe('a part of the id'),
   kind: z.enum(ENVIRONMENT_KINDS).optional(),
   search: searched.describe('a part of the id'),
   sort: sortQuery({ created_at: 'created_at', id: 'name' }, { by: 'created_at', descending: true }),
 });
 
-const tag = 'Agent catalog';
+const route = routesOf('Agent catalog');
 const requires = 'writeAgents';
 const answer = json(environment, exampleEnvironment);
 
@@ -30,7 +31,6 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'createEnvironment',
         requires,
-        tag,
         summary: 'Register an environment',
         description: 'It is provided by an MCP server that the operator has registered for its kind.',
         body: json(registeredEnvironment, exampleEnvironment),
@@ -45,10 +45,9 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       '/api/v2/environments',
       {
         id: 'listEnvironments',
-        tag,
         summary: 'All environments by pages',
         query: listQuery,
-        answer: json(pageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
+        answer: json(numberedPageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
         errors: ['page_too_large'],
       },
       async ({ query: { id, ...query } }) => ({
@@ -59,7 +58,7 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
     route(
       'get',
       '/api/v2/environments/*environment',
-      { id: 'getEnvironment', tag, summary: 'An environment', answer, errors: ['environment_not_found'] },
+      { id: 'getEnvironment', summary: 'An environment', answer },
       ({ params }) => environments.get(params.environment),
     ),
     route(
@@ -68,12 +67,10 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'updateEnvironment',
         requires,
-        tag,
         summary: 'Replace an environment',
         description: 'Sessions that exist keep the environment as it was.',
         body: json(registeredEnvironment, exampleEnvironment),
         answer,
-        errors: ['environment_not_found'],
       },
       ({ params, body }) => {
         requireSameName('id', { body: body.id, url: params.environment });
@@ -86,11 +83,9 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'patchEnvironment',
         requires,
-        tag,
         summary: 'Change some fields of an environment',
         body: json(environmentPatch, { start_url: 'https://shop.example.com' }),
         answer,
-        errors: ['environment_not_found'],
       },
       ({ params, body }) =>
         environments.change(params.environment, (current) => {
@@ -105,10 +100,8 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'deleteEnvironment',
         requires,
-        tag,
         summary: 'Delete an environment',
         description: 'Agents that name it start no further sessions.',
-        errors: ['environment_not_found'],
       },
       ({ params }) => environments.delete(params.environment),
     ),

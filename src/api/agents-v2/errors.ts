@@ -1,15 +1,35 @@
 import { z } from 'zod';
 import {
   errorHeaders,
-  ERRORS,
+  errorKinds,
   type ApiError,
-  type ErrorCode,
+  type CommonCode,
   type ErrorForm,
+  type ErrorKind,
   type ErrorStatus,
 } from '../http/errors.ts';
 
-/** The statuses of this API where they differ from those of the Sessions API. */
-const STATUSES: Partial<Record<ErrorCode, ErrorStatus>> = {
+/** The errors that only this API has. */
+export const AGENTS_V2_ERRORS = errorKinds({
+  event_not_found: { status: 404, description: 'the session has no event at this position' },
+  schedule_not_found: { status: 404, description: 'the schedule does not exist, or the caller may not read it' },
+  skill_not_found: { status: 404, description: 'the skill does not exist' },
+  environment_not_found: { status: 404, description: 'the environment does not exist' },
+  already_exists: {
+    status: 409,
+    description: 'there is something with this name already: change it instead, or choose another name',
+  },
+  precondition_failed: { status: 412, description: 'it was changed since it was read: read it again' },
+  page_too_large: { status: 413, description: 'the items of the page are too large together: ask for fewer' },
+  too_many_schedules: {
+    status: 400,
+    description: 'the caller, or the server, has as many schedules as it may have: delete one',
+  },
+  webhook_unreachable: { status: 422, description: 'the receiver of a webhook has not answered; the message says why' },
+});
+
+/** The statuses of this API where they differ from those of all faces. */
+const STATUSES: Readonly<Record<string, ErrorStatus>> = {
   invalid_request: 422,
   invalid_json: 422,
   invalid_data_uri: 422,
@@ -21,7 +41,7 @@ const STATUSES: Partial<Record<ErrorCode, ErrorStatus>> = {
   too_many_messages: 400,
   too_many_webhooks: 400,
   budget_exceeded: 402,
-};
+} satisfies Partial<Record<CommonCode, ErrorStatus>>;
 
 const detail = z.object({
   type: z.string().describe('the code of the error; of a field, the kind of its problem'),
@@ -53,10 +73,10 @@ const errorBody = z
 
 /** The errors of this API. Clients parse those with status 422 as a list of places. */
 export const agentsV2Errors: ErrorForm = {
-  body: errorBody,
+  body: () => errorBody,
   statusOf,
   answer: (error) => {
-    const status = statusOf(error.code);
+    const status = statusOf(error.kind);
     return {
       status,
       headers: errorHeaders(error),
@@ -65,8 +85,8 @@ export const agentsV2Errors: ErrorForm = {
   },
 };
 
-function statusOf(code: ErrorCode): ErrorStatus {
-  return STATUSES[code] ?? ERRORS[code].status;
+function statusOf({ code, status }: ErrorKind): ErrorStatus {
+  return STATUSES[code] ?? status;
 }
 
 function detailOf(error: ApiError, status: ErrorStatus): z.infer<typeof errorBody>['detail'] {

@@ -1,7 +1,8 @@
 import { pipeline } from 'node:stream/promises';
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { exampleEvents } from './examples.ts';
 import type { SessionReader } from './read-session.ts';
@@ -9,6 +10,8 @@ import type { SessionView } from './session-view.ts';
 import type { SessionEvent } from './wire/events.ts';
 import { integerQuery, repeatedQuery } from './wire/query.ts';
 import { eventPage } from './wire/session.ts';
+
+const route = routesOf('Agent sessions');
 
 const eventsQuery = z.object({
   page: integerQuery({ min: 1, max: 1_000_000_000 }).default(1),
@@ -33,13 +36,11 @@ export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Rou
       '/api/v2/sessions/:id/events',
       {
         id: 'listSessionEvents',
-        tag: 'Agent sessions',
         summary: 'The events of a session by pages',
         query: eventsQuery,
         answer: {
           written: { 'application/json': json(eventPage, { items: exampleEvents, total: 2, page: 1 }) },
         },
-        errors: ['session_not_found'],
       },
       async ({ params, query: { page, size, sort, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);

@@ -95,8 +95,6 @@ export const exampleSchedule: ScheduleResource = {
   updated_at: AT,
 };
 
-export const exampleSecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
-
 export const exampleScheduleRun: ScheduleRunResource = {
   id: '0f2f4a55-9d6c-8b8e-a1a7-0d5f6c7b8a90',
   schedule_id: exampleSchedule.id,

@@ -1,4 +1,4 @@
-import type { Catalog } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../features/catalog.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { environmentsOf, skillsOf, type Parts } from './agent-parts.ts';

@@ -1,9 +1,13 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+import { AGENTS_V2_ERRORS } from './errors.ts';
 import { authorizeOwner } from './access.ts';
 import type { SessionReader } from './read-session.ts';
+
+const route = routesOf('Agent sessions');
 
 const feedback = z
   .strictObject({
@@ -23,11 +27,9 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
       {
         id: 'submitSessionFeedback',
         stores: true,
-        tag: 'Agent sessions',
         summary: 'Say whether a session did what it should',
         description: 'Only for its owner. Replaces earlier feedback.',
         body,
-        errors: ['session_not_found'],
       },
       async ({ params, body: { success, message = null }, caller }) => {
         const { id } = await authorizeOwner(catalog, params.id, caller);
@@ -40,11 +42,9 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
       {
         id: 'submitEventFeedback',
         stores: true,
-        tag: 'Agent sessions',
         summary: 'Say whether an event of a session is as it should be',
         description: 'Only for the owner of the session. Replaces earlier feedback on the event.',
         body,
-        errors: ['session_not_found', 'event_not_found'],
       },
       async ({ params, body: { success, message = null }, caller }) => {
         const event = indexOf(params.event_index);
@@ -52,7 +52,7 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
         const { view } = await reader.read(session);
         if (event < 0 || event >= view.count) {
           throw new ApiError(
-            'event_not_found',
+            AGENTS_V2_ERRORS.event_not_found,
             `the session has ${view.count} events, from 0: it has no event ${event}`,
           );
         }

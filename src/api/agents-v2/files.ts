@@ -3,11 +3,14 @@ import { authorizeSession } from '../../engine/access.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
 import { sendFile } from '../http/send-file.ts';
+import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { FILES_BUCKET } from './resource-paths.ts';
 import { fromUuid } from './session-ids.ts';
+
+const route = routesOf('Agent sessions');
 
 /** The name of a blob. */
 const FILE_ID = /^[\da-f]{64}$/;
@@ -68,12 +71,11 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         {
           id,
           ...(name === 'write_file' && { largeBody: true }),
-          tag: 'Agent sessions',
           summary,
           description: 'Agents of this server act on no device whose files they could share: this is always an error.',
           body,
           answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
-          errors: ['session_not_found', 'forbidden', 'feature_not_available'],
+          errors: ['forbidden', 'feature_not_available'],
         },
         async ({ params, caller }) => {
           await authorizeSession(catalog, fromUuid(params.id), caller, name === 'write_file' ? 'send' : 'read');
@@ -87,12 +89,10 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       '/api/v2/sessions/:id/resources/:bucket/*key',
       {
         id: 'getSessionResource',
-        tag: 'Agent sessions',
         summary: 'A file in an event of a session',
         description: 'Leads to its bytes.',
         query: fileQuery,
         status: 302,
-        errors: ['session_not_found', 'file_not_found'],
       },
       async ({ params: { id, bucket, key }, query, caller, response }) => {
         await authorizeRead(catalog, id, caller);
@@ -108,11 +108,9 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       '/api/v2/sessions/:id/files/:file_id',
       {
         id: 'getSessionFile',
-        tag: 'Agent sessions',
         summary: 'The bytes of a file in an event of a session',
         query: fileQuery,
         answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
-        errors: ['session_not_found', 'file_not_found'],
       },
       async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);

@@ -1,14 +1,18 @@
 import { mayReadAll } from '../../auth/rights.ts';
-import type { ListedSession, SessionListFilter } from '../../catalog/session-list.ts';
+import type { ListedSession, SessionListFilter } from '../../features/agent-sessions/session-list.ts';
 import type { Caller } from '../../core/subject.ts';
 import { SESSION_STATES, type SessionState } from '../../core/session-state.ts';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+import { rangeOf } from './catalog-queries.ts';
 import { exampleSummary } from './examples.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
 import { STATUS_OF } from './session-state.ts';
 import type { SessionStatusName } from './wire/session.ts';
 import { sessionListQuery, sessionPage, type SessionListQuery, type SessionSummary } from './wire/list.ts';
+
+const route = routesOf('Agent sessions');
 
 /** The newest sessions that match the other filters, of which those with a text are sought. */
 const MAX_SEARCHED = 500;
@@ -21,7 +25,6 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       '/api/v2/sessions',
       {
         id: 'listSessions',
-        tag: 'Agent sessions',
         summary: 'The sessions that you may read',
         description:
           'Also those of the Sessions API, which wait for messages after each answer. A search looks at the first ' +
@@ -32,7 +35,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       async ({ query, caller }) => {
         const { page, size, search } = query;
         const listing = { filter: filterOf(query, caller), order: orderOf(query), now: new Date() };
-        const slice = { offset: (page - 1) * size, limit: size };
+        const slice = rangeOf(query);
         if (search === undefined) {
           const total = await catalog.sessionList.count(listing);
           return { items: (await catalog.sessionList.page(listing, slice)).map(summary), total, page };

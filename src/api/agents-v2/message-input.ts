@@ -1,5 +1,5 @@
 import type { Caller } from '../../core/subject.ts';
-import type { InputItem } from '../../core/records.ts';
+import type { InputItem } from '../../core/records/input.ts';
 import { inlineFile } from '../../blobs/store-files.ts';
 import type { ApiContext } from '../http/context.ts';
 import { checkFiles, readFiles, type SentFile } from '../http/sent-files.ts';

@@ -13,7 +13,7 @@ interface Override {
 }
 
 /** An agent with the overrides of a request, and the fields in which it has changed. */
-export interface Overridden {
+interface Overridden {
   agent: Agent;
   changed: Set<Field>;
 }

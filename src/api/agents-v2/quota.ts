@@ -1,7 +1,10 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { useOf } from './token-budget.ts';
+
+const route = routesOf('Agent sessions');
 
 const sessionQuota = z
   .object({
@@ -36,7 +39,6 @@ export function quotaRoutes(context: ApiContext): Route[] {
       '/api/v2/sessions/quota',
       {
         id: 'getSessionQuota',
-        tag: 'Agent sessions',
         summary: 'How many sessions may work at once',
         description:
           'Of all callers of this server together; `available` is for the caller, of whom it also depends on the share of ' +
@@ -53,7 +55,6 @@ export function quotaRoutes(context: ApiContext): Route[] {
       '/api/v2/quota/tokens',
       {
         id: 'getTokenQuota',
-        tag: 'Agent sessions',
         summary: 'How many tokens you may use',
         description:
           "The caller's budget in the current day or month of UTC. Without a limit of tokens, only what was used, if it " +

@@ -1,13 +1,15 @@
 import { mayOnSession, type SessionAction } from '../../auth/rights.ts';
-import type { ScheduleRun } from '../../catalog/schedule-runs.ts';
-import type { Schedule } from '../../catalog/schedules.ts';
+import type { ScheduleRun } from '../../features/schedules/schedule-run-rows.ts';
+import type { Schedule } from '../../features/schedules/schedule-rows.ts';
 import type { Caller } from '../../core/subject.ts';
 import { EngineError } from '../../engine/errors.ts';
-import { nextRunTimes, type Scheduling } from '../../engine/schedules.ts';
+import { nextRunTimes, type Scheduling } from '../../features/schedules/schedules.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
+import { rowToWire } from '../http/wire-fields.ts';
+import { AGENTS_V2_ERRORS } from './errors.ts';
 import { toUuid } from './session-ids.ts';
-import type { ScheduleResource, ScheduleRunResource } from './wire/schedule.ts';
+import { scheduleResource, type ScheduleResource, type ScheduleRunResource } from './wire/schedule.ts';
 
 /** The schedules of a page are described at the same time, this many. */
 const CONCURRENCY = 10;
@@ -31,7 +33,7 @@ export async function authorizeSchedule(
 }
 
 export function scheduleNotFound(id: string): ApiError {
-  return new ApiError('schedule_not_found', `there is no schedule ${JSON.stringify(id)}`);
+  return new ApiError(AGENTS_V2_ERRORS.schedule_not_found, `there is no schedule ${JSON.stringify(id)}`);
 }
 
 /** @throws ApiError `invalid_request` if the text is not a UUID */
@@ -63,23 +65,14 @@ export async function readResource(context: ApiContext, id: string): Promise<Sch
 }
 
 async function toResource(context: ApiContext, schedule: Schedule): Promise<ScheduleResource> {
-  const { id, name, description, cron, timezone, request, paused } = schedule;
-  return {
-    id,
-    name,
-    description,
+  const { cron, timezone, request } = schedule;
+  return rowToWire(scheduleResource, {
+    ...schedule,
     timing: { type: 'cron', expression: cron, timezone },
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- validated before it was stored
     session_request: JSON.parse(request) as ScheduleResource['session_request'],
-    paused,
-    pause_note: schedule.pause_note,
-    repeats: schedule.repeats,
-    sessions_created: schedule.sessions_created,
     next_run_times: await nextRunTimes(context.client, schedule),
-    last_run_at: schedule.last_run_at,
-    created_at: schedule.created_at,
-    updated_at: schedule.updated_at,
-  };
+  });
 }
 
 export function runToResource(run: ScheduleRun): ScheduleRunResource {

@@ -1,12 +1,12 @@
 import { LRUCache } from 'lru-cache';
 import type { SessionRow } from '../../catalog/schema.ts';
-import type { SessionRequestRow } from '../../catalog/session-requests.ts';
+import type { SessionRequestRow } from '../../features/agent-sessions/session-requests.ts';
 import { toUuid } from './session-ids.ts';
-import { stateOf, type SessionState } from './session-state.ts';
+import { stateOf, type AgentSessionState } from './session-state.ts';
 import { SessionView, type ViewServices } from './session-view.ts';
 import { parseStored } from './stored-request.ts';
-import { metricsOf, tokensOf } from './turn-events.ts';
-import type { SessionEvent } from './wire/events.ts';
+import { metricsOf, tokensOf, waitingRequest } from './turn-events.ts';
+import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
 import type { SessionResource, SessionStatus } from './wire/session.ts';
 
 const MAX_VIEWS = 2_000;
@@ -41,7 +41,8 @@ export class SessionReader {
   async read(session: SessionRow): Promise<ReadSession> {
     const { sessionRequests } = this.#services.catalog;
     const request = await sessionRequests.get(session.id);
-    const isInteractive = idleTimeoutOf(request) !== null;
+    // One of another API waits for messages for ever.
+    const isInteractive = request?.idle_timeout_s !== null;
     const view =
       this.#views.get(session.id) ?? new SessionView(this.#services, { sessionId: session.id, isInteractive });
     this.#views.set(session.id, view);
@@ -55,24 +56,14 @@ export class SessionReader {
   }
 }
 
-/** In seconds; null: an answer ends the session. One of another API waits for messages for ever. */
-export function idleTimeoutOf(request: SessionRequestRow | undefined): number | null {
-  return request ? request.idle_timeout_s : Infinity;
+/** The state of a session that was read. */
+export function stateNow({ request, view: { turn } }: Pick<ReadSession, 'request' | 'view'>): AgentSessionState {
+  return stateOf({ request, turn, now: Date.now() });
 }
 
-/** The state of a session that was read. */
-export function stateNow({ request, view }: Pick<ReadSession, 'request' | 'view'>, now = Date.now()): SessionState {
-  return stateOf({
-    last: view.last,
-    idleTimeout: idleTimeoutOf(request),
-    isStarting: isSet(request?.first_turn_id),
-    isQueued: isSet(request?.queue_number),
-    rejected: isSet(request?.start_error)
-      ? { error: request.start_error, at: request.start_failed_at ?? '' }
-      : undefined,
-    cancelledAt: request?.cancelled_at ?? undefined,
-    now,
-  });
+/** The calls that wait for the client. */
+export function pendingToolCalls({ turn }: SessionView): ToolCallRequest[] {
+  return turn?.forClient.map(waitingRequest) ?? [];
 }
 
 export function toStatus(read: ReadSession): SessionStatus {
@@ -87,7 +78,7 @@ export function toStatus(read: ReadSession): SessionStatus {
     steps,
     usage_per_model: [...models].map(([name, usage]) => tokensOf(name, usage)),
     subagent_session_ids: read.children.map(toUuid),
-    pending_tool_calls: [...(view.last?.waiting.values() ?? [])],
+    pending_tool_calls: pendingToolCalls(view),
   };
 }
 
@@ -140,7 +131,7 @@ export function toChanges(read: ReadSession, newEvents: SessionEvent[], firstInd
     answer: view.answer?.value ?? null,
     outcome: null,
     metrics: metricsOf(view.totals),
-    pending_tool_calls: [...(view.last?.waiting.values() ?? [])],
+    pending_tool_calls: pendingToolCalls(view),
   };
 }
 

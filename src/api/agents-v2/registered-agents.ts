@@ -1,9 +1,8 @@
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { DefinedAgent } from '../../catalog/agent-definitions.ts';
+import type { Catalog } from '../../features/catalog.ts';
+import type { DefinedAgent } from '../../features/agent-sessions/agent-definitions.ts';
+import { skillNameOf } from '../../features/skills/skills.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { identifier } from '../../spec/bounds.ts';
-import { ApiError } from '../http/errors.ts';
-import { toAgent } from './spec-to-agent.ts';
 import type { Agent } from './wire/agent.ts';
 
 /** A registered agent at one of its revisions. */
@@ -15,6 +14,9 @@ export interface RegisteredAgent {
   /** Set if it was registered through another API: then this is the agent, and the definition only shows it. */
   spec: AgentSpec | undefined;
 }
+
+/** The efforts that this API has words for. */
+const EFFORTS = ['low', 'medium', 'high', 'xhigh'] as const;
 
 /** The column of the revision has 32 bits. */
 const MAX_REVISION = 2 ** 31 - 1;
@@ -50,6 +52,27 @@ export async function toRegistered(
   return { name, revision: version, definition: toAgent(name, spec), spec };
 }
 
-export function agentNotFound(name: string): ApiError {
-  return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
+/** An agent of the Sessions API as this API shows it: without what this API has no words for. */
+function toAgent(
+  name: string,
+  { model, instructions, response_format: format, client_tools: tools, skills }: AgentSpec,
+): Agent {
+  return {
+    name,
+    description: '',
+    environments: [],
+    model: model.name,
+    reasoning_effort: EFFORTS.find((effort) => effort === model.params?.reasoning_effort) ?? null,
+    instructions: instructions ?? null,
+    skills:
+      skills
+        ?.filter(({ enabled }) => enabled !== false)
+        .map((skill) => {
+          const skillName = skillNameOf(skill) ?? '';
+          const { description, content } = skill;
+          return description && content ? { name: skillName, description, body: content } : skillName;
+        }) ?? null,
+    answer_format: format?.type === 'json_schema' ? (format.json_schema.schema ?? null) : null,
+    tools: tools?.map((tool) => ({ ...tool, description: tool.description ?? '' })) ?? null,
+  };
 }

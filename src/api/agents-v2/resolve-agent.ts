@@ -1,27 +1,27 @@
 import type { Config } from '../../config.ts';
 import type { CheckScope } from '../../engine/agent-check.ts';
-import type { Engine } from '../../engine/engine.ts';
+import type { ApiContext } from '../http/context.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { ApiError } from '../http/errors.ts';
+import { agentNotFound, ApiError } from '../http/errors.ts';
 import { forRequest, placeInAgent, toSpec, withFields } from './agent-to-spec.ts';
 import { checkEnvironments, type EnvironmentServers } from './environment-servers.ts';
 import { delegateTrees, type DelegateTree } from './delegates.ts';
 import { AgentExpansion } from './expand-agent.ts';
 import { applyOverrides } from './overrides.ts';
-import { agentNotFound, findAgent } from './registered-agents.ts';
+import { findAgent } from './registered-agents.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
 /** What the resolution of agents needs of the server. */
-export interface ResolveContext extends Pick<Engine, 'catalog' | 'agentCheck'> {
+export interface ResolveContext extends Pick<ApiContext, 'catalog' | 'agentCheck'> {
   config: Pick<Config, 'defaultModel'>;
   registry: EnvironmentServers;
 }
 
 /** The agent of a new session. */
-export interface ResolvedAgent {
+interface ResolvedAgent {
   /** With everything that its definition refers to, for those who read the session. */
   agent: FullAgent;
   /** What the engine runs. */

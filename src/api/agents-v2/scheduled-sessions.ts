@@ -1,11 +1,12 @@
+import { isRejected } from '../../engine/errors.ts';
 import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
 import type { Keyring } from '../../auth/api-keys.ts';
-import type { Schedule } from '../../catalog/schedules.ts';
+import type { Schedule } from '../../features/schedules/schedule-rows.ts';
 import type { Caller } from '../../core/subject.ts';
 import { deleteSession } from '../../engine/engine.ts';
 import type { StorageQuota } from '../../engine/storage-quota.ts';
-import type { CreatedOrNot, ScheduledSessions } from '../../engine/scheduled-runs.ts';
-import { isRefusal, toApiError } from '../http/errors.ts';
+import type { CreatedOrNot, ScheduledSessions } from '../../features/schedules/scheduled-runs.ts';
+import { toApiError } from '../http/errors.ts';
 import { createWithId, type SessionCreation } from './create-session.ts';
 import { agentsV2Errors } from './errors.ts';
 import { SessionReader, stateNow } from './read-session.ts';
@@ -56,12 +57,12 @@ export function createScheduledSessions(
       await createWithId(context, given, sessionId);
       return { status: 'created' };
     } catch (error) {
-      if (!isRefusal(error)) throw error;
+      if (!isRejected(error)) throw error;
       // Without its first turn it would wait for one that never comes.
       const session = await catalog.sessions.get(sessionId);
       if (session) await deleteSession(context, session);
-      const { code, message } = toApiError(error);
-      const isQuota = code === 'storage_full' || [402, 429].includes(agentsV2Errors.statusOf(code));
+      const { kind, message } = toApiError(error);
+      const isQuota = kind.code === 'storage_full' || [402, 429].includes(agentsV2Errors.statusOf(kind));
       return { status: isQuota ? 'skipped_quota' : 'error', error: message };
     }
   }

@@ -1,24 +1,38 @@
 import { randomUUID } from 'node:crypto';
 import { mayReadAll } from '../../auth/rights.ts';
-import type { NewSchedule, ScheduleChange } from '../../catalog/schedules.ts';
+import type { NewSchedule, ScheduleChange } from '../../features/schedules/schedule-rows.ts';
 import type { Caller } from '../../core/subject.ts';
 import { authorizeSession } from '../../engine/access.ts';
-import { isComplete } from '../../engine/scheduled-runs.ts';
-import { syncSchedule } from '../../engine/schedules.ts';
+import { isComplete, runIdOf } from '../../features/schedules/scheduled-runs.ts';
+import { syncSchedule, triggerSchedule } from '../../features/schedules/schedules.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError, toApiError } from '../http/errors.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+import { AGENTS_V2_ERRORS } from './errors.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
+import { rangeOf } from './catalog-queries.ts';
 import { toList } from './create-session.ts';
-import { exampleSchedule } from './examples.ts';
-import { authorizeSchedule, readResource, scheduleNotFound, schedulingOf, toResources } from './read-schedule.ts';
+import { exampleSchedule, exampleScheduleRun } from './examples.ts';
+import {
+  authorizeSchedule,
+  readResource,
+  runToResource,
+  scheduleNotFound,
+  schedulingOf,
+  toResources,
+} from './read-schedule.ts';
 import { resolveAgent } from './resolve-agent.ts';
 import { filesToSend } from './message-input.ts';
 import { fromUuid } from './session-ids.ts';
 import {
   createScheduleBody,
+  pauseScheduleBody,
   schedulePage,
   scheduleResource,
+  scheduleRunPage,
+  scheduleRunResource,
+  scheduleRunsQuery,
   schedulesQuery,
   updateScheduleBody,
 } from './wire/schedule.ts';
@@ -40,11 +54,18 @@ const REQUEST_ERRORS = [
 ] as const;
 
 const answer = json(scheduleResource, exampleSchedule);
-const tag = 'Schedules';
+const route = routesOf('Schedules');
+const path = '/api/v2/schedules/:schedule_id';
 
 /** Schedules, which create sessions at their times. */
 export function scheduleRoutes(context: ApiContext): Route[] {
   const { catalog } = context;
+  const change = async (id: string, to: Omit<ScheduleChange, 'updated_at'>) => {
+    const isChanged = await catalog.schedules.change(id, { ...to, updated_at: new Date().toISOString() });
+    if (!isChanged) throw scheduleNotFound(id);
+    await syncSchedule(schedulingOf(context), id);
+    return readResource(context, id);
+  };
   return [
     route(
       'post',
@@ -53,7 +74,6 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         id: 'createSchedule',
         requires: 'createSessions',
         largeBody: true,
-        tag,
         summary: 'Create a schedule, which creates a session at each of its times',
         description:
           'A session is created with the rights that the key has then with which `session_request` was written. None is created while the last ' +
@@ -93,7 +113,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         };
         if (!(await catalog.schedules.insert(schedule, LIMITS))) {
           const message = `there are ${LIMITS.perSubject} schedules of yours, or ${LIMITS.total} in all: delete one`;
-          throw new ApiError('too_many_schedules', message);
+          throw new ApiError(AGENTS_V2_ERRORS.too_many_schedules, message);
         }
         try {
           await syncSchedule(schedulingOf(context), schedule.id);
@@ -110,75 +130,132 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       '/api/v2/schedules',
       {
         id: 'listSchedules',
-        tag,
         summary: 'The schedules that the caller may read, newest first',
         query: schedulesQuery,
         answer: json(schedulePage, { items: [exampleSchedule], total: 1, page: 1 }),
       },
-      async ({ query: { page, size, sort }, caller }) => {
+      async ({ query, caller }) => {
         const { items, total } = await catalog.schedules.list({
           subjectId: mayReadAll(caller) ? undefined : caller.subject.subjectId,
-          order: sort[0] === 'created_at' ? 'asc' : 'desc',
-          offset: (page - 1) * size,
-          limit: size,
+          order: query.sort[0] === 'created_at' ? 'asc' : 'desc',
+          ...rangeOf(query),
         });
-        return { items: await toResources(context, items), total, page };
+        return { items: await toResources(context, items), total, page: query.page };
       },
     ),
-    route(
-      'get',
-      '/api/v2/schedules/:schedule_id',
-      { id: 'getSchedule', tag, summary: 'A schedule', answer, errors: ['schedule_not_found'] },
-      async ({ params, caller }) => {
-        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
-        return readResource(context, id);
-      },
-    ),
+    route('get', path, { id: 'getSchedule', summary: 'A schedule', answer }, async ({ params, caller }) => {
+      const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
+      return readResource(context, id);
+    }),
     route(
       'patch',
-      '/api/v2/schedules/:schedule_id',
+      path,
       {
         id: 'updateSchedule',
         requires: 'createSessions',
         largeBody: true,
-        tag,
         summary: 'Change a schedule',
         description: 'What is absent stays. If as many sessions as `repeats` were created already, it is paused.',
         body: json(updateScheduleBody, { timing: exampleSchedule.timing }),
         answer,
-        errors: ['schedule_not_found', ...REQUEST_ERRORS],
+        errors: [...REQUEST_ERRORS],
       },
       async ({ params, body, caller }) => {
         const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const { name, description, timing, session_request: given, repeats } = body;
-        const change: ScheduleChange = {
+        return change(schedule.id, {
           ...(name !== undefined && { name }),
           ...(description !== undefined && { description }),
           ...(timing && { cron: timing.expression, timezone: timing.timezone }),
           ...(given && { request: await checkRequest(context, given, caller), ...credentialOf(caller) }),
           ...(repeats !== undefined && { repeats }),
           ...(repeats !== undefined && isComplete({ ...schedule, repeats }) && { paused: true }),
-          updated_at: new Date().toISOString(),
-        };
-        if (!(await catalog.schedules.change(schedule.id, change))) throw scheduleNotFound(schedule.id);
-        await syncSchedule(schedulingOf(context), schedule.id);
-        return readResource(context, schedule.id);
+        });
       },
     ),
     route(
       'delete',
-      '/api/v2/schedules/:schedule_id',
+      path,
       {
         id: 'deleteSchedule',
-        tag,
         summary: 'Delete a schedule with its runs',
         description: 'The sessions that it has created stay, and continue.',
-        errors: ['forbidden', 'schedule_not_found'],
+        errors: ['forbidden'],
       },
       async ({ params, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'delete');
         await catalog.schedules.delete(id, new Date().toISOString());
         await syncSchedule(schedulingOf(context), id);
+      },
+    ),
+    route(
+      'post',
+      `${path}/pause`,
+      {
+        id: 'pauseSchedule',
+        summary: 'Pause a schedule',
+        description: 'It can be triggered nevertheless.',
+        body: json(pauseScheduleBody, { note: 'Until the holidays are over' }),
+        answer: json(scheduleResource, { ...exampleSchedule, paused: true, next_run_times: [] }),
+        errors: ['forbidden'],
+      },
+      async ({ params, body, caller }) => {
+        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'cancel');
+        return change(id, { paused: true, pause_note: body?.note ?? null });
+      },
+    ),
+    route(
+      'post',
+      `${path}/resume`,
+      {
+        id: 'resumeSchedule',
+        requires: 'createSessions',
+        summary: 'Resume a paused schedule',
+        description: 'The times that have passed meanwhile are not made up for.',
+        answer: json(scheduleResource, exampleSchedule),
+      },
+      async ({ params, caller }) => {
+        const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
+        const { id, repeats, sessions_created: created } = schedule;
+        if (isComplete(schedule)) {
+          const message = `repeats: ${created} of ${repeats} sessions were created; raise it to resume the schedule`;
+          throw new ApiError('invalid_request', message, { param: 'repeats' });
+        }
+        return change(id, { paused: false, pause_note: null });
+      },
+    ),
+    route(
+      'post',
+      `${path}/trigger`,
+      {
+        id: 'triggerSchedule',
+        requires: 'createSessions',
+        summary: 'Create a session now, even if the schedule is paused',
+        description: 'None is created while the last one has not ended. The times of the schedule stay.',
+        answer: json(scheduleRunResource, { ...exampleScheduleRun, triggered_manually: true }),
+      },
+      async ({ params, caller }) => {
+        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'send');
+        const run = await catalog.scheduleRuns.get(runIdOf(await triggerSchedule(schedulingOf(context), id)));
+        if (!run) throw scheduleNotFound(id);
+        return runToResource(run);
+      },
+    ),
+    route(
+      'get',
+      `${path}/runs`,
+      {
+        id: 'listScheduleRuns',
+        summary: 'What became of the last times of a schedule, newest first',
+        description: 'The last thousand are kept.',
+        query: scheduleRunsQuery,
+        answer: json(scheduleRunPage, { items: [exampleScheduleRun], total: 1, page: 1 }),
+      },
+      async ({ params, query, caller }) => {
+        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
+        const order = query.sort[0] === 'scheduled_for' ? 'asc' : 'desc';
+        const { items, total } = await catalog.scheduleRuns.list(id, { order, ...rangeOf(query) });
+        return { items: items.map(runToResource), total, page: query.page };
       },
     ),
   ];
@@ -211,9 +288,9 @@ async function checkRequest(
     if (parent) await authorizeSession(catalog, fromUuid(parent, 'parent_session_id'), caller, 'send');
     await resolveAgent({ catalog, ...context }, request, { caller, isStored: false });
   } catch (error) {
-    const { code, message, param: place } = toApiError(error);
+    const { kind, message, param: place } = toApiError(error);
     if (place === undefined) throw error;
-    throw new ApiError(code, message, { param: `${param}.${place}`, cause: error });
+    throw new ApiError(kind, message, { param: `${param}.${place}`, cause: error });
   }
   return json;
 }

@@ -1,7 +1,7 @@
 import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import type { RequestInput } from '../../catalog/session-inputs.ts';
+import type { RequestInput } from '../../features/agent-sessions/session-inputs.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
 import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
@@ -13,7 +13,9 @@ import { requireBudget } from './token-budget.ts';
 import type { UserMessage } from './wire/messages.ts';
 
 type MessageServices = Engine &
-  Pick<ApiContext, 'allowPrivateUrls' | 'sessionQueue'> & { config: Pick<Config, 'subjectBudget'> };
+  Pick<ApiContext, 'allowPrivateUrls' | 'budgets' | 'catalog' | 'sessionQueue'> & {
+    config: Pick<Config, 'subjectBudget'>;
+  };
 
 interface SentMessages {
   /** From `authorizeSession`: the caller may send messages to it. */
@@ -53,11 +55,9 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
     if (!isWaiting) return context.catalog.sessionSlots.hasInput(session.id, requestId);
     return keepUntilBegun(context, session, { requestId, input: await loadInput() });
   });
-  if (isKept) {
-    if (await answer()) turn.acknowledge();
-    return;
-  }
-  if ((await turn.steer()) === undefined) {
+  const isSteered = !isKept && (await turn.steer()) !== undefined;
+  if (isSteered) await resume(context, { session, caller });
+  else if (!isKept) {
     await turn.start({
       admit: async (requested) => {
         await requireBudget(context, session.subject_id);
@@ -65,8 +65,6 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
       },
     });
     await turn.whenIndexed();
-  } else {
-    await resume(context, { session, caller });
   }
   if (await answer()) turn.acknowledge();
 }

@@ -1,42 +1,67 @@
 import { expect, test } from 'vitest';
 import { emptyText } from '../../core/message.ts';
-import type { PauseReason, TurnOutcome } from '../../core/records.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import type { AnswerLimit, PauseReason, TurnOutcome } from '../../core/records/turn.ts';
+import { TurnView } from '../../core/turn-view.ts';
 import { messageOf } from '../../../test/support/random-turn.ts';
 import { NO_ANSWER } from './turn-events.ts';
-import { isFinal, stateOf, type LastTurn, type StateOptions } from './session-state.ts';
+import { isFinal, stateOf } from './session-state.ts';
 
 const STARTED = '2026-11-21T09:00:00.000Z';
 const ENDED = '2026-11-21T09:01:00.000Z';
 const NOW = Date.parse('2026-11-21T09:02:00.000Z');
 
 const answered = done('17 and 23.');
-const call = new Map([['main call_1', { tool_name: 'lookup', args: {}, id: 'call_1' }]]);
+/** The call of a turn that waits for its client. */
+const call = { threadId: 'main', toolCallId: 'call_1', needs: 'response' };
 
 function done(content: string): TurnOutcome {
   return { status: 'done', output: messageOf('msg_1', { ...emptyText(), content }, false), requiredActions: [] };
 }
 
-function turn(end: TurnOutcome | undefined, more: Partial<LastTurn> = {}): LastTurn {
-  return { startedAt: STARTED, end, endedAt: end && ENDED, waiting: new Map(), pauses: new Set(), ...more };
+interface TurnShape {
+  pauses?: PauseReason[];
+  waiting?: typeof call;
+  limit?: AnswerLimit;
 }
 
-function state(last: LastTurn | undefined, more: Partial<StateOptions> = {}) {
-  const none = {
-    idleTimeout: null,
-    isStarting: false,
-    isQueued: false,
-    rejected: undefined,
-    cancelledAt: undefined,
-    now: NOW,
-  };
-  return stateOf({ last, ...none, ...more });
+function turn(end: TurnOutcome | undefined, { pauses = [], waiting, limit }: TurnShape = {}): TurnView {
+  const view = new TurnView();
+  const records = [
+    { kind: 'turn.created', at: STARTED },
+    { kind: 'model.message', threadId: 'main', toolCalls: [{ id: 'call_1' }] },
+    ...(waiting ? [{ kind: 'tool.response_required', calls: [waiting] }] : []),
+    ...pauses.map((reason) => ({ kind: 'turn.paused', reason })),
+    ...(end ? [{ kind: 'turn.done', at: ENDED, end, limit }] : []),
+  ];
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what is read
+  for (const record of records) view.add(record as LogRecord);
+  return view;
 }
 
-const pausedFor = (...reasons: PauseReason[]) => ({ pauses: new Set(reasons) });
+type Request = NonNullable<Parameters<typeof stateOf>[0]['request']>;
+
+const REQUEST: Request = {
+  queue_number: null,
+  first_turn_id: null,
+  cancelled_at: null,
+  start_error: null,
+  start_failed_at: null,
+  idle_timeout_s: null,
+  // What the catalog has of the turn before.
+  waits_until: '2026-11-20T09:00:00.000Z',
+  idle_ends_at: null,
+};
+
+function state(turn: TurnView | undefined, more: Partial<Request> | 'none' = {}) {
+  return stateOf({ request: more === 'none' ? undefined : { ...REQUEST, ...more }, turn, now: NOW });
+}
+
+const pausedFor = (...pauses: PauseReason[]) => ({ pauses });
 
 test.each([
-  ['pending', undefined, { isStarting: true }],
-  ['queued', undefined, { isStarting: true, isQueued: true }],
+  ['pending', undefined, { first_turn_id: 'turn_1' }],
+  ['queued', undefined, { first_turn_id: 'turn_1', queue_number: 1 }],
   ['idle', undefined, {}],
   ['running', turn(undefined), {}],
   ['paused', turn(undefined, pausedFor('requested')), {}],
@@ -48,35 +73,36 @@ test.each([
   ['awaiting_tool_results', turn(undefined, { waiting: call, ...pausedFor('action') }), {}],
   ['paused', turn(undefined, { waiting: call, ...pausedFor('action', 'requested') }), {}],
   ['completed', turn(answered), {}],
-  ['idle', turn(answered), { idleTimeout: 61 }],
-  ['completed', turn(answered), { idleTimeout: 60 }],
-  ['idle', turn(answered), { idleTimeout: Infinity }],
-  ['failed', turn({ status: 'error', message: 'no' }), { idleTimeout: 600 }],
+  ['idle', turn(answered), { idle_timeout_s: 61 }],
+  ['completed', turn(answered), { idle_timeout_s: 60 }],
+  // It is of another API.
+  ['idle', turn(answered), 'none'],
+  ['failed', turn({ status: 'error', message: 'no' }), { idle_timeout_s: 600 }],
   ['interrupted', turn({ status: 'cancelled', reason: 'client-cancelled' }), {}],
   ['timed_out', turn({ status: 'cancelled', reason: 'server-execution-timeout' }), {}],
   ['failed', turn({ status: 'cancelled', reason: 'abandoned' }), {}],
   ['completed', turn(answered, { limit: 'time' }), {}],
-  ['timed_out', turn(done(''), { limit: 'time' }), { idleTimeout: 600 }],
-  ['failed', turn(done(''), { limit: 'iterations' }), { idleTimeout: 600 }],
+  ['timed_out', turn(done(''), { limit: 'time' }), { idle_timeout_s: 600 }],
+  ['failed', turn(done(''), { limit: 'iterations' }), { idle_timeout_s: 600 }],
   ['pending', turn({ status: 'cancelled', reason: 'cancelled-for-next-turn' }), {}],
-  ['queued', undefined, { isQueued: true }],
-  ['interrupted', undefined, { cancelledAt: ENDED }],
+  ['queued', undefined, { queue_number: 1 }],
+  ['interrupted', undefined, { cancelled_at: ENDED }],
   // It was cancelled before it began, and a message starts it.
-  ['pending', undefined, { cancelledAt: ENDED, isStarting: true }],
-  ['failed', undefined, { rejected: { error: 'there is no such model', at: ENDED } }],
-  ['interrupted', turn(answered), { cancelledAt: ENDED, idleTimeout: 600 }],
+  ['pending', undefined, { cancelled_at: ENDED, first_turn_id: 'turn_1' }],
+  ['failed', undefined, { start_error: 'there is no such model', start_failed_at: ENDED }],
+  ['interrupted', turn(answered), { cancelled_at: ENDED, idle_timeout_s: 600 }],
   // It is being cancelled: its end is not in the log yet.
-  ['running', turn(undefined), { cancelledAt: ENDED }],
+  ['running', turn(undefined), { cancelled_at: ENDED }],
   // A message has started it again.
-  ['idle', turn(answered), { cancelledAt: '2026-11-21T08:59:59.000Z', idleTimeout: 600 }],
-] satisfies [string, LastTurn | undefined, Partial<StateOptions>][])('a session is %s', (status, last, more) => {
+  ['idle', turn(answered), { cancelled_at: '2026-11-21T08:59:59.000Z', idle_timeout_s: 600 }],
+] satisfies [string, TurnView | undefined, Partial<Request> | 'none'][])('a session is %s', (status, last, more) => {
   expect(state(last, more).status).toBe(status);
 });
 
 test('the state of an ended session says when, and what has failed', () => {
   expect(state(turn(answered))).toMatchObject({ finishedAt: ENDED, error: null, errorCode: null });
-  expect(state(turn(answered), { idleTimeout: 60 })).toMatchObject({ finishedAt: '2026-11-21T09:02:00.000Z' });
-  expect(state(turn(answered), { idleTimeout: 61 })).toMatchObject({ finishedAt: null });
+  expect(state(turn(answered), { idle_timeout_s: 60 })).toMatchObject({ finishedAt: '2026-11-21T09:02:00.000Z' });
+  expect(state(turn(answered), { idle_timeout_s: 61 })).toMatchObject({ finishedAt: null });
   expect(state(turn(done('')))).toMatchObject({ errorCode: 'no_answer', error: NO_ANSWER, finishedAt: ENDED });
   expect(state(turn({ status: 'error', message: 'no', code: 'answer_misfit' }))).toMatchObject({
     errorCode: 'answer_validation',

@@ -1,11 +1,12 @@
-import type { PauseReason, TurnErrorCode, TurnOutcome, AnswerLimit } from '../../core/records.ts';
-import { openTurnState, stateAfter, type SessionState as StoredState } from '../../core/session-state.ts';
-import type { ToolCallRequest } from './wire/events.ts';
+import { sessionState, waitOf } from '../../catalog/session-states.ts';
+import type { TurnErrorCode, TurnOutcome } from '../../core/records/turn.ts';
+import { stateAfter, type SessionState } from '../../core/session-state.ts';
+import type { TurnView } from '../../core/turn-view.ts';
 import type { ERROR_CODES, SessionStatusName } from './wire/session.ts';
 import { NO_ANSWER } from './turn-events.ts';
 
 /** The statuses of this API, by the states that the catalog has. An idle session may have reached its timeout. */
-export const STATUS_OF: Record<StoredState, SessionStatusName> = {
+export const STATUS_OF: Record<SessionState, SessionStatusName> = {
   idle: 'idle',
   queued: 'queued',
   pending: 'pending',
@@ -23,43 +24,23 @@ export const STATUS_OF: Record<StoredState, SessionStatusName> = {
   abandoned: 'failed',
 };
 
-/** What is known of a session's last turn. */
-export interface LastTurn {
-  startedAt: string | undefined;
-  /** Undefined while it runs. */
-  end: TurnOutcome | undefined;
-  endedAt: string | undefined;
-  /** The limit at which it was asked for its answer. */
-  limit?: AnswerLimit | undefined;
-  /** The calls that wait for the client. */
-  waiting: ReadonlyMap<string, ToolCallRequest>;
-  pauses: ReadonlySet<PauseReason>;
-}
-
-export interface StateOptions {
+interface StateSources {
+  /** Undefined if the session was created through another API. */
+  request: Parameters<typeof sessionState>[0]['request'];
   /** Undefined if the session has no turn. */
-  last: LastTurn | undefined;
-  /** How long the session waits for a message after an answer, in seconds; null: the answer ends it. */
-  idleTimeout: number | null;
-  /** Whether a turn was requested that has not begun. */
-  isStarting: boolean;
-  isQueued: boolean;
-  /** Why and when the first turn was rejected; undefined if it was not. */
-  rejected: { error: string; at: string } | undefined;
-  /** When the session was cancelled last; undefined if it was not. */
-  cancelledAt: string | undefined;
+  turn: TurnView | undefined;
   /** Milliseconds since 1970. */
   now: number;
 }
 
-export interface SessionState {
+export interface AgentSessionState {
   status: SessionStatusName;
   error: string | null;
   errorCode: (typeof ERROR_CODES)[number] | null;
   finishedAt: string | null;
 }
 
-const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
+const ERROR_CODES_OF: Record<TurnErrorCode, AgentSessionState['errorCode']> = {
   answer_misfit: 'answer_validation',
   iteration_limit: 'no_answer',
   budget_exceeded: 'internal',
@@ -72,53 +53,28 @@ const ERROR_CODES_OF: Record<TurnErrorCode, SessionState['errorCode']> = {
 };
 
 /**
- * The state of a session by the logs of its turns. The catalog has it moments later (see `catalog/session-states.ts`), by
- * the same rules; what has the state alone reads it there.
+ * The state of a session by the logs of its turns. The catalog has it moments later, by the same rules; what has the state
+ * alone reads it there.
  */
-export function stateOf({
-  last,
-  idleTimeout,
-  isStarting,
-  isQueued,
-  rejected,
-  cancelledAt,
-  now,
-}: StateOptions): SessionState {
-  if (isQueued) return open('queued');
-  if (isStarting && !last) return open('pending');
-  const isCancelled = cancelledAt !== undefined && (!last || (last.end && cancelledAt >= (last.startedAt ?? '')));
-  if (isCancelled) return ended('interrupted', later(cancelledAt, last?.endedAt ?? ''));
-  if (!last && rejected) {
-    return { status: 'failed', error: rejected.error, errorCode: 'internal', finishedAt: rejected.at };
-  }
-  if (!last) return open('idle');
-  const { end, endedAt = '', waiting, pauses, limit } = last;
-  if (!end) return open(STATUS_OF[openTurnState(pauses, waiting.size > 0)]);
-  const state = stateAfter({ end, ...(limit && { limit }) });
-  const status = STATUS_OF[state];
-  switch (state) {
-    case 'idle': {
-      if (idleTimeout === null) return ended('completed', endedAt);
-      const closesAt = Date.parse(endedAt) + idleTimeout * 1000;
-      return now < closesAt ? open('idle') : ended('completed', new Date(closesAt).toISOString());
-    }
-    case 'error': {
-      const { message, code } = end.status === 'error' ? end : { message: '', code: undefined };
-      return { status, error: message, errorCode: code ? ERROR_CODES_OF[code] : 'internal', finishedAt: endedAt };
-    }
-    case 'unanswered':
-      return { status, error: NO_ANSWER, errorCode: 'no_answer', finishedAt: endedAt };
-    case 'timed_out': {
-      const error = end.status === 'done' ? NO_ANSWER : 'The turn has reached the time limit of the server.';
-      return { status, error, errorCode: 'timeout', finishedAt: endedAt };
-    }
-    case 'abandoned':
-      return { status, error: 'The turn was ended by the server.', errorCode: 'internal', finishedAt: endedAt };
-    case 'cancelled':
-      return ended(status, endedAt);
-    default:
-      return open(status);
-  }
+export function stateOf({ request, turn, now }: StateSources): AgentSessionState {
+  const done = turn?.done;
+  const leaves = done ? stateAfter(done) : null;
+  const waitsUntil = leaves && done && request ? waitOf(leaves, done.at, request.idle_timeout_s) : null;
+  const isWaiting = waitsUntil !== null && new Date(now).toISOString() < waitsUntil;
+  const { state, endedAt } = sessionState({
+    type: 'session',
+    request: request && { ...request, waits_until: waitsUntil, idle_ends_at: isWaiting ? waitsUntil : null },
+    last: turn && {
+      created_at: turn.created?.at ?? '',
+      archived: done ? 1 : 0,
+      state: turn.openState,
+      state_at: done?.at ?? null,
+      leaves,
+    },
+    isPast: false,
+  });
+  const problem = problemOf(state, done?.end, request?.start_error ?? null);
+  return { status: STATUS_OF[state ?? 'idle'], ...problem, finishedAt: endedAt };
 }
 
 /** Whether nothing follows by itself, and no message is waited for. */
@@ -126,14 +82,25 @@ export function isFinal(status: SessionStatusName): boolean {
   return ['completed', 'failed', 'timed_out', 'interrupted'].includes(status);
 }
 
-function open(status: SessionStatusName): SessionState {
-  return { status, error: null, errorCode: null, finishedAt: null };
-}
-
-function ended(status: SessionStatusName, finishedAt: string): SessionState {
-  return { status, error: null, errorCode: null, finishedAt };
-}
-
-function later(a: string, b: string): string {
-  return a > b ? a : b;
+/** What is wrong with a session that has ended in a state; `end` is that of its last turn, if it has begun one. */
+function problemOf(
+  state: SessionState | null,
+  end: TurnOutcome | undefined,
+  startError: string | null,
+): Pick<AgentSessionState, 'error' | 'errorCode'> {
+  switch (state) {
+    case 'error':
+      if (end?.status !== 'error') return { error: startError ?? '', errorCode: 'internal' };
+      return { error: end.message, errorCode: end.code ? ERROR_CODES_OF[end.code] : 'internal' };
+    case 'unanswered':
+      return { error: NO_ANSWER, errorCode: 'no_answer' };
+    case 'timed_out': {
+      const error = end?.status === 'done' ? NO_ANSWER : 'The turn has reached the time limit of the server.';
+      return { error, errorCode: 'timeout' };
+    }
+    case 'abandoned':
+      return { error: 'The turn was ended by the server.', errorCode: 'internal' };
+    default:
+      return { error: null, errorCode: null };
+  }
 }

@@ -1,9 +1,9 @@
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { LogRecord } from '../../core/records.ts';
+import type { LogRecord } from '../../core/records/log.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
-import { SessionWatches } from '../../live/session-watches.ts';
+import { SessionWatches } from '../../features/session-stream/session-watches.ts';
 import { TurnTailPool } from '../../live/turn-tail.ts';
 import { stateOf } from './session-state.ts';
 import { SessionView, type ViewServices } from './session-view.ts';
@@ -153,15 +153,7 @@ const answersIn = (events: SessionEvent[]): unknown[] =>
   events.flatMap(({ type, data }) => (type === 'AgentEvent' && data.kind === 'answer_event' ? [data.answer] : []));
 
 const statusOf = (view: SessionView): string =>
-  stateOf({
-    last: view.last,
-    idleTimeout: 600,
-    isStarting: false,
-    isQueued: false,
-    rejected: undefined,
-    cancelledAt: undefined,
-    now: Date.parse(AT),
-  }).status;
+  stateOf({ request: undefined, turn: view.turn, now: Date.parse(AT) }).status;
 
 /** A view whose every event was asked for by pages of `size`. */
 async function drain(view: SessionView, size = 500): Promise<SessionEvent[]> {

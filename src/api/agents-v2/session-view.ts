@@ -1,22 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { PlacedTurn } from '../../catalog/turn-places.ts';
-import type { LogEntry } from '../../core/records.ts';
-import type { SessionIndex } from '../../engine/session-index.ts';
+import type { Catalog } from '../../features/catalog.ts';
+import type { PlacedTurn } from '../../features/session-stream/turn-places.ts';
+import type { ToolCall } from '../../core/records/calls.ts';
+import type { LogEntry } from '../../core/records/log.ts';
+import type { TurnEnd, TurnView } from '../../core/turn-view.ts';
+import type { SessionIndex } from '../../features/session-stream/session-index.ts';
 import { TurnNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
-import type { SessionWatch, SessionWatches } from '../../live/session-watches.ts';
+import type { SessionWatch, SessionWatches } from '../../features/session-stream/session-watches.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
 import { FollowedTurn } from './followed-turn.ts';
-import type { LastTurn } from './session-state.ts';
 import { SessionWaiters } from './session-waiters.ts';
-import {
-  NO_CALLS,
-  NO_TOTALS,
-  TurnEvents,
-  type SessionTotals,
-  type UnansweredCalls,
-  type UndecidedCall,
-} from './turn-events.ts';
+import { NO_STEPS, TurnEvents, type SessionTotals } from './turn-events.ts';
 import type { SessionEvent } from './wire/events.ts';
 
 export interface ViewServices {
@@ -27,7 +21,7 @@ export interface ViewServices {
   sessionWatches: SessionWatches;
 }
 
-export interface ViewedSession {
+interface ViewedSession {
   sessionId: string;
   /** The session takes further messages after an answer. */
   isInteractive: boolean;
@@ -36,6 +30,7 @@ export interface ViewedSession {
 /** A turn that was read, with what is needed to read its events again. */
 interface ReadTurn {
   id: string;
+  isFirst: boolean;
   /** The position of its first event. */
   first: number;
   /** How many events it has so far. */
@@ -44,8 +39,12 @@ interface ReadTurn {
   types: Map<string, number>;
   /** Of the turns before it. */
   totals: SessionTotals;
-  unanswered: UnansweredCalls;
+  /** The calls that the turn before it has left. */
+  leftCalls: ReadonlyMap<string, ToolCall>;
 }
+
+/** The end of a last turn whose log no longer exists. */
+const LOST: TurnEnd = { at: '', end: { status: 'error', message: 'The log of the last turn was lost.' } };
 
 /** What is kept of the last turn's events for those who poll; older ones are read from its log. */
 const MAX_KEPT_EVENTS = 1_000;
@@ -86,7 +85,7 @@ export class SessionView {
   #kept: SessionEvent[] = [];
   #keptCharacters = 0;
   /** The characters of the calls that turns have left without a result, and of the answer. */
-  #unansweredCharacters = 0;
+  #leftCharacters = 0;
   #answerCharacters = 0;
   #answer: { value: unknown } | undefined;
   #startedAt: string | undefined;
@@ -115,11 +114,11 @@ export class SessionView {
   /** Approximately what it holds in memory. */
   get characters(): number {
     const turns = this.#turns.length * TURN_CHARACTERS;
-    return VIEW_CHARACTERS + turns + this.#keptCharacters + this.#unansweredCharacters + this.#answerCharacters;
+    return VIEW_CHARACTERS + turns + this.#keptCharacters + this.#leftCharacters + this.#answerCharacters;
   }
 
   get totals(): SessionTotals {
-    return this.#events?.totals ?? NO_TOTALS;
+    return this.#events?.totals ?? NO_STEPS;
   }
 
   /** The last answer; undefined if the session has none. */
@@ -132,20 +131,9 @@ export class SessionView {
     return this.#startedAt;
   }
 
-  get last(): LastTurn | undefined {
-    const events = this.#events;
-    if (!events) return undefined;
-    const { startedAt, end, done, waiting, pauses } = events;
-    if (this.#isLost) {
-      const lost = { status: 'error' as const, message: 'The log of the last turn was lost.' };
-      return { startedAt, end: lost, endedAt: startedAt, waiting: new Map(), pauses: new Set() };
-    }
-    return { startedAt, end, endedAt: done?.at, limit: done?.limit, waiting, pauses };
-  }
-
-  /** The calls of the last turn that wait for a person. */
-  get undecided(): UndecidedCall[] {
-    return this.#isLost ? [] : (this.#events?.undecided ?? []);
+  /** The last turn; undefined if the session has none. */
+  get turn(): TurnView | undefined {
+    return this.#events?.view;
   }
 
   /**
@@ -210,7 +198,7 @@ export class SessionView {
       const skipped = type === undefined ? Math.max(0, first - position) : 0;
       const from = turn.first + skipped;
       position += skipped;
-      for await (const event of this.#keptOf(turn, from) ?? this.#reread(turn, i, from)) {
+      for await (const event of this.#keptOf(turn, from) ?? this.#reread(turn, from)) {
         if (type !== undefined && event.type !== type) continue;
         if (position >= end) return;
         if (position++ >= first) yield event;
@@ -270,7 +258,7 @@ export class SessionView {
   }
 
   get #hasEnded(): boolean {
-    return this.#isLost || this.#events?.end !== undefined;
+    return this.turn?.done !== undefined;
   }
 
   async #read(): Promise<void> {
@@ -307,7 +295,7 @@ export class SessionView {
     this.#events = undefined;
     this.#answer = undefined;
     this.#startedAt = undefined;
-    this.#unansweredCharacters = 0;
+    this.#leftCharacters = 0;
     this.#answerCharacters = 0;
     this.#isStale = false;
     this.#restart();
@@ -315,13 +303,22 @@ export class SessionView {
 
   #begin(row: PlacedTurn): void {
     const totals = this.totals;
-    const unanswered = this.#events?.unanswered ?? NO_CALLS;
+    const leftCalls = this.turn?.leftCalls ?? new Map<string, ToolCall>();
     this.#followed.stop();
-    this.#turns.push({ id: row.id, first: this.count, events: 0, types: new Map(), totals, unanswered });
-    const calls = [...unanswered.ofClient, ...unanswered.ofServers];
-    this.#unansweredCharacters += calls.length > 0 ? JSON.stringify(calls).length : 0;
+    const isFirst = this.#turns.length === 0;
+    const turn = {
+      id: row.id,
+      isFirst,
+      first: this.count,
+      events: 0,
+      types: new Map<string, number>(),
+      totals,
+      leftCalls,
+    };
+    this.#turns.push(turn);
+    this.#leftCharacters += leftCalls.size > 0 ? JSON.stringify([...leftCalls]).length : 0;
     this.#row = row;
-    this.#events = this.#projection(this.#turns.length - 1);
+    this.#events = this.#eventsOf(turn);
     this.#restart();
     this.#begun();
   }
@@ -334,10 +331,9 @@ export class SessionView {
     this.#isLost = false;
   }
 
-  #projection(index: number): TurnEvents | undefined {
-    const turn = this.#turns[index];
-    const { isInteractive, sessionId } = this.#session;
-    return turn && projectionOf(turn, { isFirst: index === 0, isInteractive, sessionId });
+  /** The projection of a turn, before its first record. */
+  #eventsOf({ isFirst, totals, leftCalls }: ReadTurn): TurnEvents {
+    return new TurnEvents({ isFirst, totals, leftCalls, ...this.#session });
   }
 
   async #readLast(): Promise<void> {
@@ -366,7 +362,8 @@ export class SessionView {
   #lose(turn: ReadTurn): void {
     turn.events = 0;
     turn.types.clear();
-    this.#events = this.#projection(this.#turns.length - 1);
+    this.#events = this.#eventsOf(turn);
+    this.#events.view.end(LOST);
     this.#restart();
     this.#isLost = true;
   }
@@ -380,7 +377,7 @@ export class SessionView {
       for (const { type } of events) turn.types.set(type, (turn.types.get(type) ?? 0) + 1);
       this.#keep(events);
     }
-    this.#startedAt ??= this.#events?.startedAt;
+    this.#startedAt ??= this.turn?.created?.at;
     const answer = this.#events?.answer;
     if (!answer) return;
     this.#answer = answer;
@@ -407,9 +404,8 @@ export class SessionView {
     return low;
   }
 
-  async *#reread(turn: ReadTurn, index: number, from: number): AsyncGenerator<SessionEvent> {
-    const { sessionId, isInteractive } = this.#session;
-    const events = projectionOf(turn, { isFirst: index === 0, isInteractive, sessionId });
+  async *#reread(turn: ReadTurn, from: number): AsyncGenerator<SessionEvent> {
+    const events = this.#eventsOf(turn);
     let position = turn.first;
     // Not beyond what was counted, so that a page does not tell more than the state beside it.
     const end = turn.first + turn.events;
@@ -427,11 +423,4 @@ export class SessionView {
       this.#isStale = true;
     }
   }
-}
-
-function projectionOf(
-  { totals, unanswered }: ReadTurn,
-  of: Pick<ConstructorParameters<typeof TurnEvents>[0], 'isFirst' | 'isInteractive' | 'sessionId'>,
-): TurnEvents {
-  return new TurnEvents({ totals, unanswered, ...of });
 }

@@ -1,9 +1,9 @@
-import type { SessionWatch } from '../../live/session-watches.ts';
+import type { SessionWatch } from '../../features/session-stream/session-watches.ts';
 import { onAbort } from '../../lib/abort.ts';
 import { withoutRequest } from '../../telemetry/log-context.ts';
 
 /** What the waiters of a session wait for. */
-export interface GrowingSession {
+interface GrowingSession {
   readonly count: number;
   refresh(): Promise<void>;
   /** Watches for new turns; `onDeleted` is called when the session was deleted. */

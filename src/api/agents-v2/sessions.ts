@@ -2,14 +2,17 @@ import { z } from 'zod';
 import { authorizeSession } from '../../engine/access.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
-import { cancelSession } from './cancel-session.ts';
+import { cancelIfOpen } from './cancel-session.ts';
 import { createSession } from './create-session.ts';
 import { exampleSession, exampleStatus } from './examples.ts';
 import { forEveryone, toResource, toStatus, type SessionReader } from './read-session.ts';
 import { fromUuid } from './session-ids.ts';
 import { sessionRequest, sessionResource, sessionStatus } from './wire/session.ts';
+
+const route = routesOf('Agent sessions');
 
 const idempotencyKey = z
   .string()
@@ -33,7 +36,6 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
         handlesRateLimit: true,
         largeBody: true,
         stores: true,
-        tag: 'Agent sessions',
         summary: 'Create a session',
         headers: z.object({ 'Idempotency-Key': idempotencyKey }),
         body: json(sessionRequest, {
@@ -76,7 +78,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
     route(
       'get',
       '/api/v2/sessions/:id',
-      { id: 'getSession', tag: 'Agent sessions', summary: 'A session', answer, errors: ['session_not_found'] },
+      { id: 'getSession', summary: 'A session', answer },
       async ({ params, caller }) => {
         const { session, isForeign } = await authorizeRead(catalog, params.id, caller);
         const resource = toResource(await reader.read(session));
@@ -88,11 +90,9 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       '/api/v2/sessions/:id/status',
       {
         id: 'getSessionStatus',
-        tag: 'Agent sessions',
         summary: 'The state of a session',
         description: 'What this says has ended can be read in `/changes` before.',
         answer: json(sessionStatus, exampleStatus),
-        errors: ['session_not_found'],
       },
       async ({ params, caller }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
@@ -104,14 +104,13 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       '/api/v2/sessions/:id',
       {
         id: 'cancelSession',
-        tag: 'Agent sessions',
         summary: 'Cancel a session',
         description: 'Its events are kept. Without effect on a session that has ended. A message starts it again.',
-        errors: ['forbidden', 'session_not_found'],
+        errors: ['forbidden'],
       },
       async ({ params, caller }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'cancel');
-        await cancelSession(context, reader, session);
+        await cancelIfOpen(context, reader, session);
       },
     ),
   ];

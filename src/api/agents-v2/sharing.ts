@@ -1,9 +1,11 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf, SHARE } from './route.ts';
 import { authorizeOwner } from './access.ts';
-import { SHARE } from './face.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
+
+const route = routesOf('Agent sessions');
 
 export const shareLink = z
   .object({ share_url: z.string().describe('a path of this server') })
@@ -29,13 +31,11 @@ export function sharingRoutes(context: ApiContext): Route[] {
       '/api/v2/sessions/:id/share',
       {
         id: 'shareSession',
-        tag: 'Agent sessions',
         summary: 'Make a session readable without a key',
         description:
           'Only for its owner. The session, its `/status`, `/changes`, `/events` and `/resources` can then be read by ' +
           'everyone who has its id. The definition of its agent is not shown.',
         answer: json(shareLink, { share_url: shareUrl('ses_01k6md978wfry8yqvbhg6wv2db') }),
-        errors: ['session_not_found'],
       },
       async ({ params, caller }) => {
         return { share_url: await shareSession(context, await authorizeOwner(catalog, params.id, caller)) };
@@ -46,10 +46,8 @@ export function sharingRoutes(context: ApiContext): Route[] {
       '/api/v2/sessions/:id/share',
       {
         id: 'unshareSession',
-        tag: 'Agent sessions',
         summary: 'Make a shared session private again',
         description: 'Only for its owner. Without effect on a session that is not shared.',
-        errors: ['session_not_found'],
       },
       async ({ params, caller }) => {
         const { id } = await authorizeOwner(catalog, params.id, caller);
@@ -61,7 +59,6 @@ export function sharingRoutes(context: ApiContext): Route[] {
       `${SHARE}/:id`,
       {
         id: 'openSharedSession',
-        tag: 'Agent sessions',
         summary: 'The session that a `share_url` leads to',
         status: 302,
       },

@@ -1,18 +1,20 @@
 import type { ApiContext } from '../http/context.ts';
 import { parsePart } from '../http/request.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { patched, skillsOf } from './agent-parts.ts';
-import { pageQuery, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
+import { paging, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
 import { exampleSkill } from './examples.ts';
-import { pageOf, skill, skillPatch } from './wire/agent.ts';
+import { skill, skillPatch } from './wire/agent.ts';
+import { numberedPageOf } from './wire/query.ts';
 
-const listQuery = pageQuery.extend({
+const listQuery = paging.extend({
   name: searched.describe('a part of the name'),
   search: searched.describe('a part of the name or the description'),
   sort: sortQuery({ created_at: 'created_at', name: 'name' }, { by: 'created_at', descending: true }),
 });
 
-const tag = 'Agent catalog';
+const route = routesOf('Agent catalog');
 const requires = 'writeAgents';
 const answer = json(skill, exampleSkill);
 
@@ -27,7 +29,6 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
         id: 'createSkill',
         requires,
         largeBody: true,
-        tag,
         summary: 'Register a skill',
         body: json(skill, exampleSkill),
         status: 201,
@@ -41,19 +42,15 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       '/api/v2/skills',
       {
         id: 'listSkills',
-        tag,
         summary: 'All skills by pages',
         query: listQuery,
-        answer: json(pageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
+        answer: json(numberedPageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
         errors: ['page_too_large'],
       },
       async ({ query }) => ({ ...(await skills.page({ ...query, ...rangeOf(query) })), page: query.page }),
     ),
-    route(
-      'get',
-      '/api/v2/skills/*skill',
-      { id: 'getSkill', tag, summary: 'A skill', answer, errors: ['skill_not_found'] },
-      ({ params }) => skills.get(params.skill),
+    route('get', '/api/v2/skills/*skill', { id: 'getSkill', summary: 'A skill', answer }, ({ params }) =>
+      skills.get(params.skill),
     ),
     route(
       'put',
@@ -62,12 +59,10 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
         id: 'updateSkill',
         requires,
         largeBody: true,
-        tag,
         summary: 'Replace a skill',
         description: 'Sessions that exist keep the skill as it was.',
         body: json(skill, exampleSkill),
         answer,
-        errors: ['skill_not_found'],
       },
       ({ params, body }) => {
         requireSameName('name', { body: body.name, url: params.skill });
@@ -81,11 +76,9 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
         id: 'patchSkill',
         requires,
         largeBody: true,
-        tag,
         summary: 'Change some fields of a skill',
         body: json(skillPatch, { description: exampleSkill.description }),
         answer,
-        errors: ['skill_not_found'],
       },
       ({ params, body }) => skills.change(params.skill, (current) => parsePart(skill, patched(current, body), 'body')),
     ),
@@ -95,10 +88,8 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'deleteSkill',
         requires,
-        tag,
         summary: 'Delete a skill',
         description: 'Agents that name it start no further sessions.',
-        errors: ['skill_not_found'],
       },
       ({ params }) => skills.delete(params.skill),
     ),

@@ -3,13 +3,16 @@ import { authorizeSession } from '../../engine/access.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
 import { sendWhole } from '../http/send-whole.ts';
+import { routesOf } from './route.ts';
 import type { SessionReader } from './read-session.ts';
 import { sendMessages } from './send-messages.ts';
 import { fromUuid } from './session-ids.ts';
 import { resultsFor } from './tool-results.ts';
 import { messagesBody, toolResultsBody } from './wire/messages.ts';
+
+const route = routesOf('Agent sessions');
 
 const CONTROLS = [
   { name: 'pause', id: 'pauseSession', summary: 'Pause a session after what it is doing' },
@@ -29,7 +32,6 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
         handlesRateLimit: true,
         largeBody: true,
         stores: true,
-        tag: 'Agent sessions',
         summary: 'Send messages to a session',
         description:
           'The agent reads them with its next step; a session in the queue begins with them. A paused session resumes; one that waits for messages, or has ' +
@@ -38,7 +40,6 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
         status: 202,
         errors: [
           'forbidden',
-          'session_not_found',
           'session_closed',
           'actions_pending',
           'too_many_messages',
@@ -72,7 +73,6 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
       {
         id: 'sendToolResults',
         largeBody: true,
-        tag: 'Agent sessions',
         summary: 'Send the results of tools that the client runs',
         description: 'Of some or of all calls that wait. A repetition changes nothing.',
         body: json(toolResultsBody, {
@@ -81,16 +81,16 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           result: { late: true },
         }),
         status: 202,
-        errors: ['forbidden', 'session_not_found', 'nothing_pending', 'already_decided', 'content_too_large'],
+        errors: ['forbidden', 'nothing_pending', 'already_decided', 'content_too_large'],
       },
       async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'send');
         const { view } = await reader.read(session);
-        let answers = resultsFor(body, view.last?.waiting ?? new Map());
+        let answers = resultsFor(body, view.turn?.forClient ?? []);
         if (answers.length < ('results' in body ? body.results.length : 1)) {
           // Another process may have told the client of a call that this one has not heard of.
           await view.refreshFromLog();
-          answers = resultsFor(body, view.last?.waiting ?? new Map());
+          answers = resultsFor(body, view.turn?.forClient ?? []);
         }
         if (answers.length === 0) {
           throw new ApiError('nothing_pending', 'no call of a tool waits for these results: it has ended, or has one');
@@ -104,10 +104,9 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
         `/api/v2/sessions/:id/${name}`,
         {
           id,
-          tag: 'Agent sessions',
           summary,
           status: 202,
-          errors: ['forbidden', 'session_not_found', 'nothing_running', 'budget_exceeded'],
+          errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
         },
         async ({ params, caller }) => {
           const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'cancel');

@@ -1,9 +1,8 @@
 import { isReached, type BudgetReport } from '../../core/budget.ts';
-import type { Config } from '../../config.ts';
-import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
+import type { ApiContext } from '../http/context.ts';
 
-type BudgetContext = Pick<Engine, 'budgets' | 'catalog'> & { config: Pick<Config, 'subjectBudget'> };
+type BudgetContext = Pick<ApiContext, 'budgets' | 'catalog'> & { config: Pick<ApiContext['config'], 'subjectBudget'> };
 
 /** What a subject may use in the current period of UTC, and has used. */
 interface SubjectUse {

@@ -1,31 +1,32 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Answer } from '../../core/turn-command.ts';
-import type { ToolCallRequest } from './wire/events.ts';
+import type { WaitingCall } from '../../core/turn-view.ts';
+import { waitingRequest } from './turn-events.ts';
 import type { ToolRequest, ToolResultsBody } from './wire/messages.ts';
 
 type Result = Exclude<ToolResultsBody, { type: 'batch' }>;
 
 /**
- * The results as answers to the calls that wait, by their keys. Those of other calls are left out: a client may send a
+ * The results as answers to the calls that wait for the client. Those of other calls are left out: a client may send a
  * result twice. A result without the id of its call is that of a call with the same tool and arguments.
  */
-export function resultsFor(body: ToolResultsBody, waiting: ReadonlyMap<string, ToolCallRequest>): Answer[] {
+export function resultsFor(body: ToolResultsBody, waiting: readonly WaitingCall[]): Answer[] {
   const results = 'results' in body ? body.results : [body];
-  const open = new Map(waiting);
+  const open = new Set(waiting);
   return results.flatMap((result): Answer[] => {
     const request = result.tool_req;
-    const found = request && [...open].find(([, call]) => isCall(call, request));
+    const found = request && [...open].find((waits) => isCall(waits, request));
     if (!found) return [];
-    const [key] = found;
-    open.delete(key);
-    const [threadId = '', toolCallId = ''] = key.split(' ');
+    open.delete(found);
+    const { threadId, toolCallId } = found.pending;
     return [{ type: 'user.tool_response', threadId, toolCallId, content: contentOf(result) }];
   });
 }
 
-function isCall(call: ToolCallRequest, { id, tool_name: name, args }: ToolRequest): boolean {
+function isCall(waiting: WaitingCall, { id, tool_name: name, args }: ToolRequest): boolean {
+  const { call } = waiting;
   if (id !== null && id !== undefined) return call.id === id;
-  return call.tool_name === name && isDeepStrictEqual(call.args, args ?? {});
+  return call.name === name && isDeepStrictEqual(waitingRequest(waiting).args, args ?? {});
 }
 
 /** The text that the model reads. */

@@ -1,16 +1,18 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { actionsOf } from '../../core/actions.ts';
 import { Turn } from '../../core/turn.ts';
-import { hasAnswer, type LogRecord } from '../../core/records.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import { hasOutput } from '../../core/records/turn.ts';
+import { callKey } from '../../core/tool-records.ts';
+import { askedCalls } from '../../../test/support/asked-calls.ts';
 import { randomThreads } from '../../../test/support/random-threads.ts';
 import { randomTurn, type TurnStep } from '../../../test/support/random-turn.ts';
 import { randomWaiting } from '../../../test/support/random-waiting.ts';
 import { SEED } from '../../../test/support/seed.ts';
-import { NO_ANSWER, NO_CALLS, NO_TOTALS, TurnEvents } from './turn-events.ts';
+import { NO_ANSWER, NO_STEPS, toRequest, TurnEvents } from './turn-events.ts';
 import type { SessionEvent, ToolCallRequest } from './wire/events.ts';
 
-const options = { totals: NO_TOTALS, isFirst: true, isInteractive: true, unanswered: NO_CALLS, sessionId: 'ses_1' };
+const options = { totals: NO_STEPS, isFirst: true, isInteractive: true, leftCalls: new Map(), sessionId: 'ses_1' };
 
 function recordsOf(steps: TurnStep[]): LogRecord[] {
   const projection = new Turn();
@@ -37,21 +39,23 @@ test.each([
       for (const [i, record] of records.entries()) {
         const added = fold.feed(record);
         events.push(...added);
-        if (!fold.end) {
-          const pending = actionsOf(records.slice(0, i + 1)).filter(({ status }) => status === 'pending');
-          const asked = pending.filter(({ id }) => !fold.waiting.has(id)).map(({ toolCallId }) => toolCallId);
-          expect(fold.undecided.map(({ id }) => id).toSorted()).toEqual(asked.toSorted());
-        }
         // Until the end of the turn, which says that nothing is waited for any more.
-        if (record.kind !== 'turn.done') expect(advertised(events)).toEqual([...fold.waiting.values()]);
+        if (record.kind !== 'turn.done') {
+          const { forClient, waiting } = fold.view;
+          expect(waiting.map(({ pending }) => callKey(pending)).toSorted()).toEqual(
+            [...askedCalls(records.slice(0, i + 1)).keys()].toSorted(),
+          );
+          expect(advertised(events)).toEqual(forClient.map(({ call }) => toRequest(call)));
+        }
         for (const { timestamp } of added) expect(timestamp).toBe(record.at);
       }
       const policies = events.filter(({ type, data }) => type === 'AgentEvent' && data.kind === 'policy_event');
       expect(fold.totals.steps).toBe(policies.length);
       const metrics = events.filter(({ type }) => type === 'MetricsUpdateEvent');
-      expect(metrics.length).toBe(fold.end ? 1 : 0);
-      if (fold.end?.status !== 'done' || fold.end.requiredActions.length > 0) return;
-      if (!hasAnswer(fold.end)) {
+      const end = fold.view.done?.end;
+      expect(metrics.length).toBe(end ? 1 : 0);
+      if (end?.status !== 'done' || end.requiredActions.length > 0) return;
+      if (!hasOutput(end)) {
         expect(events.at(-1)).toMatchObject({ type: 'AgentErrorEvent', data: { error: NO_ANSWER } });
         return;
       }
@@ -77,11 +81,11 @@ function resultsPerCall(events: SessionEvent[]): number[] {
   const ended = events.flatMap(({ type, data }) =>
     type === 'AgentEvent' && (data.kind === 'tool_result' || data.kind === 'error_event') ? [data.tool_req] : [],
   );
-  return callsOf(events).map((call) => ended.filter((one) => one === call).length);
+  return callsOf(events).map((call) => ended.filter((one) => one?.id === call.id).length);
 }
 
 test('a call that is decided between two turns gets its result in the second one', () => {
-  const call = (id: string, name: string) => ({ id, name, arguments: '{}' });
+  const call = (id: string, name: string, to: string) => ({ id, name, arguments: '{}', route: { to } });
   const text = { threadId: 'main', content: '', refusal: '', reasoning: '' };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- only what is read
   const fed = (fold: TurnEvents, ...records: object[]) =>
@@ -94,12 +98,12 @@ test('a call that is decided between two turns gets its result in the second one
   fed(
     first,
     { kind: 'turn.created', input: [] },
-    { kind: 'model.message', ...text, toolCalls: [call('a', 'refund'), call('b', 'door')] },
+    { kind: 'model.message', ...text, toolCalls: [call('a', 'refund', 'server'), call('b', 'door', 'client')] },
     { kind: 'tool.response_required', threadId: 'main', calls: [{ ...door, needs: 'response' }] },
     { kind: 'turn.done', end: { status: 'done', output: null, requiredActions: [{}] } },
   );
-  expect([...first.waiting.values()]).toMatchObject([{ tool_name: 'door' }]);
-  const second = new TurnEvents({ ...options, isFirst: false, unanswered: first.unanswered });
+  expect(first.view.forClient).toMatchObject([{ call: { name: 'door' } }]);
+  const second = new TurnEvents({ ...options, isFirst: false, leftCalls: first.view.leftCalls });
   const results = fed(
     second,
     { kind: 'turn.created', input: [{ type: 'user.tool_response', ...door, content: 'open' }] },

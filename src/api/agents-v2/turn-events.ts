@@ -1,22 +1,17 @@
-import { parseJson } from '../../tools/arguments.ts';
-import {
-  hasAnswer,
-  ROOT_THREAD,
-  type AnswerableCall,
-  type LogRecord,
-  type ModelMessage,
-  type PauseReason,
-  type ToolResponse,
-  type TurnCreated,
-  type TurnDone,
-  type TurnOutcome,
-  type Usage,
-  type UserContentPart,
-} from '../../core/records.ts';
-import { isForClient, openTurnState } from '../../core/session-state.ts';
-import { ASKED_AGAIN, callKey, responseText, type CallKey } from '../../core/tool-records.ts';
+import { parseJson, parseJsonObject } from '../../tools/arguments.ts';
+import type { ToolCall } from '../../core/records/calls.ts';
+import type { UserContentPart } from '../../core/records/input.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import type { ModelMessage } from '../../core/records/message.ts';
+import type { ToolResponse } from '../../core/records/results.ts';
+import { ROOT_THREAD } from '../../core/records/threads.ts';
+import { hasOutput, type TurnCreated, type TurnDone, type TurnPaused } from '../../core/records/turn.ts';
+import { addUsage, type Usage } from '../../core/records/usage.ts';
+import { callKey, responseText } from '../../core/tool-records.ts';
+import { TurnView, type WaitingCall } from '../../core/turn-view.ts';
+import { memoized } from '../../lib/memoized.ts';
 import { resourcePath } from './resource-paths.ts';
-import type { EventType, Metrics, ModelCost, SessionEvent, ToolCallRequest } from './wire/events.ts';
+import type { EventType, ModelCost, SessionEvent, SessionMetrics, ToolCallRequest } from './wire/events.ts';
 
 /** What the turns of a session have used so far. */
 export interface SessionTotals {
@@ -25,27 +20,7 @@ export interface SessionTotals {
   models: ReadonlyMap<string, Usage>;
 }
 
-export const NO_TOTALS: SessionTotals = { steps: 0, models: new Map() };
-
-/** The calls that an ended turn has left without a result, by their keys. */
-export interface UnansweredCalls {
-  /** Those that wait for the client: the input of the next turn has their results. */
-  ofClient: ReadonlyMap<string, ToolCallRequest>;
-  /** Those that wait for a person: the next turn runs them. */
-  ofServers: ReadonlyMap<string, ToolCallRequest>;
-}
-
-/**
- * A call that waits for a person: for an approval, an answer to a question of its server, or what it has done before
- * contact was lost.
- */
-export interface UndecidedCall extends ToolCallRequest {
-  needs: 'approval' | 'answer' | 'outcome';
-  /** Why an approval is asked for once more. */
-  reason?: string;
-}
-
-export const NO_CALLS: UnansweredCalls = { ofClient: new Map(), ofServers: new Map() };
+export const NO_STEPS: SessionTotals = { steps: 0, models: new Map() };
 
 interface TurnEventsOptions {
   /** Of the turns before it. */
@@ -55,7 +30,7 @@ interface TurnEventsOptions {
   /** The session takes further messages after an answer; otherwise the answer ends it. */
   isInteractive: boolean;
   /** The calls that the turn before it has left without a result, by their keys: they get it in this one. */
-  unanswered: UnansweredCalls;
+  leftCalls: ReadonlyMap<string, ToolCall>;
   sessionId: string;
 }
 
@@ -65,24 +40,16 @@ interface TurnEventsOptions {
  */
 export class TurnEvents {
   readonly #options: TurnEventsOptions;
+  readonly view: TurnView;
   #totals: SessionTotals;
-  /** The calls without a result, by their keys. */
-  readonly #calls: Map<string, ToolCallRequest>;
-  /** The calls that wait for the client, in their order. */
-  readonly #forClient = new Map<string, ToolCallRequest>();
-  readonly #forPeople = new Map<string, UndecidedCall>();
-  readonly #pauses = new Set<PauseReason>();
   /** Whether the last event about pauses said so. */
   #isShownPaused = false;
-  #startedAt: string | undefined;
-  #done: TurnDone | undefined;
-  #answer: unknown;
-  #hasAnswer = false;
+  #answer: { value: unknown } | undefined;
 
   constructor(options: TurnEventsOptions) {
     this.#options = options;
     this.#totals = options.totals;
-    this.#calls = new Map(options.unanswered.ofServers);
+    this.view = new TurnView(options.leftCalls);
   }
 
   /** Of the session up to here. */
@@ -90,94 +57,56 @@ export class TurnEvents {
     return this.#totals;
   }
 
-  get startedAt(): string | undefined {
-    return this.#startedAt;
-  }
-
-  get done(): TurnDone | undefined {
-    return this.#done;
-  }
-
-  get end(): TurnOutcome | undefined {
-    return this.#done?.end;
-  }
-
-  /** The client-side calls without a result. */
-  get waiting(): ReadonlyMap<string, ToolCallRequest> {
-    return this.#forClient;
-  }
-
-  /** The calls that wait for a person. */
-  get undecided(): UndecidedCall[] {
-    return [...this.#forPeople.values()];
-  }
-
-  get unanswered(): UnansweredCalls {
-    if (this.end?.status !== 'done' || this.end.requiredActions.length === 0) return NO_CALLS;
-    const ofServers = [...this.#calls].filter(([key]) => !this.#forClient.has(key));
-    return { ofClient: this.#forClient, ofServers: new Map(ofServers) };
-  }
-
-  get pauses(): ReadonlySet<PauseReason> {
-    return this.#pauses;
-  }
-
   /** The answer of the turn; undefined if it has given none. */
   get answer(): { value: unknown } | undefined {
-    return this.#hasAnswer ? { value: this.#answer } : undefined;
+    return this.#answer;
   }
 
   feed(record: LogRecord): SessionEvent[] {
     const { at } = record;
+    const awaited = this.view.forClient.length;
+    const call = this.view.add(record);
     switch (record.kind) {
       case 'turn.created':
         return this.#created(record);
       case 'model.message':
         return this.#message(record);
-      case 'tool.response':
-        return this.#response(record);
+      case 'tool.response': {
+        const state = this.view.forClient.length < awaited ? [this.#activeState(at)] : [];
+        return call && record.threadId === ROOT_THREAD ? [eventOfResult(call, record), ...state] : state;
+      }
       case 'tool.response_required':
-        for (const call of record.calls) {
-          // The server of such a call is answered, or its outcome is stated: that is not a result of the client.
-          if (isForClient(call)) this.#wait(call);
-          else this.#ask(call);
-        }
-        return this.#forClient.size > 0 ? [this.#activeState(at)] : [];
+        return this.view.forClient.length > 0 ? [this.#activeState(at)] : [];
       case 'user.steered':
         return [messageEvent(at, [record.content], this.#options.sessionId)];
       case 'turn.paused':
       case 'turn.resumed':
-        return this.#paused(record.kind === 'turn.paused', record.reason, at);
+        return this.#paused(record);
       case 'turn.done':
         return this.#ended(record);
       case 'context.compacted':
+      case 'feature.event':
       case 'toolkit.refresh_required':
       case 'toolkit.refreshed':
       case 'mcp.initialize':
       case 'mcp.auth_required':
       case 'thread.created':
       case 'thread.done':
-        return [];
       case 'tool.approval_required':
-        for (const call of record.calls) this.#ask(call);
-        return [];
       case 'tool.decided':
-        // Others have to agree, or are asked, too.
-        if (record.remaining === 0 || !['allow', 'escalated'].includes(record.decision)) {
-          this.#forPeople.delete(callKey(record));
-        }
         return [];
     }
   }
 
   #created({ at, input }: TurnCreated): SessionEvent[] {
-    const { isFirst, sessionId } = this.#options;
-    this.#startedAt = at;
+    const { isFirst, leftCalls, sessionId } = this.#options;
     const messages = input.flatMap((item) => (item.type === 'user.message' ? [item.content] : []));
     const results = input.flatMap((item) => {
       if (item.type !== 'user.tool_response') return [];
-      const request = this.#options.unanswered.ofClient.get(callKey(item));
-      return request && item.threadId === ROOT_THREAD ? [resultEvent(at, request, item.content)] : [];
+      const call = leftCalls.get(callKey(item));
+      // An answer to the question of a server is not the result of its call.
+      const isResult = call?.route.to === 'client' && item.threadId === ROOT_THREAD;
+      return isResult ? [resultEvent(at, call, item.content)] : [];
     });
     const start: SessionEvent[] = isFirst
       ? [
@@ -192,18 +121,12 @@ export class TurnEvents {
   #message(message: ModelMessage): SessionEvent[] {
     const { at, threadId, toolCalls, content, reasoning, structured } = message;
     this.#count(message);
-    const requests = toolCalls.map((call) => ({
-      tool_name: call.name,
-      args: argumentsOf(call.arguments),
-      id: call.id,
-    }));
-    for (const request of requests) this.#calls.set(callKey({ threadId, toolCallId: request.id }), request);
     if (threadId !== ROOT_THREAD) return [];
     const step = {
       kind: 'policy_event' as const,
       reasoning_content: reasoning || null,
       content: content || message.refusal || null,
-      tool_reqs: requests,
+      tool_reqs: toolCalls.map(toRequest),
       validation_errors: structured?.fits === false ? [structured.problem] : [],
     };
     return [event(at, 'AgentEvent', step)];
@@ -215,73 +138,47 @@ export class TurnEvents {
     if (usage && model !== undefined) {
       const name = provider === undefined ? model : `${provider}/${model}`;
       const before = counted.get(name);
-      counted.set(name, before ? sum(before, usage) : usage);
+      counted.set(name, before ? sumOfModel(before, usage) : usage);
     }
     this.#totals = { steps: threadId === ROOT_THREAD ? steps + 1 : steps, models: counted };
   }
 
-  #response(record: ToolResponse): SessionEvent[] {
-    const { at, threadId, outcome, content, fullText } = record;
-    const key = callKey(record);
-    const request = this.#calls.get(key);
-    const wasForClient = this.#forClient.delete(key);
-    this.#forPeople.delete(key);
-    // A long turn has many calls, and each may have large arguments.
-    this.#calls.delete(key);
-    const state = wasForClient ? [this.#activeState(at)] : [];
-    if (threadId !== ROOT_THREAD || !request) return state;
-    const result =
-      outcome === 'succeeded'
-        ? resultEvent(at, request, content, fullText && resourcePath(fullText, fullText.sessionId))
-        : errorEvent(at, request, responseText({ outcome, content }));
-    return [result, ...state];
-  }
-
   /** A turn with nothing to do but client-side calls is not paused for this API: it awaits their results. */
-  #paused(isStart: boolean, reason: PauseReason, at: string): SessionEvent[] {
-    if (isStart) this.#pauses.add(reason);
-    else this.#pauses.delete(reason);
-    const state = openTurnState(this.#pauses, this.#forClient.size > 0);
-    const isNow = state === 'paused' || state === 'waiting_person';
-    const flow: SessionEvent[] =
-      reason === 'requested'
-        ? [event(at, 'AgentEvent', { kind: 'flow_event', flow: isStart ? 'pause' : 'resume', origin: 'user' })]
-        : [];
-    if (isNow === this.#isShownPaused) return flow;
+  #paused({ kind, reason, at }: TurnPaused): SessionEvent[] {
+    const { openState } = this.view;
+    const isNow = openState === 'paused' || openState === 'waiting_person';
+    const flow = kind === 'turn.paused' ? 'pause' : 'resume';
+    const events =
+      reason === 'requested' ? [event(at, 'AgentEvent', { kind: 'flow_event', flow, origin: 'user' })] : [];
+    if (isNow === this.#isShownPaused) return events;
     this.#isShownPaused = isNow;
-    return [...flow, event(at, 'AgentRunStatusChangeEvent', { status: isNow ? 'paused' : 'running' })];
+    return [...events, event(at, 'AgentRunStatusChangeEvent', { status: isNow ? 'paused' : 'running' })];
   }
 
   #ended(record: TurnDone): SessionEvent[] {
-    this.#done = record;
-    this.#pauses.clear();
     const { at, end } = record;
-    if (end.status !== 'done' || end.requiredActions.length === 0) this.#forPeople.clear();
     const metrics = event(at, 'MetricsUpdateEvent', { metrics: metricsOf(this.#totals) });
     switch (end.status) {
       case 'done': {
         if (end.requiredActions.length > 0) return [metrics];
-        this.#forClient.clear();
-        if (!hasAnswer(end)) {
+        if (!hasOutput(end)) {
           return record.limit === 'time'
             ? [metrics, event(at, 'AgentCompletionEvent', { reason: 'timed_out' })]
             : [metrics, event(at, 'AgentErrorEvent', { error: NO_ANSWER, trace: '', info: null })];
         }
-        this.#setAnswer(end.output);
-        const answer = event(at, 'AgentEvent', { kind: 'answer_event', answer: this.#answer, outcome: null });
+        this.#answer = { value: answerOf(end.output) };
+        const answer = event(at, 'AgentEvent', { kind: 'answer_event', answer: this.#answer.value, outcome: null });
         const last = this.#options.isInteractive
           ? event(at, 'ActiveStateChangeEvent', { state: 'idle', pending_tool_calls: null })
           : event(at, 'AgentCompletionEvent', { reason: 'finished' });
         return [answer, metrics, last];
       }
       case 'error':
-        this.#forClient.clear();
         return [
           metrics,
           event(at, 'AgentErrorEvent', { error: end.message, trace: '', info: end.code ? { code: end.code } : null }),
         ];
       case 'cancelled':
-        this.#forClient.clear();
         // The next turn continues.
         if (end.reason === 'cancelled-for-next-turn') return [metrics];
         return [
@@ -293,28 +190,8 @@ export class TurnEvents {
     }
   }
 
-  #setAnswer(output: ModelMessage | null): void {
-    if (!output) return;
-    const { content, refusal, structured } = output;
-    this.#hasAnswer = true;
-    this.#answer = structured?.fits ? valueOf(content) : content || refusal;
-  }
-
-  #wait(call: CallKey): void {
-    const request = this.#calls.get(callKey(call));
-    if (request) this.#forClient.set(callKey(call), request);
-  }
-
-  #ask(call: AnswerableCall): void {
-    const request = this.#calls.get(callKey(call));
-    if (!request) return;
-    const { unknownOutcome, elicitation, isAskedAgain } = call;
-    const needs = unknownOutcome !== undefined ? 'outcome' : elicitation !== undefined ? 'answer' : 'approval';
-    this.#forPeople.set(callKey(call), { ...request, needs, ...(isAskedAgain && { reason: ASKED_AGAIN }) });
-  }
-
   #activeState(at: string): SessionEvent {
-    const calls = [...this.#forClient.values()];
+    const calls = this.view.forClient.map(waitingRequest);
     return calls.length > 0
       ? event(at, 'ActiveStateChangeEvent', { state: 'awaiting_tool_results', pending_tool_calls: calls })
       : event(at, 'ActiveStateChangeEvent', { state: 'running', pending_tool_calls: null });
@@ -324,7 +201,7 @@ export class TurnEvents {
 /** What is wrong with a turn that is done and has said nothing. */
 export const NO_ANSWER = 'The agent has ended without an answer.';
 
-export function metricsOf({ steps, models }: SessionTotals): Metrics {
+export function metricsOf({ steps, models }: SessionTotals): SessionMetrics {
   const costs = [...models].map(([name, usage]): ModelCost => {
     const total = usage.costInUsd ?? null;
     return {
@@ -353,18 +230,11 @@ export function tokensOf(name: string, usage: Usage) {
   };
 }
 
-function sum(a: Usage, b: Usage): Usage {
-  const { costInUsd: costOfA, ...before } = a;
-  const cost = costOfA === undefined || b.costInUsd === undefined ? undefined : costOfA + b.costInUsd;
-  return {
-    ...before,
-    inputTokens: a.inputTokens + b.inputTokens,
-    outputTokens: a.outputTokens + b.outputTokens,
-    cacheReadTokens: a.cacheReadTokens + b.cacheReadTokens,
-    cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
-    reasoningTokens: a.reasoningTokens + b.reasoningTokens,
-    ...(cost !== undefined && { costInUsd: cost }),
-  };
+/** The sum of what calls of one model have used. Its cost is unknown if that of a call is. */
+function sumOfModel(a: Usage, b: Usage): Usage {
+  const { costInUsd: _, ...usage } = addUsage(a, b);
+  if (a.costInUsd === undefined || b.costInUsd === undefined) return usage;
+  return { ...usage, costInUsd: a.costInUsd + b.costInUsd };
 }
 
 function event<T extends EventType>(
@@ -386,25 +256,35 @@ function messageEvent(at: string, contents: (string | UserContentPart[])[], sess
   return event(at, 'AgentEvent', { kind: 'message_event', caller_id: 'user', content });
 }
 
-function resultEvent(at: string, request: ToolCallRequest, content: string, path?: string): SessionEvent {
+/** The event of a call's result. */
+function eventOfResult(call: ToolCall, { at, outcome, content, fullText }: ToolResponse): SessionEvent {
+  if (outcome === 'succeeded') {
+    return resultEvent(at, call, content, fullText && resourcePath(fullText, fullText.sessionId));
+  }
+  const error = responseText({ outcome, content });
+  return event(at, 'AgentEvent', { kind: 'error_event', error, origin: 'tool', tool_req: toRequest(call) });
+}
+
+function resultEvent(at: string, call: ToolCall, content: string, path?: string): SessionEvent {
   return event(at, 'AgentEvent', {
     kind: 'tool_result',
-    tool_req: request,
+    tool_req: toRequest(call),
     result: valueOf(content),
     truncated: path !== undefined,
     output_artifact_path: path ?? null,
   });
 }
 
-function errorEvent(at: string, request: ToolCallRequest, error: string): SessionEvent {
-  return event(at, 'AgentEvent', { kind: 'error_event', error, origin: 'tool', tool_req: request });
+/** A call as this API shows it. Models write other arguments than objects, too. */
+export function toRequest({ id, name, arguments: args }: ToolCall): ToolCallRequest {
+  return { tool_name: name, args: parseJsonObject(args) ?? {}, id };
 }
 
-/** The arguments as an object; models write other texts, too. */
-function argumentsOf(text: string): Record<string, unknown> {
-  const value = valueOf(text);
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object of JSON
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
+/** The same of a call that waits, which is shown at each poll, and whose arguments may be large. */
+export const waitingRequest = memoized(({ call }: WaitingCall) => toRequest(call));
+
+function answerOf({ content, refusal, structured }: ModelMessage): unknown {
+  return structured?.fits ? valueOf(content) : content || refusal;
 }
 
 /** The JSON value of a text, or the text if it is none. */

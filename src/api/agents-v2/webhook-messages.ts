@@ -1,10 +1,10 @@
 import type { Logger } from 'pino';
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { DeliveryRow } from '../../catalog/schema.ts';
+import type { Catalog } from '../../features/catalog.ts';
+import type { DeliveryRow } from '../../features/webhooks/tables.ts';
 import { isOfRun } from '../../catalog/session-types.ts';
 import type { StateChange } from '../../catalog/session-states.ts';
 import { SESSION_STATES, type SessionState as StoredState } from '../../core/session-state.ts';
-import type { WebhookFormat } from '../../webhooks/webhook-format.ts';
+import type { WebhookFormat } from '../../features/webhooks/webhook-format.ts';
 import { toUuid } from './session-ids.ts';
 import { STATUS_OF } from './session-state.ts';
 import { signatureHeaders } from './webhook-signature.ts';

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import type { Outgoing } from '../../webhooks/webhook-format.ts';
+import type { Outgoing } from '../../features/webhooks/webhook-format.ts';
 
 /**
  * The headers with which receivers verify a message: HMAC-SHA256 over `<timestamp>.<body>`, with the text of a secret as

@@ -1,15 +1,16 @@
-import type { Catalog } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../features/catalog.ts';
 import type { Caller } from '../../core/subject.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { ApiError } from '../http/errors.ts';
+import { agentNotFound, ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
+import { AGENTS_V2_ERRORS } from './errors.ts';
 import { patched } from './agent-parts.ts';
 import { toSpec } from './agent-to-spec.ts';
 import { delegateTrees, storeDelegates } from './delegates.ts';
 import { refuseReserved, requireSameName } from './catalog-queries.ts';
 import { AgentExpansion } from './expand-agent.ts';
-import { agentNotFound, readAgent, type RegisteredAgent } from './registered-agents.ts';
+import { readAgent, type RegisteredAgent } from './registered-agents.ts';
 import { checkSpec, type ResolveContext } from './resolve-agent.ts';
 import { agent as agentShape, type Agent, type FullAgent } from './wire/agent.ts';
 
@@ -49,7 +50,7 @@ export class AgentWriter {
     const definition = await this.#definition(agent, change);
     const stored = await this.#catalog.agentDefinitions.create(definition, now());
     if (stored.outcome === 'stored') return this.#stored(agent, definition.spec, stored.version);
-    throw new ApiError('already_exists', `there is already an agent ${JSON.stringify(name)}`);
+    throw new ApiError(AGENTS_V2_ERRORS.already_exists, `there is already an agent ${JSON.stringify(name)}`);
   }
 
   /** @throws ApiError */
@@ -139,7 +140,10 @@ export class AgentWriter {
 }
 
 function changedMeanwhile(name: string): ApiError {
-  return new ApiError('precondition_failed', `the agent ${JSON.stringify(name)} was changed meanwhile: read it again`);
+  return new ApiError(
+    AGENTS_V2_ERRORS.precondition_failed,
+    `the agent ${JSON.stringify(name)} was changed meanwhile: read it again`,
+  );
 }
 
 function now(): string {

@@ -7,7 +7,7 @@ import type { FoundKey, Keyring } from '../../auth/api-keys.ts';
 import { LOCAL } from '../../auth/api-keys.ts';
 import { TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { authenticate } from './authenticate.ts';
-import type { UnknownKeyLimiter } from './address-limiters.ts';
+import type { RequestLimit } from './rate-limit.ts';
 
 test('a client that hangs up while its key is looked up leaves no timer behind', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
@@ -20,8 +20,7 @@ test('a client that hangs up while its key is looked up leaves no timer behind',
   };
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- has only what the function uses
   const keyring = { isKeyless: false, find } as unknown as Keyring;
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- unused, since the key is known
-  const unknownKeys = {} as UnknownKeyLimiter;
+  const unknownKeys = vi.fn<RequestLimit>();
   const hungUp = Promise.withResolvers<void>();
   const authenticated = Promise.withResolvers<void>();
   const app = express();
@@ -59,7 +58,7 @@ test.each([
     {
       keyring: { isKeyless: false } as Keyring,
       issuer: { identify } as unknown as TokenIssuer,
-      unknownKeys: { count } as unknown as UnknownKeyLimiter,
+      unknownKeys: count,
     },
   );
   await expect(authenticated).rejects.toMatchObject({ code: 'unauthenticated' });

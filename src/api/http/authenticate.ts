@@ -3,7 +3,7 @@ import { LOCAL, type Keyring } from '../../auth/api-keys.ts';
 import { subjectNamed, type Caller } from '../../core/subject.ts';
 import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
 import { ApiError } from './errors.ts';
-import type { UnknownKeyLimiter } from './address-limiters.ts';
+import type { RequestLimit } from './rate-limit.ts';
 
 /** The caller of a request without a key, where none is needed if the session is shared. */
 export const ANONYMOUS: Caller = { subject: subjectNamed('anonymous'), roles: [] };
@@ -15,7 +15,7 @@ interface Credentials {
   keyring: Keyring;
   /** The issuer whose tokens are accepted, if one is configured. */
   issuer: TokenIssuer | undefined;
-  unknownKeys: UnknownKeyLimiter;
+  unknownKeys: RequestLimit;
 }
 
 /**
@@ -46,7 +46,7 @@ async function callerOfToken(
     return caller;
   } catch (error) {
     if (error instanceof TokenRefusedError) {
-      if (error.isForged) await unknownKeys.count(request, response);
+      if (error.isForged) await unknownKeys(request, response);
       throw new ApiError('unauthenticated', error.message, { cause: error });
     }
     if (!(error instanceof IssuerUnavailableError)) throw error;
@@ -62,7 +62,7 @@ async function callerOfKey(
 ): Promise<Caller> {
   const found = await keyring.find(key);
   if (!found) {
-    await unknownKeys.count(request, response);
+    await unknownKeys(request, response);
     throw new ApiError('unauthenticated', 'the API key is unknown');
   }
   if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);

@@ -3,16 +3,20 @@ import type { Keyring } from '../../auth/api-keys.ts';
 import type { TokenIssuer } from '../../auth/token-verifier.ts';
 import type { TriedPart } from '../../agents/try-agent.ts';
 import type { Config } from '../../config.ts';
-import type { SessionWatches } from '../../live/session-watches.ts';
-import type { ActionFeed } from '../../live/action-feed.ts';
+import type { SharedBudgets } from '../../features/budgets/shared-budgets.ts';
+import type { Catalog } from '../../features/catalog.ts';
+import type { SessionIndex } from '../../features/session-stream/session-index.ts';
+import type { SessionWatches } from '../../features/session-stream/session-watches.ts';
+import type { ActionFeed } from '../../features/inbox/action-feed.ts';
 import type { TurnTailPool } from '../../live/turn-tail.ts';
-import type { SessionQueue } from '../../engine/session-queue.ts';
+import type { SessionQueue } from '../../features/agent-sessions/session-queue.ts';
 import type { Engine } from '../../engine/engine.ts';
 import type { McpPool } from '../../mcp/pool.ts';
 import type { McpRegistry } from '../../mcp/registry.ts';
-import type { SignIns } from '../../mcp/sign-ins.ts';
+import type { SignIns } from '../../features/sign-in/sign-ins.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { CheckedServer } from '../../tools/check-servers.ts';
+import type { ToolsetLoader } from '../../tools/toolset-loader.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Tracing } from '../../telemetry/tracing.ts';
 import type { Redis } from '../../lib/redis.ts';
@@ -48,6 +52,9 @@ export type Scrape = () => Promise<{ contentType: string; text: string }>;
 export interface ApiContext extends Engine {
   config: Engine['config'] &
     Pick<Config, 'trustedProxies' | 'temporal' | 'defaultModel' | 'runRetentionDays' | 'subjectBudget'>;
+  catalog: Catalog;
+  budgets: SharedBudgets;
+  sessionIndex: SessionIndex;
   client: Client;
   keyring: Keyring;
   issuer: TokenIssuer | undefined;
@@ -59,6 +66,8 @@ export interface ApiContext extends Engine {
   toolPool: Pick<McpPool, 'endGrant'>;
   /** Connects to the registered MCP servers, with the sign-ins of a subject. */
   checkServers: (subjectId: string, signal: AbortSignal) => Promise<CheckedServer[]>;
+  /** Loads the tools of agents, with the sign-ins of the session's owner. */
+  toolsets: Pick<ToolsetLoader, 'load'>;
   /** Tries the models and MCP servers of an agent, with the sign-ins of a subject. */
   tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) => Promise<TriedPart[]>;
   sessionWatches: SessionWatches;

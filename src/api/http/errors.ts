@@ -1,380 +1,204 @@
 import { z } from 'zod';
 import { MAX_PAYLOAD_BYTES, PayloadTooLarge } from '../../blobs/offload.ts';
 import { EncryptionKeyMissing } from '../../encryption/cipher.ts';
-import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
+import { EngineError, RequestError, type EngineErrorCode, type FailureCode } from '../../engine/errors.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
-import { SignInError } from '../../mcp/sign-ins.ts';
+import { SignInError } from '../../features/sign-in/sign-ins.ts';
 
-/**
- * All errors of the API: HTTP status, the type that groups codes for clients, and a description for the documentation.
- * `retryAfter` is in seconds, for errors after which the same request may succeed.
- */
-export const ERRORS = {
-  invalid_http: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the request is not valid HTTP, or has no Host header',
-  },
-  invalid_request: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'a part of the request is missing or invalid; param names it',
-  },
-  invalid_json: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the body is not JSON, or is nested too deeply',
-  },
-  invalid_cursor: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the cursor does not belong to this stream',
-  },
-  invalid_page_token: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the page token does not belong to this listing',
-  },
-  invalid_data_uri: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the data of a file is not data:<mime type>;base64,<payload>',
-  },
-  mixed_input: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the input contains both user messages and answers to tool calls',
-  },
-  not_local: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'without API keys the server accepts only requests from its own machine',
-  },
+/** The statuses of errors after which the request may have been carried out. */
+type FailureStatus = 500 | 503;
+
+/** The statuses of errors, each with the type that groups errors for clients. */
+const TYPES = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  405: 'invalid_request_error',
+  408: 'invalid_request_error',
+  409: 'conflict_error',
+  412: 'conflict_error',
+  413: 'invalid_request_error',
+  415: 'invalid_request_error',
+  416: 'invalid_request_error',
+  417: 'invalid_request_error',
+  422: 'unprocessable_error',
+  429: 'rate_limit_error',
+  431: 'invalid_request_error',
+  500: 'server_error',
+  503: 'server_error',
+} as const satisfies Record<number, string>;
+
+type TypedStatus = keyof typeof TYPES;
+
+/** The statuses of errors; 402 only in a form that has no types. */
+export type ErrorStatus = TypedStatus | 402;
+
+/** A kind of error: its status, and a description for the documentation. */
+interface ErrorRow {
+  status: TypedStatus;
+  /** Default: its key in the table. */
+  code?: string;
+  /** In seconds, for errors after which the same request may succeed. */
+  retryAfter?: number;
+  description: string;
+}
+
+export interface ErrorKind extends ErrorRow {
+  code: string;
+  type: (typeof TYPES)[TypedStatus];
+}
+
+/** The kinds of errors in a table, by code. */
+export function errorKinds<const C extends string>(rows: Record<C, ErrorRow>): Record<C, ErrorKind> {
+  const kinds = Object.entries<ErrorRow>(rows).map(([code, row]) => [code, { code, type: TYPES[row.status], ...row }]);
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- has the keys of the table
+  return Object.fromEntries(kinds) as Record<C, ErrorKind>;
+}
+
+/** The errors that all faces have. */
+const ROWS = {
+  invalid_http: { status: 400, description: 'the request is not valid HTTP, or has no Host header' },
+  invalid_request: { status: 400, description: 'a part of the request is missing or invalid; param names it' },
+  invalid_json: { status: 400, description: 'the body is not JSON, or is nested too deeply' },
+  invalid_cursor: { status: 400, description: 'the cursor does not belong to this stream' },
+  invalid_page_token: { status: 400, description: 'the page token does not belong to this listing' },
+  invalid_data_uri: { status: 400, description: 'the data of a file is not data:<mime type>;base64,<payload>' },
+  not_local: { status: 400, description: 'without API keys the server accepts only requests from its own machine' },
   unauthenticated: {
     status: 401,
-    type: 'authentication_error',
     description: 'the request has no API key or token, or an invalid one; the message says why',
   },
   forbidden: {
     status: 403,
-    type: 'permission_error',
     description: 'the role of the caller does not allow this; the message says what it allows',
   },
-  not_found: { status: 404, type: 'not_found_error', description: 'the path does not exist' },
-  agent_not_found: { status: 404, type: 'not_found_error', description: 'the agent does not exist' },
-  session_not_found: {
-    status: 404,
-    type: 'not_found_error',
-    description: 'the session does not exist, or the caller may not read it',
-  },
-  turn_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such turn' },
-  action_not_found: {
-    status: 404,
-    type: 'not_found_error',
-    description: 'the action does not exist, or is for others to decide',
-  },
-  event_not_found: { status: 404, type: 'not_found_error', description: 'the session has no event at this position' },
-  file_not_found: { status: 404, type: 'not_found_error', description: 'the session has no such file' },
+  not_found: { status: 404, description: 'the path does not exist' },
+  agent_not_found: { status: 404, description: 'the agent does not exist' },
+  session_not_found: { status: 404, description: 'the session does not exist, or the caller may not read it' },
+  turn_not_found: { status: 404, description: 'the session has no such turn' },
+  file_not_found: { status: 404, description: 'the session has no such file' },
   sign_in_not_found: {
     status: 404,
-    type: 'not_found_error',
     description: 'the sign-in to an MCP server does not exist, has expired, or belongs to another subject',
   },
-  connection_not_found: {
-    status: 404,
-    type: 'not_found_error',
-    description: 'the caller has no such connection to an MCP server',
-  },
-  webhook_not_found: { status: 404, type: 'not_found_error', description: 'the webhook does not exist' },
-  run_not_found: {
-    status: 404,
-    type: 'not_found_error',
-    description: 'the run does not exist, or the caller may not read it',
-  },
-  schedule_not_found: {
-    status: 404,
-    type: 'not_found_error',
-    description: 'the schedule does not exist, or the caller may not read it',
-  },
-  skill_not_found: { status: 404, type: 'not_found_error', description: 'the skill does not exist' },
-  environment_not_found: { status: 404, type: 'not_found_error', description: 'the environment does not exist' },
+  webhook_not_found: { status: 404, description: 'the webhook does not exist' },
+  run_not_found: { status: 404, description: 'the run does not exist, or the caller may not read it' },
   method_not_allowed: {
     status: 405,
-    type: 'invalid_request_error',
     description: 'the path does not support this method; the header Allow lists those that it supports',
   },
-  request_timeout: {
-    status: 408,
-    type: 'invalid_request_error',
-    description: 'the request was not received completely in time',
-  },
-  already_exists: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'there is something with this name already: change it instead, or choose another name',
-  },
-  session_closed: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'the session is closed and accepts no further turns',
-  },
+  request_timeout: { status: 408, description: 'the request was not received completely in time' },
+  session_closed: { status: 409, description: 'the session is closed and accepts no further turns' },
   turn_running: {
     status: 409,
-    type: 'conflict_error',
     description: 'another turn of the session runs, and `on_running` does not let this one replace it',
-  },
-  run_in_progress: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'the input contains calls of a run that has not ended; the message names it',
-  },
-  run_ended: { status: 409, type: 'conflict_error', description: 'the run has ended and takes no more answers' },
-  call_already_answered: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'the tool call was answered before, with another result',
   },
   request_expired: {
     status: 409,
-    type: 'conflict_error',
     description: 'the request was in transit for too long and was not carried out: send it again',
   },
-  precondition_failed: {
-    status: 412,
-    type: 'conflict_error',
-    description: 'it was changed since it was read: read it again',
-  },
-  page_too_large: {
-    status: 413,
-    type: 'invalid_request_error',
-    description: 'the items of the page are too large together: ask for fewer',
-  },
-  body_too_large: {
-    status: 413,
-    type: 'invalid_request_error',
-    description: 'the body exceeds the limit of the route, at most 30 MB',
-  },
-  storage_full: {
-    status: 413,
-    type: 'invalid_request_error',
-    description: "the caller's sessions store as much as one subject may: delete some",
-  },
+  body_too_large: { status: 413, description: 'the body exceeds the limit of the route, at most 30 MB' },
+  storage_full: { status: 413, description: "the caller's sessions store as much as one subject may: delete some" },
   unsupported_media_type: {
     status: 415,
-    type: 'invalid_request_error',
     description: 'the encoding or the character set of the body is not supported',
   },
-  expectation_failed: {
-    status: 417,
-    type: 'invalid_request_error',
-    description: 'the header Expect may only be 100-continue',
-  },
-  empty_message: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'a user message has neither text nor a file',
-  },
-  messages_required: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: '`on_running: "steer"` with an input that is not user messages',
-  },
-  actions_pending: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the previous turn waits for answers to its tool calls',
-  },
-  call_not_pending: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the input answers a tool call that is not waiting for an answer',
-  },
-  call_answered_twice: { status: 422, type: 'unprocessable_error', description: 'the input answers a tool call twice' },
+  range_not_satisfiable: { status: 416, description: 'the file has fewer bytes than the header Range asks for' },
+  expectation_failed: { status: 417, description: 'the header Expect may only be 100-continue' },
+  actions_pending: { status: 422, description: 'the previous turn waits for answers to its tool calls' },
+  call_not_pending: { status: 422, description: 'the input answers a tool call that is not waiting for an answer' },
+  call_answered_twice: { status: 422, description: 'the input answers a tool call twice' },
   calls_unanswered: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'the input leaves tool calls without an answer; the message names them',
   },
   invalid_answer: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
   },
   invalid_arguments: {
     status: 422,
-    type: 'unprocessable_error',
     description: "the edited arguments of a tool call do not fit the tool's schema; param names the place",
   },
   edit_not_allowed: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
+  },
+  invalid_rule: {
+    status: 422,
+    description:
+      'a rule on what agents may do does not match the call beside it, can match nothing, or is one too many',
   },
   remember_not_allowed: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'no decision on the tool call can be remembered: its policy says who decides each call',
-  },
-  invalid_items: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the items are not a conversation that a run can continue; param names the place',
   },
   unsupported_part: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'the model cannot be given a part of the input or a tool; param names it',
   },
-  invalid_context: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the instructions refer to a part of the context that is missing; param names the instruction',
-  },
-  duplicate_tool_name: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'two tools of the run have the same name; param names the second one',
-  },
-  nothing_pending: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'no tool call of the session waits for an answer',
-  },
-  nothing_running: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'the session has no running turn',
-  },
-  too_many_messages: {
-    status: 409,
-    type: 'conflict_error',
-    description: 'the running turn has not read its earlier messages yet',
-  },
+  nothing_pending: { status: 409, description: 'no tool call of the session waits for an answer' },
+  nothing_running: { status: 409, description: 'the session has no running turn' },
+  too_many_messages: { status: 409, description: 'the running turn has not read its earlier messages yet' },
   budget_exceeded: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'the budget of the paused turn was reached, and the request does not raise it above what was spent',
   },
   already_decided: {
     status: 409,
-    type: 'conflict_error',
     description: 'the tool call was decided already, or the caller has answered it differently',
   },
-  not_an_approver: {
-    status: 403,
-    type: 'permission_error',
-    description: 'the caller may read the session, but may not answer this tool call',
-  },
-  invalid_agent: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'this server cannot run the agent; param names the part at fault',
-  },
-  feature_not_available: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the agent uses a feature that this server does not have',
-  },
-  idempotency_key_reused: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the Idempotency-Key was used before with another body',
-  },
-  content_too_large: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the texts and arguments of the request are too large',
-  },
+  not_an_approver: { status: 403, description: 'the caller may read the session, but may not answer this tool call' },
+  invalid_agent: { status: 422, description: 'this server cannot run the agent; param names the part at fault' },
+  feature_not_available: { status: 422, description: 'the agent uses a feature that this server does not have' },
+  idempotency_key_reused: { status: 422, description: 'the Idempotency-Key was used before with another body' },
+  content_too_large: { status: 422, description: 'the texts and arguments of the request are too large' },
   sign_in_failed: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'the authorization server of an MCP server did not complete a sign-in; the message says why',
   },
-  too_many_webhooks: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the server has as many webhooks as it allows: delete one',
-  },
-  too_many_schedules: {
-    status: 400,
-    type: 'invalid_request_error',
-    description: 'the caller, or the server, has as many schedules as it may have: delete one',
-  },
+  too_many_webhooks: { status: 422, description: 'the server has as many webhooks as it allows: delete one' },
   file_unavailable: {
     status: 422,
-    type: 'unprocessable_error',
     description: 'a file could not be fetched from its URL; param names it and the message says why',
   },
-  headers_too_large: {
-    status: 431,
-    type: 'invalid_request_error',
-    description: 'the URL and the headers exceed 16 KiB',
-  },
+  headers_too_large: { status: 431, description: 'the URL and the headers exceed 16 KiB' },
   rate_limited: {
     status: 429,
-    type: 'rate_limit_error',
     retryAfter: 60,
     description:
       'too many requests of the caller in this minute, or too many unknown keys from its address: see Retry-After',
   },
   too_many_turns: {
     status: 429,
-    type: 'rate_limit_error',
     retryAfter: 3,
     description: 'too many turns are running, either of the caller or in total',
   },
   too_many_sessions: {
     status: 429,
-    type: 'rate_limit_error',
     retryAfter: 3,
     description: 'too many sessions of the Agents API v2 work or wait, or wait for a slot, of all subjects or of one',
   },
-  queue_full: {
-    status: 429,
-    type: 'rate_limit_error',
-    retryAfter: 3,
-    description: 'too many turns wait in the queue of the session',
-  },
+  queue_full: { status: 429, retryAfter: 3, description: 'too many turns wait in the queue of the session' },
   too_many_streams: {
     status: 429,
-    type: 'rate_limit_error',
     retryAfter: 3,
     description: 'too many streams are open, either of the caller or in total; a turn that has started continues',
   },
-  webhook_unreachable: {
-    status: 422,
-    type: 'unprocessable_error',
-    description: 'the receiver of a webhook has not answered; the message says why',
-  },
-  internal_error: { status: 500, type: 'server_error', description: 'the server failed to process the request' },
+  internal_error: { status: 500, description: 'the server failed to process the request' },
   unavailable: {
     status: 503,
-    type: 'server_error',
     retryAfter: 2,
     description: 'the server cannot process the request at the moment: retry',
   },
-} as const satisfies Record<string, ErrorRow> & Record<EngineErrorCode, ErrorRow>;
+} as const satisfies Record<string, ErrorRow> &
+  Record<FailureCode, ErrorRow & { status: FailureStatus }> &
+  Record<Exclude<EngineErrorCode, FailureCode>, ErrorRow & { status: Exclude<ErrorStatus, FailureStatus> }>;
 
-interface ErrorRow {
-  status: number;
-  type: string;
-  retryAfter?: number;
-  description: string;
-}
+export type CommonCode = keyof typeof ROWS;
 
-export type ErrorCode = keyof typeof ERRORS;
-
-/** The body of every error response. */
-export const errorBody = z
-  .object({
-    error: z.object({
-      message: z.string().describe('what is wrong and how to fix it, for people'),
-      type: z.enum(Object.values(ERRORS).map(({ type }) => type)),
-      code: z.enum(Object.keys(ERRORS)),
-      param: z.string().optional().describe('the part of the request that caused the error'),
-    }),
-  })
-  .meta({ id: 'Error' });
+export const ERRORS = errorKinds<CommonCode>(ROWS);
 
 /** A place in a request that does not fit its schema. */
 export interface RequestIssue {
@@ -385,14 +209,11 @@ export interface RequestIssue {
   message: string;
 }
 
-/** The statuses of errors; 402 is used by one face only. */
-export type ErrorStatus = (typeof ERRORS)[ErrorCode]['status'] | 402;
-
-/** How a face answers errors: the API's own form is `sessionErrors`. */
+/** How a face answers errors: by default in the form of `standardErrors`. */
 export interface ErrorForm {
-  /** The schema of the body, for the documentation. */
-  body: z.ZodType;
-  statusOf(code: ErrorCode): ErrorStatus;
+  /** The schema of the body, for the documentation, where errors may be of these kinds. */
+  body: (kinds: readonly ErrorKind[]) => z.ZodType;
+  statusOf(kind: ErrorKind): ErrorStatus;
   answer(error: ApiError): { status: number; headers: Record<string, string>; body: object };
 }
 
@@ -403,30 +224,44 @@ interface ApiErrorOptions extends ErrorOptions {
   retryAfter?: number | undefined;
 }
 
-/** An error of the table. The message says what is wrong and what the client can do about it. */
-export class ApiError extends Error {
-  static {
-    this.prototype.name = 'ApiError';
-  }
-
-  readonly code: ErrorCode;
+/**
+ * An error of a kind that all faces have, by its code, or of a kind that one face has. The message says what is wrong and
+ * what the client can do about it.
+ */
+export class ApiError extends RequestError {
+  readonly code: string;
+  /** Private, so that log lines have the code alone. */
+  readonly #kind: ErrorKind;
   /** The part of the request that caused the error. */
   readonly param: string | undefined;
   /** What is told beside the message, by APIs whose errors have a place for it. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
   /** What is wrong with the request, if it does not fit its schema. */
   readonly issues: readonly RequestIssue[];
-  /** In seconds, if it differs from the table's. */
+  /** In seconds; that of its kind, unless another is given. */
   readonly retryAfter: number | undefined;
 
-  constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
+  constructor(kind: CommonCode | ErrorKind, message: string, options: ApiErrorOptions = {}) {
     super(message, options);
-    this.code = code;
+    this.#kind = typeof kind === 'string' ? ERRORS[kind] : kind;
+    this.code = this.#kind.code;
     this.param = options.param;
     this.details = options.details;
     this.issues = options.issues ?? [];
-    this.retryAfter = options.retryAfter;
+    this.retryAfter = options.retryAfter ?? this.#kind.retryAfter;
   }
+
+  get kind(): ErrorKind {
+    return this.#kind;
+  }
+
+  get effect(): 'rejected' | 'failed' {
+    return this.#kind.status < 500 ? 'rejected' : 'failed';
+  }
+}
+
+export function agentNotFound(name: string): ApiError {
+  return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
 }
 
 /** Maps any error to an error of the table. */
@@ -451,30 +286,33 @@ export function toApiError(error: unknown): ApiError {
   );
 }
 
-/** Whether an error means that the request was rejected: it had no effect and will have none. */
-export function isRefusal(error: unknown): boolean {
-  return ERRORS[toApiError(error).code].status < 500;
-}
-
-/** The errors of the Sessions API. */
-export const sessionErrors = {
-  body: errorBody,
-  statusOf: (code) => ERRORS[code].status,
+/** The form of errors for which no face has another. */
+export const standardErrors = {
+  body: (kinds) =>
+    z
+      .object({
+        error: z.object({
+          message: z.string().describe('what is wrong and how to fix it, for people'),
+          type: z.enum(kinds.map(({ type }) => type)),
+          code: z.enum(kinds.map(({ code }) => code)),
+          param: z.string().optional().describe('the part of the request that caused the error'),
+        }),
+      })
+      .meta({ id: 'Error' }),
+  statusOf: ({ status }) => status,
   answer: (error) => {
-    const { code, message, param } = error;
-    const { status, type } = ERRORS[code];
+    const { kind, message, param } = error;
+    const { status, type, code } = kind;
     return { status, headers: errorHeaders(error), body: { error: { message, type, code, ...(param && { param }) } } };
   },
 } satisfies ErrorForm;
 
 /** The headers of an error response, in every form. */
-export function errorHeaders({ code, retryAfter: ownRetryAfter }: ApiError): Record<string, string> {
-  const { status, retryAfter: defaultRetryAfter }: ErrorRow = ERRORS[code];
-  const retryAfter = ownRetryAfter ?? defaultRetryAfter;
+export function errorHeaders({ kind, retryAfter }: ApiError): Record<string, string> {
   return {
     ...(retryAfter !== undefined && { 'retry-after': String(retryAfter) }),
     // Required by RFC 9110, section 15.5.2.
-    ...(status === 401 && { 'www-authenticate': 'Bearer' }),
+    ...(kind.status === 401 && { 'www-authenticate': 'Bearer' }),
   };
 }
 

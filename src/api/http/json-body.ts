@@ -18,8 +18,18 @@ const MAX_VALUES = 200_000;
 export const smallJsonBody = [express.raw({ limit: `${SMALL_MB}mb`, type: () => true }), parseJson];
 export const largeJsonBody = [express.raw({ limit: `${LARGE_MB}mb`, type: () => true }), parseJson];
 
+/** The bytes of the body, whatever its content type. */
+export const rawBody = [express.raw({ limit: `${LARGE_MB}mb`, type: () => true }), takeBytes];
+
 /** The fields of an HTML form. */
 export const formBody = [express.urlencoded({ extended: false, limit: '10kb', parameterLimit: 20 })];
+
+function takeBytes(request: Request, response: Response, next: NextFunction): void {
+  const bytes: unknown = request.body;
+  request.body = bytes instanceof Buffer ? bytes : Buffer.alloc(0);
+  setContext(response, { bodyBytes: bytes instanceof Buffer ? bytes.length : 0 });
+  next();
+}
 
 function parseJson(request: Request, response: Response, next: NextFunction): void {
   const bytes: unknown = request.body;

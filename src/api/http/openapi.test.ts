@@ -3,36 +3,36 @@ import type { AddressInfo } from 'node:net';
 import express, { type IRouter } from 'express';
 import { pino } from 'pino';
 import { expect, onTestFinished, test, vi } from 'vitest';
-import { AGENTS_V2 } from '../agents-v2/face.ts';
-import { agentsV2Routes } from '../agents-v2/routes.ts';
-import { apiRoutes, createApp, SESSIONS_API } from '../app.ts';
+import { z } from 'zod';
+import { createApp, documentsOf, FACES } from '../app.ts';
 import type { ApiContext } from './context.ts';
-import { openApiDocument, withDocument } from './openapi.ts';
-import { METHODS, mount } from './route.ts';
+import { ERRORS } from './errors.ts';
+import type { Face } from './face.ts';
+import { lastEventId } from './headers.ts';
+import { openApiDocument, refusals, withDocument } from './openapi.ts';
+import { pageQuery } from './pagination.ts';
+import { json, METHODS, mount, routesOfFace, type FaceFacts, type Route } from './route.ts';
 
 /** Sufficient to build the routes; none is called. */
 const context = { config: { trustedProxies: [] }, log: pino({ level: 'silent' }) } as unknown as ApiContext;
-const faces = [
-  { face: SESSIONS_API, routes: apiRoutes(context) },
-  { face: AGENTS_V2, routes: agentsV2Routes(context) },
-];
-const documents = faces.map(({ face, routes }) => openApiDocument(routes, face, { hasKeys: true }));
-const everyRoute = faces.flatMap(({ routes }) => routes);
+const described = documentsOf(context);
+const documents = described.map(({ options, routes }) => openApiDocument(routes, options, { hasKeys: true }));
+const everyRoute = described.flatMap(({ routes }) => routes);
 
 test('the documents have exactly the methods and paths that are served', () => {
-  const served = routesOf(createApp(context).router).flatMap(({ path, methods }) =>
+  const served = servedBy(createApp(context).router).flatMap(({ path, methods }) =>
     methods.map((method) => `${method} ${path.replaceAll(/[:*](\w+)/g, '{$1}')}`),
   );
-  const described = documents.flatMap(({ paths = {} }) =>
+  const operations = documents.flatMap(({ paths = {} }) =>
     Object.entries(paths).flatMap(([path, operations]) => Object.keys(operations).map((method) => `${method} ${path}`)),
   );
   // MCP describes itself.
-  expect([...described, 'post /mcp'].toSorted()).toEqual(served.toSorted());
+  expect([...operations, 'post /mcp'].toSorted()).toEqual(served.toSorted());
   expect(served).toContain('post /v1/agents/sessions/{session_id}/turns');
 });
 
 /** The routes registered in Express, without the catch-all for other methods. */
-function routesOf(router: IRouter): { path: string; methods: string[] }[] {
+function servedBy(router: IRouter): { path: string; methods: string[] }[] {
   return router.stack.flatMap(({ route }) =>
     route
       ? [
@@ -44,6 +44,17 @@ function routesOf(router: IRouter): { path: string; methods: string[] }[] {
       : [],
   );
 }
+
+test('no two faces have the same name, tag, prefix or error', () => {
+  const faces: readonly Face[] = FACES;
+  const names = faces.flatMap(({ name, tags, prefixes, errorKinds = {} }) => [
+    name,
+    ...[tags, prefixes, errorKinds].flatMap((table) => Object.keys(table)),
+  ]);
+  expect([...names, ...Object.keys(ERRORS)].toSorted()).toEqual(
+    [...new Set([...names, ...Object.keys(ERRORS)])].toSorted(),
+  );
+});
 
 test('examples match their schemas', () => {
   for (const { declaration } of everyRoute) {
@@ -97,18 +108,47 @@ test('the documents say that what clients send has no other keys, and leave open
   ]);
 });
 
-test.each(faces.map(({ face }) => face))(
-  '$path is serialized once, for servers with keys and without',
-  async (face) => {
+test('what may be missing, and what streams and pages reject, follows from the declaration of a route', () => {
+  const FACTS = {
+    prefixes: { '/x': 'key', '/open': 'all' },
+    tags: { Things: 'what there is' },
+    parameters: { thing_id: z.string() },
+    notFound: { thing_id: ERRORS.file_not_found },
+  } as const satisfies FaceFacts;
+  const route = routesOfFace(FACTS)('Things');
+  const codesOf = (one: Route) => {
+    const plain = refusals(
+      route('get', '/x', { id: 'x', summary: '' }, () => undefined),
+      { hasKeys: true },
+    );
+    const codes = new Set(refusals(one, { hasKeys: true }).map(({ code }) => code));
+    return [...codes.difference(new Set(['invalid_request', ...plain.map(({ code }) => code)]))];
+  };
+  const one = { id: 'x', summary: '' } as const;
+  const stream = { written: { 'text/event-stream': json(z.object({}), {}) } };
+  expect(codesOf(route('get', '/x/:thing_id', one, () => undefined))).toEqual(['file_not_found']);
+  expect(codesOf(route('get', '/open/:thing_id', one, () => undefined))).toEqual([]);
+  const query = pageQuery({ defaultLimit: 1, maxLimit: 1 });
+  expect(codesOf(route('get', '/x', { ...one, query }, () => undefined))).toEqual(['invalid_page_token']);
+  const headers = z.object(lastEventId);
+  expect(codesOf(route('get', '/x', { ...one, headers, answer: stream }, () => undefined))).toEqual([
+    'invalid_cursor',
+    'too_many_streams',
+  ]);
+});
+
+test.each(described.map(({ options }) => options))(
+  '$about.path is serialized once, for servers with keys and without',
+  async (options) => {
     let hasKeys = true;
     const app = express();
-    mount(app, withDocument([], face, { hasKeys: () => hasKeys }));
+    mount(app, withDocument([], { prefixes: {} }, options, { hasKeys: () => hasKeys }));
     const server = app.listen(0, '127.0.0.1');
     onTestFinished(() => void server.close());
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
     const get = async () => {
-      const response = await fetch(`http://127.0.0.1:${port}${face.path}`);
+      const response = await fetch(`http://127.0.0.1:${port}${options.about.path}`);
       expect(response.headers.get('content-type')).toBe('application/json; charset=utf-8');
       return response.text();
     };

@@ -6,41 +6,47 @@ import {
 } from 'zod-openapi';
 import { z } from 'zod';
 import packageJson from '../../../package.json' with { type: 'json' };
-import { ApiError, ERRORS, type ErrorCode, type ErrorForm } from './errors.ts';
+import { ApiError, ERRORS, type CommonCode, type ErrorForm, type ErrorKind } from './errors.ts';
 import { isOptional } from './request.ts';
-import {
-  DESCRIPTION_PATHS,
-  json,
-  METHODS,
-  PATH_PARAMETERS,
-  PRIVATE_PATHS,
-  PUBLIC_PATHS,
-  route,
-  SHARED_PATHS,
-  successOf,
-  TAGS,
-  type Route,
-} from './route.ts';
+import { accessOf, json, METHODS, routesOfFace, successOf, type FaceFacts, type Route } from './route.ts';
 
 /** What an OpenAPI document describes. */
-export interface Face {
+export interface Description {
   title: string;
   description: string;
   /** The path of the document. */
-  path: '/openapi.json' | '/api/v2/openapi.json';
+  path: string;
+}
+
+/** The group of the document itself, which is also that of what operators need. */
+export const OPERATIONS_TAG = { Operations: 'health, metrics, MCP servers and this description' };
+
+/** A document, and what the routes in it refer to. */
+export interface DocumentOptions {
+  about: Description;
+  /** The form of its errors. */
   errors: ErrorForm;
+  /** The groups of routes of all faces, in order. */
+  tags: Readonly<Record<string, string>>;
+  /** The kinds of errors of all faces. */
+  kinds: readonly ErrorKind[];
 }
 
 /** Adds the route of the document, which describes all routes; with authentication, if keys are currently required. */
-export function withDocument(routes: Route[], face: Face, { hasKeys }: { hasKeys: () => boolean }): Route[] {
+export function withDocument(
+  routes: Route[],
+  facts: Pick<FaceFacts, 'prefixes' | 'publicPaths'>,
+  options: DocumentOptions,
+  { hasKeys }: { hasKeys: () => boolean },
+): Route[] {
+  const route = routesOfFace({ ...facts, tags: OPERATIONS_TAG, parameters: {} })('Operations');
   const all: Route[] = [
     ...routes,
     route(
       'get',
-      face.path,
+      options.about.path,
       {
         id: 'getOpenApi',
-        tag: 'Operations',
         summary: 'Get this OpenAPI 3.1 document',
         answer: {
           written: { 'application/json': json(z.looseObject({ openapi: z.string() }), { openapi: '3.1.0' }) },
@@ -53,7 +59,7 @@ export function withDocument(routes: Route[], face: Face, { hasKeys }: { hasKeys
   const documents = new Map<boolean, Buffer>();
   const document = (withKeys: boolean): Buffer => {
     const cached =
-      documents.get(withKeys) ?? Buffer.from(JSON.stringify(openApiDocument(all, face, { hasKeys: withKeys })));
+      documents.get(withKeys) ?? Buffer.from(JSON.stringify(openApiDocument(all, options, { hasKeys: withKeys })));
     documents.set(withKeys, cached);
     return cached;
   };
@@ -87,38 +93,36 @@ const retryHeaders = {
 
 export function openApiDocument(
   routes: Route[],
-  face: Face,
+  { about, errors, tags, kinds }: DocumentOptions,
   { hasKeys }: { hasKeys: boolean },
 ): ReturnType<typeof createDocument> {
   const paths: Record<string, Record<string, ZodOpenApiOperationObject>> = {};
-  for (const described of routes) {
+  const form = { errors, body: errors.body(kinds) };
+  for (const described of routes.filter(({ declaration }) => !declaration.isUndocumented)) {
     const path = described.path.replaceAll(/[:*](\w+)/g, '{$1}');
-    paths[path] = { ...paths[path], [described.method]: operation(described, face, hasKeys) };
+    paths[path] = { ...paths[path], [described.method]: operation(described, form, hasKeys) };
   }
   const document = createDocument(
     {
       openapi: '3.1.0',
       info: {
-        title: face.title,
+        title: about.title,
         version: packageJson.version,
         description:
-          `${face.description} Every response has \`x-request-id\`; every error has the form of \`Error\`. ` +
+          `${about.description} Every response has \`x-request-id\`; every error has the form of \`Error\`. ` +
           'Each path that supports `GET` supports `HEAD`, and each path supports `OPTIONS`; any other method ' +
           'gives 405 with `Allow`, any other path 404.',
       },
       // Relative, so that the prefix under which a proxy serves this document applies to the routes too.
-      servers: [{ url: '../'.repeat(face.path.split('/').length - 2) || '.', description: 'this server' }],
-      tags: Object.entries(TAGS)
-        .filter(([name]) => routes.some(({ declaration }) => declaration.tag === name))
+      servers: [{ url: '../'.repeat(about.path.split('/').length - 2) || '.', description: 'this server' }],
+      tags: Object.entries(tags)
+        .filter(([name]) => routes.some(({ tag }) => tag === name))
         .map(([name, description]) => ({ name, description })),
       paths,
       components: {
         schemas: Object.fromEntries(routes.flatMap(({ declaration }) => Object.entries(declaration.schemas ?? {}))),
         examples: Object.fromEntries(
-          codesOf(ERRORS).map((code) => [
-            code,
-            { value: face.errors.answer(new ApiError(code, ERRORS[code].description)).body },
-          ]),
+          kinds.map((kind) => [kind.code, { value: errors.answer(new ApiError(kind, kind.description)).body }]),
         ),
         ...(hasKeys && {
           securitySchemes: {
@@ -161,14 +165,21 @@ const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
   }
 };
 
-function operation(described: Route, { errors }: Face, hasKeys: boolean): ZodOpenApiOperationObject {
-  const { path, declaration } = described;
-  const { id, tag, summary, description, query, headers, body, isForm } = declaration;
-  const responseHeaders = { ...commonHeaders, ...(isPrivate(path) && rateLimitHeaders) };
-  const bodyType = isForm ? 'application/x-www-form-urlencoded' : 'application/json';
-  const pathParameters = Object.entries(PATH_PARAMETERS).filter(([name]) =>
-    path.split('/').some((segment) => segment === `:${name}` || segment === `*${name}`),
-  );
+/** The form of errors, with the schema of its body. */
+interface DescribedForm {
+  errors: ErrorForm;
+  body: z.ZodType;
+}
+
+function operation(described: Route, form: DescribedForm, hasKeys: boolean): ZodOpenApiOperationObject {
+  const { path, tag, declaration, facts } = described;
+  const isPrivate = accessOf(facts, path) === 'key';
+  const { id, summary, description, query, headers, body, isForm, isRaw } = declaration;
+  const responseHeaders = { ...commonHeaders, ...(isPrivate && rateLimitHeaders) };
+  const jsonOrForm = isForm ? 'application/x-www-form-urlencoded' : 'application/json';
+  const bodyType = isRaw ? 'application/octet-stream' : jsonOrForm;
+  const names = parametersOf(path);
+  const pathParameters = Object.entries(facts.parameters).filter(([name]) => names.includes(name));
   return {
     operationId: id,
     tags: [tag],
@@ -179,12 +190,17 @@ function operation(described: Route, { errors }: Face, hasKeys: boolean): ZodOpe
       ...(query && { query }),
       ...(headers && { header: headers }),
     },
-    ...(body && { requestBody: { required: !isOptional(body.schema), content: { [bodyType]: { ...body } } } }),
+    ...(body && {
+      requestBody: {
+        required: !isOptional(body.schema),
+        content: { [bodyType]: isRaw ? { ...body, example: String(body.example) } : { ...body } },
+      },
+    }),
     responses: {
       ...success(declaration, responseHeaders),
-      ...failures(refusals(described, { hasKeys }), errors, responseHeaders),
+      ...failures(refusals(described, { hasKeys }), form, responseHeaders),
     },
-    security: hasKeys && isPrivate(path) ? [...(isPublic(described) ? [{}] : []), { key: [] }] : [],
+    security: hasKeys && isPrivate ? [...(isPublic(described) ? [{}] : []), { key: [] }] : [],
   };
 }
 
@@ -192,7 +208,7 @@ function operation(described: Route, { errors }: Face, hasKeys: boolean): ZodOpe
 const EMPTY: Partial<Record<number, string>> = { 202: 'accepted', 302: 'it is at the address in the header Location' };
 
 function success(declaration: Route['declaration'], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
-  const { answer, noContent } = declaration;
+  const { answer, noContent, existing } = declaration;
   const status = successOf(declaration);
   const headers = z.object(responseHeaders);
   if (!answer) return { [`${status}` as const]: { description: EMPTY[status] ?? 'done', headers } };
@@ -200,58 +216,66 @@ function success(declaration: Route['declaration'], responseHeaders: z.core.$Zod
   const content = Object.fromEntries(Object.entries(contents).map(([type, of]) => [type, { ...of }]));
   return {
     [`${status}` as const]: { description: 'success', headers, content },
+    ...(existing && { 200: { description: existing, headers, content } }),
     ...(noContent && { 204: { description: noContent, headers } }),
   };
 }
 
-/** The error codes of a route: those that follow from its declaration, and those that it lists itself. */
-export function refusals({ path, declaration }: Route, { hasKeys }: { hasKeys: boolean }): ErrorCode[] {
-  const { query, headers, body, requires, stores, errors = [] } = declaration;
-  const rules: [boolean, ErrorCode[]][] = [
+/** The errors of a route: those that follow from its declaration, and those that it lists itself. */
+export function refusals({ path, declaration, facts }: Route, { hasKeys }: { hasKeys: boolean }): ErrorKind[] {
+  const access = accessOf(facts, path);
+  const { query, headers, body, requires, stores, answer, isRaw, errors = [] } = declaration;
+  const rules: [boolean, CommonCode[]][] = [
     [true, ['invalid_http', 'request_timeout', 'expectation_failed', 'headers_too_large', 'internal_error']],
     [!hasKeys, ['not_local']],
-    [hasKeys && isPrivate(path), ['unauthenticated']],
+    [hasKeys && access === 'key', ['unauthenticated']],
     [requires !== undefined, ['forbidden']],
-    [isPrivate(path), ['rate_limited', 'unavailable']],
-    [isAt(DESCRIPTION_PATHS, path), ['rate_limited']],
+    [access === 'key', ['rate_limited', 'unavailable']],
+    [access === 'address', ['rate_limited']],
     [/[:*]/.test(path) || Boolean(query ?? headers ?? body), ['invalid_request']],
-    [body !== undefined, ['invalid_json', 'body_too_large', 'unsupported_media_type']],
+    [body !== undefined, ['body_too_large', 'unsupported_media_type']],
+    [body !== undefined && !isRaw, ['invalid_json']],
     [stores === true, ['storage_full']],
+    [query !== undefined && 'page_token' in query.shape, ['invalid_page_token']],
+    [headers !== undefined && 'Last-Event-ID' in headers.shape, ['invalid_cursor']],
   ];
-  return [...rules.flatMap(([applies, codes]) => (applies ? codes : [])), ...errors];
+  const isStream = answer !== undefined && 'written' in answer && 'text/event-stream' in answer.written;
+  const known: Readonly<Record<string, ErrorKind>> = { ...ERRORS, ...facts.errorKinds };
+  return [
+    ...rules.flatMap(([applies, codes]) => (applies ? codes.map((code) => ERRORS[code]) : [])),
+    ...(access === 'key' ? parametersOf(path).flatMap((name) => facts.notFound?.[name] ?? []) : []),
+    ...errors.flatMap((code) => known[code] ?? []),
+    ...(isStream ? [ERRORS.too_many_streams] : []),
+  ];
 }
 
-function isPublic({ method, path }: Route): boolean {
-  return PUBLIC_PATHS.includes(path) || (method === 'get' && SHARED_PATHS.includes(path));
+/** The names of the parameters of a path. */
+function parametersOf(path: string): string[] {
+  return Array.from(path.matchAll(/[:*](\w+)/g), ([, name = '']) => name);
 }
 
-function isPrivate(path: string): boolean {
-  return isAt(PRIVATE_PATHS, path);
+function isPublic({ method, path, facts }: Route): boolean {
+  return facts.publicPaths?.includes(path) || (method === 'get' && facts.sharedPaths?.includes(path)) || false;
 }
 
-function isAt(prefixes: string[], path: string): boolean {
-  return prefixes.some((prefix) => path === prefix || path.startsWith(`${prefix}/`));
-}
-
-function failures(codes: ErrorCode[], errors: ErrorForm, responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {
+function failures(
+  kinds: ErrorKind[],
+  { errors, body }: DescribedForm,
+  responseHeaders: z.core.$ZodShape,
+): ZodOpenApiResponsesObject {
   const responses: ZodOpenApiResponsesObject = {};
-  for (const [status, ofStatus] of Map.groupBy(codes, (code) => errors.statusOf(code))) {
-    const isRetryable = ofStatus.some((code) => 'retryAfter' in ERRORS[code]);
+  for (const [status, ofStatus] of Map.groupBy(kinds, (kind) => errors.statusOf(kind))) {
+    const isRetryable = ofStatus.some(({ retryAfter }) => retryAfter !== undefined);
     responses[`${status}`] = {
-      description: ofStatus.map((code) => `\`${code}\`: ${ERRORS[code].description}`).join('\n\n'),
+      description: ofStatus.map(({ code, description }) => `\`${code}\`: ${description}`).join('\n\n'),
       headers: z.object({ ...responseHeaders, ...(isRetryable && retryHeaders) }),
       content: {
         'application/json': {
-          schema: errors.body,
-          examples: Object.fromEntries(ofStatus.map((code) => [code, { $ref: `#/components/examples/${code}` }])),
+          schema: body,
+          examples: Object.fromEntries(ofStatus.map(({ code }) => [code, { $ref: `#/components/examples/${code}` }])),
         },
       },
     };
   }
   return responses;
-}
-
-function codesOf(errors: typeof ERRORS): ErrorCode[] {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- its own keys
-  return Object.keys(errors) as ErrorCode[];
 }

@@ -4,7 +4,7 @@ import { timeBound } from '../../spec/bounds.ts';
 import { ApiError } from './errors.ts';
 
 /** The position of a page in a listing. */
-export const paginationResource = z
+const paginationResource = z
   .object({
     limit: z.int(),
     next_page_token: z.string().nullable().describe('null: this is the last page'),
@@ -24,8 +24,16 @@ function encodePageToken(position: Record<string, unknown>): string {
   return Buffer.from(JSON.stringify(position)).toString('base64url');
 }
 
-/** @throws ApiError `invalid_page_token` */
-export function decodePageToken<T extends z.ZodObject>(schema: T, token: string): z.infer<T> {
+/**
+ * The position that a token names; undefined without one. `list` has the fields of the position that name the listing.
+ * @throws ApiError `invalid_page_token`, also for the token of another listing
+ */
+export function positionOf<T extends z.ZodObject>(
+  schema: T,
+  token: string | undefined,
+  list: Partial<z.infer<T>> = {},
+): z.infer<T> | undefined {
+  if (token === undefined) return undefined;
   let position: unknown;
   try {
     position = JSON.parse(Buffer.from(token, 'base64url').toString());
@@ -35,7 +43,9 @@ export function decodePageToken<T extends z.ZodObject>(schema: T, token: string)
   const parsed = schema.safeParse(position);
   // Encoding must give the same token again; otherwise the token has extra bytes or fields.
   if (!parsed.success || encodePageToken(parsed.data) !== token) throw invalidPageToken();
-  return parsed.data;
+  const { data } = parsed;
+  if (Object.entries(list).some(([field, value]) => data[field] !== value)) throw invalidPageToken();
+  return data;
 }
 
 export function invalidPageToken(): ApiError {
@@ -60,18 +70,13 @@ const createdPlace = z.object({
  * @throws ApiError `invalid_page_token` for the token of another list
  */
 export function createdAfter(token: string | undefined, list: string): { createdAt: string; id: string } | undefined {
-  if (token === undefined) return undefined;
-  const { list: other, created_at: createdAt, id } = decodePageToken(createdPlace, token);
-  if (other !== list) throw invalidPageToken();
-  return { createdAt, id };
+  const place = positionOf(createdPlace, token, { list });
+  return place && { createdAt: place.created_at, id: place.id };
 }
 
-/** The position after an item, which is the last one of a page; undefined without one. */
-export function placeAfter(
-  item: { created_at: string; id: string } | undefined,
-  list: string,
-): z.infer<typeof createdPlace> | undefined {
-  return item && { list, created_at: item.created_at, id: item.id };
+/** The position after an item, which is the last one of a page. */
+export function placeAfter(item: { created_at: string; id: string }, list: string): z.infer<typeof createdPlace> {
+  return { list, created_at: item.created_at, id: item.id };
 }
 
 /** Query parameters of a listing. */
@@ -117,23 +122,59 @@ export function pagination(limit: number, next: Record<string, unknown> | undefi
 /** The most JSON of one page, in characters; further items move to the next page. */
 const MAX_PAGE_LENGTH = 8_000_000;
 
-/** Collects a page of a listing: up to a number of items and up to a length, but at least one item. */
-export class Page<T> {
-  readonly items: T[] = [];
-  readonly #limit: number;
-  #length = 0;
+/** The most JSON that is read for one page without any item of the list, in characters. */
+const MAX_EMPTY_PAGE_LENGTH = 4 * MAX_PAGE_LENGTH;
 
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+/** What is read and left out counts as so many characters at least: short entries cost their reading. */
+const MIN_LEFT_OUT_LENGTH = 2_000;
 
-  /** Adds an item. False if the page is full: the item then begins the next page. */
-  add(item: T): boolean {
-    if (this.items.length === this.#limit) return false;
-    const { length } = JSON.stringify(item);
-    if (this.items.length > 0 && this.#length + length > MAX_PAGE_LENGTH) return false;
-    this.items.push(item);
-    this.#length += length;
-    return true;
+/** An item of a listing, with the position from which a page begins with it. */
+interface Placed<T> {
+  item: T;
+  position: Record<string, unknown> | undefined;
+  /** It was read, and is not in the list. */
+  isLeftOut?: boolean;
+}
+
+/**
+ * A page of a listing, which is read as far as needed: up to `limit` items and up to a length, but at least one item, if
+ * there is any. The item that does not fit begins the next page. What is read and left out is bounded as well: a page
+ * with items ends after the length of a page, one without after four times that, the only case of an empty page that is
+ * not the last.
+ */
+export async function pageFrom<T>(
+  listing: Iterable<Placed<T>> | AsyncIterable<Placed<T>>,
+  limit: number,
+): Promise<{ data: T[]; pagination: Pagination }> {
+  const data: T[] = [];
+  let [length, leftOut] = [0, 0];
+  for await (const { item, position, isLeftOut = false } of listing) {
+    if (!isLeftOut && data.length === limit) return { data, pagination: pagination(limit, position) };
+    const itemLength = JSON.stringify(item).length;
+    if (isLeftOut) leftOut += Math.max(itemLength, MIN_LEFT_OUT_LENGTH);
+    else length += itemLength;
+    const isFull =
+      data.length > 0 ? length > MAX_PAGE_LENGTH || leftOut > MAX_PAGE_LENGTH : leftOut > MAX_EMPTY_PAGE_LENGTH;
+    if (isFull) return { data, pagination: pagination(limit, position) };
+    if (!isLeftOut) data.push(item);
   }
+  return { data, pagination: pagination(limit, undefined) };
+}
+
+/**
+ * A page of rows, of which the listing has read one more than `limit`.
+ * @param after the position after a row
+ */
+export async function pageOfRows<R, T>(
+  rows: readonly R[],
+  limit: number,
+  { toItem, after }: { toItem: (row: R) => T | Promise<T>; after: (last: R) => Record<string, unknown> },
+): Promise<{ data: T[]; pagination: Pagination }> {
+  async function* listing(): AsyncGenerator<Placed<T>> {
+    for (const [i, row] of rows.entries()) {
+      const last = rows[i - 1];
+      yield { item: await toItem(row), position: last && after(last) };
+    }
+  }
+  return pageFrom(listing(), limit);
 }

@@ -3,7 +3,7 @@ import { createServer, type RequestListener, type ServerOptions } from 'node:htt
 import { connect, type AddressInfo, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { afterEach, expect, test } from 'vitest';
-import { answerProtocolErrors } from './protocol-errors.ts';
+import { respondToProtocolErrors } from './protocol-errors.ts';
 
 const stops: (() => void)[] = [];
 afterEach(() => {
@@ -12,7 +12,7 @@ afterEach(() => {
 
 async function connectTo(listener: RequestListener, options: ServerOptions = {}): Promise<Socket> {
   const server = createServer(options, listener);
-  answerProtocolErrors(server);
+  respondToProtocolErrors(server);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');

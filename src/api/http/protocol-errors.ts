@@ -1,12 +1,12 @@
 import { STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { newId } from '../../engine/new-id.ts';
-import { ApiError, sessionErrors } from './errors.ts';
+import { ApiError, standardErrors } from './errors.ts';
 
 /**
  * Sends the errors that Node's HTTP server reports before Express gets the request, in the form of all other errors.
  */
-export function answerProtocolErrors(server: Server): void {
+export function respondToProtocolErrors(server: Server): void {
   const responses = new WeakMap<Duplex, ServerResponse>();
   server.on('request', ({ socket }, response) => responses.set(socket, response));
   server.on('checkExpectation', (_request, response) => {
@@ -42,7 +42,7 @@ export function answerProtocolErrors(server: Server): void {
 }
 
 /** Answers a request that arrives before the server is ready for it. */
-export const answerStarting: RequestListener = (_request, response) => {
+export const respondStarting: RequestListener = (_request, response) => {
   const { status, headers, text } = serialized(new ApiError('unavailable', 'the server is starting: retry'));
   response.writeHead(status, headers).end(text);
 };
@@ -61,7 +61,7 @@ function protocolError(error: NodeJS.ErrnoException): ApiError {
 }
 
 function serialized(error: ApiError): { status: number; headers: Record<string, string>; text: string } {
-  const { status, headers, body } = sessionErrors.answer(error);
+  const { status, headers, body } = standardErrors.answer(error);
   const text = JSON.stringify(body);
   return {
     status,

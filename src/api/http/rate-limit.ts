@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Request, Response } from 'express';
-import { rateLimit, type Options, type RateLimitRequestHandler, type AugmentedRequest } from 'express-rate-limit';
+import { ipKeyGenerator, rateLimit, type AugmentedRequest, type Options } from 'express-rate-limit';
 import type { Logger } from 'pino';
 import { RedisStore } from 'rate-limit-redis';
 import type { Config } from '../../config.ts';
@@ -11,7 +11,7 @@ import type { Limits } from '../../engine/limits.ts';
 import { contextOf, setContext } from './request.ts';
 
 /** The services of all rate limits. */
-export interface RateLimitServices {
+interface RateLimitServices {
   /** With Redis, all processes share one count; without it, each process counts separately. */
   redis: Redis | undefined;
   config: Pick<Config, 'temporal'>;
@@ -23,13 +23,22 @@ const WINDOW_MS = 60_000;
 /** The longest that a request waits for Redis. */
 const REDIS_TIMEOUT_MS = 1_000;
 
+/** Counts a request. Rejects beyond a limit, with the error that the limit's handler passes to `next`. */
+export type RequestLimit = (request: Request, response: Response) => Promise<void>;
+
 /**
  * Creates a limit of requests per minute. While Redis is configured but unavailable, no request is rejected: a failure
  * of the protection must not become an outage.
  */
-export function perMinute(name: string, options: Partial<Options>, { redis, config, log }: RateLimitServices) {
+function perMinute(
+  name: string,
+  { limit, ...options }: Partial<Options> & { limit: () => number },
+  { redis, config, log }: RateLimitServices,
+): RequestLimit {
   const logFailure = (error: unknown) => log.debug({ err: error }, 'requests are currently not counted');
-  return rateLimit({
+  const count = rateLimit({
+    limit,
+    skip: () => limit() === Infinity,
     windowMs: WINDOW_MS,
     legacyHeaders: false,
     passOnStoreError: true,
@@ -39,20 +48,12 @@ export function perMinute(name: string, options: Partial<Options>, { redis, conf
     ...(redis && { store: redisStore(redis, `${redisPrefix(config.temporal)}${name}:`) }),
     ...options,
   });
-}
-
-/**
- * Counts a request outside of the chain of handlers. Rejects with the error that the limit's handler passes to `next`.
- */
-export async function countRequest(
-  limit: RateLimitRequestHandler,
-  request: Request,
-  response: Response,
-): Promise<void> {
-  await new Promise<void>((resolve, reject) => {
-    const next = (error?: unknown): void => (error ? reject(error) : resolve());
-    Promise.resolve(limit(request, response, next)).catch(reject);
-  });
+  // Outside of the chain of handlers.
+  return (request, response) =>
+    new Promise<void>((resolve, reject) => {
+      const next = (error?: unknown): void => (error ? reject(error) : resolve());
+      Promise.resolve(count(request, response, next)).catch(reject);
+    });
 }
 
 function redisStore({ commands }: Redis, prefix: string): RedisStore {
@@ -78,41 +79,83 @@ function redisStore({ commands }: Redis, prefix: string): RedisStore {
  */
 const HARD_LIMIT_FACTOR = 2;
 
-/** Limits the requests of each subject. */
-export class RequestLimit {
-  readonly #limit;
-
-  constructor(limits: () => Limits, services: RateLimitServices) {
-    const limit = (): number => limits().requestsPerMinute;
-    this.#limit = perMinute(
-      'requests',
-      {
-        standardHeaders: 'draft-8',
-        identifier: 'requests',
-        limit,
-        skip: () => limit() === Infinity,
-        keyGenerator: (_request, response) => contextOf(response).caller.subject.subjectId,
-        handler: (request, response, next) => {
-          const retryAfter = Number(response.getHeader('retry-after'));
-          // The route may accept the request after all.
-          response.removeHeader('retry-after');
-          const message = `the limit is ${limit()} requests per minute: wait for ${retryAfter} s`;
-          const rateLimitError = new ApiError('rate_limited', message, { retryAfter });
-          // A repetition is allowed beyond the limit, but whether a request is one is known only after reading its
-          // body.
-          // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
-          const { rateLimit } = request as Partial<AugmentedRequest>;
-          const exceedsHardLimit = (rateLimit?.used ?? 0) > HARD_LIMIT_FACTOR * limit();
-          setContext(response, { rateLimitError });
-          next(exceedsHardLimit ? rateLimitError : undefined);
-        },
+/**
+ * Limits the requests of each subject. Beyond the limit, sets `rateLimitError` in the context of a request; the route then
+ * rejects it or not.
+ */
+export function subjectLimit(limits: () => Limits, services: RateLimitServices): RequestLimit {
+  const limit = (): number => limits().requestsPerMinute;
+  return perMinute(
+    'requests',
+    {
+      standardHeaders: 'draft-8',
+      identifier: 'requests',
+      limit,
+      keyGenerator: (_request, response) => contextOf(response).caller.subject.subjectId,
+      handler: (request, response, next) => {
+        const retryAfter = Number(response.getHeader('retry-after'));
+        // The route may accept the request after all.
+        response.removeHeader('retry-after');
+        const message = `the limit is ${limit()} requests per minute: wait for ${retryAfter} s`;
+        const rateLimitError = new ApiError('rate_limited', message, { retryAfter });
+        // A repetition is allowed beyond the limit, but whether a request is one is known only after reading its body.
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
+        const { rateLimit } = request as Partial<AugmentedRequest>;
+        const exceedsHardLimit = (rateLimit?.used ?? 0) > HARD_LIMIT_FACTOR * limit();
+        setContext(response, { rateLimitError });
+        next(exceedsHardLimit ? rateLimitError : undefined);
       },
-      services,
-    );
-  }
+    },
+    services,
+  );
+}
 
-  /** Counts a request. Beyond the limit, sets `rateLimitError` in its context; the route then rejects it or not. */
-  async count(request: Request, response: Response): Promise<void> {
-    await countRequest(this.#limit, request, response);
-  }
+interface AddressLimitOptions {
+  /** The name of its counter. */
+  name: string;
+  /** Per minute. */
+  limit: () => number;
+  /** What exceeds the limit, and what to do about it. */
+  what: string;
+  hint: string;
+}
+
+/**
+ * Limits the requests with unknown keys or forged tokens of each address. Beyond the limit they get 429 instead of 401, so
+ * that clients that retry with a wrong key slow down. A valid one is never affected by those of others, since many clients
+ * may share an address.
+ */
+export function unknownKeyLimit(limits: () => Limits, services: RateLimitServices): RequestLimit {
+  const limit = () => limits().unknownKeysPerMinute;
+  const [what, hint] = ['unknown API keys or tokens', 'check yours and wait'];
+  return addressLimit({ name: 'unknown-keys', limit, what, hint }, services);
+}
+
+/** Limits the requests without a key, where none is needed: an address may make as many as a subject. */
+export function publicLimit(limits: () => Limits, services: RateLimitServices): RequestLimit {
+  const limit = () => limits().requestsPerMinute;
+  return addressLimit({ name: 'public', limit, what: 'requests', hint: 'wait' }, services);
+}
+
+/** Rejects with ApiError `rate_limited`. */
+function addressLimit({ name, limit, what, hint }: AddressLimitOptions, services: RateLimitServices): RequestLimit {
+  const limitExceeded = (request: Request): ApiError => {
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
+    const { rateLimit } = request as Partial<AugmentedRequest>;
+    const ms = (rateLimit?.resetTime?.getTime() ?? 0) - Date.now();
+    const retryAfter = Math.max(1, Math.ceil(ms / 1000));
+    return new ApiError('rate_limited', `too many ${what} from your address: ${hint} for ${retryAfter} s`, {
+      retryAfter,
+    });
+  };
+  return perMinute(
+    name,
+    {
+      standardHeaders: false,
+      limit,
+      keyGenerator: ({ ip }) => ipKeyGenerator(ip ?? ''),
+      handler: (request, _response, next) => next(limitExceeded(request)),
+    },
+    services,
+  );
 }

@@ -2,97 +2,49 @@ import type { IRouter, Request, RequestHandler, Response } from 'express';
 import { z } from 'zod';
 import { mayOnServer, refusalOnServer, type ServerAction } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
-import { ApiError, toApiError, type ErrorCode } from './errors.ts';
-import { formBody, largeJsonBody, smallJsonBody } from './json-body.ts';
+import { ApiError, toApiError, type CommonCode, type ErrorKind } from './errors.ts';
+import { formBody, largeJsonBody, rawBody, smallJsonBody } from './json-body.ts';
 import { contextOf, parseBody, parseHeaders, parseQuery, setContext, type RequestContext } from './request.ts';
 
 export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 
 type Method = (typeof METHODS)[number];
 
-/** The groups of routes in the documentation, in order. */
-export const TAGS = {
-  Agents: 'registered agents and their versions',
-  Sessions: 'conversations with registered agents',
-  'Draft sessions': 'conversations with an agent that is still being edited',
-  Turns: 'the turns of sessions and drafts: an input, and everything that follows from it, streamed as it happens',
-  Events: 'the events of turns, and the files in them',
-  Runs: 'runs of an agent with a conversation that the client keeps',
-  'MCP sign-in': 'the connections of users to MCP servers that require a sign-in',
-  Actions: 'the tool calls of all sessions that wait for a person or a client',
-  Webhooks: 'notifications of ended turns and changed actions; only for admins',
-  Operations: 'health, metrics, MCP servers and this description',
-  'Agent sessions': 'runs of an agent: a task, and everything that follows from it',
-  'Agent webhooks': 'notifications of changed sessions; only for admins',
-  Schedules: 'times at which sessions are created',
-  'Agent catalog': 'the agents that sessions may name, and the skills and environments of which they are made',
-};
+/** How requests are admitted: with a key, if the server has any; by their address, without one; or all. */
+export type Access = 'key' | 'address' | 'all';
 
-/** The paths that require a key, if the server has any. */
-export const PRIVATE_PATHS = ['/v1', '/api/v2', '/mcp', '/metrics'];
+/** What the routes of a face refer to, and how their paths can be reached. */
+export interface FaceFacts {
+  /** The paths at and below which the requests of the face are. */
+  prefixes: Readonly<Record<string, Access>>;
+  /** Paths that need no key, below those that do: a browser is sent to them. A key that is sent nevertheless is checked. */
+  publicPaths?: readonly string[];
+  /** Paths whose GET requests need no key if the session is shared. Their routes check that. */
+  sharedPaths?: readonly string[];
+  /** The groups of routes in the documentation, in order. */
+  tags: Readonly<Record<string, string>>;
+  /** The path parameters of all routes. */
+  parameters: Readonly<Record<string, z.ZodType>>;
+  /** The errors of routes that need a key, by the path parameter that names what may be missing. */
+  notFound?: Readonly<Record<string, ErrorKind>>;
+  /** The errors that only this face has. */
+  errorKinds?: Readonly<Record<string, ErrorKind>>;
+}
 
-/** The paths below them that need no key: a browser is sent to them. A key that is sent nevertheless is checked. */
-export const PUBLIC_PATHS = [
-  '/v1/agents/mcp/authorize',
-  '/v1/agents/mcp/callback',
-  '/v1/agents/mcp/client-metadata',
-  '/api/v2/openapi.json',
-];
+/** How requests for a path are admitted. */
+export function accessOf({ prefixes }: FaceFacts, path: string): Access {
+  const below = Object.keys(prefixes).filter((prefix) => path === prefix || path.startsWith(`${prefix}/`));
+  const [longest = ''] = below.toSorted((a, b) => b.length - a.length);
+  return prefixes[longest] ?? 'key';
+}
 
-/** The paths below them whose GET requests need no key if the session is shared. Their routes check that. */
-export const SHARED_PATHS = [
-  '/api/v2/sessions/:id',
-  '/api/v2/sessions/:id/status',
-  '/api/v2/sessions/:id/changes',
-  '/api/v2/sessions/:id/events',
-  '/api/v2/sessions/:id/resources/:bucket/*key',
-  '/api/v2/sessions/:id/files/:file_id',
-];
+/** A path that is at a prefix or below it. */
+type Below<Prefix extends string> = Prefix | `${Prefix}/${string}`;
 
-/** The descriptions of the API, also below these paths: they need no key, and their requests are counted by address. */
-export const DESCRIPTION_PATHS = ['/openapi.json', '/docs'];
-
-/** The path parameters of all routes. */
-export const PATH_PARAMETERS = {
-  agent_name: z.string().meta({ description: 'name of a registered agent', example: 'helper' }),
-  agent_version: z.string().meta({ description: 'version number of the agent, from 1', example: '3' }),
-  session_id: z.string().meta({ description: 'id of a session or a draft', example: 'ses_01kac6dw3e8h4v0m6f2q9x7r5t' }),
-  turn_id: z.string().meta({ description: 'id of a turn of the session', example: 'turn_01kac6f1zy5c3n8s7k4b2g9d6w' }),
-  run_id: z.string().meta({ description: 'id of a run', example: 'run_01kac6f1zy5c3n8s7k4b2g9d6w' }),
-  file_id: z.string().meta({
-    description: 'id of a file of the session, from the URL in an event',
-    example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
-  }),
-  connection_id: z.string().meta({
-    description: 'id of a connection to an MCP server',
-    example: 'con_01kac6dw3e8h4v0m6f2q9x7r5t',
-  }),
-  action_id: z.string().meta({ description: 'id of an action', example: 'act_01kac6f1zy5c3n8s7k4b2g9d9z_0' }),
-  webhook_id: z.string().meta({ description: 'id of a webhook', example: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv' }),
-  schedule_id: z.string().meta({
-    description: 'id of a schedule',
-    example: '4b0f8a4e-5f0c-4c38-9d2b-7a3f3c1f2d55',
-    format: 'uuid',
-  }),
-  asset: z.string().meta({ description: 'name of the file', example: 'start.js' }),
-  bucket: z.string().meta({ description: 'kind of the resource, from the URL in an event', example: 'files' }),
-  key: z.string().meta({
-    description: 'name of the resource, from the URL in an event',
-    example: '9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08',
-  }),
-  event_index: z.string().meta({
-    description: 'position of an event in the session, from 0',
-    example: '4',
-    override: { type: 'integer', example: 4, minimum: 0, maximum: 999_999_999 },
-  }),
-  agent: z.string().meta({ description: 'name of a registered agent; it may contain a /', example: 'order-desk' }),
-  revision: z.string().meta({ description: 'number of a revision of the agent, from 1', example: '3' }),
-  skill: z.string().meta({ description: 'name of a skill; it may contain a /', example: 'acme/refunds' }),
-  environment: z.string().meta({ description: 'id of an environment; it may contain a /', example: 'shop' }),
-  id: z
-    .string()
-    .meta({ description: 'id of a session', example: '0199a8d4-9d1c-7e32-8f5d-2f6a3c1b9e04', format: 'uuid' }),
-};
+/** The prefixes of a face that need a key. */
+type KeyPrefix<F extends FaceFacts> = {
+  [P in keyof F['prefixes'] & string]: F['prefixes'][P] extends 'key' ? P : never;
+}[keyof F['prefixes'] & string];
 
 /** The names of the parameters in a path: `:name` is one segment, `*name` is one or more. */
 type PathParameter<P extends string> = P extends `${infer Segment}/${infer Rest}`
@@ -128,10 +80,10 @@ interface Declaration<
   H extends z.ZodObject = z.ZodObject,
   B extends z.ZodType = z.ZodType,
   A extends Answer = Answer,
+  F extends FaceFacts = FaceFacts,
 > {
   /** The operation id, for generated clients. */
   id: string;
-  tag: keyof typeof TAGS;
   summary: string;
   description?: string;
   query?: Q;
@@ -147,6 +99,8 @@ interface Declaration<
   stores?: true;
   /** The body is that of an HTML form, not JSON. */
   isForm?: true;
+  /** The body is bytes of any type, of at most 30 MB: its schema is of a Buffer. */
+  isRaw?: true;
   /** The response; without it, an empty one. */
   answer?: A;
   /** Schemas that the response refers to by name, such as that of the JSON text in a server-sent event. */
@@ -160,20 +114,24 @@ interface Declaration<
   handlesRateLimit?: true;
   /** Describes when the handler responds with 204 instead. */
   noContent?: string;
+  /** Describes when the handler responds with 200 instead of 201, and sends the answer itself. */
+  existing?: string;
   /** The action that the caller must have the right to. */
   requires?: ServerAction;
   /** The errors of the handler, beyond those that follow from the declaration; see `refusals`. */
-  errors?: ErrorCode[];
+  errors?: readonly (CommonCode | (keyof NonNullable<F['errorKinds']> & string))[];
+  /** The protocol of the route describes it: it is in no OpenAPI document. */
+  isUndocumented?: true;
 }
 
 /** A request whose parts have been validated. */
-interface Call<P extends string, Q, H, B> {
+interface Call<F extends FaceFacts, P extends string, Q, H, B> {
   params: Record<PathParameter<P>, string>;
   query: Q;
   headers: H;
   body: B;
-  /** The authenticated caller; only private routes have one. */
-  caller: P extends `/v1/${string}` | `/api/v2/${string}` | '/mcp' ? Caller : undefined;
+  /** The authenticated caller; only routes that need a key have one. */
+  caller: P extends Below<KeyPrefix<F>> ? Caller : undefined;
   /** Set if the request exceeds the rate limit or the quota of stored bytes; only with `handlesRateLimit`. */
   rateLimitError?: RequestContext['rateLimitError'];
   request: Request;
@@ -185,67 +143,80 @@ type Returned<A> = A extends Content<infer S> ? z.output<S> : void;
 export interface Route {
   method: Method;
   path: string;
+  /** The group of the route in the documentation. */
+  tag: string;
   declaration: Declaration;
   handlers: RequestHandler[];
+  facts: FaceFacts;
 }
 
-/** Declares a method of a path. The declaration types the handler and parses its requests. */
-export function route<
-  P extends string,
-  Q extends z.ZodObject = z.ZodObject<Record<string, never>>,
-  H extends z.ZodObject = z.ZodObject<Record<string, never>>,
-  B extends z.ZodType = z.ZodUndefined,
-  A extends Answer = undefined,
->(
-  method: Method,
-  path: PathParameter<P> extends keyof typeof PATH_PARAMETERS ? P : never,
-  declaration: Declaration<Q, H, B, A>,
-  handler: (call: Call<P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
-): Route {
-  const { query, headers, answer, requires, handlesRateLimit, largeBody, stores, isForm } = declaration;
-  const body = declaration.body ?? (method === 'get' ? undefined : NOTHING);
-  const status = successOf({ answer, ...(declaration.status && { status: declaration.status }) });
-  const check: RequestHandler = (_request, response, next) => {
-    const { caller, rateLimitError } = contextOf(response);
-    if (rateLimitError && !handlesRateLimit) throw rateLimitError;
-    if (requires) authorize(caller, requires);
-    next();
-  };
-  const checkStorage: RequestHandler = async (_request, response, next) => {
-    const { admitStorage, bodyBytes = 0, rateLimitError } = contextOf(response);
-    if (rateLimitError || !admitStorage) return next();
-    const { refusal, answered } = await admitStorage(bodyBytes);
-    response.once('close', answered);
-    if (refusal && !handlesRateLimit) throw refusal;
-    // As with the rate limit, only the handler can recognize a request that has stored its body before.
-    if (refusal) setContext(response, { rateLimitError: toApiError(refusal) });
-    next();
-  };
-  const respond: RequestHandler = async (request, response) => {
-    const call = {
-      params: joined(request.params),
-      query: query && parseQuery(query, request),
-      headers: headers && parseHeaders(headers, request),
-      body: body && parseBody(body.schema, request),
-      caller: contextOf(response).caller,
-      rateLimitError: contextOf(response).rateLimitError,
-      request,
-      response,
+/**
+ * The functions that declare the routes of a face, by their group in the documentation, and by what all of them require.
+ */
+export function routesOfFace<const F extends FaceFacts>(facts: F) {
+  return (tag: keyof F['tags'] & string, ofAll: Pick<Declaration, 'requires'> = {}) =>
+    /** Declares a method of a path. The declaration types the handler and parses its requests. */
+    function route<
+      P extends string,
+      Q extends z.ZodObject = z.ZodObject<Record<string, never>>,
+      H extends z.ZodObject = z.ZodObject<Record<string, never>>,
+      B extends z.ZodType = z.ZodUndefined,
+      A extends Answer = undefined,
+    >(
+      method: Method,
+      path: PathParameter<P> extends keyof F['parameters'] ? P & Below<keyof F['prefixes'] & string> : never,
+      declaration: Declaration<Q, H, B, A, F>,
+      handler: (call: Call<F, P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
+    ): Route {
+      const { query, headers, answer, handlesRateLimit, largeBody, stores, isForm, isRaw } = declaration;
+      const { requires } = { ...ofAll, ...declaration };
+      const body = declaration.body ?? (method === 'get' ? undefined : NOTHING);
+      const status = successOf({ answer, ...(declaration.status && { status: declaration.status }) });
+      const check: RequestHandler = (_request, response, next) => {
+        const { caller, rateLimitError } = contextOf(response);
+        if (rateLimitError && !handlesRateLimit) throw rateLimitError;
+        if (requires) authorize(caller, requires);
+        next();
+      };
+      const checkStorage: RequestHandler = async (_request, response, next) => {
+        const { admitStorage, bodyBytes = 0, rateLimitError } = contextOf(response);
+        if (rateLimitError || !admitStorage) return next();
+        const { refusal, answered } = await admitStorage(bodyBytes);
+        response.once('close', answered);
+        if (refusal && !handlesRateLimit) throw refusal;
+        // As with the rate limit, only the handler can recognize a request that has stored its body before.
+        if (refusal) setContext(response, { rateLimitError: toApiError(refusal) });
+        next();
+      };
+      const respond: RequestHandler = async (request, response) => {
+        const call = {
+          params: joined(request.params),
+          query: query && parseQuery(query, request),
+          headers: headers && parseHeaders(headers, request),
+          body: body && parseBody(body.schema, request),
+          caller: contextOf(response).caller,
+          rateLimitError: contextOf(response).rateLimitError,
+          request,
+          response,
+        };
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
+        const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
+        // A handler that must know whether its answer was delivered has sent it.
+        if (response.writableEnded) return;
+        if (!answer) response.status(status).end();
+        else if (!('written' in answer)) response.status(status).json(returned);
+      };
+      const readJson = largeBody ? largeJsonBody : smallJsonBody;
+      const readBody = !body ? [] : isRaw ? rawBody : isForm ? formBody : readJson;
+      return {
+        method,
+        path,
+        tag,
+        declaration: { ...ofAll, ...declaration, ...(body && { body }) },
+        handlers: [check, ...readBody, ...(stores ? [checkStorage] : []), respond],
+        facts,
+      };
     };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
-    const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
-    // A handler that must know whether its answer was delivered has sent it.
-    if (response.writableEnded) return;
-    if (!answer) response.status(status).end();
-    else if (!('written' in answer)) response.status(status).json(returned);
-  };
-  const readBody = !body ? [] : isForm ? formBody : largeBody ? largeJsonBody : smallJsonBody;
-  return {
-    method,
-    path,
-    declaration: { ...declaration, ...(body && { body }) },
-    handlers: [check, ...readBody, ...(stores ? [checkStorage] : []), respond],
-  };
 }
 
 /** The status of a route's response, unless it is an error. */

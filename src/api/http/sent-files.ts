@@ -4,6 +4,7 @@ import type { FileContent } from '../../blobs/store-files.ts';
 import { fetchFile, type FetchedFile } from '../../lib/fetch-file.ts';
 import { failureReason } from '../../mcp/failure-reason.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
+import { parseDataUri } from '../../spec/data-uri.ts';
 import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
 import { authorizeSession } from '../../engine/access.ts';
@@ -28,9 +29,6 @@ const MAX_FETCHED_FILES = 20;
 const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
 const FETCH_MS = 30_000;
 
-/** The part of a data URI before the file's bytes; the group is the file's type. */
-export const DATA_URI_HEAD = `^data:(${MEDIA_TYPE})(?:;[\\w-]+=[^;,]*)*;base64,`;
-
 /** A URL of a file, which is fetched before the turn starts. */
 export const FILE_URL = '^https?://.';
 
@@ -40,13 +38,12 @@ export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/f
 /** The path that `fileUrl` makes. */
 const OWN_FILE = new RegExp(OWN_FILE_PATH);
 const URL_OF_FILE = new RegExp(FILE_URL, 'i');
-const HEAD = new RegExp(`${DATA_URI_HEAD}$`, 'i');
 const TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 
 /** Checks the files without reading them. @throws ApiError `invalid_data_uri` or `invalid_request` */
 export function checkFiles(files: SentFile[]): void {
   for (const { data, param } of files) {
-    if (isDataUri(data)) parseDataUri(data, param);
+    if (isDataUri(data)) sentDataUri(data, param);
     else if (!isUrl(data) && !OWN_FILE.test(data)) throw invalidDataUri(param);
   }
   const [excess] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
@@ -67,7 +64,7 @@ export async function readFiles(files: SentFile[], context: SourceContext): Prom
   // Sequential, because each file reduces the remaining bytes.
   for (const { name, data, param } of files) {
     if (isDataUri(data)) {
-      contents.push({ name, ...parseDataUri(data, param) });
+      contents.push({ name, ...sentDataUri(data, param) });
       continue;
     }
     const own = ownFileOf(data, context.host);
@@ -137,21 +134,10 @@ function isUrl(data: string): boolean {
 }
 
 /** @throws ApiError `invalid_data_uri` */
-function parseDataUri(uri: string, param: string): { mimeType: string; base64: string } {
-  const comma = uri.indexOf(',');
-  const [, mimeType] = HEAD.exec(uri.slice(0, comma + 1)) ?? [];
-  const base64 = uri.slice(comma + 1);
-  if (comma < 0 || !mimeType || !isBase64(base64)) {
-    throw invalidDataUri(param);
-  }
-  return { mimeType: mimeType.toLowerCase(), base64 };
-}
-
-/** For the documentation only: a regular expression with groups cannot be run on 30 MB. */
-export const BASE64 = '([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?';
-
-export function isBase64(text: string): boolean {
-  return text.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(text);
+function sentDataUri(uri: string, param: string): { mimeType: string; base64: string } {
+  const parsed = parseDataUri(uri);
+  if (!parsed) throw invalidDataUri(param);
+  return parsed;
 }
 
 function invalidDataUri(param: string): ApiError {

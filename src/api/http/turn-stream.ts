@@ -1,5 +1,5 @@
 import { parseCursor, type Cursor } from '../../core/cursor.ts';
-import type { TurnCreated } from '../../core/records.ts';
+import type { TurnCreated } from '../../core/records/turn.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { StreamSequencer, type FollowedEntry, type NumberedFrame } from '../../live/stream-sequencer.ts';
 import type { TurnTail, TailLease } from '../../live/turn-tail.ts';
@@ -71,7 +71,7 @@ export async function sendTurn({
   }
 }
 
-export function invalidCursor(): ApiError {
+function invalidCursor(): ApiError {
   return new ApiError('invalid_cursor', 'the cursor is not from this stream: start again without one');
 }
 

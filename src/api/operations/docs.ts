@@ -2,7 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { z } from 'zod';
 import { ApiError } from '../http/errors.ts';
-import { route, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Operations');
 
 const require = createRequire(import.meta.url);
 
@@ -57,7 +60,6 @@ export function docsRoutes(): Route[] {
       '/docs',
       {
         id: 'getDocs',
-        tag: 'Operations',
         summary: 'Get this description as a page on which requests can be tried',
         answer: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
       },
@@ -72,7 +74,6 @@ export function docsRoutes(): Route[] {
       '/docs/:asset',
       {
         id: 'getDocsAsset',
-        tag: 'Operations',
         summary: 'Get a file of the page',
         answer: { written: { '*/*': { schema: z.unknown(), example: START } } },
         errors: ['not_found'],

@@ -1,7 +1,10 @@
 import { z } from 'zod';
 import type { ApiContext, Finding } from '../http/context.ts';
-import { ApiError, sessionErrors } from '../http/errors.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { ApiError, standardErrors } from '../http/errors.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Operations');
 
 const findings = z.object({
   status: z.literal('ready'),
@@ -26,7 +29,6 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
       '/healthz',
       {
         id: 'getHealth',
-        tag: 'Operations',
         summary: 'Check whether the process is alive',
         answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
         errors: ['unavailable'],
@@ -38,7 +40,6 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
       '/readyz',
       {
         id: 'getReadiness',
-        tag: 'Operations',
         summary: 'Check whether the server is ready to process requests',
         answer: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
         errors: ['unavailable'],
@@ -50,7 +51,7 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
           response.json({ status: 'ready', problems, warnings });
           return;
         }
-        const answer = sessionErrors.answer(
+        const answer = standardErrors.answer(
           new ApiError('unavailable', `the server is not ready: ${problems.join('; ')}`),
         );
         response.status(answer.status).set(answer.headers);

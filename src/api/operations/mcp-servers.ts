@@ -1,7 +1,10 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Operations');
 
 const checkedTool = z.object({
   name: z.string(),
@@ -49,7 +52,6 @@ export function mcpServerRoutes({ checkServers }: Pick<ApiContext, 'checkServers
       '/v1/agents/mcp/servers',
       {
         id: 'checkMcpServers',
-        tag: 'Operations',
         summary: 'Connect to each registered MCP server, and list its tools and which of them ask',
         description:
           'Over connections of its own, with the sign-ins of the caller: programs are started for it, and ended. Takes as long ' +

@@ -1,6 +1,9 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
-import { route, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Operations');
 
 const text = {
   schema: z.string(),
@@ -16,7 +19,6 @@ export function metricsRoutes({ scrape }: Pick<ApiContext, 'scrape'>): Route[] {
       '/metrics',
       {
         id: 'getMetrics',
-        tag: 'Operations',
         summary: "Get the metrics of this process in Prometheus' text format",
         description: 'The port EVERTURN_METRICS_PORT serves them without a key.',
         requires: 'readMetrics',

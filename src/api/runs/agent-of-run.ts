@@ -1,4 +1,4 @@
-import type { Catalog } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../features/catalog.ts';
 import { ApiError } from '../http/errors.ts';
 import { toSpec, withParams } from './agent-to-spec.ts';
 import type { NewRun } from './create-run.ts';

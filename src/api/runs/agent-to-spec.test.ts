@@ -50,7 +50,6 @@ describe('an agent of a request', () => {
         iteration_limit: 10,
         ask_user_questions: off,
         dynamic_sub_agents: off,
-        sandbox: off,
         generative_ui: off,
       },
       failsWithTools: true,
@@ -200,7 +199,7 @@ describe('instructions', () => {
       transcript: [],
       tools: [],
       unavailable: [],
-      skills: { skills: [], unavailable: [] },
+      texts: [],
       fileContent: () => Promise.reject(new Error('no file')),
     });
     expect(system).toBe('You work for ACME.\nNot {{secret}}, {{secret}}.');
@@ -236,7 +235,6 @@ describe('a registered agent', () => {
       on_limit: 'fail',
       on_unknown: 'tell',
       dynamic_sub_agents: off,
-      sandbox: off,
       generative_ui: off,
     });
     expect(registered({ model: { name: 'm' } }, {}).spec.config?.iteration_limit).toBe(10);

@@ -1,5 +1,6 @@
 import { withoutVariables } from '../../agents/prompt.ts';
-import { dynamicToolkits, withToolkits } from '../../agents/client-toolkits.ts';
+import { dynamicToolkits, withToolkits } from '../../features/run-support/client-toolkits.ts';
+import { SYSTEM_TOOLS } from '../../features/system-tools.ts';
 import type { ServerSecrets } from '../../mcp/server-secrets.ts';
 import {
   MAX_PROMPT_LENGTH,
@@ -7,15 +8,15 @@ import {
   type ClientToolkit,
   type McpServer,
   type ModelOptions,
+  type ToolSource,
   type WebSearch,
 } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { missingCapabilities, requireCapabilities } from './capabilities.ts';
-import { placeText, refusal, type Place } from './errors.ts';
+import { type Place, placeText, refusal, RUN_ERRORS } from './errors.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
 import { secretsOf } from './toolkit-secrets.ts';
-import { toolOrder } from './tool-order.ts';
 import type {
   AgentChanges,
   AgentParams,
@@ -176,7 +177,8 @@ function optionsOf(params: AgentChanges): ModelOptions {
 /** The web search of the provider. @throws ApiError if there are two */
 function searchOf({ tools }: AgentChanges, root: Place): WebSearch | undefined {
   const [first, second] = (tools ?? []).flatMap((tool, i) => (tool.type === 'web_search' ? [{ tool, i }] : []));
-  if (second) throw refusal('duplicate_tool_name', [...root, 'tools', second.i], 'the run has another web_search');
+  if (second)
+    throw refusal(RUN_ERRORS.duplicate_tool_name, [...root, 'tools', second.i], 'the run has another web_search');
   if (!first) return undefined;
   const { allowed_domains, max_uses, user_location: location } = first.tool;
   return withoutNulls({ allowed_domains, max_uses, user_location: location && withoutNulls(location) });
@@ -197,7 +199,6 @@ function configOf({ config }: AgentSpec, { max_turns: maxTurns }: AgentChanges):
     iteration_limit: maxTurns ?? config?.iteration_limit ?? MAX_TURNS,
     ask_user_questions: asked(config?.ask_user_questions),
     dynamic_sub_agents: asked(config?.dynamic_sub_agents),
-    sandbox: asked(config?.sandbox),
     generative_ui: asked(config?.generative_ui),
   };
 }
@@ -209,8 +210,30 @@ function formatOf(format: AgentChanges['response_format']): AgentSpec['response_
   return { type: 'json_schema', json_schema: { name, schema, ...(description && { description }) } };
 }
 
+/**
+ * The order in which a model is offered the tools of a run: those of its agent, those of the request, then its toolkits.
+ * `servers` are those of the MCP toolkits, in their order. Undefined if the request adds none to the agent's.
+ */
+function toolOrder(
+  { client_tools: ownTools, mcp_servers: ownServers }: AgentSpec,
+  { tools, toolkits }: AgentChanges,
+  servers: { server: { name: string } }[],
+): ToolSource[] | undefined {
+  const named = ({ name }: { name: string }): ToolSource => ({ tool: name });
+  const ofServer = ({ name }: { name: string }): ToolSource => ({ server: name });
+  const rest = [...servers];
+  let toolkit = 0;
+  const added = [
+    ...(tools ?? []).flatMap((tool) => (tool.type === 'web_search' ? [] : [named(tool)])),
+    ...(toolkits ?? []).flatMap((one) =>
+      one.type === 'client' ? [{ toolkit: toolkit++ }] : rest.splice(0, 1).map(({ server }) => ofServer(server)),
+    ),
+  ];
+  return added.length > 0 ? [...(ownTools ?? []).map(named), ...(ownServers ?? []).map(ofServer), ...added] : undefined;
+}
+
 /** A tool, and where a request has it. */
-export interface PlacedTool {
+interface PlacedTool {
   tool: ClientTool;
   place: Place;
 }
@@ -296,10 +319,10 @@ export function requireUsableTools(spec: AgentSpec, tools: PlacedTool[], place: 
     const message = `an agent can have at most ${MAX_CLIENT_TOOLS} tools of its client`;
     throw refusal('invalid_request', place, message);
   }
-  const names = new Set([...reservedNames(spec), ...own.map(({ name }) => name)]);
+  const names = new Set([...reservedNames(spec, SYSTEM_TOOLS), ...own.map(({ name }) => name)]);
   for (const { tool, place: at } of tools) {
     const message = `another tool of the run is named ${tool.name}: tools need unique names`;
-    if (names.has(tool.name)) throw refusal('duplicate_tool_name', [...at, 'name'], message);
+    if (names.has(tool.name)) throw refusal(RUN_ERRORS.duplicate_tool_name, [...at, 'name'], message);
     names.add(tool.name);
   }
 }

@@ -2,20 +2,19 @@ import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimRequest, type SharedClaim } from '../../engine/request-claims.ts';
+import { claimByKey, type SharedClaim } from '../../engine/request-claims.ts';
 import { hasTurn } from '../../engine/access.ts';
-import { EngineError } from '../../engine/errors.ts';
+import { EngineError, isRejected } from '../../engine/errors.ts';
 import { pinnedAgents } from '../../engine/pinned-agents.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
 import { ownerOf, runnableAgent, startTurn, type RunnableAgent, type StartedTurn } from '../../engine/start-turn.ts';
-import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { RunAgent } from './agent-to-spec.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import type { ApiContext } from '../http/context.ts';
-import { isRefusal, type ApiError } from '../http/errors.ts';
+import type { ApiError } from '../http/errors.ts';
 import type { GivenConversation } from '../../core/given-conversation.ts';
-import { runIdsOf, runNotFound, type RunIds } from '../../engine/runs.ts';
+import { runIdsOf, runNotFound, type RunIds } from '../../features/run-support/runs.ts';
 
 /** A validated request for a run. */
 export interface NewRun {
@@ -43,39 +42,20 @@ interface RunCall {
 }
 
 /** The run that a request is for: a new one, or that of an equal request before. */
-export interface ClaimedRun extends RunIds {
+interface ClaimedRun extends RunIds {
   claim: SharedClaim;
   caller: Caller;
 }
 
-/** Without a key two requests are two runs, however equal they are. @throws EngineError `idempotency_key_reused` */
+/** @throws EngineError `idempotency_key_reused` */
 export async function claimRun(
   { catalog }: Pick<ApiContext, 'catalog'>,
   { caller, key, identity }: RunCall,
 ): Promise<ClaimedRun> {
   const resourceId = newId('turn');
-  const nothing = () => Promise.resolve();
-  let claim: SharedClaim = {
-    resourceId,
-    isNew: true,
-    confirm: () => Promise.resolve(true),
-    release: nothing,
-    delivered: nothing,
-    lost: nothing,
-  };
-  if (key !== undefined) {
-    const scope = `${caller.subject.subjectId}/runs`;
-    claim = await claimRequest({
-      catalog,
-      scope,
-      key,
-      // Only with a key: hashing a body of 30 MB takes 160 ms.
-      bodyHash: hashOf(identity),
-      resourceId,
-      sessionId: runIdsOf(resourceId).sessionId,
-      isKept: true,
-    });
-  }
+  const { sessionId } = runIdsOf(resourceId);
+  const request = { caller, resource: 'runs', key, body: identity };
+  const claim = await claimByKey({ catalog, ...request, resourceId, sessionId, isKept: true });
   const ids = runIdsOf(claim.resourceId);
   addLogContext({ sessionId: ids.sessionId, turnId: ids.turnId });
   return { ...ids, claim, caller };
@@ -127,7 +107,7 @@ export async function startRun(
     return { session, ...started };
   } catch (error) {
     endAdmission();
-    if (isRefusal(error)) await withdraw(context, { sessionId, turnId, claim }, isInserted);
+    if (isRejected(error)) await withdraw(context, { sessionId, turnId, claim }, isInserted);
     throw error;
   }
 }

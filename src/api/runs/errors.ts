@@ -1,4 +1,33 @@
-import { ApiError, sessionErrors, type ErrorCode, type ErrorForm } from '../http/errors.ts';
+import {
+  ApiError,
+  errorKinds,
+  standardErrors,
+  type CommonCode,
+  type ErrorForm,
+  type ErrorKind,
+} from '../http/errors.ts';
+
+/** The errors that only runs have. */
+export const RUN_ERRORS = errorKinds({
+  run_in_progress: {
+    status: 409,
+    description: 'the input contains calls of a run that has not ended; the message names it',
+  },
+  run_ended: { status: 409, description: 'the run has ended and takes no more answers' },
+  call_already_answered: { status: 409, description: 'the tool call was answered before, with another result' },
+  invalid_items: {
+    status: 422,
+    description: 'the items are not a conversation that a run can continue; param names the place',
+  },
+  invalid_context: {
+    status: 422,
+    description: 'the instructions refer to a part of the context that is missing; param names the instruction',
+  },
+  duplicate_tool_name: {
+    status: 422,
+    description: 'two tools of the run have the same name; param names the second one',
+  },
+});
 
 /** A place in a request, from its body on: names of fields, and numbers of members of lists. */
 export type Place = readonly PropertyKey[];
@@ -13,15 +42,15 @@ export function placeText(place: Place): string {
 }
 
 /** The error of a request with the place that is at fault. */
-export function refusal(code: ErrorCode, place: Place, message: string): ApiError {
+export function refusal(kind: CommonCode | ErrorKind, place: Place, message: string): ApiError {
   const param = placeText(place);
-  return new ApiError(code, `${param}: ${message}`, { param });
+  return new ApiError(kind, `${param}: ${message}`, { param });
 }
 
-/** The errors of runs: those of the Sessions API, with places as llm-sdk's readers expect them. */
+/** The errors of runs: in the standard form, with places as llm-sdk's readers expect them. */
 export const runErrors: ErrorForm = {
-  ...sessionErrors,
-  answer: (error) => sessionErrors.answer(withPlaces(ofRun(error))),
+  ...standardErrors,
+  answer: (error) => standardErrors.answer(withPlaces(ofRun(error))),
 };
 
 /** What is missing is the run: it was deleted in the meantime, with its session and its turn. */
@@ -37,10 +66,5 @@ function withPlaces(error: ApiError): ApiError {
   const problems = error.issues.map(({ path, message }) =>
     path.length > 0 ? `${placeText(path)}: ${message}` : message,
   );
-  return new ApiError(error.code, problems.join('; '), { param: placeText(first.path), cause: error });
-}
-
-/** Whether a request is for runs, by its path. */
-export function isRunPath(path: string): boolean {
-  return /^\/v1\/(?:agents\/[^/]+\/)?runs(?:\/|$)/.test(path);
+  return new ApiError(error.kind, problems.join('; '), { param: placeText(first.path), cause: error });
 }

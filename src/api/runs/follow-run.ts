@@ -1,17 +1,18 @@
 import type { Cursor } from '../../core/cursor.ts';
-import type { LogEntry, TurnCreated } from '../../core/records.ts';
-import type { Run } from '../../engine/runs.ts';
-import { NEVER } from '../../lib/abort.ts';
+import type { LogEntry } from '../../core/records/log.ts';
+import type { TurnCreated } from '../../core/records/turn.ts';
+import type { FoundRun } from '../../features/run-support/runs.ts';
+import { NEVER_ABORTED } from '../../lib/abort.ts';
 import type { ApiContext } from '../http/context.ts';
 import { loadFiles } from './load-files.ts';
-import { limitsOf } from './run-limits.ts';
+import { runLimitsOf } from './run-limits.ts';
 import { RunOutput } from './run-output.ts';
 
 export type FollowServices = Pick<ApiContext, 'catalog' | 'logs' | 'tails'> & {
   blobs: Pick<ApiContext['blobs'], 'get'>;
 };
 
-export interface FollowOptions {
+export interface FollowRunOptions {
   /** How long to wait for the end of the run, or for its next pause. */
   waitMs: number;
   /** Waits for the end only. */
@@ -36,10 +37,10 @@ export interface FollowedRun {
  */
 export async function followRun(
   { catalog, logs, tails, blobs }: FollowServices,
-  { session, turnId }: Pick<Run, 'session' | 'turnId'>,
-  { waitMs, ignoresPauses = false, signal = NEVER, onRead, created }: FollowOptions,
+  { session, turnId }: Pick<FoundRun, 'session' | 'turnId'>,
+  { waitMs, ignoresPauses = false, signal = NEVER_ABORTED, onRead, created }: FollowRunOptions,
 ): Promise<FollowedRun> {
-  const output = new RunOutput(limitsOf(await catalog.agents.spec(session.spec_hash)));
+  const output = new RunOutput(runLimitsOf(await catalog.agents.spec(session.spec_hash)));
   const deadline = Date.now() + waitMs;
   let [ordinal, completed] = [0, 0];
   const add = async (entries: readonly LogEntry[]): Promise<void> => {

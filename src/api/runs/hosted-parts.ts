@@ -5,10 +5,10 @@ import type { InputPart } from './wire/parts.ts';
 /** What a provider does itself, and the sources of its texts, as parts of items have them. */
 
 export function hostedPart(hosted: HostedPart): HostedCallPart | HostedResultPart {
-  return hosted.type === 'call' ? hostedCall(hosted) : hostedResult(hosted);
+  return hosted.type === 'call' ? toHostedCall(hosted) : toHostedResult(hosted);
 }
 
-export function hostedCall({ id, action, status }: HostedPart & { type: 'call' }): HostedCallPart {
+export function toHostedCall({ id, action, status }: HostedPart & { type: 'call' }): HostedCallPart {
   return {
     type: 'tool-call',
     tool_call_id: id,
@@ -16,7 +16,7 @@ export function hostedCall({ id, action, status }: HostedPart & { type: 'call' }
   };
 }
 
-export function hostedResult({ id, sources, errorCode }: HostedPart & { type: 'result' }): HostedResultPart {
+export function toHostedResult({ id, sources, errorCode }: HostedPart & { type: 'result' }): HostedResultPart {
   return {
     type: 'tool-result',
     tool_call_id: id,

@@ -1,14 +1,15 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Caller } from '../../core/subject.ts';
 import type { GivenCall, GivenConversation, GivenResult } from '../../core/given-conversation.ts';
-import { ownRun, type Run } from '../../engine/runs.ts';
+import { ownRun, type FoundRun } from '../../features/run-support/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
 import { ApiError } from '../http/errors.ts';
+import { RUN_ERRORS } from './errors.ts';
 import type { NewRun } from './create-run.ts';
 import { followRun, type FollowServices } from './follow-run.ts';
 import { argumentsOf } from './output-parts.ts';
 import { readResultContent } from './result-content.ts';
-import type { ModelPart, RunItem, ToolItem } from './wire/run.ts';
+import type { ModelPart, RunItem, RunToolItem } from './wire/run.ts';
 
 /** `item_<ULID of the run>_<index of the item>`. */
 const ITEM_ID = /^item_([0-9a-z]{26})_(0|[1-9]\d{0,5})$/;
@@ -47,7 +48,7 @@ export async function withKnownCalls(
   if (!output || item?.type !== 'model' || item.id !== itemId) return unknown;
   if (output.isOpen) {
     const problem = `the input contains calls of ${runId}, which has not ended: wait for it, resume it, or cancel it`;
-    throw new ApiError('run_in_progress', problem);
+    throw new ApiError(RUN_ERRORS.run_in_progress, problem);
   }
   const results = resultsOf(following);
   const isOfAgent = isRunOf(run, agent);
@@ -60,13 +61,13 @@ export async function withKnownCalls(
 }
 
 /** Whether a run has had the agent as it is registered: a client may give its name to another agent, and change it. */
-function isRunOf({ session }: Run, { name, isRegistered }: BroughtConversation['agent']): boolean {
+function isRunOf({ session }: FoundRun, { name, isRegistered }: BroughtConversation['agent']): boolean {
   return isRegistered && session.agent_name === name && session.draft_roles === null;
 }
 
 /** The results of the calls of a message, by their ids; `following` are the items after it. */
-function resultsOf(following: RunItem[]): Map<string, ToolItem> {
-  const results = new Map<string, ToolItem>();
+function resultsOf(following: RunItem[]): Map<string, RunToolItem> {
+  const results = new Map<string, RunToolItem>();
   for (const item of following) {
     if (item.type === 'model') break;
     // A call that was cancelled or that could not run has begun nothing.
@@ -80,6 +81,6 @@ function isSameCall(part: ModelPart, { id, name, arguments: text }: GivenCall): 
   return isDeepStrictEqual({ args: part.args, raw: part.raw_args }, { raw: undefined, ...argumentsOf(text) });
 }
 
-function reused({ outcome, output }: ToolItem): GivenResult {
+function reused({ outcome, output }: RunToolItem): GivenResult {
   return { outcome, ...readResultContent(output), isReused: true };
 }

@@ -4,19 +4,22 @@ import type { SessionRow } from '../../catalog/schema.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
-import { createdAfter, createdQuery, pageOf, pagination, placeAfter } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { exampleRunSummary } from './examples.ts';
-import { runHeader } from './run-header.ts';
+import { toRunHeader } from './run-header.ts';
 import { STATES_OF } from './run-states.ts';
 import {
   RUN_STATUSES,
   runSummary,
-  type RequiredAction,
+  type RunRequiredAction,
   type RunFigures,
   type RunStatus,
   type RunSummary,
 } from './wire/run.ts';
+
+const route = routesOf('Runs');
 
 const LIMIT = 10;
 
@@ -34,7 +37,6 @@ export function listRoutes(context: ApiContext): Route[] {
       '/v1/runs',
       {
         id: 'listRuns',
-        tag: 'Runs',
         summary: 'The runs that you may read, newest first',
         description:
           'Without their items. A list follows a run within a moment; its figures are those of its last pause, or of its end.',
@@ -43,7 +45,6 @@ export function listRoutes(context: ApiContext): Route[] {
           data: [exampleRunSummary],
           pagination: { limit: LIMIT, next_page_token: null, previous_page_token: null },
         }),
-        errors: ['invalid_page_token'],
       },
       async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
         const subjectId = mayReadAll(caller) ? undefined : caller.subject.subjectId;
@@ -60,11 +61,11 @@ export function listRoutes(context: ApiContext): Route[] {
           },
           { order, after: createdAfter(token, fingerprint), limit: limit + 1 },
         );
-        const shown = found.slice(0, limit);
-        const summaries = await catalog.runSummaries.of(shown.map(({ id }) => id));
-        const data = shown.map((session) => summaryOf(session, summaries.get(session.id), readerOf(caller, session)));
-        const last = found.length > limit ? shown.at(-1) : undefined;
-        return { data, pagination: pagination(limit, placeAfter(last, fingerprint)) };
+        const summaries = await catalog.runSummaries.of(found.map(({ id }) => id));
+        return pageOfRows(found, limit, {
+          toItem: (session) => summaryOf(session, summaries.get(session.id), readerOf(caller, session)),
+          after: (last) => placeAfter(last, fingerprint),
+        });
       },
     ),
   ];
@@ -77,7 +78,7 @@ function summaryOf(session: SessionRow, stored: string | undefined, { isOwner }:
   // A run that has resumed has the figures of its pause until it is archived again.
   const status = statusOf(session) ?? figures.status;
   return {
-    ...runHeader(session),
+    ...toRunHeader(session),
     ...figures,
     status,
     ...(action && status === 'requires_action' && { required_action: isOwner ? action : withoutLinks(action) }),
@@ -101,7 +102,7 @@ function unknownFigures({ ended_at, model_calls, input_tokens, output_tokens, co
 }
 
 /** Only the owner can sign in. */
-function withoutLinks(action: RequiredAction): RequiredAction {
+function withoutLinks(action: RunRequiredAction): RunRequiredAction {
   const { sign_ins: signIns, ...rest } = action;
   const withoutLink = (signIn: NonNullable<typeof signIns>[number]) => {
     const { auth_url: _, ...shown } = signIn;

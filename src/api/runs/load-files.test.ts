@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { modelMessage } from '../../../test/support/model-message.ts';
 import { BlobNotFound, BlobsUnavailable } from '../../blobs/blob-store.ts';
-import type { LogRecord, StoredFile } from '../../core/records.ts';
+import type { StoredFile } from '../../core/records/input.ts';
+import type { LogRecord } from '../../core/records/log.ts';
 import { loadFiles } from './load-files.ts';
 
 const sessionId = 'ses_1';

@@ -1,7 +1,9 @@
 import type { BlobStore } from '../../blobs/blob-store.ts';
 import { unlessLost } from '../../blobs/offload.ts';
 import { lostFile } from '../../core/files.ts';
-import type { LogRecord, MadeImage, StoredFile } from '../../core/records.ts';
+import type { StoredFile } from '../../core/records/input.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import type { MadeImage } from '../../core/records/message.ts';
 import { isMedia } from './output-parts.ts';
 
 /** Whether an item needs files of the record that are in the blob store. */

@@ -7,7 +7,7 @@ import {
   type ToolCallDelta,
 } from '../../core/message.ts';
 import { placedParts, type PlacedPart, type SectionDelta } from '../../core/sections.ts';
-import { hostedCall, hostedResult, citationOf } from './hosted-parts.ts';
+import { citationOf, toHostedCall, toHostedResult } from './hosted-parts.ts';
 import type { ModelPart, PartDelta } from './wire/run.ts';
 
 export interface IndexedDelta {
@@ -95,8 +95,8 @@ function callDelta({ id, name, arguments: args }: ToolCallDelta): PartDelta | un
 
 /** The id is in the first delta of a call of the provider. What it has found is complete. */
 function hostedDelta({ start, hosted }: SectionDelta): PartDelta | undefined {
-  if (hosted?.type !== 'call') return hosted && hostedResult(hosted);
-  const { tool_call_id, ...call } = hostedCall(hosted);
+  if (hosted?.type !== 'call') return hosted && toHostedResult(hosted);
+  const { tool_call_id, ...call } = toHostedCall(hosted);
   return { ...call, ...(start && { tool_call_id }) };
 }
 

@@ -1,7 +1,10 @@
 import type { MessageText } from '../../core/message.ts';
-import type { MadeImage, ModelMessage, SpokenAudio, StoredFile, ToolCall, Usage } from '../../core/records.ts';
+import type { ToolCall } from '../../core/records/calls.ts';
+import type { StoredFile } from '../../core/records/input.ts';
+import type { MadeImage, ModelMessage, SpokenAudio } from '../../core/records/message.ts';
+import type { Usage } from '../../core/records/usage.ts';
 import { placedParts, textOf, type PlacedPart } from '../../core/sections.ts';
-import { parseJson } from '../../tools/arguments.ts';
+import { parseJsonObject } from '../../tools/arguments.ts';
 import { audioFormat } from '../../core/audio-formats.ts';
 import { citationOf, hostedPart } from './hosted-parts.ts';
 import { kindsOf, type KindOfTokens } from './pricing.ts';
@@ -12,7 +15,7 @@ import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
  * The parts of a message in the order in which they began, as far as the log has it, then its images and what the model
  * has said. A refusal is not a part.
  */
-export function contentOf(message: ModelMessage): ModelPart[] {
+export function toModelParts(message: ModelMessage): ModelPart[] {
   const text = textOf(message);
   const placed = placedParts(text);
   const holder = holderOf(placed);
@@ -108,11 +111,8 @@ function signatureOf(
 /** The arguments of a call as an object. `raw`: what the model wrote, if that is none. */
 export function argumentsOf(text: string): { args: Record<string, unknown>; raw?: string } {
   if (text.trim() === '') return { args: {} };
-  const parsed = parseJson(text);
-  const value = 'value' in parsed ? parsed.value : undefined;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { args: {}, raw: text };
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object of JSON
-  return { args: value as Record<string, unknown> };
+  const args = parseJsonObject(text);
+  return args ? { args } : { args: {}, raw: text };
 }
 
 /** Token counts as llm-sdk has them; undefined if the provider has not reported any. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { NO_USAGE, type Usage } from '../../core/records.ts';
+import { NO_USAGE, type Usage } from '../../core/records/usage.ts';
 import type { Pricing } from '../../spec/agent-spec.ts';
 import { usageToWire } from './output-parts.ts';
 import { costBy } from './pricing.ts';

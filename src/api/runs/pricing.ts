@@ -1,4 +1,4 @@
-import type { Usage } from '../../core/records.ts';
+import type { Usage } from '../../core/records/usage.ts';
 import type { Pricing } from '../../spec/agent-spec.ts';
 
 export interface KindOfTokens {

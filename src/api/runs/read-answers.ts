@@ -1,7 +1,10 @@
-import { ROOT_THREAD, type AnswerableCall, type Approval, type StoredFile } from '../../core/records.ts';
+import type { StoredFile } from '../../core/records/input.ts';
+import type { AnswerableCall, Approval } from '../../core/records/pending.ts';
+import { ROOT_THREAD } from '../../core/records/threads.ts';
 import { callKey, outcomeText, type CallKey } from '../../core/tool-records.ts';
 import { editedArguments } from '../../engine/edited-arguments.ts';
 import { refusal, type Place } from './errors.ts';
+import { waitingCalls } from './required-action.ts';
 import { readResultContent } from './result-content.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { RunOutput } from './run-output.ts';
@@ -66,11 +69,12 @@ function approvalOf({ status, reason, arguments: edited }: Decision): Approval {
 
 /** The call that an answer is for. @throws ApiError `call_not_pending` if the run has never waited for that answer */
 export function callOf({ place, toolCallId, threadId, needs }: SentAnswer, output: RunOutput): CallKey {
-  const named = output.pause.waiting.filter((call) => call.toolCallId === toolCallId);
+  const waiting = waitingCalls(output.view).map(({ pending }) => pending);
+  const named = waiting.filter((call) => call.toolCallId === toolCallId);
   const ownThread = named.length === 1 ? named[0]?.threadId : undefined;
   const key = { threadId: threadId ?? ownThread ?? ROOT_THREAD, toolCallId };
-  const waiting = named.find((call) => callKey(call) === callKey(key));
-  if (waiting ? waiting.needs === needs : output.pause.wasAsked(key)) return key;
+  const call = named.find((one) => callKey(one) === callKey(key));
+  if (call ? call.needs === needs : output.view.wasAsked(key)) return key;
   const what = needs === 'approval' ? 'an approval' : 'a result';
   const message = `the run does not wait for ${what} of tool call ${toolCallId}`;
   throw refusal('call_not_pending', [...place, 'tool_call_id'], message);

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { storedSections } from '../../core/sections.ts';
-import { contentOf } from './output-parts.ts';
+import { toModelParts } from './output-parts.ts';
 import { runErrors } from './errors.ts';
 import { readItems } from './read-items.ts';
 import { encodeSignature } from './signature.ts';
@@ -132,12 +132,12 @@ describe('the end of the input decides', () => {
       reasoning,
       ...storedSections(sections),
     };
-    expect(contentOf(message)).toEqual(parts);
+    expect(toModelParts(message)).toEqual(parts);
     const failed = { type: 'web_search', sources: [], error_code: 'max_uses_exceeded' };
     const [, item] = read(user(text('hi')), model({ ...hostedResult, result: failed }, text('No.')), hi).conversation
       .items;
     if (item?.role !== 'assistant') throw new Error('the second item is of the model');
-    expect(contentOf(item.message)[0]).toEqual({ ...hostedResult, result: failed, status: 'failed' });
+    expect(toModelParts(item.message)[0]).toEqual({ ...hostedResult, result: failed, status: 'failed' });
   });
 
   test('a message without calls, or with those of the provider only, is the answer', () => {

@@ -1,19 +1,22 @@
 import { inlineFile } from '../../blobs/store-files.ts';
 import type { GivenCall, GivenConversation, GivenMessage } from '../../core/given-conversation.ts';
-import { ROOT_THREAD, type ModelMessage, type ToolOutcome, type UserContentPart } from '../../core/records.ts';
+import type { UserContentPart } from '../../core/records/input.ts';
+import type { ModelMessage } from '../../core/records/message.ts';
+import type { ToolOutcome } from '../../core/records/results.ts';
+import { ROOT_THREAD } from '../../core/records/threads.ts';
 import { applySections, storedSections } from '../../core/sections.ts';
 import { outcomeText } from '../../core/tool-records.ts';
 import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
 import type { ModelChunk } from '../../models/provider.ts';
 import { SectionDeltas } from '../../models/section-deltas.ts';
-import { placeText, refusal, type Place } from './errors.ts';
+import { type Place, placeText, refusal, RUN_ERRORS } from './errors.ts';
 import { audioType } from '../../core/audio-formats.ts';
 import { toCitation, toHosted } from './hosted-parts.ts';
 import { readResultContent } from './result-content.ts';
 import { decodeSignature, type SignedFields } from './signature.ts';
 import { requireSupported, sourceContent, type AcceptedInput } from './supported-parts.ts';
-import type { InputItem } from './wire/items.ts';
+import type { RunInputItem } from './wire/items.ts';
 import type { CallStatus, InputPart, ResultContent } from './wire/parts.ts';
 
 type Content = InputPart[];
@@ -61,7 +64,7 @@ const MOVED_LENGTH = 1024;
  * @throws ApiError `invalid_items` or `unsupported_part`
  */
 export function readItems(
-  input: InputItem[],
+  input: RunInputItem[],
   accepted: AcceptedInput,
 ): {
   conversation: GivenConversation;
@@ -71,7 +74,7 @@ export function readItems(
   const entries: Entry[] = [];
   for (const [i, item] of input.entries()) addItem(entries, item, { place: ['input', i], accepted });
   const last = entries.at(-1);
-  if (!last) throw refusal('invalid_items', ['input'], 'must have a message');
+  if (!last) throw refusal(RUN_ERRORS.invalid_items, ['input'], 'must have a message');
   const earlier = last.role === 'model' ? entries.slice(0, -1) : entries;
   if (last.role === 'model' && bytesOf(last.message) > MAX_LAST_BYTES) {
     throw invalid(
@@ -107,7 +110,7 @@ interface ItemPlace {
   accepted: AcceptedInput;
 }
 
-function addItem(entries: Entry[], item: InputItem, at: ItemPlace): void {
+function addItem(entries: Entry[], item: RunInputItem, at: ItemPlace): void {
   const { place } = at;
   if (item.type === 'tool') {
     addResult(entries, { ...item, ...at, contentPlace: [...place, 'output'] });
@@ -287,5 +290,5 @@ function modelMessage({ toolCalls, sections, ...text }: GivenMessage): ModelMess
 }
 
 function invalid(place: Place, message: string): ApiError {
-  return refusal('invalid_items', place, message);
+  return refusal(RUN_ERRORS.invalid_items, place, message);
 }

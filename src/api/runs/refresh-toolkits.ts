@@ -1,15 +1,15 @@
-import { contentOf, withToolkits } from '../../agents/client-toolkits.ts';
+import { contentOf, withToolkits } from '../../features/run-support/client-toolkits.ts';
 import type { ToolkitRefresh } from '../../core/turn-command.ts';
+import type { TurnView } from '../../core/turn-view.ts';
 import { hashOf } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { placedTools, requireShortPrompt, requireUsableTools, toClientToolkit } from './agent-to-spec.ts';
 import { refusal } from './errors.ts';
-import type { RunPause } from './run-pause.ts';
 import type { RefreshedToolkit } from './wire/agent-params.ts';
 
 interface Refreshing {
   spec: AgentSpec;
-  pause: RunPause;
+  view: TurnView;
   /** The message after which the toolkits are as they are given. */
   messageId: string;
 }
@@ -19,8 +19,8 @@ interface Refreshing {
  * was refreshed before, and how, is decided by the engine.
  * @throws ApiError
  */
-export function readRefreshes(given: RefreshedToolkit[], { spec, pause, messageId }: Refreshing): ToolkitRefresh[] {
-  const { refresh, toolkits: known } = pause;
+export function readRefreshes(given: RefreshedToolkit[], { spec, view, messageId }: Refreshing): ToolkitRefresh[] {
+  const { refresh, toolkits: known } = view;
   const isCurrent = refresh?.messageId === messageId;
   const strange = given.findIndex(({ name }) => !refresh?.toolkits.includes(name));
   if (strange >= 0) {

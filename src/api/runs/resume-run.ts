@@ -5,15 +5,13 @@ import { requireRight } from '../../engine/access.ts';
 import { answerCalls } from '../../engine/answer-calls.ts';
 import { EngineError, type EngineErrorCode } from '../../engine/errors.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimRequest, type RequestClaim } from '../../engine/request-claims.ts';
-import { runNotFound, type Run } from '../../engine/runs.ts';
+import { claimByKey, type RequestClaim, withClaim } from '../../engine/request-claims.ts';
+import { runNotFound, type FoundRun } from '../../features/run-support/runs.ts';
 import { unlessNotFound } from '../../engine/turn-log-reader.ts';
-import { hashOf } from '../../lib/hash.ts';
 import { storeToolResult } from '../../tools/results.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
-import { withClaim } from '../http/with-claim.ts';
-import { placeText } from './errors.ts';
+import { placeText, RUN_ERRORS } from './errors.ts';
 import { followRun, type FollowedRun } from './follow-run.ts';
 import { callOf, readAnswers, requireSupportedResults, type SentAnswer, type SentResult } from './read-answers.ts';
 import { readRefreshes } from './refresh-toolkits.ts';
@@ -22,7 +20,7 @@ import type { RefreshedToolkit } from './wire/agent-params.ts';
 import type { ResumeRequest } from './wire/resume.ts';
 
 interface ResumeCall {
-  run: Run;
+  run: FoundRun;
   body: ResumeRequest;
   /** `Idempotency-Key`. */
   key: string | undefined;
@@ -62,7 +60,7 @@ function justBefore({ ordinal, frame }: Cursor): Cursor {
   return frame > 0 ? { ordinal, frame: frame - 1 } : { ordinal: ordinal - 1, frame: FIRST_PIECE };
 }
 
-async function read(context: ApiContext, run: Run): Promise<FollowedRun> {
+async function read(context: ApiContext, run: FoundRun): Promise<FollowedRun> {
   const found = await unlessNotFound(followRun(context, run, { waitMs: 0 }));
   if (!found) throw runNotFound(run.runId);
   return found;
@@ -84,16 +82,9 @@ async function claimResume(
   { run: { runId, sessionId }, body, key, caller }: ResumeCall,
   { place, output }: FollowedRun,
 ): Promise<ClaimedResume> {
-  const messageId = output.pause.refresh?.messageId ?? '';
-  if (key === undefined) return { place, messageId, claim: { isNew: true, release: () => Promise.resolve() } };
-  const claim = await claimRequest({
-    catalog,
-    scope: `${caller.subject.subjectId}/${runId}`,
-    key,
-    bodyHash: hashOf(body),
-    resourceId: `${newId('req')}@${sequenceNumber(place)}@${messageId}`,
-    sessionId,
-  });
+  const messageId = output.view.refresh?.messageId ?? '';
+  const resourceId = `${newId('req')}@${sequenceNumber(place)}@${messageId}`;
+  const claim = await claimByKey({ catalog, caller, resource: runId, key, body, resourceId, sessionId });
   const [, number, known = ''] = claim.resourceId.split('@');
   return { place: parseCursor(Number(number)) ?? BEGINNING, messageId: known, claim };
 }
@@ -119,7 +110,7 @@ async function answer(
   if (!output.isOpen) throw hasEnded(run);
   const spec = await context.catalog.agents.spec(run.session.spec_hash);
   requireSupportedResults(body, spec);
-  const refreshes = isRefreshed && { refreshes: readRefreshes(refresh, { spec, pause: output.pause, messageId }) };
+  const refreshes = isRefreshed && { refreshes: readRefreshes(refresh, { spec, view: output.view, messageId }) };
   const answered = sent.map((one) => ({ ...one, call: callOf(one, output) }));
   const answers: Answer[] = [];
   // One after the other: each may have megabytes.
@@ -138,7 +129,7 @@ async function answer(
     if (!ANSWERED.has(error.code)) throw new EngineError(error.code, error.message, { param, cause: error });
     if (!(await read(context, run)).output.isOpen) throw hasEnded(run);
     const message = 'this was answered before, and differently: required_action has what the run waits for';
-    throw new ApiError('call_already_answered', message, { param, cause: error });
+    throw new ApiError(RUN_ERRORS.call_already_answered, message, { param, cause: error });
   }
 }
 
@@ -146,7 +137,7 @@ async function answer(
 async function store(
   { content: text, files = [], ...end }: SentResult,
   { blobs }: Pick<ApiContext, 'blobs'>,
-  { sessionId }: Run,
+  { sessionId }: FoundRun,
 ): Promise<ClientResult> {
   const inline = files.flatMap((file) => ('base64' in file ? [file] : []));
   return { ...(await storeToolResult({ text, files: inline }, { blobs, sessionId })), ...end };
@@ -161,6 +152,6 @@ function paramOf({ param = '' }: EngineError, sent: SentAnswer[]): string | unde
   return answer && placeText([...answer.place, pointer || 'tool_call_id']);
 }
 
-function hasEnded({ runId }: Run): ApiError {
-  return new ApiError('run_ended', `the run ${runId} has ended: start another one with its output as input`);
+function hasEnded({ runId }: FoundRun): ApiError {
+  return new ApiError(RUN_ERRORS.run_ended, `the run ${runId} has ended: start another one with its output as input`);
 }

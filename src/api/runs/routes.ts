@@ -3,14 +3,17 @@ import { z } from 'zod';
 import { readerOf } from '../../auth/rights.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import type { Caller } from '../../core/subject.ts';
+import { hasTurn } from '../../engine/access.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
-import { authorizeRun } from '../../engine/runs.ts';
+import { authorizeRun, runNotFound } from '../../features/run-support/runs.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
 import { disconnection } from '../http/disconnection.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
 import { cursorOf } from '../http/turn-stream.ts';
+import { turnEvents, turnEventsAnswer, turnEventsQuery } from '../sessions/turn-events.ts';
+import { routesOf } from './route.ts';
 import { describedAgent, registeredAgent } from './agent-of-run.ts';
 import { claimRun, startRun, type NewRun } from './create-run.ts';
 import { exampleResumeRequest, exampleRun, exampleSentRunEvent, exampleRunRequest } from './examples.ts';
@@ -22,6 +25,8 @@ import { RunResponder } from './run-responder.ts';
 import { agentRunRequest, runRequest, type AgentRunRequest, type Answering, type RunRequest } from './wire/request.ts';
 import { resumeRequest } from './wire/resume.ts';
 import { run as runResource, runStreamEvent, sentRunEvent } from './wire/run.ts';
+
+const route = routesOf('Runs');
 
 /** How long `GET` may wait for the end of a run. */
 const MAX_WAIT_SECONDS = 60;
@@ -64,7 +69,6 @@ const ERRORS_OF_REQUESTS = [
   'idempotency_key_reused',
   'request_expired',
   'too_many_turns',
-  'too_many_streams',
 ] as const;
 
 interface RunCall {
@@ -98,7 +102,6 @@ export function runRoutes(context: ApiContext): Route[] {
         largeBody: true,
         stores: true,
         requires: 'createSessions',
-        tag: 'Runs',
         summary: 'Run an agent that the request describes',
         description:
           'The response is 200 even if the run fails; the run continues if the connection breaks. It is sent when ' +
@@ -107,7 +110,7 @@ export function runRoutes(context: ApiContext): Route[] {
         body: json(runRequest, exampleRunRequest),
         schemas,
         answer,
-        errors: [...ERRORS_OF_REQUESTS],
+        errors: ERRORS_OF_REQUESTS,
       },
       async ({ headers, body, caller, rateLimitError, response }) =>
         create({
@@ -129,14 +132,13 @@ export function runRoutes(context: ApiContext): Route[] {
         largeBody: true,
         stores: true,
         requires: 'createSessions',
-        tag: 'Runs',
         summary: 'Run a registered agent',
         description: 'Like `POST /v1/runs`. `params` replace those of the agent, for this run.',
         headers: z.object(idempotencyKey),
         body: json(agentRunRequest, { input: exampleRunRequest.input }),
         schemas,
         answer,
-        errors: [...ERRORS_OF_REQUESTS, 'agent_not_found'],
+        errors: ERRORS_OF_REQUESTS,
       },
       async ({ params: { agent_name: name }, headers, body, caller, rateLimitError, response }) =>
         create({
@@ -154,11 +156,9 @@ export function runRoutes(context: ApiContext): Route[] {
       '/v1/runs/:run_id',
       {
         id: 'getRun',
-        tag: 'Runs',
         summary: 'A run, now or when it ends or pauses',
         query: waitQuery,
         answer: run,
-        errors: ['run_not_found'],
       },
       async ({ params, query, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
@@ -170,14 +170,12 @@ export function runRoutes(context: ApiContext): Route[] {
       '/v1/runs/:run_id/stream',
       {
         id: 'streamRun',
-        tag: 'Runs',
         summary: 'The stream of a run from a cursor on',
         query: z.object(afterSequenceNumber),
         headers: z.object(lastEventId),
         schemas,
         answer: { written: { 'text/event-stream': events } },
         noContent: 'the run has ended, and the cursor is at its end',
-        errors: ['invalid_cursor', 'run_not_found', 'too_many_streams'],
       },
       async ({ params, query, headers, caller, request, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
@@ -188,12 +186,27 @@ export function runRoutes(context: ApiContext): Route[] {
       },
     ),
     route(
+      'get',
+      '/v1/runs/:run_id/events',
+      {
+        id: 'listRunEvents',
+        summary: 'The log of a run: its model calls, its tool calls and its sub-agents',
+        description: 'Has the events of a turn, in the form of the Sessions API.',
+        query: turnEventsQuery,
+        answer: turnEventsAnswer,
+      },
+      async ({ params, query, caller }) => {
+        const { session, turnId, runId, reader } = await authorizeRun(catalog, params.run_id, caller, 'read');
+        if (!(await hasTurn(context, session, turnId))) throw runNotFound(runId);
+        return turnEvents(context, turnId, query, reader);
+      },
+    ),
+    route(
       'post',
       '/v1/runs/:run_id/resume',
       {
         id: 'resumeRun',
         largeBody: true,
-        tag: 'Runs',
         summary: 'Give a run what it waits for: results of tools, approvals, toolkits',
         description:
           'Takes any part of what the run waits for: all answers of the request are accepted, or none. The run continues ' +
@@ -206,7 +219,6 @@ export function runRoutes(context: ApiContext): Route[] {
         errors: [
           'forbidden',
           'not_an_approver',
-          'run_not_found',
           'run_ended',
           'call_not_pending',
           'call_already_answered',
@@ -219,7 +231,6 @@ export function runRoutes(context: ApiContext): Route[] {
           'feature_not_available',
           'content_too_large',
           'idempotency_key_reused',
-          'too_many_streams',
         ],
       },
       async ({ params, headers, body, caller, response }) => {
@@ -234,11 +245,10 @@ export function runRoutes(context: ApiContext): Route[] {
       '/v1/runs/:run_id/cancel',
       {
         id: 'cancelRun',
-        tag: 'Runs',
         summary: 'Cancel a run',
         description: 'Without effect on a run that has ended. The response may still say `running`.',
         answer: run,
-        errors: ['forbidden', 'run_not_found'],
+        errors: ['forbidden'],
       },
       async ({ params, caller }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'cancel');
@@ -252,10 +262,9 @@ export function runRoutes(context: ApiContext): Route[] {
       '/v1/runs/:run_id',
       {
         id: 'deleteRun',
-        tag: 'Runs',
         summary: 'Delete a run with its log, its files and its input',
         description: 'A running one is cancelled.',
-        errors: ['forbidden', 'run_not_found'],
+        errors: ['forbidden'],
       },
       async ({ params, caller }) => {
         const { session } = await authorizeRun(catalog, params.run_id, caller, 'delete');

@@ -1,5 +1,8 @@
-import type { ModelFailed, ModelMessage, ToolCall, ToolResponse, TurnOutcome } from '../../core/records.ts';
-import { contentOf } from './output-parts.ts';
+import type { ToolCall } from '../../core/records/calls.ts';
+import type { ModelMessage } from '../../core/records/message.ts';
+import type { ToolResponse } from '../../core/records/results.ts';
+import type { ModelFailed, TurnOutcome } from '../../core/records/turn.ts';
+import { toModelParts } from './output-parts.ts';
 import type { RunError } from './wire/run.ts';
 
 const NAMES: Record<RunError['type'], string> = {
@@ -14,7 +17,7 @@ const NAMES: Record<RunError['type'], string> = {
 };
 
 /** What the log says about the end of a run. */
-export interface RunEnd {
+interface RunEnd {
   end: TurnOutcome;
   /** The last message of the root thread. */
   last: ModelMessage | undefined;
@@ -26,7 +29,7 @@ export interface RunEnd {
 }
 
 /** Why a run has failed; undefined if it has not. */
-export function runError(run: RunEnd): RunError | undefined {
+export function toRunError(run: RunEnd): RunError | undefined {
   const { end, last } = run;
   switch (end.status) {
     case 'done':
@@ -36,7 +39,7 @@ export function runError(run: RunEnd): RunError | undefined {
         const cause = { type: 'refusal' as const, message: last.refusal, ...providerOf(last) };
         return failure('language_model_error', 'The model refused to answer.', cause);
       }
-      return last && contentOf(last).length > 0
+      return last && toModelParts(last).length > 0
         ? undefined
         : failure('invariant_error', 'No content in the assistant message.');
     case 'cancelled':

@@ -1,7 +1,9 @@
 import type { Reader } from '../../auth/rights.ts';
 import { FIRST_PIECE, FRAMES_PER_ORDINAL, sequenceNumber, type Cursor } from '../../core/cursor.ts';
 import { wholeDelta, type MessageDelta } from '../../core/message.ts';
-import { ROOT_THREAD, type LogRecord, type ModelMessage } from '../../core/records.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import type { ModelMessage } from '../../core/records/message.ts';
+import { ROOT_THREAD } from '../../core/records/threads.ts';
 import type { NumberedFrame } from '../../live/stream-sequencer.ts';
 import { MessagePartials, endDeltas, type IndexedDelta } from './message-partials.ts';
 import { RunOutput, type RunLimits } from './run-output.ts';
@@ -87,6 +89,7 @@ export class RunEvents {
       case 'end':
         return this.#complete(frame.message, ordinal);
       case 'queued':
+      case 'output':
       case 'retrying':
         return [];
       case 'record':

@@ -1,9 +1,9 @@
 import type { SessionRow } from '../../catalog/schema.ts';
-import { runIdsOf } from '../../engine/runs.ts';
+import { runIdsOf } from '../../features/run-support/runs.ts';
 import type { RunHeader } from './wire/run.ts';
 
 /** What is known of a run without its log. */
-export function runHeader({ id, agent_name, agent_version, created_at, metadata }: SessionRow): RunHeader {
+export function toRunHeader({ id, agent_name, agent_version, created_at, metadata }: SessionRow): RunHeader {
   return {
     id: runIdsOf(id).runId,
     object: 'run',

@@ -5,7 +5,7 @@ import type { RunLimits } from './run-output.ts';
 export const ACTION_TIMEOUT_SECONDS = 86_400;
 
 /** What the output of a run depends on beside its log. */
-export function limitsOf(spec: AgentSpec): RunLimits {
+export function runLimitsOf(spec: AgentSpec): RunLimits {
   const { pricing, actionSeconds } = spec;
   return {
     maxTurns: iterationLimit(spec),

@@ -1,15 +1,11 @@
 import { expect, test } from 'vitest';
 import { modelMessage } from '../../../test/support/model-message.ts';
 import { turnCreated } from '../../core/turn.ts';
-import type {
-  LogRecord,
-  ModelFailed,
-  ModelMessage,
-  ToolCall,
-  ToolResponse,
-  TurnDone,
-  TurnOutcome,
-} from '../../core/records.ts';
+import type { ToolCall } from '../../core/records/calls.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import type { ModelMessage } from '../../core/records/message.ts';
+import type { ToolResponse } from '../../core/records/results.ts';
+import type { ModelFailed, TurnDone, TurnOutcome } from '../../core/records/turn.ts';
 import { LOST_RECORD } from '../../core/lost-record.ts';
 import { FIRST_SECTION, storedSections } from '../../core/sections.ts';
 import { NO_TOTALS } from '../../core/turn-totals.ts';

@@ -1,25 +1,20 @@
 import type { Reader } from '../../auth/rights.ts';
-import {
-  addUsage,
-  NO_USAGE,
-  ROOT_THREAD,
-  type LogRecord,
-  type ModelMessage,
-  type ToolCall,
-  type ToolOutcome,
-  type ToolResponse,
-  type TurnCreated,
-  type TurnDone,
-  type Usage,
-} from '../../core/records.ts';
-import { callKey, hasNoResult, operationIdOf, responseText, toolResponse } from '../../core/tool-records.ts';
+import type { ToolCall } from '../../core/records/calls.ts';
+import type { LogRecord } from '../../core/records/log.ts';
+import type { ModelMessage } from '../../core/records/message.ts';
+import type { ToolOutcome, ToolResponse } from '../../core/records/results.ts';
+import { ROOT_THREAD } from '../../core/records/threads.ts';
+import type { TurnDone } from '../../core/records/turn.ts';
+import { addUsage, NO_USAGE, type Usage } from '../../core/records/usage.ts';
+import { hasNoResult, responseText, unsuccessfulResponse } from '../../core/tool-records.ts';
 import { executedWith } from '../../core/transcript.ts';
+import { TurnView } from '../../core/turn-view.ts';
 import { dollars } from '../../lib/dollars.ts';
 import type { Pricing } from '../../spec/agent-spec.ts';
-import { argumentsOf, contentOf, resultParts, usageToWire } from './output-parts.ts';
+import { argumentsOf, resultParts, toModelParts, usageToWire } from './output-parts.ts';
 import { costBy } from './pricing.ts';
-import { runError } from './run-error.ts';
-import { RunPause } from './run-pause.ts';
+import { isActionRequired, toRequiredAction } from './required-action.ts';
+import { toRunError } from './run-error.ts';
 import type { ModelPart, Run, RunError, RunFigures, RunHeader, RunItem, RunStatus } from './wire/run.ts';
 
 export interface RunLimits {
@@ -54,8 +49,8 @@ const STATUSES: Record<ToolOutcome, 'completed' | 'failed' | 'cancelled'> = {
  */
 export class RunOutput {
   readonly #limits: RunLimits;
-  #turn: Pick<TurnCreated, 'turnId' | 'isRun'> = { turnId: '' };
-  #repaired: string[] = [];
+  /** What the run waits for, with what else its log says of any turn. */
+  readonly view = new TurnView();
   readonly #items: RunItem[] = [];
   #content: ModelPart[] = [];
   #turns = 0;
@@ -66,15 +61,10 @@ export class RunOutput {
   #last: ModelMessage | undefined;
   /** The calls of the root thread whose items are not complete, in their order. */
   readonly #open: OpenCall[] = [];
-  /** A record is lost that may have been the result of one of them. */
+  /** A record is lost that may have been the result of one of them: they may have run, and no further run repeats them. */
   #isDamaged = false;
-  /** The calls of all threads that have no result. */
-  readonly #calls = new Map<string, ToolCall>();
-  /** What the run waits for. */
-  readonly pause = new RunPause();
   #failed: { call: ToolCall; response: ToolResponse } | undefined;
   #hasExpired = false;
-  #done: TurnDone | undefined;
   #error: RunError | undefined;
 
   constructor(limits: RunLimits) {
@@ -88,8 +78,9 @@ export class RunOutput {
 
   get status(): RunStatus {
     if (this.#error) return 'failed';
-    if (this.#done) return this.#done.end.status === 'cancelled' ? 'cancelled' : 'completed';
-    return this.pause.isActionRequired ? 'requires_action' : 'running';
+    const { done } = this.view;
+    if (done) return done.end.status === 'cancelled' ? 'cancelled' : 'completed';
+    return isActionRequired(this.view) ? 'requires_action' : 'running';
   }
 
   /** Set if the run has failed. */
@@ -99,7 +90,7 @@ export class RunOutput {
 
   /** Whether the run has not ended. */
   get isOpen(): boolean {
-    return this.#done === undefined;
+    return this.view.done === undefined;
   }
 
   /** Adds the next record of the log. Returns the items that it completes. */
@@ -118,19 +109,20 @@ export class RunOutput {
   /** What lists show of the run, beside its header. */
   summary(reader: Reader): RunFigures {
     const { status } = this;
+    const { created, done } = this.view;
+    const repaired = created?.conversation?.repaired ?? [];
     const json = status === 'completed' ? this.#json : undefined;
     return {
       status,
-      completed_at: this.#done?.at ?? null,
+      completed_at: done?.at ?? null,
       turns: this.#turns,
       usage: this.#usage ? (usageToWire(this.#usage) ?? null) : null,
       cost: this.#cost,
       unreported_attempts: this.#unreported,
       ...(json && { output_json: json.value }),
-      ...(this.#repaired.length > 0 && { repaired: this.#repaired }),
+      ...(repaired.length > 0 && { repaired }),
       ...(status === 'requires_action' && {
-        required_action: this.pause.action({
-          created: this.#turn,
+        required_action: toRequiredAction(this.view, {
           turn: this.#turns,
           timeoutSeconds: this.#limits.actionTimeoutSeconds,
           reader,
@@ -141,16 +133,10 @@ export class RunOutput {
   }
 
   #add(record: LogRecord): void {
-    this.pause.feed(record, (key) => this.#calls.get(callKey(key)));
-    if (record.kind === 'turn.created') this.#created(record);
-    else if (record.kind === 'model.message') this.#message(record);
-    else if (record.kind === 'tool.response') this.#response(record);
+    const call = this.view.add(record);
+    if (record.kind === 'model.message') this.#message(record);
+    else if (record.kind === 'tool.response') this.#response(record, call);
     else if (record.kind === 'turn.done') this.#end(record);
-  }
-
-  #created(turn: TurnCreated): void {
-    this.#turn = turn;
-    this.#repaired = turn.conversation?.repaired ?? [];
   }
 
   #message(message: ModelMessage): void {
@@ -159,12 +145,11 @@ export class RunOutput {
       this.#isDamaged = true;
       return;
     }
-    for (const call of toolCalls) this.#calls.set(callKey({ threadId, toolCallId: call.id }), call);
     if (threadId !== ROOT_THREAD) return;
-    this.#completeDamaged(message.at);
+    if (this.#isDamaged) this.#settle('unknown_outcome', message.at);
     this.#last = message;
     this.#open.push(...toolCalls.map((call) => ({ call })));
-    const content = contentOf(message);
+    const content = toModelParts(message);
     if (isGiven) {
       // Without calls it is the answer.
       if (toolCalls.length === 0) this.#content = content;
@@ -209,10 +194,7 @@ export class RunOutput {
     return cost === undefined ? undefined : dollars(cost);
   }
 
-  #response(response: ToolResponse): void {
-    const key = callKey(response);
-    const call = this.#calls.get(key);
-    this.#calls.delete(key);
+  #response(response: ToolResponse, call: ToolCall | undefined): void {
     if (response.outcome === 'expired') this.#hasExpired = true;
     if (response.threadId !== ROOT_THREAD) return;
     if (call && hasNoResult(response)) this.#failed ??= { call, response };
@@ -229,10 +211,7 @@ export class RunOutput {
     }
   }
 
-  #toolItem(
-    call: ToolCall,
-    response: Pick<ToolResponse, 'at' | 'outcome' | 'arguments' | 'content' | 'files' | 'isReused'>,
-  ): RunItem {
+  #toolItem(call: ToolCall, response: Omit<ToolResponse, 'id'>): RunItem {
     const { at, outcome, arguments: executed, content, files, isReused } = response;
     const status = STATUSES[outcome];
     const text = executedWith(executed, responseText({ outcome, content }));
@@ -249,32 +228,26 @@ export class RunOutput {
       outcome,
       ...(isReused && { reused: true as const }),
       ...((call.route.to !== 'answered' || call.route.ran) && {
-        operation_id: operationIdOf(this.#turn, { threadId: ROOT_THREAD, toolCallId: call.id }),
+        operation_id: this.view.operationIdOf({ threadId: ROOT_THREAD, toolCallId: call.id }),
       }),
     };
   }
 
-  /** The calls may have run whose results are missing in a log with a lost record: so no further run repeats them. */
-  #completeDamaged(at: string): void {
-    if (!this.#isDamaged) return;
+  /** Completes the calls whose results are missing. */
+  #settle(outcome: 'unknown_outcome' | 'cancelled', at: string): void {
     for (const open of this.#open) {
       const { id: toolCallId } = open.call;
-      open.response ??= toolResponse({ threadId: ROOT_THREAD, toolCallId }, 'unknown_outcome', at);
+      open.response ??= unsuccessfulResponse({ threadId: ROOT_THREAD, toolCallId }, outcome, at);
     }
     this.#complete();
   }
 
   #end(record: TurnDone): void {
-    this.#done = record;
-    this.#completeDamaged(record.at);
     // A log has a result of each call at its end; a run that ended otherwise did not run the call.
-    for (const { call, response } of this.#open.splice(0)) {
-      if (response && !isNew(response)) continue;
-      this.#items.push(this.#toolItem(call, response ?? { at: record.at, outcome: 'cancelled', content: '' }));
-    }
+    this.#settle(this.#isDamaged ? 'unknown_outcome' : 'cancelled', record.at);
     const { maxTurns } = this.#limits;
     const { end } = record;
-    this.#error = runError({ end, last: this.#last, failed: this.#failed, hasExpired: this.#hasExpired, maxTurns });
+    this.#error = toRunError({ end, last: this.#last, failed: this.#failed, hasExpired: this.#hasExpired, maxTurns });
   }
 
   get #json(): { value: unknown } | undefined {
@@ -284,7 +257,7 @@ export class RunOutput {
 
   /** Names the run: an item that comes back leads to it. */
   #itemId(): string {
-    const { turnId } = this.#turn;
+    const { turnId } = this.view.created ?? { turnId: '' };
     return `item_${turnId.slice(turnId.indexOf('_') + 1)}_${this.#items.length}`;
   }
 }

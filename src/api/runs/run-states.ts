@@ -1,10 +1,9 @@
-import type { RunState } from '../../catalog/archive.ts';
 import type { SessionState } from '../../core/session-state.ts';
-import { runIdsOf } from '../../engine/runs.ts';
-import type { RunStates } from '../../engine/archive-turn.ts';
+import { runIdsOf } from '../../features/run-support/runs.ts';
+import type { RunReading, RunStates } from '../../features/run-support/run-summaries.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 import { loadFiles } from './load-files.ts';
-import { limitsOf } from './run-limits.ts';
+import { runLimitsOf } from './run-limits.ts';
 import type { ApiContext } from '../http/context.ts';
 import { RunOutput } from './run-output.ts';
 import type { RunStatus } from './wire/run.ts';
@@ -40,10 +39,10 @@ export function createRunStates({ catalog, logs, log }: Pick<ApiContext, 'catalo
     },
   };
 
-  async function stateAt(turnId: string, sessionId: string, through: number): Promise<RunState | undefined> {
+  async function stateAt(turnId: string, sessionId: string, through: number): Promise<RunReading | undefined> {
     const session = await catalog.sessions.get(sessionId);
     if (session?.type !== 'run') return undefined;
-    const output = new RunOutput(limitsOf(await catalog.agents.spec(session.spec_hash)));
+    const output = new RunOutput(runLimitsOf(await catalog.agents.spec(session.spec_hash)));
     for await (const entries of logs.read(turnId)) {
       for (const { record } of entries.filter(({ ordinal }) => ordinal <= through)) {
         output.feed(await loadFiles(record, { blobs: NO_FILES, sessionId }));
@@ -51,6 +50,6 @@ export function createRunStates({ catalog, logs, log }: Pick<ApiContext, 'catalo
       if ((entries.at(-1)?.ordinal ?? 0) >= through) break;
     }
     const leaves = output.isOpen ? undefined : STATES_OF[output.status][0];
-    return { leaves, summary: JSON.stringify(output.summary({ isOwner: true })) };
+    return { leaves, runSummary: JSON.stringify(output.summary({ isOwner: true })) };
   }
 }

@@ -1,6 +1,6 @@
 import type { Reader } from '../../auth/rights.ts';
 import { BEGINNING, type Cursor } from '../../core/cursor.ts';
-import type { TurnCreated } from '../../core/records.ts';
+import type { TurnCreated } from '../../core/records/turn.ts';
 import type { FollowedEntry, NumberedFrame } from '../../live/stream-sequencer.ts';
 import type { TailLease } from '../../live/turn-tail.ts';
 import type { ApiContext } from '../http/context.ts';

@@ -1,4 +1,4 @@
-import { refusal, type Place } from './errors.ts';
+import { type Place, refusal, RUN_ERRORS } from './errors.ts';
 
 interface FillOptions {
   context: unknown;
@@ -19,11 +19,12 @@ export function fillTemplates(templates: string[], { context, maxAdded, placeOf 
     template.replaceAll(/\{\{\s*context\.([^{}]*)\}\}/g, (_, rest: string) => {
       const path = rest.trim();
       const value = partOf(context, path.split('.'));
-      if (value === undefined) throw refusal('invalid_context', placeOf(i), `the context has no ${path.slice(0, 256)}`);
+      if (value === undefined)
+        throw refusal(RUN_ERRORS.invalid_context, placeOf(i), `the context has no ${path.slice(0, 256)}`);
       const text = typeof value === 'string' ? value : JSON.stringify(value);
       free -= text.length;
       if (free >= 0) return text;
-      throw refusal('invalid_context', placeOf(i), `the context adds more than ${maxAdded} characters`);
+      throw refusal(RUN_ERRORS.invalid_context, placeOf(i), `the context adds more than ${maxAdded} characters`);
     }),
   );
 }

@@ -1,4 +1,4 @@
-import { partsOf, type ServerSecrets } from '../../mcp/server-secrets.ts';
+import { pick, type ServerSecrets } from '../../mcp/server-secrets.ts';
 import type { GivenToServer } from '../../spec/agent-spec.ts';
 import { refusal, type Place } from './errors.ts';
 import { fillTemplates } from './templates.ts';
@@ -46,7 +46,7 @@ export function secretsOf(toolkits: ToolkitServer[], context: unknown): ToolkitS
   }
   if (given.length === 0) return { given, secrets: undefined };
   const keys = new Set(given.flatMap(({ contextKeys = [] }) => contextKeys));
-  return { given, secrets: { headers: all, context: partsOf(isObject(context) ? context : {}, [...keys]) } };
+  return { given, secrets: { headers: all, context: pick(isObject(context) ? context : {}, [...keys]) } };
 }
 
 /** The headers of a server, with names in lower case. @throws ApiError */

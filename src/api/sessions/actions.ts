@@ -1,16 +1,17 @@
 import { z } from 'zod';
 import { deciderOf, type Reader } from '../../auth/rights.ts';
-import type { ActionEvent } from '../../catalog/actions.ts';
+import type { ActionEvent } from '../../features/inbox/action-rows.ts';
 import type { Caller } from '../../core/subject.ts';
 import { isId } from '../../core/ids.ts';
-import { wholeArguments } from '../../engine/action-changes.ts';
+import { wholeArguments } from '../../features/inbox/action-changes.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { EventStream, type ServerSentEvent } from '../http/event-stream.ts';
-import { decodePageToken, invalidPageToken, order, Page, pageQuery, pagination, pageOf } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { exampleAction, exampleActionEvent, examplePage } from './examples.ts';
 import {
   actionEvent,
@@ -18,10 +19,12 @@ import {
   actionResource,
   actionToResource,
   serverSentActionEvent,
-  type ActionResource,
 } from './wire/actions.ts';
 import { dataOf } from './wire/resources.ts';
 import { lastEventId } from '../http/headers.ts';
+import { SESSION_ERRORS } from './errors.ts';
+
+const route = routesOf('Actions');
 
 const LIMIT = 10;
 
@@ -52,19 +55,16 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
       '/v1/agents/actions',
       {
         id: 'listActions',
-        tag: 'Actions',
         summary: 'The actions that you may decide, newest first',
         description:
           'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
         query: listQuery,
         answer: json(pageOf(actionResource), { data: [exampleAction], pagination: examplePage(LIMIT) }),
-        errors: ['invalid_page_token'],
       },
       async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
         const reader = deciderOf(caller);
         const list = hashOf({ ...reader, order, status, agentName: agentName ?? null });
-        const after = token === undefined ? undefined : decodePageToken(position, token);
-        if (after && after.list !== list) throw invalidPageToken();
+        const after = positionOf(position, token, { list });
         const found = await catalog.actions.list({
           ...reader,
           settled: status === 'decided',
@@ -73,13 +73,10 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
           after: after && { requestedAt: after.requested_at, id: after.id },
           limit: limit + 1,
         });
-        const page = new Page<ActionResource>(limit);
-        for (const action of found) {
-          if (page.add(actionToResource(action, INBOX))) continue;
-          const { id = '', requested_at = '' } = page.items.at(-1) ?? {};
-          return { data: page.items, pagination: pagination(limit, { list, requested_at, id }) };
-        }
-        return { data: page.items, pagination: pagination(limit, undefined) };
+        return pageOfRows(found, limit, {
+          toItem: (action) => actionToResource(action, INBOX),
+          after: ({ id, requested_at }) => ({ list, requested_at, id }),
+        });
       },
     ),
     route(
@@ -87,7 +84,6 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
       '/v1/agents/actions/stream',
       {
         id: 'streamActions',
-        tag: 'Actions',
         summary: 'The changes of the actions that you may decide',
         description:
           'A server-sent event stream without an end. Without `Last-Event-ID` it starts now: open it, then list the ' +
@@ -95,7 +91,6 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
         headers: z.object(lastEventId),
         schemas: { ActionEvent: actionEvent },
         answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
-        errors: ['invalid_cursor', 'too_many_streams'],
       },
       async ({ headers, caller, request, response }) => {
         const newest = await catalog.actions.newest();
@@ -115,14 +110,12 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
       '/v1/agents/actions/:action_id',
       {
         id: 'getAction',
-        tag: 'Actions',
         summary: 'An action that you may decide, or could, with all arguments of its call',
         answer: json(dataOf(actionResource), { data: exampleAction }),
-        errors: ['action_not_found'],
       },
       async ({ params, caller }) => {
         const action = await catalog.actions.find(params.action_id, deciderOf(caller));
-        if (!action) throw new ApiError('action_not_found', 'there is no such action that you may decide');
+        if (!action) throw new ApiError(SESSION_ERRORS.action_not_found, 'there is no such action that you may decide');
         const whole = await wholeArguments(action, logs);
         return {
           data: actionToResource({ ...action, detail: action.detail && { ...action.detail, arguments: whole } }, INBOX),

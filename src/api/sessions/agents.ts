@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Agent } from '../../catalog/agents.ts';
+import type { AgentWithSpec } from '../../catalog/agents.ts';
 import type { AgentVersionRow } from '../../catalog/schema.ts';
 import { checkNewAgent } from '../../engine/agent-check.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
@@ -14,10 +14,13 @@ import {
 } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
-import { ApiError } from '../http/errors.ts';
+import { agentNotFound, ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
-import { Page, invalidPageToken, decodePageToken, order, pageQuery, pagination, pageOf } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Agents');
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N}._:@/ -]{0,127}$/u;
 
@@ -51,28 +54,22 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       '/v1/agents',
       {
         id: 'listAgents',
-        tag: 'Agents',
         summary: 'All agents in their newest versions, by name',
         query: agentsQuery,
         answer: json(pageOf(agentResource), { data: [exampleAgent], pagination: examplePage(LIMIT) }),
-        errors: ['invalid_page_token'],
       },
       async ({ query: { limit, order, page_token: token } }) => {
-        const position = token === undefined ? undefined : decodePageToken(agentPosition, token);
-        if (position && position.order !== order) throw invalidPageToken();
-        const page = new Page<AgentResource>(limit);
-        for (const row of await catalog.agents.list(order, position?.agent, limit + 1)) {
-          if (page.add(toResource({ ...row, spec: await catalog.agents.spec(row.spec_hash) }))) continue;
-          const next = { order, agent: page.items.at(-1)?.name ?? '' };
-          return { data: page.items, pagination: pagination(limit, next) };
-        }
-        return { data: page.items, pagination: pagination(limit, undefined) };
+        const position = positionOf(agentPosition, token, { order });
+        return pageOfRows(await catalog.agents.list(order, position?.agent, limit + 1), limit, {
+          toItem: async (row) => toResource({ ...row, spec: await catalog.agents.spec(row.spec_hash) }),
+          after: ({ name }) => ({ order, agent: name }),
+        });
       },
     ),
     route(
       'get',
       '/v1/agents/:agent_name',
-      { id: 'getAgent', tag: 'Agents', summary: 'The newest version of an agent', answer, errors: ['agent_not_found'] },
+      { id: 'getAgent', summary: 'The newest version of an agent', answer, errors: ['agent_not_found'] },
       async ({ params: { agent_name: name } }) => {
         const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
         if (!agent) throw agentNotFound(name);
@@ -86,7 +83,6 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         id: 'putAgent',
         largeBody: true,
         requires: 'writeAgents',
-        tag: 'Agents',
         summary: 'Register an agent, or a new version of it',
         description:
           'Existing sessions keep the version that they were created with. With `check=true` each of its models gets a ' +
@@ -121,7 +117,6 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       {
         id: 'deleteAgent',
         requires: 'writeAgents',
-        tag: 'Agents',
         summary: 'Delete an agent',
         description:
           'Its sessions keep their versions, which can still be read; no new sessions can be created. When the name is ' +
@@ -138,26 +133,19 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       '/v1/agents/:agent_name/versions',
       {
         id: 'listAgentVersions',
-        tag: 'Agents',
         summary: 'All versions of an agent, newest first',
         description: 'Also for a deleted agent.',
         query: versionsQuery,
         answer: json(pageOf(agentVersionResource), { data: [exampleAgentVersion], pagination: examplePage(LIMIT) }),
-        errors: ['invalid_page_token', 'agent_not_found'],
+        errors: ['agent_not_found'],
       },
       async ({ params: { agent_name: name }, query: { limit, order, page_token: token } }) => {
-        const position = token === undefined ? undefined : decodePageToken(versionPosition, token);
-        if (position && (position.order !== order || position.versions_of !== name)) throw invalidPageToken();
+        const position = positionOf(versionPosition, token, { order, versions_of: name });
         const isName = identifier.safeParse(name).success;
         const rows = isName ? await catalog.agents.versions(name, order, position?.version, limit + 1) : [];
         if (rows.length === 0 && !position) throw agentNotFound(name);
-        const page = new Page<AgentVersionResource>(limit);
-        for (const row of rows) {
-          if (page.add(await toVersion(row))) continue;
-          const next = { order, versions_of: name, version: page.items.at(-1)?.version ?? 0 };
-          return { data: page.items, pagination: pagination(limit, next) };
-        }
-        return { data: page.items, pagination: pagination(limit, undefined) };
+        const after = ({ version }: { version: number }) => ({ order, versions_of: name, version });
+        return pageOfRows(rows, limit, { toItem: toVersion, after });
       },
     ),
     route(
@@ -165,7 +153,6 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       '/v1/agents/:agent_name/versions/:agent_version',
       {
         id: 'getAgentVersion',
-        tag: 'Agents',
         summary: 'One version of an agent',
         description:
           'A version never changes, and remains after the agent is deleted, because sessions are pinned to it.',
@@ -188,11 +175,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
   }
 }
 
-export function agentNotFound(name: string): ApiError {
-  return new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
-}
-
-function toResource({ name, version, spec, created_at, updated_at }: Agent): AgentResource {
+function toResource({ name, version, spec, created_at, updated_at }: AgentWithSpec): AgentResource {
   return { name, version, spec: inFormat(spec), created_at, updated_at };
 }
 

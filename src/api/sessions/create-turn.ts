@@ -4,6 +4,7 @@ import { readerOf, type Reader } from '../../auth/rights.ts';
 import { BEGINNING } from '../../core/cursor.ts';
 import { isId } from '../../core/ids.ts';
 import { authorizeSession } from '../../engine/access.ts';
+import { waitingOn } from '../../engine/check-answers.ts';
 import { EngineError } from '../../engine/errors.ts';
 import type { PreviousTurn } from '../../engine/start-turn.ts';
 import { TurnRequest, type ClaimedTurn } from '../../engine/turn-request.ts';
@@ -15,7 +16,9 @@ import { secondsSinceStart } from '../http/request-log.ts';
 import { sendWhole } from '../http/send-whole.ts';
 import { readFiles } from '../http/sent-files.ts';
 import { streamTurn } from '../http/turn-stream.ts';
-import { checkInput, filesOf, isDecision, toInputItems } from './turn-input.ts';
+import { SESSION_ERRORS } from './errors.ts';
+import { remembering } from './remembering.ts';
+import { checkInput, filesOf, isDecision, rulesIn, toInputItems } from './turn-input.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
 import { turnResourceOf } from './turn-resource.ts';
 import type { CreateTurnBody } from './wire/input.ts';
@@ -39,10 +42,11 @@ interface CreateTurnCall {
 interface Answer {
   response: Response;
   reader: Reader;
+  start: () => ReturnType<ClaimedTurn['start']>;
 }
 
 /** Starts a turn and answers with its stream, or with the turn. @throws ApiError or EngineError before an answer is sent */
-export async function createTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
+export async function respondWithTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
   try {
     await startFrom(context, call);
   } catch (error) {
@@ -83,15 +87,20 @@ async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<voi
     await returnTurn(turn, await turnResourceOf(context.client, running, reader), response);
     return;
   }
+  const rules = rulesIn(items);
+  const waiting = () => waitingOn(context, session, previous);
+  const rounds = body.max_turns ?? undefined;
+  const start = () =>
+    remembering(context, { session, caller, rules, waiting }, (admit) => turn.start({ admit, rounds }));
   // The field decides, not `Accept`: the Python SDK always sends `*/*`.
-  if (body.stream === false) await startAndReturn(context, turn, { response, reader });
-  else await startAndStream(context, turn, { response, view, reader });
+  if (body.stream === false) await startAndReturn(context, turn, { response, reader, start });
+  else await startAndStream(context, turn, { response, view, reader, start });
 }
 
 async function startAndStream(
   context: ApiContext,
   turn: ClaimedTurn,
-  { response, view, reader }: Answer & Pick<CreateTurnCall, 'view'>,
+  { response, view, reader, start }: Answer & Pick<CreateTurnCall, 'view'>,
 ): Promise<void> {
   const { tails, metrics } = context;
   const { turnId } = turn;
@@ -100,7 +109,7 @@ async function startAndStream(
   const stream = new EventStream(response, metrics);
   stream.onDelivered(() => turn.acknowledge());
   try {
-    const started = await turn.start();
+    const started = await start();
     const created = started?.created;
     if (started && !created) await turn.whenIndexed();
     // The first delta of a turn that an earlier request started does not measure this request.
@@ -115,9 +124,9 @@ async function startAndStream(
 async function startAndReturn(
   { client, logs }: ApiContext,
   turn: ClaimedTurn,
-  { response, reader }: Answer,
+  { response, reader, start }: Answer,
 ): Promise<void> {
-  const started = await turn.start();
+  const started = await start();
   await turn.whenIndexed();
   const created = started?.created;
   const data = created
@@ -131,7 +140,7 @@ async function returnTurn(claimed: ClaimedTurn, data: TurnResource, response: Re
 }
 
 function messagesRequired(): ApiError {
-  return new ApiError('messages_required', 'with on_running: "steer" the input must be user messages', {
+  return new ApiError(SESSION_ERRORS.messages_required, 'with on_running: "steer" the input must be user messages', {
     param: 'input',
   });
 }

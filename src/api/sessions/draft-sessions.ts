@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { SessionAction } from '../../auth/rights.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import { sessionNow } from '../../engine/session-now.ts';
+import { sessionNow } from '../../features/inbox/session-now.ts';
 import { newId } from '../../engine/new-id.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
@@ -14,9 +14,12 @@ import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { toDraft } from './wire/resources-to-wire.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
+
+const route = routesOf('Draft sessions');
 
 const answer = json(dataOf(draftResource), { data: exampleDraft });
 
@@ -32,7 +35,6 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         largeBody: true,
         stores: true,
         requires: 'createSessions',
-        tag: 'Draft sessions',
         summary: 'Create a draft session with an agent of its own',
         description: 'For its turns and events, a draft has the routes of a session.',
         headers: z.object(metadata),
@@ -64,7 +66,7 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
     route(
       'get',
       '/v1/agents/draft-sessions/:session_id',
-      { id: 'getDraftSession', tag: 'Draft sessions', summary: 'A draft', answer, errors: ['session_not_found'] },
+      { id: 'getDraftSession', summary: 'A draft', answer },
       async ({ params, caller }) => ({ data: await readDraft(params.session_id, caller) }),
     ),
     route(
@@ -74,12 +76,11 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         id: 'updateDraftSession',
         largeBody: true,
         stores: true,
-        tag: 'Draft sessions',
         summary: 'Change the agent of a draft',
         description: 'The change applies from the next turn on.',
         body: json(updateDraftBody, { agent_spec: exampleSpec }),
         answer,
-        errors: ['forbidden', 'session_not_found', 'invalid_agent', 'feature_not_available'],
+        errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
       },
       async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await authorizeDraft(params.session_id, caller, 'edit');
@@ -100,9 +101,8 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
       '/v1/agents/draft-sessions/:session_id',
       {
         id: 'deleteDraftSession',
-        tag: 'Draft sessions',
         summary: 'Delete a draft with everything in it',
-        errors: ['forbidden', 'session_not_found'],
+        errors: ['forbidden'],
       },
       async ({ params, caller }) => deleteSession(context, await authorizeDraft(params.session_id, caller, 'delete')),
     ),

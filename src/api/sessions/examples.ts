@@ -2,6 +2,8 @@ import type { Pagination } from '../http/pagination.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { NumberedStreamEvent, SessionStreamEvent, WireModelMessage } from './wire/events.ts';
 import type { ActionResource, WireActionEvent } from './wire/actions.ts';
+import type { RuleResource } from './wire/permissions.ts';
+import type { SavedToolResource } from './wire/saved-tools.ts';
 import type { DeliveryResource, WebhookResource } from './wire/webhooks.ts';
 import type { WireSpan } from './wire/timeline.ts';
 import type { WireInputItem } from './wire/input.ts';
@@ -63,7 +65,7 @@ export const exampleDraft: DraftResource = {
   agent_spec: exampleSpec,
 };
 
-export const exampleInput: WireInputItem[] = [{ type: 'user.message', content: 'Which orders are late?' }];
+const exampleInput: WireInputItem[] = [{ type: 'user.message', content: 'Which orders are late?' }];
 
 export const exampleMessage: WireModelMessage = {
   type: 'model.message',
@@ -174,6 +176,28 @@ export const exampleActionEvent = {
   data: JSON.stringify({ type: 'action.created', action: exampleAction } satisfies WireActionEvent),
 };
 
+export const exampleRule: RuleResource = {
+  id: 'rule_01kac7x2m4b8d6f0h3k5p9r1tv',
+  scope: 'session',
+  effect: 'allow',
+  action: 'shell',
+  command: 'git status *',
+  created_at,
+  created_by: sessionFields.created_by_subject,
+};
+
+export const exampleSavedTool: SavedToolResource = {
+  category: 'reports',
+  name: 'late_orders',
+  kind: 'tool',
+  description: 'The orders that are late.',
+  version: 2,
+  created_by: sessionFields.created_by_subject,
+  updated_at,
+  api: 'from .impl import late\n\ndef run(days: int = 7) -> list[str]:\n    return late(days)\n',
+  impl: 'def late(days):\n    return []\n',
+};
+
 export const exampleWebhook: WebhookResource = {
   id: 'whk_01kac7x2m4b8d6f0h3k5p9r1tv',
   url: 'https://example.com/hooks/everturn',
@@ -181,8 +205,6 @@ export const exampleWebhook: WebhookResource = {
   agent_name: null,
   created_at,
 };
-
-export const exampleSecret = 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw';
 
 export const exampleDelivery: DeliveryResource = {
   id: 'dlv_01kac7z9q2w4e6r8t0y1u3i5o7',

@@ -2,8 +2,11 @@ import { z } from 'zod';
 import { readableSession } from '../../engine/access.ts';
 import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
-import { route, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { sendFile } from '../http/send-file.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Events');
 
 /** The name and type of the file, from the URL that `fileUrl` makes. */
 const fileQuery = z.object({
@@ -23,11 +26,9 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/files/:file_id',
       {
         id: 'getFile',
-        tag: 'Events',
         summary: 'The bytes of a file, or of a result that is too large for an event',
         query: fileQuery,
         answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
-        errors: ['session_not_found', 'file_not_found'],
       },
       async ({ params, query: { name, type }, caller, response }) => {
         const session = await readableSession(catalog, params.session_id, caller);

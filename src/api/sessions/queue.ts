@@ -4,10 +4,13 @@ import { authorizeSession } from '../../engine/access.ts';
 import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
 import { pagination, pageOf } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import { examplePage, exampleTurn } from './examples.ts';
 import { turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
+
+const route = routesOf('Turns');
 
 /** The queue of a session: the turns that have not begun, which the list of its turns does not have. */
 export function queueRoutes({ catalog, logs, turnIndex, log }: ApiContext): Route[] {
@@ -17,14 +20,12 @@ export function queueRoutes({ catalog, logs, turnIndex, log }: ApiContext): Rout
       '/v1/agents/sessions/:session_id/queue',
       {
         id: 'listQueue',
-        tag: 'Turns',
         summary: 'The turns that wait in the queue of a session, in their order',
         description: `All of them, on one page: at most ${MAX_QUEUED} can wait. Each is cancelled by its id.`,
         answer: json(pageOf(turnResource), {
           data: [{ ...exampleTurn, state: { status: 'running', queued: { position: 1 } } }],
           pagination: examplePage(MAX_QUEUED),
         }),
-        errors: ['session_not_found'],
       },
       async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');

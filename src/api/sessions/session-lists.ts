@@ -7,20 +7,24 @@ import type { SessionRow } from '../../catalog/schema.ts';
 import { SHOWN_SESSIONS } from '../../catalog/session-types.ts';
 import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
-import { anySessionResource, draftResource, SESSION_STATES as API_STATES, sessionResource } from './wire/resources.ts';
-import { agentNotFound } from './agents.ts';
+import { anySessionResource, draftResource, SHOWN_SESSION_STATES, sessionResource } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
+import { agentNotFound } from '../http/errors.ts';
 import { exampleDraft, examplePage, exampleSession } from './examples.ts';
-import { createdAfter, createdQuery, Page, pageOf, pagination, placeAfter } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
 import type { AnySessionResource } from './wire/resources.ts';
 import { STATE_OF, toSessionOrDraft, toDraft, toSession, type SessionWithActions } from './wire/resources-to-wire.ts';
+
+const route = routesOf('Sessions');
+const draftRoute = routesOf('Draft sessions');
 
 const LIMIT = 10;
 
 const listQuery = createdQuery(LIMIT).extend({
   agent_name: identifier.optional(),
-  state: z.enum(API_STATES, { error: `must be one of ${API_STATES.join(', ')}` }).optional(),
+  state: z.enum(SHOWN_SESSION_STATES, { error: `must be one of ${SHOWN_SESSION_STATES.join(', ')}` }).optional(),
 });
 
 const slugFilter = { created_by_subject_slug: identifier.optional() };
@@ -58,12 +62,11 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       '/v1/agents/sessions',
       {
         id: 'listSessions',
-        tag: 'Sessions',
         summary: 'The sessions that you may read, newest first',
         description: 'A deleted agent still has its sessions; the name of an agent that never existed is an error.',
         query: listQuery.extend(slugFilter),
         answer: json(pageOf(sessionResource), { data: [exampleSession], pagination: examplePage(LIMIT) }),
-        errors: ['invalid_page_token', 'agent_not_found'],
+        errors: ['agent_not_found'],
       },
       async ({ query, caller }) => {
         const { agent_name: name } = query;
@@ -73,16 +76,14 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         return list(query, caller, { types: ['session'], whose: 'readable', toItem: toSession });
       },
     ),
-    route(
+    draftRoute(
       'get',
       '/v1/agents/draft-sessions',
       {
         id: 'listDraftSessions',
-        tag: 'Draft sessions',
         summary: 'Your drafts, newest first',
         query: listQuery,
         answer: json(pageOf(draftResource), { data: [exampleDraft], pagination: examplePage(LIMIT) }),
-        errors: ['invalid_page_token'],
       },
       async ({ query, caller }) =>
         list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (draft) => toDraft(draft, catalog) }),
@@ -92,11 +93,9 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       '/v1/x/agents/owned-sessions',
       {
         id: 'listOwnedSessions',
-        tag: 'Sessions',
         summary: 'Your sessions and drafts, newest first',
         query: listQuery,
         answer: mixed,
-        errors: ['invalid_page_token'],
       },
       async ({ query, caller }) => list(query, caller, { types: SHOWN_SESSIONS, whose: 'own', toItem }),
     ),
@@ -105,11 +104,9 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       '/v1/x/agents/search-sessions',
       {
         id: 'searchSessions',
-        tag: 'Sessions',
         summary: 'Search the sessions and drafts that you may read',
         query: searchQuery,
         answer: mixed,
-        errors: ['invalid_page_token'],
       },
       async ({ query, caller }) => {
         const { session_type: type } = query;
@@ -129,15 +126,10 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const page: SessionPage = { order, after: createdAfter(token, fingerprint), limit: limit + 1 };
     const found = await readable(types, owner, filters, page);
     const waiting = await catalog.actions.pendingOf(found.map(({ id }) => id));
-    const items = new Page<T>(limit);
-    let last: SessionRow | undefined;
-    for (const session of found) {
-      if (!items.add(await toItem({ session, waiting: waiting.get(session.id) ?? [] }))) {
-        return { data: items.items, pagination: pagination(limit, placeAfter(last, fingerprint)) };
-      }
-      last = session;
-    }
-    return { data: items.items, pagination: pagination(limit, undefined) };
+    return pageOfRows<SessionRow, T>(found, limit, {
+      toItem: (session) => toItem({ session, waiting: waiting.get(session.id) ?? [] }),
+      after: (last) => placeAfter(last, fingerprint),
+    });
   }
 
   async function readable(
@@ -165,7 +157,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
 }
 
 /** The sessions that this API shows in a state. */
-function inState(state: (typeof API_STATES)[number]): Pick<SessionFilter, 'states' | 'isClosed'> {
+function inState(state: (typeof SHOWN_SESSION_STATES)[number]): Pick<SessionFilter, 'states' | 'isClosed'> {
   if (state === 'closed') return { isClosed: true };
   return { isClosed: false, states: SESSION_STATES.filter((one) => STATE_OF[one] === state) };
 }

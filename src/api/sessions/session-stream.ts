@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { PlacedTurn } from '../../catalog/turn-places.ts';
+import type { PlacedTurn } from '../../features/session-stream/turn-places.ts';
 import { BEGINNING, FRAMES_PER_ORDINAL, type Cursor } from '../../core/cursor.ts';
 import { readerOf, type Reader } from '../../auth/rights.ts';
 import { authorizeSession } from '../../engine/access.ts';
@@ -7,14 +7,17 @@ import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
 import type { ApiContext } from '../http/context.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
 import { sendTurn } from '../http/turn-stream.ts';
+import { routesOf } from './route.ts';
 import { exampleSessionServerSentEvent } from './examples.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
 import { cursorOf } from '../http/turn-stream.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from '../http/headers.ts';
 import { viewQuery, type View } from './wire/view.ts';
+
+const route = routesOf('Events');
 
 /** The stream of a session, over all of its turns. */
 export function sessionStreamRoutes(context: ApiContext): Route[] {
@@ -25,7 +28,6 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/stream',
       {
         id: 'streamSession',
-        tag: 'Events',
         summary: 'The stream of a session from a cursor on',
         description:
           'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
@@ -35,7 +37,6 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
         headers: z.object(lastEventId),
         schemas: { SessionStreamEvent: sessionStreamEvent },
         answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
-        errors: ['invalid_cursor', 'session_not_found', 'too_many_streams'],
       },
       async ({ params, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');

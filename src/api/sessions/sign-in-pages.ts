@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Request, Response } from 'express';
 import { sha256 } from '../../lib/hash.ts';
-import type { EndedSignIn, OfferedSignIn } from '../../mcp/sign-ins.ts';
+import type { EndedSignIn, OfferedSignIn } from '../../features/sign-in/sign-ins.ts';
 
 /**
  * What a browser that confirms a sign-in is known by, in a cookie. `SameSite=Lax`, since the authorization server sends

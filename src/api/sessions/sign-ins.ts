@@ -1,18 +1,22 @@
 import type { Request, Response } from 'express';
 import { z } from 'zod';
 import { clientMetadataFor } from '../../mcp/authorization-server.ts';
-import type { Grant } from '../../mcp/grants.ts';
-import { SignInError, SignInReplacedError, type SignInUrls } from '../../mcp/sign-ins.ts';
-import { tellSignIns } from '../../engine/tell-sign-ins.ts';
+import type { Grant } from '../../features/sign-in/grants.ts';
+import { SignInError, SignInReplacedError, type SignInUrls } from '../../features/sign-in/sign-ins.ts';
+import { tellSignIns } from '../../features/sign-in/tell-sign-ins.ts';
 import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError, sessionErrors, toApiError } from '../http/errors.ts';
-import { decodePageToken, Page, pageQuery, pagination, pageOf } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { ApiError, standardErrors, toApiError } from '../http/errors.ts';
+import { pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+import { SESSION_ERRORS } from './errors.ts';
 import { exampleConnection, examplePage } from './examples.ts';
 import { browserOf, formToken, keepAddress, sendEnd, sendOffer, sendText } from './sign-in-pages.ts';
 import { connectionResource, type ConnectionResource } from './wire/resources.ts';
+
+const route = routesOf('MCP sign-in');
 
 const AUTHORIZE = '/v1/agents/mcp/authorize';
 const CALLBACK = '/v1/agents/mcp/callback';
@@ -64,7 +68,6 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       AUTHORIZE,
       {
         id: 'authorizeMcpServer',
-        tag: 'MCP sign-in',
         summary: 'Read on a page what a sign-in is for, and confirm it: the `auth_url` of `mcp.auth_required`',
         description: 'A key is not needed; one of another subject than the session is rejected.',
         query: authorizeQuery,
@@ -82,7 +85,6 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       AUTHORIZE,
       {
         id: 'confirmMcpSignIn',
-        tag: 'MCP sign-in',
         summary: 'Go to the authorization server of an MCP server, or decline',
         description:
           'The form of the page. To continue redirects (303), and binds the link to the browser. Only a browser that has ' +
@@ -126,7 +128,6 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       CALLBACK,
       {
         id: 'completeMcpSignIn',
-        tag: 'MCP sign-in',
         summary: 'Come back from the authorization server, and read on a page what to do next',
         description: 'Only the browser that has confirmed the sign-in is accepted.',
         query: callbackQuery,
@@ -146,7 +147,6 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       CLIENT_METADATA,
       {
         id: 'getMcpClientMetadata',
-        tag: 'MCP sign-in',
         summary: 'Describe this server to authorization servers (OAuth client id metadata document)',
         answer: json(z.looseObject({ client_id: z.string(), redirect_uris: z.array(z.string()) }), {
           client_id: `https://everturn.example.com${CLIENT_METADATA}`,
@@ -166,20 +166,16 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       '/v1/agents/mcp/connections',
       {
         id: 'listMcpConnections',
-        tag: 'MCP sign-in',
         summary: 'The MCP servers that the caller is signed in to, oldest first',
         query: connectionsQuery,
         answer: json(pageOf(connectionResource), { data: [exampleConnection], pagination: examplePage(LIMIT) }),
-        errors: ['invalid_page_token'],
       },
       async ({ caller, query: { limit, page_token: token } }) => {
-        const after = token === undefined ? '' : decodePageToken(connectionPosition, token).connection;
-        const found = new Page<ConnectionResource>(limit);
-        for (const grant of await signIns.connections(caller.subject.subjectId, after, limit + 1)) {
-          if (found.add(toResource(grant))) continue;
-          return { data: found.items, pagination: pagination(limit, { connection: found.items.at(-1)?.id ?? '' }) };
-        }
-        return { data: found.items, pagination: pagination(limit, undefined) };
+        const { connection = '' } = positionOf(connectionPosition, token) ?? {};
+        return pageOfRows(await signIns.connections(caller.subject.subjectId, connection, limit + 1), limit, {
+          toItem: toResource,
+          after: ({ id }) => ({ connection: id }),
+        });
       },
     ),
     route(
@@ -187,14 +183,12 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
       '/v1/agents/mcp/connections/:connection_id',
       {
         id: 'deleteMcpConnection',
-        tag: 'MCP sign-in',
         summary: 'Sign out of an MCP server',
         description: 'Also revokes the tokens at the authorization server, if it can.',
-        errors: ['connection_not_found'],
       },
       async ({ caller, params: { connection_id: id } }) => {
         if (!isId(id) || !(await signIns.revoke(caller.subject.subjectId, id))) {
-          throw new ApiError('connection_not_found', `you have no connection ${JSON.stringify(id)}`);
+          throw new ApiError(SESSION_ERRORS.connection_not_found, `you have no connection ${JSON.stringify(id)}`);
         }
         toolPool.endGrant(id);
       },
@@ -226,7 +220,7 @@ async function toBrowser(request: Request, response: Response, handle: () => Pro
   } catch (error) {
     if (!(error instanceof SignInError) || request.accepts(['json', 'html']) !== 'html') throw error;
     sendText(
-      response.status(sessionErrors.answer(toApiError(error)).status),
+      response.status(standardErrors.answer(toApiError(error)).status),
       'You are not signed in',
       `${error.message}.`,
     );

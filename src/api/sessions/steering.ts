@@ -5,7 +5,10 @@ import { authorizeSession } from '../../engine/access.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
 import { budgetAmounts, limitsOf } from '../../spec/budget-spec.ts';
 import type { ApiContext } from '../http/context.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+
+const route = routesOf('Turns');
 
 const nothing = z.strictObject({});
 
@@ -17,14 +20,13 @@ export function steeringRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/pause',
       {
         id: 'pauseTurn',
-        tag: 'Turns',
         summary: 'Pause the running turn',
         description:
           'It begins no further model call and no further tool call, in any of its threads; what runs ends normally. Its ' +
           'time limit stops. The response is sent once the turn has recorded it. A repetition changes nothing.',
         body: json(nothing, {}),
         answer: json(nothing, {}),
-        errors: ['forbidden', 'session_not_found', 'nothing_running'],
+        errors: ['forbidden', 'nothing_running'],
       },
       ({ params, caller }) => control('pause', params.session_id, caller),
     ),
@@ -33,14 +35,13 @@ export function steeringRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/resume',
       {
         id: 'resumeTurn',
-        tag: 'Turns',
         summary: 'Resume the paused turn',
         description:
           'It continues where it was paused. For a turn that is not paused, this changes nothing. `budget` raises the ' +
           'limits that it names: a turn whose budget was reached continues only above what was spent.',
         body: json(z.strictObject({ budget: budgetAmounts.optional() }), {}),
         answer: json(nothing, {}),
-        errors: ['forbidden', 'session_not_found', 'nothing_running', 'budget_exceeded'],
+        errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
       },
       ({ params, body, caller }) => control('resume', params.session_id, caller, body.budget && limitsOf(body.budget)),
     ),
@@ -49,15 +50,14 @@ export function steeringRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/force_answer',
       {
         id: 'forceAnswer',
-        tag: 'Turns',
         summary: 'Have the running turn answer now',
         description:
           'Its next model call may use no tools, and ends the turn; so do those of its sub-agents. Tools that run end ' +
-          'before. Calls that wait for answers end as cancelled, and a paused turn is resumed, unless its budget was ' +
+          'before, code is interrupted. Calls that wait for answers end as cancelled, and a paused turn is resumed, unless its budget was ' +
           'reached: it has to be raised first.',
         body: json(nothing, {}),
         answer: json(nothing, {}),
-        errors: ['forbidden', 'session_not_found', 'nothing_running', 'budget_exceeded'],
+        errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
       },
       ({ params, caller }) => control('force_answer', params.session_id, caller),
     ),

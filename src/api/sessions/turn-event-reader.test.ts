@@ -4,7 +4,7 @@ import type { Response } from 'express';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { oneResponse } from '../../../test/support/one-response.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
+import type { Catalog } from '../../features/catalog.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
 import { TurnTailPool } from '../../live/turn-tail.ts';
 import { BEGINNING } from '../../core/cursor.ts';

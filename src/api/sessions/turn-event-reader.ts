@@ -1,5 +1,6 @@
 import type { Reader } from '../../auth/rights.ts';
 import type { Cursor } from '../../core/cursor.ts';
+import { isoTime } from '../../core/text.ts';
 import type { NumberedFrame, TurnFrame } from '../../live/stream-sequencer.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
 import { TurnReader } from '../http/turn-stream.ts';
@@ -7,7 +8,7 @@ import type { NumberedStreamEvent, StreamEvent } from './wire/events.ts';
 import { activitiesToWire, retryingToWire } from './wire/activities-to-wire.ts';
 import { toWire } from './wire/events-to-wire.ts';
 import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
-import { isShown, type View } from './wire/view.ts';
+import { isInView, type View } from './wire/view.ts';
 
 interface TurnEventReaderOptions {
   /** What the reader has already. */
@@ -38,8 +39,8 @@ export class TurnEventReader extends TurnReader {
 
   protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
     for (const { sequenceNumber, frame } of frames) {
-      if (frame.kind === 'record' && !isShown(frame.record, this.#view)) continue;
-      if (frame.kind === 'retrying' && this.#view !== 'full') continue;
+      if (frame.kind === 'record' && !isInView(frame.record, this.#view)) continue;
+      if ((frame.kind === 'retrying' || frame.kind === 'output') && this.#view !== 'full') continue;
       const event = frameToWire(frame, this.#reader, this.#view);
       if (event.type === 'model.message.delta') {
         this.#onFirstDelta?.();
@@ -67,8 +68,22 @@ export function frameToWire(frame: TurnFrame, reader: Reader, view: View = 'defa
         id: frame.message.id,
         thread_id: frame.message.threadId,
         ...messageEnd(frame.message),
-        ...activitiesToWire(frame.message, view),
+        ...activitiesToWire(frame.message.activities, view),
       };
+    case 'output': {
+      const { id, attempt, threadId, toolCallId } = frame.output;
+      const { channel, text: content } = frame.part;
+      return {
+        type: 'tool.response.delta',
+        id,
+        created_at: isoTime(attempt),
+        thread_id: threadId,
+        tool_call_id: toolCallId,
+        channel,
+        content,
+        ...(frame.isReset && { reset: true }),
+      };
+    }
     case 'queued':
       return toWire(frame.created, reader);
     case 'retrying':

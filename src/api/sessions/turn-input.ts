@@ -1,10 +1,12 @@
 import { inlineFile, type FileContent } from '../../blobs/store-files.ts';
-import type { InputItem, UserContentPart } from '../../core/records.ts';
+import type { InputItem, UserContentPart } from '../../core/records/input.ts';
 import type { Answer } from '../../core/turn-command.ts';
+import type { RuleToRemember } from '../../features/code/permissions/remember.ts';
 import { editedArguments } from '../../engine/edited-arguments.ts';
 import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
 import { checkFiles, type SentFile } from '../http/sent-files.ts';
+import { SESSION_ERRORS } from './errors.ts';
 
 type SentItem = NonNullable<CreateTurnBody['input']>[number];
 type SentPart = Exclude<Extract<SentItem, { type: 'user.message' }>['content'], string>[number];
@@ -27,14 +29,14 @@ export function checkInput(items: SentItem[]): void {
   }
   const messages = items.filter((item) => item.type === 'user.message');
   if (messages.length > 0 && messages.length < items.length) {
-    throw new ApiError('mixed_input', 'send either user messages or answers to tool calls, not both', {
+    throw new ApiError(SESSION_ERRORS.mixed_input, 'send either user messages or answers to tool calls, not both', {
       param: 'input',
     });
   }
   for (const [i, { content }] of messages.entries()) {
     const parts: SentPart[] = typeof content === 'string' ? [{ type: 'text', text: content }] : content;
     if (parts.some((part) => part.type === 'file' || part.text.trim() !== '')) continue;
-    throw new ApiError('empty_message', 'a user message must have some text or a file', {
+    throw new ApiError(SESSION_ERRORS.empty_message, 'a user message must have some text or a file', {
       param: `input.${i}.content`,
     });
   }
@@ -76,24 +78,33 @@ export function toAnswers(items: ActionsBody['input']): Answer[] {
 }
 
 function toAnswer(item: ActionsBody['input'][number]): Answer {
-  switch (item.type) {
-    case 'user.tool_approval': {
-      const { type, thread_id: threadId, tool_call_id: toolCallId, approval } = item;
-      if (approval.status === 'allow') {
-        const { status, arguments: edited } = approval;
-        return {
-          type,
-          threadId,
-          toolCallId,
-          approval: { status, ...(edited && { edited: editedArguments(edited) }) },
-        };
-      }
-      const { status, reason } = approval;
-      return { type, threadId, toolCallId, approval: { status, ...(reason && { reason }) } };
-    }
-    case 'user.tool_response': {
-      const { type, thread_id: threadId, tool_call_id: toolCallId, content } = item;
-      return { type, threadId, toolCallId, content };
-    }
+  const call = { threadId: item.thread_id, toolCallId: item.tool_call_id };
+  if (item.type === 'user.tool_response') return { type: item.type, ...call, content: item.content };
+  const { type, approval } = item;
+  if (approval.status === 'allow') {
+    const { status, arguments: edited } = approval;
+    return { type, ...call, approval: { status, ...(edited && { edited: editedArguments(edited) }) } };
   }
+  const { status, reason } = approval;
+  return { type, ...call, approval: { status, ...(reason && { reason }) } };
+}
+
+/** The rules that are to be made beside the decisions of an input. */
+export function rulesIn(items: SentItem[]): RuleToRemember[] {
+  return items.flatMap((item, i): RuleToRemember[] => {
+    if (item.type !== 'user.tool_approval' || !item.approval.remember) return [];
+    const { status: effect, remember } = item.approval;
+    const { scope, rule, expires_in_seconds: seconds } = remember;
+    return [
+      {
+        threadId: item.thread_id,
+        toolCallId: item.tool_call_id,
+        effect,
+        scope,
+        rule: rule ?? undefined,
+        expiresInSeconds: seconds ?? undefined,
+        param: `input.${i}.approval.remember`,
+      },
+    ];
+  });
 }

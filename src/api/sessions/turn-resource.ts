@@ -1,12 +1,12 @@
 import type { Client } from '@temporalio/client';
 import type { Reader } from '../../auth/rights.ts';
 import { retryingTurn } from '../../engine/turn-attempts.ts';
-import type { TurnEnds } from '../../engine/turn-log-reader.ts';
+import type { TurnSummary } from '../../engine/turn-log-reader.ts';
 import type { TurnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
 /** A turn with its current state; of one that runs, Temporal is asked whether it repeats a call, if it can say so. */
-export async function turnResourceOf(client: Client, turn: TurnEnds, reader: Reader): Promise<TurnResource> {
+export async function turnResourceOf(client: Client, turn: TurnSummary, reader: Reader): Promise<TurnResource> {
   const isRunning = !turn.done && turn.position === undefined;
   return toTurnResource(
     turn,

@@ -10,24 +10,24 @@ import type { ApiContext } from '../http/context.ts';
 import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
 import { readerOf } from '../../auth/rights.ts';
-import { authorizeSession, isTurnOf, requireTurn, sessionWithAnswers } from '../../engine/access.ts';
-import { invalidPageToken, decodePageToken, pageQuery, pagination, pageOf } from '../http/pagination.ts';
-import { json, route, type Route } from '../http/route.ts';
+import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
+import { sessionWithAnswers } from '../../features/inbox/session-now.ts';
+import { invalidPageToken, positionOf, pageQuery, pagination, pageOf } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
 import { cancelTurns } from '../../engine/engine.ts';
-import { answerCalls } from '../../engine/answer-calls.ts';
-import type { AcceptedAnswers } from '../../engine/answer-ended-turn.ts';
+import { answerCalls, waitingNow } from '../../engine/answer-calls.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimRequest } from '../../engine/request-claims.ts';
-import type { SessionRow } from '../../catalog/schema.ts';
-import type { Caller } from '../../core/subject.ts';
-import { hashOf } from '../../lib/hash.ts';
-import { withClaim } from '../http/with-claim.ts';
-import { createTurn } from './create-turn.ts';
+import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { routesOf } from './route.ts';
+import { respondWithTurn } from './create-turn.ts';
 import { turnResourceOf } from './turn-resource.ts';
-import { toAnswers } from './turn-input.ts';
+import { remembering } from './remembering.ts';
+import { rulesIn, toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { cursorOf, streamTurn } from '../http/turn-stream.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
+
+const route = routesOf('Turns');
 
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const position = z.object({ turn: z.string().refine(isId) });
@@ -47,17 +47,14 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns',
       {
         id: 'listTurns',
-        tag: 'Turns',
         summary: 'The turns of a session, newest first',
         description: 'The last turn, the one that it continues, and so on.',
         query: listQuery,
         answer: json(pageOf(turnResource), { data: [exampleTurn], pagination: examplePage(10) }),
-        errors: ['invalid_page_token', 'session_not_found'],
       },
       async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
-        const from =
-          token === undefined ? (await turnIndex.knownLast(session.id))?.id : decodePageToken(position, token).turn;
+        const from = positionOf(position, token)?.turn ?? (await turnIndex.knownLast(session.id))?.id;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
         if (token !== undefined && !isTurnOf(session, chain[0])) throw invalidPageToken();
         const turns = await Promise.all(
@@ -80,7 +77,6 @@ export function turnRoutes(context: ApiContext): Route[] {
         handlesRateLimit: true,
         largeBody: true,
         stores: true,
-        tag: 'Turns',
         summary: 'Start a turn',
         description:
           'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
@@ -96,7 +92,6 @@ export function turnRoutes(context: ApiContext): Route[] {
           'not_an_approver',
           'invalid_data_uri',
           'mixed_input',
-          'session_not_found',
           'turn_not_found',
           'turn_running',
           'queue_full',
@@ -112,18 +107,19 @@ export function turnRoutes(context: ApiContext): Route[] {
           'invalid_answer',
           'invalid_arguments',
           'edit_not_allowed',
+          'invalid_rule',
+          'remember_not_allowed',
           'invalid_agent',
           'feature_not_available',
           'idempotency_key_reused',
           'content_too_large',
           'file_unavailable',
           'too_many_turns',
-          'too_many_streams',
         ],
       },
       async ({ params, query, headers, body, ...call }) => {
         if (body.stream !== false) streamLimits.admit(call.caller, call.response);
-        await createTurn(context, {
+        await respondWithTurn(context, {
           ...call,
           sessionId: params.session_id,
           key: headers['Idempotency-Key'],
@@ -137,7 +133,6 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/actions',
       {
         id: 'answerCalls',
-        tag: 'Turns',
         summary: 'Answer tool calls that wait in the running turn, or on the ended one',
         description:
           'Takes any part of what waits, from several people; either all of the answers apply or none. The response is ' +
@@ -152,8 +147,8 @@ export function turnRoutes(context: ApiContext): Route[] {
         }),
         answer: json(dataOf(acceptedAnswers), { data: { accepted: ['call_1'], waiting: ['call_2'] } }),
         errors: [
+          'forbidden',
           'not_an_approver',
-          'session_not_found',
           'session_closed',
           'request_expired',
           'invalid_agent',
@@ -165,6 +160,8 @@ export function turnRoutes(context: ApiContext): Route[] {
           'invalid_answer',
           'invalid_arguments',
           'edit_not_allowed',
+          'invalid_rule',
+          'remember_not_allowed',
           'call_not_pending',
           'call_answered_twice',
           'content_too_large',
@@ -172,8 +169,19 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params, headers, body, caller }) => {
         const session = await sessionWithAnswers(catalog, params.session_id, caller);
-        const answered = await answerWithKey(context, { session, caller, body, key: headers['Idempotency-Key'] });
-        const { turnId, repeated, ...data } = answered;
+        const answers = toAnswers(body.input);
+        const request = { caller, resource: `answers/${session.id}`, key: headers['Idempotency-Key'], body };
+        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: session.id });
+        // With the same key it is a repetition, also where a call that the first one has allowed is asked about once more.
+        const given = { session, caller, answers, isRepetition: !claim.isNew };
+        const rules = claim.isNew ? rulesIn(body.input) : [];
+        const waiting = () => waitingNow(context, session);
+        const answer = () =>
+          remembering(context, { session, caller, rules, waiting }, async (add) => {
+            await add();
+            return answerCalls(context, given);
+          });
+        const { turnId, repeated, ...data } = await withClaim(claim, answer);
         // To others, turns of the session are of no use.
         const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
         return { data: { ...data, ...(repeated.length > 0 && { repeated }), ...(isShown && { turn_id: turnId }) } };
@@ -184,10 +192,8 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns/:turn_id',
       {
         id: 'getTurn',
-        tag: 'Turns',
         summary: 'A turn with its state',
         answer: turn,
-        errors: ['session_not_found', 'turn_not_found'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
@@ -200,11 +206,10 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns/:turn_id/cancel',
       {
         id: 'cancelTurn',
-        tag: 'Turns',
         summary: 'Cancel a turn that runs, or waits in the queue',
         description: 'Its events so far are kept. Without effect on a turn that has ended.',
         answer: json(z.object({}), {}),
-        errors: ['forbidden', 'session_not_found', 'turn_not_found'],
+        errors: ['forbidden'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'cancel');
@@ -218,7 +223,6 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns/:turn_id/subscribe',
       {
         id: 'subscribeToTurn',
-        tag: 'Turns',
         summary: 'The stream of a turn from a cursor on',
         description:
           'For running and ended turns, without a time limit. Without a cursor the stream starts at the beginning. The ' +
@@ -228,7 +232,6 @@ export function turnRoutes(context: ApiContext): Route[] {
         body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
         schemas,
         answer: { written: { 'text/event-stream': stream } },
-        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, body, caller, response }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
@@ -249,7 +252,6 @@ export function turnRoutes(context: ApiContext): Route[] {
       '/v1/agents/sessions/:session_id/turns/:turn_id/stream',
       {
         id: 'streamTurn',
-        tag: 'Turns',
         summary: 'The stream of a turn from a cursor on, for EventSource',
         description:
           'Like `subscribe`, by GET. An EventSource reconnects after the end of the stream with the number of ' +
@@ -259,7 +261,6 @@ export function turnRoutes(context: ApiContext): Route[] {
         schemas,
         answer: { written: { 'text/event-stream': stream } },
         noContent: 'the turn has ended, and the cursor is at its end',
-        errors: ['invalid_cursor', 'session_not_found', 'turn_not_found', 'too_many_streams'],
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
@@ -279,33 +280,4 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
     ),
   ];
-}
-
-interface AnswersWithKey {
-  session: SessionRow;
-  caller: Caller;
-  body: z.infer<typeof actionsBody>;
-  /** `Idempotency-Key`. */
-  key: string | undefined;
-}
-
-/**
- * Answers calls. An equal request with the same key is a repetition, also where a call that the first one has allowed is
- * asked about once more. @throws ApiError or EngineError
- */
-async function answerWithKey(
-  context: ApiContext,
-  { session, caller, body, key }: AnswersWithKey,
-): Promise<AcceptedAnswers> {
-  const answers = toAnswers(body.input);
-  if (key === undefined) return answerCalls(context, { session, caller, answers });
-  const claim = await claimRequest({
-    catalog: context.catalog,
-    scope: `${caller.subject.subjectId}/answers/${session.id}`,
-    key,
-    bodyHash: hashOf(body),
-    resourceId: newId('req'),
-    sessionId: session.id,
-  });
-  return withClaim(claim, () => answerCalls(context, { session, caller, answers, isRepetition: !claim.isNew }));
 }

@@ -1,6 +1,7 @@
 import type { Reader } from '../../auth/rights.ts';
-import type { Catalog } from '../../catalog/catalog.ts';
-import type { DeliveryRow, SessionRow } from '../../catalog/schema.ts';
+import type { Catalog } from '../../features/catalog.ts';
+import type { DeliveryRow } from '../../features/webhooks/tables.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
 import { isOfRun } from '../../catalog/session-types.ts';
 import { unlessNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
 import { actionToResource } from './wire/actions.ts';

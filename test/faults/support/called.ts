@@ -8,6 +8,8 @@ export interface Called {
   server: string | undefined;
   tool: string;
   arguments: string;
+  /** Its thread and its id, which code and providers number anew in each thread. */
+  key: string;
 }
 
 /** The tool calls of turns in the log. */
@@ -23,11 +25,18 @@ export function callsOf(turns: Log[]): Called[] {
         server: info.type === 'mcp' ? info.server_name : undefined,
         tool: info.name,
         arguments: args,
+        key: `${thread} ${id}`,
       })),
   );
 }
 
-/** The call of an operation id, which is `<turn>/<call>`, or `<turn>/<thread>/<call>` for a sub-agent. */
-export function callOf(operation: string): string {
-  return operation.slice(operation.lastIndexOf('/') + 1);
+/** The key of the call of an operation id, which is `<turn>/<call>`, or `<turn>/<thread>/<call>` in another thread than `main`. */
+export function keyOf(operation: string): string {
+  const [, ...place] = operation.split('/');
+  return (place.length === 1 ? ['main', ...place] : place).join(' ');
+}
+
+/** The key of the call of which an event or an input tells. */
+export function keyIn({ thread_id: thread, tool_call_id: id }: { thread_id: string; tool_call_id: string }): string {
+  return `${thread} ${id}`;
 }

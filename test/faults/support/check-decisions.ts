@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { callOf, callsOf } from './called.ts';
+import { callsOf, keyIn, keyOf } from './called.ts';
 import type { Log, Stored } from './check.ts';
 import { NEED_APPROVAL, type Effect } from './ledger.ts';
 import { approval } from './plan.ts';
@@ -58,15 +58,14 @@ function checkDeadlines({ turn, events }: Log): void {
   for (const event of events) {
     if (event.type === 'tool.approval_required') {
       for (const { id, policy } of event.tool_calls) {
-        due.set(`expired ${id}`, Date.parse(policy?.expires_at ?? ''));
-        due.set(`escalated ${id}`, Date.parse(policy?.escalates_at ?? ''));
+        const key = `${event.thread_id} ${id}`;
+        due.set(`expired ${key}`, Date.parse(policy?.expires_at ?? ''));
+        due.set(`escalated ${key}`, Date.parse(policy?.escalates_at ?? ''));
       }
     }
     if (event.type !== 'tool.decided') continue;
-    const what = `${event.decision} ${event.tool_call_id}`;
-    expect(decided, `what time had decided in ${turn.id} before ${what}`).not.toContain(
-      `expired ${event.tool_call_id}`,
-    );
+    const what = `${event.decision} ${keyIn(event)}`;
+    expect(decided, `what time had decided in ${turn.id} before ${what}`).not.toContain(`expired ${keyIn(event)}`);
     if (event.by) continue;
     expect(decided, `what time has decided in ${turn.id}`).not.toContain(what);
     expect(Date.parse(event.created_at), `when ${what}`).toBeGreaterThanOrEqual(due.get(what) ?? NaN);
@@ -84,14 +83,14 @@ function asInput({ sessionId, toolCallId, threadId, status, at, response = 200 }
 function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
   const recorded = turns.flatMap(({ events }) =>
     events.flatMap((event) =>
-      event.type === 'tool.decided' && event.by
-        ? [`${event.tool_call_id} ${event.decision} ${event.by.subject_id}`]
-        : [],
+      event.type === 'tool.decided' && event.by ? [`${keyIn(event)} ${event.decision} ${event.by.subject_id}`] : [],
     ),
   );
   expect(recorded, 'a subject votes once').toEqual([...new Set(recorded)]);
   // One that was rejected may be accepted later: the call has been escalated.
-  const sent = Map.groupBy(decisions, ({ toolCallId, status, by }) => `${toolCallId} ${status} ${by.id}`);
+  const sent = Map.groupBy(decisions, ({ threadId = 'main', toolCallId, status, by }) => {
+    return `${threadId} ${toolCallId} ${status} ${by.id}`;
+  });
   for (const [vote, its] of sent) {
     const responses = its.map(({ response }) => response);
     if (responses.includes(undefined)) continue;
@@ -103,20 +102,21 @@ function checkVotes(decisions: SentDecision[], turns: Stored[]): void {
 function checkAnswers(items: Record<string, unknown>[], turns: Stored[]): void {
   const results = new Map(
     turns.flatMap(({ events }) =>
-      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event] as const] : [])),
+      events.flatMap((event) => (event.type === 'tool.response' ? [[keyIn(event), event] as const] : [])),
     ),
   );
-  for (const { type, tool_call_id: id, content } of items) {
+  for (const { type, thread_id: thread, tool_call_id: id, content } of items) {
     if (type !== 'user.tool_response') continue;
-    const result = results.get(String(id));
-    if (result?.outcome === 'succeeded') expect(result.content, `the result of ${String(id)}`).toContain(content);
+    const key = `${String(thread)} ${String(id)}`;
+    const result = results.get(key);
+    if (result?.outcome === 'succeeded') expect(result.content, `the result of ${key}`).toContain(content);
   }
 }
 
 /** 5: a call that needs a decision has run after one for this very call. */
 function checkApprovals(effects: Effect[], inputs: SentInput[], turns: Stored[]): void {
   const calls = new Set(callsOf(turns).map(({ operation }) => operation));
-  const allowedAt = new Map(
+  const allowedAt = new Map<string, number>(
     inputs
       .filter(({ outcome }) => outcome === 'accepted')
       // A vote may be repeated later: the first one counts.
@@ -124,13 +124,13 @@ function checkApprovals(effects: Effect[], inputs: SentInput[], turns: Stored[])
       .flatMap(({ input, at }) => input.map((item) => ({ item, at })))
       .flatMap(({ item, at }) =>
         item['type'] === 'user.tool_approval' && (item['approval'] as { status: string }).status === 'allow'
-          ? [[String(item['tool_call_id']), at] as const]
+          ? [[`${String(item['thread_id'])} ${String(item['tool_call_id'])}`, at] as const]
           : [],
       ),
   );
   for (const { operation, tool, at } of effects) {
     if (!NEED_APPROVAL.has(tool) || !calls.has(operation)) continue;
-    const allowed = allowedAt.get(callOf(operation));
+    const allowed = allowedAt.get(keyOf(operation));
     expect(allowed, `when ${tool} was allowed, which ran as ${operation}`).toBeDefined();
     expect(allowed, `when ${tool} was allowed, which ran as ${operation}`).toBeLessThan(at);
   }

@@ -5,7 +5,8 @@ import type { TurnResource } from '../../../src/api/sessions/wire/resources.ts';
 import { folded, foldedByTurn, inOrder, type Frame } from '../../support/api-client.ts';
 import { find, readFolder } from '../../support/raw-stores.ts';
 import { expectReplays } from '../../support/replay.ts';
-import { callOf, callsOf } from './called.ts';
+import { callsOf, keyIn, keyOf } from './called.ts';
+import { checkCode } from './check-code.ts';
 import { checkDecisions, checkRunDecisions } from './check-decisions.ts';
 import { checkEvents } from './check-events.ts';
 import { checkRequests, checkSteering, unbegunOf } from './check-steering.ts';
@@ -59,6 +60,7 @@ export async function checkInvariants(world: World): Promise<number> {
     checkOutcomes(its);
     checkDecisions(world, sessionId, its);
     checkThreads(its);
+    checkCode(its);
     await checkSteering(world, sessionId, its);
     missingAttempts += checkUsage(planned, its);
   }
@@ -240,20 +242,22 @@ function answersTo(planned: PlannedModel, plan: Plan, step: number): { say: stri
 /** 3: every call has exactly one outcome, or is pending. */
 function checkOutcomes(turns: Stored[]): void {
   // The answer to a server that asks is not the end of its call.
-  const ofServers = new Set(callsOf(turns).flatMap(({ id, server }) => (server === undefined ? [] : [id])));
+  const ofServers = new Set(callsOf(turns).flatMap(({ key, server }) => (server === undefined ? [] : [key])));
   const ends = turns.flatMap(({ turn, events }) => [
-    ...events.flatMap((event) => (event.type === 'tool.response' ? [event.tool_call_id] : [])),
+    ...events.flatMap((event) => (event.type === 'tool.response' ? [keyIn(event)] : [])),
     ...turn.input.flatMap((item) =>
-      item.type === 'user.tool_response' && !ofServers.has(item.tool_call_id) ? [item.tool_call_id] : [],
+      item.type === 'user.tool_response' && !ofServers.has(keyIn(item)) ? [keyIn(item)] : [],
     ),
   ]);
   const last = turns.at(-1)?.turn.state;
-  const waiting =
-    last?.status === 'done' ? last.required_actions.flatMap((action) => action.tool_calls.map(({ id }) => id)) : [];
-  if (waiting.length > 0) waiting.push(...openThreads(turns).map(({ parent }) => parent.tool_call_id));
+  const actions = last?.status === 'done' ? last.required_actions : [];
+  const waiting = actions.flatMap(({ thread_id: thread, tool_calls: calls }) =>
+    calls.map(({ id }) => `${thread} ${id}`),
+  );
+  if (waiting.length > 0) waiting.push(...openThreads(turns).map(({ parent }) => keyIn(parent)));
   expect([...ends, ...waiting].toSorted()).toEqual(
     callsOf(turns)
-      .map(({ id }) => id)
+      .map(({ key }) => key)
       .toSorted(),
   );
 }
@@ -274,7 +278,7 @@ function checkEffects(effects: Effect[], turns: Log[]): void {
   const calls = new Map(callsOf(turns).map((call) => [call.operation, call]));
   const responses = new Map(
     turns.flatMap(({ events }) =>
-      events.flatMap((event) => (event.type === 'tool.response' ? [[event.tool_call_id, event] as const] : [])),
+      events.flatMap((event) => (event.type === 'tool.response' ? [[keyIn(event), event] as const] : [])),
     ),
   );
   for (const { operation, isSpeculative, server, tool, arguments: args } of effects) {
@@ -283,41 +287,45 @@ function checkEffects(effects: Effect[], turns: Log[]): void {
       continue;
     }
     const call = calls.get(operation);
-    const approved: unknown = responses.get(callOf(operation))?.arguments ?? JSON.parse(call?.arguments ?? '{}');
+    const approved: unknown = responses.get(keyOf(operation))?.arguments ?? JSON.parse(call?.arguments ?? '{}');
     const called = call && { server: call.server, tool: call.tool, args: approved };
     expect({ server, tool, args }, `what ran as ${operation}, and what was called`).toEqual(called);
-    const response = responses.get(callOf(operation));
+    const response = responses.get(keyOf(operation));
     expect(response?.outcome, `${operation} has run`).not.toMatch(/^(denied|expired)$/);
     expect(response?.content, `${operation} has run`).not.toMatch(/not executed/);
   }
   const asked = turns.flatMap(({ events }) =>
-    events.flatMap((event) => (event.type === 'tool.response_required' ? event.tool_calls : [])),
+    events.flatMap((event) =>
+      event.type === 'tool.response_required'
+        ? event.tool_calls.map((call) => ({ ...call, key: `${event.thread_id} ${call.id}` }))
+        : [],
+    ),
   );
-  for (const { id, operation, tool } of calls.values()) {
+  for (const { key, operation, tool } of calls.values()) {
     const its = effects.filter((effect) => effect.tool === tool && effect.operation === operation);
     const effect = effectOf(tool);
     // A person may have a call run again whose outcome is unknown.
-    const runs = 1 + asked.filter((one) => one.id === id && one.unknown_outcome !== undefined).length;
-    if (effect === 'once') expect(its.length, `${tool} ${id} ran`).toBeLessThanOrEqual(runs);
+    const runs = 1 + asked.filter((one) => one.key === key && one.unknown_outcome !== undefined).length;
+    if (effect === 'once') expect(its.length, `${tool} ${key} ran`).toBeLessThanOrEqual(runs);
     const took = its.filter(({ tookEffect }) => tookEffect).length;
-    if (effect === undefined || responses.get(id)?.outcome !== 'succeeded') continue;
-    expect(its.length, `${tool} ${id} succeeded`).toBeGreaterThan(0);
+    if (effect === undefined || responses.get(key)?.outcome !== 'succeeded') continue;
+    expect(its.length, `${tool} ${key} succeeded`).toBeGreaterThan(0);
     if (effect === 'none') continue;
-    expect(took, `${tool} ${id} succeeded`).toBeGreaterThan(0);
-    expect(took, `${tool} ${id} succeeded`).toBeLessThanOrEqual(effect === 'once' ? runs : 1);
+    expect(took, `${tool} ${key} succeeded`).toBeGreaterThan(0);
+    expect(took, `${tool} ${key} succeeded`).toBeLessThanOrEqual(effect === 'once' ? runs : 1);
   }
 }
 
-/** Each sub-agent starts once and ends once, unless it waits in the last turn. */
+/** Each thread of a sub-agent or of code starts once and ends once, unless it waits in the last turn. */
 function checkThreads(turns: Stored[]): void {
   const idsOf = (type: 'thread.created' | 'thread.done'): string[] =>
     turns.flatMap(({ events }) => events.flatMap((event) => (event.type === type ? [event.thread_id] : [])));
   const [created, done] = [idsOf('thread.created'), idsOf('thread.done')];
-  expect(created, 'sub-agents that started').toEqual([...new Set(created)]);
-  expect(done, 'sub-agents that ended').toEqual([...new Set(done)]);
+  expect(created, 'threads that started').toEqual([...new Set(created)]);
+  expect(done, 'threads that ended').toEqual([...new Set(done)]);
   const last = turns.at(-1)?.turn.state;
   if (last?.status === 'done' && last.required_actions.length > 0) return;
-  expect(done.toSorted(), 'sub-agents that ended').toEqual(created.toSorted());
+  expect(done.toSorted(), 'threads that ended').toEqual(created.toSorted());
 }
 
 /**

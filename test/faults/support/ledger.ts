@@ -86,7 +86,7 @@ export class EffectLedger {
   readonly #file: string;
   readonly #seen = new Map<string, number>();
   readonly #held = new Map<string, PromiseWithResolvers<void>>();
-  readonly #waiting: { operation: (id: string) => boolean; resolve: () => void }[] = [];
+  readonly #waiting: { has: () => boolean; resolve: () => void }[] = [];
   /** The notes on each desk, by the id of its MCP session. */
   readonly #desks = new Map<string, Set<string>>();
 
@@ -99,9 +99,9 @@ export class EffectLedger {
     this.#mayGoOn(word).resolve();
   }
 
-  /** Whether a call whose operation ends in `suffix` has arrived. */
-  hasStarted(suffix: string): boolean {
-    return [...this.#seen.keys()].some((operation) => operation.endsWith(suffix));
+  /** Resolves when a call whose operation ends in `suffix` has arrived. */
+  started(suffix: string): Promise<void> {
+    return this.#until(() => [...this.#seen.keys()].some((operation) => operation.endsWith(suffix)));
   }
 
   /** The tools of a server whose effects are counted. */
@@ -119,11 +119,17 @@ export class EffectLedger {
     return this.effects.filter((effect) => effect.operation === operation && effect.tookEffect).length;
   }
 
-  /** Resolves when a call that ends in `suffix` has arrived. */
-  async reached(suffix: string): Promise<void> {
-    const operation = (id: string): boolean => id.endsWith(suffix);
-    if (this.effects.some((effect) => operation(effect.operation))) return;
-    await new Promise<void>((resolve) => void this.#waiting.push({ operation, resolve }));
+  /** Resolves when a call whose operation ends in `suffix` has passed the point of its effect. */
+  reached(suffix: string): Promise<void> {
+    return this.#until(() => this.effects.some(({ operation }) => operation.endsWith(suffix)));
+  }
+
+  async #until(has: () => boolean): Promise<void> {
+    if (!has()) await new Promise<void>((resolve) => void this.#waiting.push({ has, resolve }));
+  }
+
+  #changed(): void {
+    for (const { has, resolve } of this.#waiting) if (has()) resolve();
   }
 
   #tool(server: string, { name, effect, annotations = {}, asks }: Behaviour): TestTool {
@@ -139,6 +145,7 @@ export class EffectLedger {
         const { ms = 0, hold, first, size = 0, note } = behaviour.parse(args);
         const arrivals = (this.#seen.get(operation) ?? 0) + 1;
         this.#seen.set(operation, arrivals);
+        this.#changed();
         if (ms > 0) await new Promise((resolve) => setTimeout(resolve, ms));
         if (hold !== undefined) await this.#mayGoOn(hold).promise;
         const tookEffect = effect === 'once' || (effect === 'once per operation' && this.count(operation) === 0);
@@ -179,7 +186,7 @@ export class EffectLedger {
   #note(effect: Effect): void {
     this.effects.push(effect);
     appendFileSync(this.#file, `${JSON.stringify(effect)}\n`);
-    for (const { operation, resolve } of this.#waiting) if (operation(effect.operation)) resolve();
+    this.#changed();
   }
 }
 

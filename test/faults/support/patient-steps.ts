@@ -7,7 +7,7 @@ import { isMainThread } from 'node:worker_threads';
  * up to a minute, so they are recorded with their message on a busy machine, too.
  */
 if (isMainThread) {
-  const { EARLY_MS } = await import('../../../src/speculation/steps-ahead.ts');
+  const { EARLY_MS } = await import('../../../src/features/speculation/steps-ahead.ts');
   const { setTimeout: sleep } = timers;
   timers.setTimeout = (ms, ...rest) => sleep(ms === EARLY_MS ? 60_000 : ms, ...rest);
   syncBuiltinESMExports();

@@ -40,7 +40,7 @@ export class RecordedRun {
   /** Resolves when the item in progress has so many words. */
   async words(count: number): Promise<void> {
     const words = () => [...this.partials.values()].join(' ').split(/\s+/).filter(Boolean).length;
-    await expect.poll(words, { interval: 10, timeout: 20_000 }).toBeGreaterThanOrEqual(count);
+    await expect.poll(words, { interval: 10 }).toBeGreaterThanOrEqual(count);
   }
 
   /** As the API has it. */

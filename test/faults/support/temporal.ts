@@ -3,10 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { startTemporalOnPostgres, type TemporalOnPostgres } from '../../../deploy/temporal/start.ts';
 import { loadConfig } from '../../../src/config.ts';
-import { endDevServers, findDevServers, settingsArguments } from '../../../src/temporal-server/dev-server.ts';
+import { endDevServer, settingsArguments } from '../../../src/temporal-server/dev-server.ts';
 import type { DynamicConfig } from '../../../src/temporal-server/dynamic-config.ts';
 import { keptPort } from '../../support/kept-port.ts';
 import { launchServer, type ServerHome } from '../../../src/temporal-server/launch-server.ts';
+import { findDevServer } from '../../../src/temporal-server/server-record.ts';
 import { findTemporalCli } from '../../support/temporal-cli.ts';
 import { freeTemporalPort } from '../../support/temporal-ports.ts';
 import { killUsersAtEnd } from '../../support/reaper.ts';
@@ -127,8 +128,11 @@ async function onSqlite(folder: string, dynamicConfig: () => DynamicConfig): Pro
   return {
     address: `127.0.0.1:${port}`,
     up: async () => void (await launchServer(home(), port, new AbortController().signal)),
-    down: () => endDevServers(databaseFile, 0),
-    pids: async () => (await findDevServers(databaseFile)).map(({ pid }) => pid),
+    down: () => endDevServer(databaseFile, 0),
+    pids: async () => {
+      const server = await findDevServer(databaseFile);
+      return server ? [server.pid] : [];
+    },
   };
 }
 

@@ -25,6 +25,8 @@ export type Steps = (Omit<Plan['steps'][number], 'tools'> & {
 export interface WorldOptions {
   apis?: number;
   workers?: number;
+  /** How many kernel hosts it has, and their Python: see `kernelPython`. */
+  kernels?: { hosts: number; python: string };
   env?: Record<string, string>;
   /** Dynamic configuration of Temporal. */
   dynamicConfig?: DynamicConfig;

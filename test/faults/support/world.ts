@@ -8,6 +8,7 @@ import { loadConfig, type Config } from '../../../src/config.ts';
 import { withTimeout } from '../../../src/lib/timeout.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { ProtectedMcpServer } from '../../support/authorization-server.ts';
+import { killDescendants } from '../../support/descendants.ts';
 import { keptPort } from '../../support/kept-port.ts';
 import { TestMcpServer } from '../../support/mcp-server.ts';
 import { TestRedis } from '../../support/redis.ts';
@@ -16,7 +17,7 @@ import { ServerProcess } from '../../support/server-process.ts';
 import { createDatabase } from '../../support/sql.ts';
 import { TcpProxy } from '../../support/tcp-proxy.ts';
 import { WebhookReceiver } from '../../support/webhook-receiver.ts';
-import { installTemporalRuntime } from '../../../src/telemetry/temporal-runtime.ts';
+import { installRuntime } from '../../support/temporal-runtime.ts';
 import type { SessionEvent } from '../../../src/api/sessions/wire/events.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { RECORD_INTO, recordHistories } from '../../support/histories.ts';
@@ -37,8 +38,6 @@ export const AGENT = 'agent';
 /** The agents of the subjects that do not take part in the scenario. */
 const BYSTANDER_AGENT = 'bystander';
 const NOISY_AGENT = 'noisy';
-
-let runtimeInstalled: Promise<void> | undefined;
 
 /**
  * Everturn as separate processes that can be killed, paused and restarted, with all that it depends on, and a model, tools
@@ -69,6 +68,7 @@ export class World {
   webhook: { id: string; secret: string; receiver: WebhookReceiver } | undefined;
   readonly apis: ServerProcess[] = [];
   readonly workers: ServerProcess[] = [];
+  readonly kernelHosts: ServerProcess[] = [];
   readonly plans = new Map<string, Plan>();
   readonly #env: Record<string, string>;
   readonly #spec: object;
@@ -138,11 +138,10 @@ export class World {
 
   static async start(options: WorldOptions = {}): Promise<World> {
     // It would log each history that is replayed.
-    runtimeInstalled ??= installTemporalRuntime(pino({ level: 'silent' }));
-    await runtimeInstalled;
+    await installRuntime(pino({ level: 'silent' }));
     const folder = await mkdtemp(path.join(tmpdir(), 'everturn-faults-'));
     const ledger = new EffectLedger(path.join(folder, 'effects.jsonl'));
-    const { apis = 1, workers = 1, servers: names = [], postgres, hasTemporalOnPostgres } = options;
+    const { apis = 1, workers = 1, servers: names = [], kernels, postgres, hasTemporalOnPostgres } = options;
     const [temporal, redis, model, vault, desk, crowd, mcp, ...more] = await Promise.all([
       postgres && hasTemporalOnPostgres
         ? TestTemporal.startOnPostgres(folder, postgres.url)
@@ -165,6 +164,7 @@ export class World {
     const env = {
       ...(postgres && { DATABASE_URL: await createDatabase(postgres.url) }),
       EVERTURN_PUBLIC_URL: `http://127.0.0.1:${ports[0]}`,
+      ...(kernels && { EVERTURN_KERNELS: '10', EVERTURN_KERNEL_PYTHON: kernels.python }),
       ...options.env,
     };
     const parts = { folder, temporal, workersLine, redis, model, mcp, servers, desk, crowd, vault, ledger };
@@ -173,6 +173,9 @@ export class World {
       world.apis.push(await ServerProcess.prepare(folder, { ...world.#env, EVERTURN_PORT: String(port) }, 'api'));
     }
     for (let i = 0; i < workers; i++) world.workers.push(await world.#worker());
+    for (let i = 0; i < (kernels?.hosts ?? 0); i++) {
+      world.kernelHosts.push(await ServerProcess.prepare(folder, world.#env, 'kernel-host'));
+    }
     await world.up();
     await world.#putAgents();
     if (options.isNotified) await world.#notify();
@@ -196,7 +199,7 @@ export class World {
   }
 
   get processes(): ServerProcess[] {
-    return [...this.apis, ...this.workers];
+    return [...this.apis, ...this.workers, ...this.kernelHosts];
   }
 
   /** Starts those of its processes that do not run. */
@@ -248,6 +251,11 @@ export class World {
       await Promise.all(its.map((one) => one.kill()));
       await Promise.all(its.map((one) => one.start(env)));
     }
+  }
+
+  /** `kill -9` of the kernels, and the commands, of a host. */
+  async killKernels(host: ServerProcess): Promise<void> {
+    if (host.pid !== undefined && host.isRunning) await killDescendants(host.pid);
   }
 
   async #putAgents(): Promise<void> {

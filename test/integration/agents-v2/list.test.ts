@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { EngineError } from '../../../src/engine/errors.ts';
 import { TurnLogReader } from '../../../src/engine/turn-log-reader.ts';
-import { SessionQueue } from '../../../src/engine/session-queue.ts';
+import { SessionQueue } from '../../../src/features/agent-sessions/session-queue.ts';
 import type { SessionSummary } from '../../../src/api/agents-v2/wire/list.ts';
 import { toUuid } from '../../../src/api/agents-v2/session-ids.ts';
 import { AgentSession, agentNamed } from '../../support/agents-v2.ts';

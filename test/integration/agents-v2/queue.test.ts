@@ -2,7 +2,7 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 import { pino } from 'pino';
 import { afterAll, afterEach, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { fromUuid } from '../../../src/api/agents-v2/session-ids.ts';
-import { Catalog } from '../../../src/catalog/catalog.ts';
+import { Catalog } from '../../../src/features/catalog.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import { AgentSession, agentNamed, toldOf } from '../../support/agents-v2.ts';

@@ -8,7 +8,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import type { WebhookRecord } from '../../../src/api/agents-v2/wire/webhooks.ts';
 import { fromUuid, toUuid } from '../../../src/api/agents-v2/session-ids.ts';
-import { Catalog } from '../../../src/catalog/catalog.ts';
+import { Catalog } from '../../../src/features/catalog.ts';
 import { loadConfig } from '../../../src/config.ts';
 import { Cipher } from '../../../src/encryption/cipher.ts';
 import { newId } from '../../../src/engine/new-id.ts';
@@ -16,7 +16,7 @@ import { AgentSession, agentNamed, received, toldOf } from '../../support/agents
 import { ApiClient } from '../../support/api-client.ts';
 import { eventually } from '../../support/eventually.ts';
 import { pythonWith } from '../../support/python.ts';
-import { held, say, ScriptedModel, use } from '../../support/scripted-model.ts';
+import { held, say, ScriptedModel, use, type ModelCall } from '../../support/scripted-model.ts';
 import { ServerProcess } from '../../support/server-process.ts';
 import { openRows } from '../../support/test-database.ts';
 import { onTestServer, startTestServer, type TestServer } from '../../support/test-server.ts';
@@ -74,11 +74,22 @@ function gate(text: string) {
 test('each change of the status is told once, in order, with the status before it', async () => {
   const to = await receiver();
   await register(to.url);
-  server.model.script('told', use({ name: 'lookup', id: 'a' }), say('Yes.'), say('Again.'), (call) =>
-    call.fail(400, 'no'),
+  // What happens before the catalog is written again is one change: each answer awaits that the one before was told.
+  let id = '';
+  const after = (count: number, answer: (call: ModelCall) => unknown) => async (call: ModelCall) => {
+    await eventually(() => expect(toldOf(to, id)).toHaveLength(count));
+    await answer(call);
+  };
+  server.model.script(
+    'told',
+    after(2, use({ name: 'lookup', id: 'a' })),
+    after(4, say('Yes.')),
+    after(6, say('Again.')),
+    after(8, (call) => call.fail(400, 'no')),
   );
   const agent = agentNamed('told', { tools: [lookup] });
   const session = await AgentSession.create(ann, { agent, messages: 'Is it late?' });
+  ({ id } = session);
   await session.until('awaiting_tool_results');
   await eventually(() => expect(toldOf(to, session.id)).toEqual(['pending', 'running', 'awaiting_tool_results']));
   await session.post('tool_results', result);

@@ -2,7 +2,7 @@ import path from 'node:path';
 import { inputRequired } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from 'vitest';
 import { createLogger } from '../../../src/telemetry/logger.ts';
-import { runIdsOf } from '../../../src/engine/runs.ts';
+import { runIdsOf } from '../../../src/features/run-support/runs.ts';
 import { eventually } from '../../support/eventually.ts';
 import { TestMcpServer, type RunningCall } from '../../support/mcp-server.ts';
 import { find, readFolder, readTables, readTemporal } from '../../support/raw-stores.ts';

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vites
 import type { Run } from '../../../src/api/runs/wire/run.ts';
 import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import { newId } from '../../../src/engine/new-id.ts';
-import { runIdsOf } from '../../../src/engine/runs.ts';
+import { runIdsOf } from '../../../src/features/run-support/runs.ts';
 import { ApiClient } from '../../support/api-client.ts';
 import { RunAgent, textOfRun, user } from '../../support/runs.ts';
 import { held, say, use, type Script } from '../../support/scripted-model.ts';

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { decodeSignature, encodeSignature } from '../../../src/api/runs/signature.ts';
 import type { Run } from '../../../src/api/runs/wire/run.ts';
-import { runIdsOf } from '../../../src/engine/runs.ts';
+import { runIdsOf } from '../../../src/features/run-support/runs.ts';
 import { TurnLogReader } from '../../../src/engine/turn-log-reader.ts';
 import { eventually } from '../../support/eventually.ts';
 import { calls, inShort, RunAgent, textOfRun, user } from '../../support/runs.ts';

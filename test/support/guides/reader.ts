@@ -3,7 +3,10 @@ import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { expect } from 'vitest';
+import { runningKernelHost } from '../../../src/server/kernel-host-record.ts';
 import { ApiClient } from '../api-client.ts';
+import { eventually } from '../eventually.ts';
 import { INHERITED_ENV } from '../inherited-env.ts';
 import { keptPort } from '../kept-port.ts';
 import { killGroupAtEnd } from '../reaper.ts';
@@ -166,6 +169,7 @@ export class Reader {
   async stop(): Promise<void> {
     this.#shell?.close();
     await this.#stopServer();
+    await this.#stopKernelHost();
     await rm(this.folder, { recursive: true, force: true });
   }
 
@@ -177,6 +181,15 @@ export class Reader {
     // Everything that it needs survives that, as README.md shows.
     process.kill(-child.pid, 'SIGKILL');
     await closed;
+  }
+
+  /** It survives its server. */
+  async #stopKernelHost(): Promise<void> {
+    const dataDir = path.join(this.folder, '.everturn');
+    const host = await runningKernelHost(dataDir);
+    if (!host) return;
+    process.kill(host.pid);
+    await eventually(async () => expect(await runningKernelHost(dataDir)).toBeUndefined());
   }
 
   /** The block for the port of this reader's server. */

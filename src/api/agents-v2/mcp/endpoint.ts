@@ -3,10 +3,12 @@ import { createMcpHandler, type AuthInfo } from '@modelcontextprotocol/server';
 import type { Request, Response } from 'express';
 import { z } from 'zod';
 import type { ApiContext } from '../../http/context.ts';
-import { route, type Route } from '../../http/route.ts';
-import { MCP_PATH } from '../face.ts';
+import type { Route } from '../../http/route.ts';
+import { MCP_PATH, routesOf } from '../route.ts';
 import type { SessionReader } from '../read-session.ts';
-import { mcpServer, type McpCaller } from './tools.ts';
+import { createMcpServer, type McpCaller } from './tools.ts';
+
+const route = routesOf('Agent sessions');
 
 type Respond = (request: Request, response: Response, body: unknown) => Promise<void>;
 
@@ -15,7 +17,7 @@ type Respond = (request: Request, response: Response, body: unknown) => Promise<
  * MCP, so that this route is in no OpenAPI document.
  */
 export function mcpRoute(context: ApiContext, reader: SessionReader): Route {
-  const handler = createMcpHandler(({ authInfo }) => mcpServer(context, reader, callerOf(authInfo)), {
+  const handler = createMcpHandler(({ authInfo }) => createMcpServer(context, reader, callerOf(authInfo)), {
     // The tools never change.
     maxSubscriptions: 0,
     onerror: (error) => context.log.debug({ err: error }, 'an MCP request was rejected'),
@@ -27,12 +29,12 @@ export function mcpRoute(context: ApiContext, reader: SessionReader): Route {
     MCP_PATH,
     {
       id: 'callMcp',
-      tag: 'Agent sessions',
       summary: 'A message of the Model Context Protocol',
       largeBody: true,
       // One message: a batch would evade the limit of requests.
       body: { schema: z.looseObject({ jsonrpc: z.literal('2.0') }), example: { jsonrpc: '2.0', method: 'tools/list' } },
       answer: { written: {} },
+      isUndocumented: true,
     },
     async ({ body, caller, request, response }) => {
       const extra: McpCaller = { caller, host: request.get('host') };

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Catalog } from '../../../catalog/catalog.ts';
+import type { Catalog } from '../../../features/catalog.ts';
 import { readAgent } from '../registered-agents.ts';
 
 const MAX_DESCRIPTION = 1_000;

@@ -1,7 +1,10 @@
 import { z } from 'zod';
-import { stateNow, type ReadSession } from '../read-session.ts';
+import { ASKED_AGAIN } from '../../../core/tool-records.ts';
+import type { WaitingCall } from '../../../core/turn-view.ts';
+import { pendingToolCalls, stateNow, type ReadSession } from '../read-session.ts';
 import { toUuid } from '../session-ids.ts';
-import type { ToolCallRequest } from '../wire/events.ts';
+import { waitingRequest } from '../turn-events.ts';
+import { toolCallRequest, type ToolCallRequest } from '../wire/events.ts';
 import { ERROR_CODES, SESSION_STATUSES, type SessionStatusName } from '../wire/session.ts';
 
 /** What a session may add to the context of the model that has asked for it, in characters. */
@@ -24,10 +27,10 @@ export const sessionResult = z.object({
   error_code: z.enum(ERROR_CODES).nullable(),
   paused_for: z.array(z.string()).describe('why it is paused: action, sign_in, budget: a person decides; requested'),
   pending_tool_calls: z
-    .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() }))
+    .array(toolCallRequest)
     .describe('calls of tools that the client of the session runs, which wait for their results'),
   pending_decisions: z
-    .array(z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string(), needs, reason }))
+    .array(toolCallRequest.extend({ needs, reason }))
     .describe('calls of tools that wait for a person, who decides in the inbox of the server'),
   session_path: z.string().describe('the path of the session in the Agents API v2 of this server'),
   next: z.string().describe('what can be done next'),
@@ -40,8 +43,8 @@ export function toSessionResult(read: ReadSession): SessionResult {
   const { status, error, errorCode } = stateNow(read);
   const path = `/api/v2/sessions/${toUuid(session.id)}`;
   const { answer, isCut } = boundedAnswer(view.answer?.value ?? null);
-  const calls = boundedCalls([...(view.last?.waiting.values() ?? [])]);
-  const undecided = boundedCalls(view.undecided);
+  const calls = boundedCalls(pendingToolCalls(view));
+  const undecided = boundedCalls((view.turn?.forPeople ?? []).map(toDecision));
   const isTruncated = isCut || calls.isCut || undecided.isCut;
   return {
     session_id: toUuid(session.id),
@@ -50,12 +53,18 @@ export function toSessionResult(read: ReadSession): SessionResult {
     is_truncated: isTruncated,
     error,
     error_code: errorCode,
-    paused_for: status === 'paused' ? [...(view.last?.pauses ?? [])] : [],
+    paused_for: status === 'paused' ? [...(view.turn?.pauses.keys() ?? [])] : [],
     pending_tool_calls: calls.calls,
     pending_decisions: undecided.calls,
     session_path: path,
     next: nextStep(status, path) + (isTruncated ? ` Everything that was cut is in GET ${path}.` : ''),
   };
+}
+
+function toDecision(waiting: WaitingCall) {
+  const { unknownOutcome, elicitation, isAskedAgain } = waiting.pending;
+  const needs = unknownOutcome !== undefined ? 'outcome' : elicitation !== undefined ? 'answer' : 'approval';
+  return { ...waitingRequest(waiting), needs, ...(isAskedAgain && { reason: ASKED_AGAIN }) } as const;
 }
 
 function nextStep(status: SessionStatusName, path: string): string {

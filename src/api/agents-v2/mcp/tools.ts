@@ -8,10 +8,10 @@ import { EngineError } from '../../../engine/errors.ts';
 import { hashOf } from '../../../lib/hash.ts';
 import { namingUnknownKeys } from '../../../lib/unknown-keys.ts';
 import type { ApiContext } from '../../http/context.ts';
-import { ERRORS, toApiError } from '../../http/errors.ts';
+import { toApiError } from '../../http/errors.ts';
 import { authorize } from '../../http/route.ts';
 import { authorizeOwner } from '../access.ts';
-import { cancelSession } from '../cancel-session.ts';
+import { cancelIfOpen } from '../cancel-session.ts';
 import { createSession } from '../create-session.ts';
 import type { SessionReader } from '../read-session.ts';
 import { sendMessages } from '../send-messages.ts';
@@ -83,7 +83,7 @@ export const toolArguments = {
 };
 
 /** A server for one request: its tools act with the rights of the caller. */
-export function mcpServer(context: ApiContext, reader: SessionReader, { caller, host }: McpCaller): McpServer {
+export function createMcpServer(context: ApiContext, reader: SessionReader, { caller, host }: McpCaller): McpServer {
   const { catalog, storageQuota, log } = context;
   const storageRefusal = async (text: string) =>
     (await storageQuota.admit(caller.subject.subjectId, Buffer.byteLength(text))).refusal;
@@ -98,10 +98,9 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
       const structuredContent = { ...(await work()) };
       return { structuredContent, content: [{ type: 'text', text: JSON.stringify(structuredContent) }] };
     } catch (error) {
-      const { code, message: text, cause } = toApiError(error);
-      const { status } = ERRORS[code];
-      if (status >= 500) log.error({ err: cause ?? error }, text);
-      return { isError: true, content: [{ type: 'text', text: `${code}: ${text}` }] };
+      const { kind, message: text, cause } = toApiError(error);
+      if (kind.status >= 500) log.error({ err: cause ?? error }, text);
+      return { isError: true, content: [{ type: 'text', text: `${kind.code}: ${text}` }] };
     }
   }
 
@@ -202,7 +201,7 @@ export function mcpServer(context: ApiContext, reader: SessionReader, { caller, 
           if (error instanceof EngineError && error.code === 'session_not_found') return undefined;
           throw error;
         });
-        if (session) await cancelSession(context, reader, session);
+        if (session) await cancelIfOpen(context, reader, session);
         return { session_id: uuid, was_found: session !== undefined };
       }),
   );

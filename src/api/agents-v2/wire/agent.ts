@@ -85,11 +85,6 @@ export const agentRevision = z
   })
   .meta({ id: 'AgentRevision' });
 
-/** A page of a listing. */
-export function pageOf<T extends z.ZodType>(item: T) {
-  return z.object({ items: z.array(item), total: z.int(), page: z.int() });
-}
-
 export type Skill = z.infer<typeof skill>;
 
 /** An agent with the definitions of all that it refers to; a skill without one is a skill of the operator. */

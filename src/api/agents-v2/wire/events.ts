@@ -3,35 +3,31 @@ import { z } from 'zod';
 /** The events of a session. Their position in the session's list is their identity: they have no id. */
 
 /** A call of a tool, as the model has requested it. */
-export interface ToolCallRequest {
-  tool_name: string;
-  args: Record<string, unknown>;
-  id: string;
-}
+export const toolCallRequest = z.object({
+  tool_name: z.string(),
+  args: z.record(z.string(), z.unknown()),
+  id: z.string(),
+});
 
-export interface ModelCost {
-  name: string;
-  input_tokens: number;
-  cached_tokens: number;
-  output_tokens: number;
-  reasoning_tokens: number;
-  input_cost: number | null;
-  output_cost: number | null;
-  reasoning_cost: number | null;
-  total_cost: number | null;
-}
+export const modelUsage = z.object({
+  name: z.string(),
+  input_tokens: z.int(),
+  cached_tokens: z.int(),
+  output_tokens: z.int(),
+  reasoning_tokens: z.int(),
+});
 
-/** Costs are in USD; null if they are unknown. */
-export interface Metrics {
-  steps: number;
-  cost_per_model: ModelCost[];
-  input_cost: number | null;
-  output_cost: number | null;
-  reasoning_cost: number | null;
-  total_cost: number | null;
-}
+/** In USD; null if it is unknown. */
+const cost = z.number().nullable();
+const costs = { input_cost: cost, output_cost: cost, reasoning_cost: cost, total_cost: cost };
 
-export type ActiveState = 'running' | 'idle' | 'awaiting_tool_results';
+export const metrics = z.object({ steps: z.int(), cost_per_model: z.array(modelUsage.extend(costs)), ...costs });
+
+export type ToolCallRequest = z.infer<typeof toolCallRequest>;
+export type SessionMetrics = z.infer<typeof metrics>;
+export type ModelCost = SessionMetrics['cost_per_model'][number];
+
+type ActiveState = 'running' | 'idle' | 'awaiting_tool_results';
 
 type AgentEventData =
   | {
@@ -63,7 +59,7 @@ interface EventData {
   AgentStartedEvent: Record<string, never>;
   AgentRunStatusChangeEvent: { status: 'running' | 'paused' };
   ActiveStateChangeEvent: { state: ActiveState; pending_tool_calls: ToolCallRequest[] | null };
-  MetricsUpdateEvent: { metrics: Metrics };
+  MetricsUpdateEvent: { metrics: SessionMetrics };
   AgentCompletionEvent: { reason: 'finished' | 'stopped' | 'timed_out' };
   AgentErrorEvent: { error: string; trace: string; info: { code: string } | null };
   AgentEvent: AgentEventData;

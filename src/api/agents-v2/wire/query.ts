@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** Query parameters that are not texts. */
+/** Query parameters that are not texts, and the pages of lists. */
 
 interface Bounds {
   min?: number;
@@ -49,4 +49,9 @@ export function repeatedQuery<T extends z.ZodType>(item: T, max = 100) {
       return values;
     }
   }, z.array(item).min(1).max(max));
+}
+
+/** A page of a listing. */
+export function numberedPageOf<T extends z.ZodType>(item: T) {
+  return z.object({ items: z.array(item), total: z.int(), page: z.int() });
 }

@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { RUN_STATUSES } from '../../../catalog/schema.ts';
-import { CronError, cronExpressions } from '../../../lib/cron.ts';
+import { SCHEDULE_RUN_STATUSES } from '../../../features/schedules/tables.ts';
+import { CronError, cronExpressions } from '../../../features/schedules/cron.ts';
 import { line } from '../../../spec/bounds.ts';
-import { integerQuery, repeatedQuery } from './query.ts';
+import { integerQuery, numberedPageOf, repeatedQuery } from './query.ts';
 import { sessionRequest } from './session.ts';
 
 /** The shapes of schedules. */
@@ -98,7 +98,7 @@ export const scheduleRunResource = z
   .object({
     id: z.uuid(),
     schedule_id: z.uuid(),
-    status: z.enum(RUN_STATUSES),
+    status: z.enum(SCHEDULE_RUN_STATUSES),
     scheduled_for: time,
     session_id: z.guid().nullable(),
     error: z.string().nullable(),
@@ -109,13 +109,9 @@ export const scheduleRunResource = z
 
 export type ScheduleRunResource = z.infer<typeof scheduleRunResource>;
 
-export const schedulePage = z
-  .object({ items: z.array(scheduleResource), total: z.int(), page: z.int() })
-  .meta({ id: 'SchedulePage' });
+export const schedulePage = numberedPageOf(scheduleResource).meta({ id: 'SchedulePage' });
 
-export const scheduleRunPage = z
-  .object({ items: z.array(scheduleRunResource), total: z.int(), page: z.int() })
-  .meta({ id: 'ScheduleRunPage' });
+export const scheduleRunPage = numberedPageOf(scheduleRunResource).meta({ id: 'ScheduleRunPage' });
 
 const page = {
   page: integerQuery({ min: 1, max: 1_000_000 }).default(1),

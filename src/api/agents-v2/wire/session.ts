@@ -2,8 +2,9 @@ import { z } from 'zod';
 import { bounded, identifier } from '../../../spec/bounds.ts';
 import { agent } from './agent.ts';
 import { agentReference } from './names.ts';
-import { sessionEvent } from './events.ts';
+import { metrics, modelUsage, sessionEvent, toolCallRequest } from './events.ts';
 import { firstMessages, userMessage } from './messages.ts';
+import { numberedPageOf } from './query.ts';
 
 /** The shapes of sessions. */
 
@@ -81,16 +82,6 @@ export const sessionRequest = z
 
 export type SessionRequest = z.infer<typeof sessionRequest>;
 
-const modelUsage = z.object({
-  name: z.string(),
-  input_tokens: z.int(),
-  cached_tokens: z.int(),
-  output_tokens: z.int(),
-  reasoning_tokens: z.int(),
-});
-
-const toolRequest = z.object({ tool_name: z.string(), args: z.record(z.string(), z.unknown()), id: z.string() });
-
 export const sessionStatus = z
   .object({
     status: z.enum(SESSION_STATUSES),
@@ -100,7 +91,7 @@ export const sessionStatus = z
     steps: z.int(),
     usage_per_model: z.array(modelUsage),
     subagent_session_ids: z.array(z.guid()),
-    pending_tool_calls: z.array(toolRequest),
+    pending_tool_calls: z.array(toolCallRequest),
   })
   .meta({ id: 'SessionStatus' });
 
@@ -128,19 +119,6 @@ export const sessionResource = z
 
 export type SessionResource = z.infer<typeof sessionResource>;
 
-const cost = z.number().nullable();
-
-const metrics = z.object({
-  steps: z.int(),
-  cost_per_model: z.array(
-    modelUsage.extend({ input_cost: cost, output_cost: cost, reasoning_cost: cost, total_cost: cost }),
-  ),
-  input_cost: cost,
-  output_cost: cost,
-  reasoning_cost: cost,
-  total_cost: cost,
-});
-
 export const sessionChanges = z
   .object({
     status: z.enum(SESSION_STATUSES),
@@ -153,10 +131,8 @@ export const sessionChanges = z
     answer: z.unknown().describe('the last answer'),
     outcome: z.null(),
     metrics,
-    pending_tool_calls: z.array(toolRequest),
+    pending_tool_calls: z.array(toolCallRequest),
   })
   .meta({ id: 'SessionChanges' });
 
-export const eventPage = z
-  .object({ items: z.array(sessionEvent), total: z.int(), page: z.int() })
-  .meta({ id: 'EventPage' });
+export const eventPage = numberedPageOf(sessionEvent).meta({ id: 'EventPage' });

@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import type { Webhook } from '../../../catalog/webhooks.ts';
-import { webhookUrl } from '../../../webhooks/webhook-url.ts';
-import { integerQuery, repeatedQuery } from './query.ts';
+import type { Webhook } from '../../../features/webhooks/webhook-rows.ts';
+import { webhookUrl } from '../../../features/webhooks/webhook-url.ts';
+import { rowToWire } from '../../http/wire-fields.ts';
+import { integerQuery, numberedPageOf, repeatedQuery } from './query.ts';
 import { SESSION_STATUSES } from './session.ts';
 
 /** Webhooks and what they are sent. */
@@ -66,9 +67,7 @@ export const webhookWithSecret = z
   .object({ ...fields, secret: z.string().describe('signs the deliveries; it is not shown again') })
   .meta({ id: 'WebhookWithSecret' });
 
-export const webhookPage = z
-  .object({ items: z.array(webhookRecord), total: z.int(), page: z.int() })
-  .meta({ id: 'WebhookPage' });
+export const webhookPage = numberedPageOf(webhookRecord).meta({ id: 'WebhookPage' });
 
 export const pingResult = z.object({ response_status: z.int() }).meta({ id: 'WebhookPingResult' });
 
@@ -91,19 +90,14 @@ export type WebhookRecord = z.infer<typeof webhookRecord>;
 export type WebhookMessage = z.infer<typeof webhookMessage>;
 
 export function webhookToRecord(webhook: Webhook<'agents-v2'>): WebhookRecord {
-  const { id, url, events, description, disabled, failures, last_error: error, last_attempt_at: attemptAt } = webhook;
-  return {
-    id,
-    url,
-    enabled_events: events,
-    description,
-    disabled: disabled === 1,
+  const { last_error: error, last_attempt_at: attemptAt } = webhook;
+  return rowToWire(webhookRecord, {
+    ...webhook,
+    enabled_events: webhook.events,
+    disabled: webhook.disabled === 1,
     last_delivery_status: attemptAt === null ? null : error === null ? 'succeeded' : 'failed',
     last_delivery_error: error,
     last_delivery_at: attemptAt,
-    last_success_at: webhook.last_success_at,
-    consecutive_failures: failures,
-    created_at: webhook.created_at,
-    updated_at: webhook.updated_at,
-  };
+    consecutive_failures: webhook.failures,
+  });
 }

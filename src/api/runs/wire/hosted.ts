@@ -4,10 +4,15 @@ import { bounded } from '../../../spec/bounds.ts';
 
 /** What a provider does itself, as parts of items have it: llm-sdk 0.3 has no such parts, so there is one shape. */
 
+const MAX_MEMBERS = 1_000;
+
+/** As in other parts, the document does not have the limit. */
+const listOf = <M extends z.ZodType>(member: M) => bounded(z.array(member), MAX_MEMBERS).meta({ override: {} });
+
 const url = z.string().max(8_192);
 
 const action = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('search'), queries: z.array(z.string()) }),
+  z.object({ type: z.literal('search'), queries: listOf(z.string()) }),
   z.object({ type: z.literal('open_page'), url }),
   z.object({ type: z.literal('find_in_page'), url, pattern: z.string() }),
 ]);
@@ -60,23 +65,12 @@ export type HostedCallPart = z.infer<typeof hostedCallPart>;
 export type HostedResultPart = z.infer<typeof hostedResultPart>;
 export type WireCitation = z.infer<typeof citation>;
 
-const MAX_MEMBERS = 1_000;
-
-/** As in other parts, the document does not have the limit. */
-const listOf = <M extends z.ZodType>(member: M) => bounded(z.array(member), MAX_MEMBERS).meta({ override: {} });
-
 const text = z.string().nullish();
-
-const givenAction = z.discriminatedUnion('type', [
-  z.object({ type: z.literal('search'), queries: listOf(z.string()) }),
-  z.object({ type: z.literal('open_page'), url }),
-  z.object({ type: z.literal('find_in_page'), url, pattern: z.string() }),
-]);
 
 /** A call of a provider as clients send it back. */
 export const givenCall = z.object({
   type: z.literal('web_search'),
-  action: givenAction.nullish(),
+  action: action.nullish(),
   status: z.enum(SEARCH_STATUSES).nullish(),
 });
 

@@ -42,4 +42,4 @@ export const inputItems = bounded(z.array(item), MAX_ITEMS).meta({
   override: {},
 });
 
-export type InputItem = z.infer<typeof item>;
+export type RunInputItem = z.infer<typeof item>;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
 import { USABLE_ID } from '../../../core/ids.ts';
 import { bounded } from '../../../spec/bounds.ts';
-import { BASE64, isBase64 } from '../../http/sent-files.ts';
+import { BASE64, isBase64 } from '../../../spec/data-uri.ts';
 import { givenCall, givenCitations, givenResult } from './hosted.ts';
 
 /**

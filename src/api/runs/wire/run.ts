@@ -48,7 +48,7 @@ const spokenPart = audioPart.extend({
 const drawnPart = imagePart.extend({ signature: signature.optional() });
 
 /** A part of what a model has written, said or drawn. */
-export const modelPart = z
+const modelPart = z
   .union([answerPart, reasoningPart, toolCallPart, hostedCallPart, hostedResultPart, drawnPart, spokenPart])
   .meta({ id: 'RunModelPart' });
 
@@ -109,7 +109,7 @@ const toolItem = z.object({
     .describe('what the server of the tool receives; absent if the call was not to run here'),
 });
 
-export const runItem = z.discriminatedUnion('type', [modelItem, toolItem]).meta({ id: 'RunItem' });
+const runItem = z.discriminatedUnion('type', [modelItem, toolItem]).meta({ id: 'RunItem' });
 
 const runErrorType = z.enum([
   'language_model_error',
@@ -293,11 +293,10 @@ export const sentRunEvent = sentAs('RunStreamEvent').meta({
 export type ModelPart = z.infer<typeof modelPart>;
 export type ResultPart = z.infer<typeof resultPart>;
 export type ModelUsage = z.infer<typeof modelUsage>;
-export type ModelItem = z.infer<typeof modelItem>;
-export type ToolItem = z.infer<typeof toolItem>;
+export type RunToolItem = z.infer<typeof toolItem>;
 export type RunItem = z.infer<typeof runItem>;
 export type RunError = z.infer<typeof runError>;
-export type RequiredAction = z.infer<typeof requiredAction>;
+export type RunRequiredAction = z.infer<typeof requiredAction>;
 export type RunHeader = z.infer<typeof runHeader>;
 export type Run = z.infer<typeof run>;
 export type RunSummary = z.infer<typeof runSummary>;

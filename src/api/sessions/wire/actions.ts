@@ -1,14 +1,15 @@
 import { z } from 'zod';
 import type { Reader } from '../../../auth/rights.ts';
-import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/schema.ts';
-import type { Action, ActionDecision } from '../../../catalog/action-index.ts';
-import type { ActionEvent } from '../../../catalog/actions.ts';
+import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/outbox.ts';
+import type { Action, ActionDecision } from '../../../features/inbox/action-index.ts';
+import type { ActionEvent } from '../../../features/inbox/action-rows.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
+import { rowToWire } from '../../http/wire-fields.ts';
 import { budgetReport } from './budget.ts';
-import { approvalPolicy, askedAgain, timestamp } from './events.ts';
-import { subject } from './subject.ts';
+import { timestamp } from './event.ts';
+import { approvalPolicy, askedAgain } from './required-actions.ts';
+import { subject, subjectToWire } from './subject.ts';
 import { policyToWire } from './required-actions-to-wire.ts';
-import { subjectToWire } from './subject-to-wire.ts';
 
 /** Actions: what waits for a person or a client (`docs/approvals.md`). */
 
@@ -82,26 +83,18 @@ export type ActionResource = z.infer<typeof actionResource>;
 export type WireActionEvent = z.infer<typeof actionEvent>;
 
 export function actionToResource(action: Action, { isOwner }: Reader): ActionResource {
-  const { id, session_id, turn_id, agent_name, thread_id, tool_call_id, kind, requested_at, status, detail } = action;
-  return {
-    id,
-    session_id,
-    turn_id,
-    agent_name,
-    thread_id,
-    tool_call_id,
-    kind,
+  const { requested_at, expires_at, detail, decisions } = action;
+  return rowToWire(actionResource, {
+    ...action,
     tool: detail?.tool ?? { server: null, name: '' },
     arguments: isRecord(detail?.arguments) ? detail.arguments : null,
-    ...(isOwner && detail?.authUrl !== undefined && { auth_url: detail.authUrl }),
-    ...(detail?.budget && { budget: detail.budget }),
-    requested_at,
-    ...(action.expires_at !== null && { expires_at: action.expires_at }),
-    ...(detail?.policy && { policy: policyToWire(detail.policy, requested_at) }),
-    ...(detail?.isAskedAgain && { reason: ASKED_AGAIN }),
-    decisions: action.decisions.map(decisionToWire),
-    status,
-  };
+    auth_url: isOwner ? detail?.authUrl : undefined,
+    budget: detail?.budget,
+    expires_at: expires_at ?? undefined,
+    policy: detail?.policy && policyToWire(detail.policy, requested_at),
+    reason: detail?.isAskedAgain && ASKED_AGAIN,
+    decisions: decisions.map(decisionToWire),
+  });
 }
 
 export function actionEventToWire(

@@ -13,7 +13,7 @@ export const called = {
   tool: z.string().optional(),
 };
 
-export const attemptOutcome = z
+const attemptOutcome = z
   .enum(['completed', 'failed', 'lost', 'taken_over', 'cancelled'])
   .describe(
     '`completed`: the call has its result, which may be an error; `failed`: it was repeated, or ended with this failure; ' +
@@ -25,7 +25,7 @@ export const attemptFailure = {
   reason: z.string().optional().describe('the failure in words, without secrets, cut to 160 bytes'),
 };
 
-const attempt = z
+export const attempt = z
   .object({
     number: z.int().describe('from 1'),
     started_at: time,
@@ -37,7 +37,7 @@ const attempt = z
   })
   .meta({ id: 'Attempt' });
 
-export const activityKind = z.enum(['model_call', 'tool_call', 'connect_tools']);
+export const activityKind = z.enum(['model_call', 'tool_call', 'connect_tools', 'open_sandbox', 'run_code']);
 
 export const activity = z
   .object({
@@ -74,5 +74,3 @@ export const turnRetrying = z
 
 export type WireTurnRetrying = z.infer<typeof turnRetrying>;
 export type WireActivity = z.infer<typeof activity>;
-export type WireAttempt = z.infer<typeof attempt>;
-export type WireCalled = { [Name in keyof typeof called]?: string };

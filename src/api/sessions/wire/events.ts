@@ -1,9 +1,12 @@
 import { z } from 'zod';
 import { sentAs } from '../../http/event-stream.ts';
-import { ROLES } from '../../../core/subject.ts';
+import { FEATURE_EVENTS, type FeatureEventType } from '../../../features/events.ts';
+import { OUTPUT_CHANNELS } from '../../../core/output-parts.ts';
 import { activities, turnRetrying } from './activities.ts';
 import { budgetReport } from './budget.ts';
-import { inputItem, messageContent } from './input.ts';
+import { event, timestamp } from './event.ts';
+import { inputItem, returnedContent } from './input.ts';
+import { approvalRequired, authRequired, requiredAction, responseRequired } from './required-actions.ts';
 import { subject } from './subject.ts';
 
 /**
@@ -11,21 +14,18 @@ import { subject } from './subject.ts';
  * sent under both.
  */
 
-export const timestamp = z.string().describe('ISO-8601, UTC, milliseconds');
+export const mcpToolInfo = z.object({
+  type: z.literal('mcp'),
+  server_id: z.string(),
+  server_name: z.string(),
+  name: z.string(),
+  mcp_server_id: z.string(),
+  mcp_server_name: z.string(),
+  is_deferred: z.boolean(),
+});
 
 export const toolInfo = z
-  .discriminatedUnion('type', [
-    z.object({
-      type: z.literal('mcp'),
-      server_id: z.string(),
-      server_name: z.string(),
-      name: z.string(),
-      mcp_server_id: z.string(),
-      mcp_server_name: z.string(),
-      is_deferred: z.boolean(),
-    }),
-    z.object({ type: z.literal('truefoundry-system'), name: z.string() }),
-  ])
+  .discriminatedUnion('type', [mcpToolInfo, z.object({ type: z.literal('truefoundry-system'), name: z.string() })])
   .meta({ id: 'ToolInfo' });
 
 const args = z.record(z.string(), z.unknown());
@@ -42,7 +42,7 @@ export const toolCall = z
   })
   .meta({ id: 'ToolCall' });
 
-export const toolCallDelta = z
+const toolCallDelta = z
   .object({
     index: z.int(),
     id: z.string().optional(),
@@ -53,6 +53,16 @@ export const toolCallDelta = z
   })
   .meta({ id: 'ToolCallDelta' });
 
+export const inputBreakdown = z
+  .object({
+    harness: z.int(),
+    skills: z.int(),
+    instructions: z.int(),
+    tool_definitions: z.int(),
+    messages: z.int(),
+  })
+  .describe('input_tokens, divided among the parts of the request in proportion to their characters');
+
 export const usage = z
   .object({
     input_tokens: z.int(),
@@ -60,15 +70,7 @@ export const usage = z
     cache_read_tokens: z.int(),
     cache_write_tokens: z.int(),
     cost_in_usd: z.number().optional().describe("absent if a model's price is unknown"),
-    input_tokens_breakdown: z
-      .object({
-        harness: z.int(),
-        skills: z.int(),
-        instructions: z.int(),
-        tool_definitions: z.int(),
-        messages: z.int(),
-      })
-      .describe('input_tokens, divided among the parts of the request in proportion to their characters'),
+    input_tokens_breakdown: inputBreakdown,
   })
   .meta({ id: 'Usage' });
 
@@ -88,24 +90,18 @@ const messageOrigin = {
     .describe("why it is not accepted as an answer: it does not fit the agent's json_schema"),
 };
 
-const base = { id: z.string(), created_at: timestamp, activities };
-
-export const modelMessage = z
-  .object({
-    type: z.literal('model.message'),
-    ...base,
-    thread_id: z.string(),
-    content: z.string(),
-    refusal: z.string().optional(),
-    reasoning_content: z.string().optional(),
-    tool_calls: z.array(toolCall),
-    finish_reason: finishReason
-      .optional()
-      .describe('absent on the event that opens a message on a stream, which has the text so far, possibly none'),
-    usage: usage.optional(),
-    ...messageOrigin,
-  })
-  .meta({ id: 'ModelMessage' });
+export const modelMessage = event('ModelMessage', 'model.message', {
+  thread_id: z.string(),
+  content: z.string(),
+  refusal: z.string().optional(),
+  reasoning_content: z.string().optional(),
+  tool_calls: z.array(toolCall),
+  finish_reason: finishReason
+    .optional()
+    .describe('absent on the event that opens a message on a stream, which has the text so far, possibly none'),
+  usage: usage.optional(),
+  ...messageOrigin,
+});
 
 export const modelMessageDelta = z
   .object({
@@ -123,123 +119,76 @@ export const modelMessageDelta = z
   })
   .meta({ id: 'ModelMessageDelta' });
 
-export const toolResponse = z
+export const execution = z
   .object({
-    type: z.literal('tool.response'),
-    ...base,
-    thread_id: z.string(),
-    tool_call_id: z.string(),
-    content: z.string(),
-    outcome: z
-      .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
-      .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
-    arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
-    by: subject.optional().describe('who has given the result, in a turn that waited for it'),
+    generation: z.int().optional().describe('the generation of the kernel after the call; absent if it needs none'),
+    exit: z.enum(['ok', 'error', 'denied', 'timeout', 'interrupted', 'died', 'lost', 'stale', 'not_started']),
+    started_at: timestamp.optional(),
+    duration_ms: z.int().optional(),
+    output_bytes: z.int(),
+    tool_calls: z.int().optional().describe('how many tools the code has called, if any'),
+    commands: z.int().optional(),
+    waited_ms: z.int().optional().describe('how long the code has waited for people'),
+    defined: z.array(z.string()).describe('the names that the code has defined or changed, at most 100'),
+    error: z.object({ name: z.string(), message: z.string() }).optional(),
   })
-  .meta({ id: 'ToolResponse' });
+  .meta({ id: 'Execution', description: 'how a call ran in the sandbox of its session' });
 
-const elicitation = z
-  .discriminatedUnion('mode', [
-    z.object({
-      mode: z.literal('form'),
-      message: z.string(),
-      requested_schema: z.record(z.string(), z.unknown()).describe('JSON Schema of the content that accepts the form'),
-    }),
-    z.object({
-      mode: z.literal('url'),
-      message: z.string(),
-      url: z.string().describe('for the user to open, if they trust the server'),
-    }),
-  ])
-  .meta({ id: 'Elicitation', description: 'what the MCP server of a call asks the user' });
-
-const approvers = z.object({ subjects: z.array(z.string()), roles: z.array(z.enum(ROLES)) });
-
-export const approvalPolicy = z
+export const savedFile = z
   .object({
-    quorum: z.int().describe('how many subjects must allow the call; one denial decides'),
-    approvers: approvers.optional().describe('absent: those with the right to decide in the session'),
-    exclude_requester: z
-      .literal(true)
-      .optional()
-      .describe('the owner of the session, and the author of the newest user message, may not decide'),
-    expires_at: timestamp.optional(),
-    escalates_at: timestamp.optional(),
-    may_edit_arguments: z.boolean(),
+    name: z.string(),
+    media_type: z.string(),
+    bytes: z.int(),
+    path: z.string().describe('its path in the workspace'),
+    url: z.string().describe('the path of `getWorkspaceFile` with which the file is downloaded'),
   })
-  .describe("the agent's policy for the call, if it has one");
+  .meta({ id: 'SavedFile', description: 'a file that a call has made in the workspace of its session' });
 
-export const askedAgain = z
-  .string()
-  .optional()
-  .describe('set if a call that was approved is asked about once more: why, as a text for those who decide');
-
-const toolCallRef = z.object({
-  id: z.string(),
-  source_event_id: z.string(),
-  event_id: z.string(),
-  policy: approvalPolicy.optional(),
-  elicitation: elicitation
+export const toolResponse = event('ToolResponse', 'tool.response', {
+  thread_id: z.string(),
+  tool_call_id: z.string(),
+  content: z.string(),
+  outcome: z
+    .enum(['succeeded', 'failed', 'denied', 'expired', 'cancelled', 'unknown_outcome'])
+    .describe('how the call ended; unknown_outcome: it was started and may or may not have taken effect'),
+  arguments: args.optional().describe('the arguments with which it ran, if they were edited'),
+  by: subject.optional().describe('who has given the result, in a turn that waited for it'),
+  execution: execution.optional(),
+  files: z
+    .array(savedFile)
     .optional()
-    .describe('set if the call has begun and its server asks the user: the response is an answer, not a result'),
-  unknown_outcome: z
-    .string()
-    .optional()
-    .describe(
-      'set if the call has begun and its outcome is unknown: a response says what happened, an approval has the call ' +
-        'run again, a denial leaves it unknown',
-    ),
-  reason: askedAgain,
+    .describe('what code has displayed, as files; the first one is the whole result, if that is too long for an event'),
 });
 
-const required = { ...base, thread_id: z.string(), tool_calls: z.array(toolCallRef) };
-
-export const approvalRequired = z
-  .object({ type: z.literal('tool.approval_required'), ...required })
-  .meta({ id: 'ToolApprovalRequired' });
-
-export const responseRequired = z
-  .object({ type: z.literal('tool.response_required'), ...required })
-  .meta({ id: 'ToolResponseRequired' });
-
-export const authRequired = z
+/** An event of streams with `view=full` alone: the `tool.response` with its id has all of the output. */
+const toolResponseDelta = z
   .object({
-    type: z.literal('mcp.auth_required'),
-    ...base,
-    thread_id: z.null(),
-    mcp_servers: z.array(
-      z.object({
-        id: z.string(),
-        name: z.string(),
-        auth_url: z.string().describe('where the owner of the session signs in; empty for all others'),
-      }),
-    ),
-    tool_calls: z.array(toolCallRef).describe('the calls that run after the sign-in'),
-    servers: z.array(z.object({ mcp_server_name: z.string(), auth_url: z.string(), thread_ids: z.array(z.string()) })),
-  })
-  .meta({ id: 'McpAuthRequired' });
-
-export const requiredAction = z.discriminatedUnion('type', [approvalRequired, responseRequired, authRequired]);
-
-export const toolDecided = z
-  .object({
-    type: z.literal('tool.decided'),
-    ...base,
+    type: z.literal('tool.response.delta'),
+    id: z.string().describe('the id of the `tool.response` that the call is to have'),
+    created_at: timestamp.describe('when the code began'),
     thread_id: z.string(),
     tool_call_id: z.string(),
-    decision: z
-      .enum(['allow', 'deny', 'respond', 'expired', 'escalated'])
-      .describe('respond: the question of the MCP server was answered'),
-    by: subject.optional().describe('absent if time has decided'),
-    reason: z.string().optional(),
-    arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
-    remembered: z
-      .literal(true)
-      .optional()
-      .describe('in a run: it holds for later calls of the tool, or is that of an earlier call'),
-    remaining: z.int().describe('how many votes are still needed before the call runs'),
+    channel: z.enum(OUTPUT_CHANNELS),
+    content: z.string(),
+    reset: z.literal(true).optional().describe('what was sent of the output before does not count any more'),
   })
-  .meta({ id: 'ToolDecided' });
+  .meta({ id: 'ToolResponseDelta' });
+
+export const toolDecided = event('ToolDecided', 'tool.decided', {
+  thread_id: z.string(),
+  tool_call_id: z.string(),
+  decision: z
+    .enum(['allow', 'deny', 'respond', 'expired', 'escalated'])
+    .describe('respond: the question of the MCP server was answered'),
+  by: subject.optional().describe('absent if time has decided'),
+  reason: z.string().optional(),
+  arguments: args.optional().describe('what was allowed, if not the arguments that the model wrote'),
+  remembered: z
+    .literal(true)
+    .optional()
+    .describe('in a run: it holds for later calls of the tool, or is that of an earlier call'),
+  remaining: z.int().describe('how many votes are still needed before the call runs'),
+});
 
 const pauseReason = z
   .enum(['action', 'sign_in', 'delegation', 'requested', 'budget'])
@@ -250,132 +199,108 @@ const pauseReason = z
   );
 
 const pause = {
-  ...base,
   thread_id: z.null(),
   reason: pauseReason,
   by: subject.optional(),
   budget: budgetReport.optional().describe('for the reason `budget`: as it was then, or as it was raised'),
 };
 
-export const turnPaused = z.object({ type: z.literal('turn.paused'), ...pause }).meta({ id: 'TurnPaused' });
+export const turnPaused = event('TurnPaused', 'turn.paused', pause);
 
-export const turnResumed = z.object({ type: z.literal('turn.resumed'), ...pause }).meta({ id: 'TurnResumed' });
+export const turnResumed = event('TurnResumed', 'turn.resumed', pause);
 
-export const userSteered = z
-  .object({
-    type: z.literal('user.steered'),
-    ...base,
-    thread_id: z.null(),
-    by: subject,
-    content: messageContent,
-  })
-  .meta({ id: 'UserSteered' });
+export const userSteered = event('UserSteered', 'user.steered', {
+  thread_id: z.null(),
+  by: subject,
+  content: returnedContent,
+});
 
-export const contextCompacted = z
-  .object({
-    type: z.literal('context.compacted'),
-    ...base,
-    thread_id: z.string(),
-    through: z.int().describe('sequence number of the last event of this turn that is replaced; 0: none'),
-    summary: z.string().nullable().describe('null if only the results of tools were cleared'),
-    tokens_before: z.int().describe('input of the next model call, estimated'),
-    tokens_after: z.int(),
-  })
-  .meta({ id: 'ContextCompacted' });
+export const contextCompacted = event('ContextCompacted', 'context.compacted', {
+  thread_id: z.string(),
+  through: z.int().describe('sequence number of the last event of this turn that is replaced; 0: none'),
+  summary: z.string().nullable().describe('null if only the results of tools were cleared'),
+  tokens_before: z.int().describe('input of the next model call, estimated'),
+  tokens_after: z.int(),
+});
 
-export const refreshRequired = z
-  .object({
-    type: z.literal('toolkit.refresh_required'),
-    ...base,
-    thread_id: z.null(),
-    toolkits: z.array(z.string()).describe('those that the client of a run is to refresh before the next model call'),
-  })
-  .meta({ id: 'ToolkitRefreshRequired' });
+export const refreshRequired = event('ToolkitRefreshRequired', 'toolkit.refresh_required', {
+  thread_id: z.null(),
+  toolkits: z.array(z.string()).describe('those that the client of a run is to refresh before the next model call'),
+});
 
-export const toolkitRefreshed = z
-  .object({
-    type: z.literal('toolkit.refreshed'),
-    ...base,
-    thread_id: z.null(),
-    by: subject,
-    toolkit: z.string(),
-    tools: z.array(z.string()).describe('the names of its tools from now on'),
-  })
-  .meta({ id: 'ToolkitRefreshed' });
+export const toolkitRefreshed = event('ToolkitRefreshed', 'toolkit.refreshed', {
+  thread_id: z.null(),
+  by: subject,
+  toolkit: z.string(),
+  tools: z.array(z.string()).describe('the names of its tools from now on'),
+});
 
-export const mcpInitialize = z
-  .object({
-    type: z.literal('mcp.initialize'),
-    ...base,
-    thread_id: z.string(),
-    mcp_servers: z.array(
-      z.object({
-        id: z.string(),
-        name: z.string(),
-        session_id: z.string().nullable(),
-        transport_type: z.enum(['streamable-http', 'sse']),
-        warnings: z
-          .array(z.string())
-          .optional()
-          .describe(
-            "what the agent's lists and policies name that is no tool of the server, the tools without annotations of an inline server that run unasked, and the agent's warnings that concern the server",
-          ),
-        connection: z
-          .object({
-            id: z.string(),
-            account: z.string().nullable().describe('null if the authorization server did not name it'),
-            issuer: z.string(),
-            created_at: timestamp,
-          })
-          .optional()
-          .describe(
-            'for the owner of the session alone: the connection with which a server is used that requires a sign-in',
-          ),
-      }),
+export const usedConnection = z.object({
+  id: z.string(),
+  account: z.string().nullable().describe('null if the authorization server did not name it'),
+  issuer: z.string(),
+  created_at: timestamp,
+});
+
+export const usedServer = z.object({
+  id: z.string(),
+  name: z.string(),
+  session_id: z.string().nullable(),
+  transport_type: z.enum(['streamable-http', 'sse']),
+  warnings: z
+    .array(z.string())
+    .optional()
+    .describe(
+      "what the agent's lists and policies name that is no tool of the server, the tools without annotations of an inline server that run unasked, and the agent's warnings that concern the server",
     ),
-    unavailable: z
-      .array(z.object({ name: z.string(), reason: z.string() }))
-      .describe('the servers of the agent whose tools are not offered, and what the model is told of each'),
-    content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),
-  })
-  .meta({ id: 'McpInitialize' });
+  connection: usedConnection
+    .optional()
+    .describe('for the owner of the session alone: the connection with which a server is used that requires a sign-in'),
+});
 
-const threadParent = z.object({ thread_id: z.string(), tool_call_id: z.string() });
+const mcpInitialize = event('McpInitialize', 'mcp.initialize', {
+  thread_id: z.string(),
+  mcp_servers: z.array(usedServer),
+  unavailable: z
+    .array(z.object({ name: z.string(), reason: z.string() }))
+    .describe('the servers of the agent whose tools are not offered, and what the model is told of each'),
+  content: z.array(z.object({ mcp_server_name: z.string(), session_id: z.string().nullable() })),
+});
 
-const thread = { ...base, thread_id: z.string(), title: z.string(), parent: threadParent };
+export const threadParent = z.object({ thread_id: z.string(), tool_call_id: z.string() });
 
-export const threadCreated = z
-  .object({
-    type: z.literal('thread.created'),
-    ...thread,
-    agent_info: z.object({
-      type: z.literal('dynamic'),
-      name: z.string(),
-      input: z.string(),
-      model: z.string().optional().describe("absent: the parent's, or that of the registered agent"),
-      agent: z.string().optional().describe('the registered agent that the sub-agent is'),
-    }),
-  })
-  .meta({ id: 'ThreadCreated' });
+const thread = { thread_id: z.string(), title: z.string(), parent: threadParent };
+
+export const threadCreated = event('ThreadCreated', 'thread.created', {
+  ...thread,
+  kind: z
+    .literal('code')
+    .optional()
+    .describe('the thread is the code of its parent, and its messages are the calls that the code makes'),
+  agent_info: z.object({
+    type: z.literal('dynamic'),
+    name: z.string(),
+    input: z.string(),
+    model: z.string().optional().describe("absent: the parent's, or that of the registered agent"),
+    agent: z.string().optional().describe('the registered agent that the sub-agent is'),
+  }),
+});
 
 const outputJson = z
   .unknown()
   .optional()
   .describe("the output as JSON, if the agent's response_format has a json_schema");
 
-export const threadDone = z
-  .object({
-    type: z.literal('thread.done'),
-    ...thread,
-    state: z.discriminatedUnion('status', [
-      z.object({ status: z.literal('done'), output: modelMessage, output_json: outputJson }),
-      z.object({ status: z.literal('error'), error: z.string() }),
-    ]),
-    status: z.enum(['done', 'error']),
-    output: modelMessage.optional(),
-    message: z.string().optional(),
-  })
-  .meta({ id: 'ThreadDone' });
+export const threadDone = event('ThreadDone', 'thread.done', {
+  ...thread,
+  state: z.discriminatedUnion('status', [
+    z.object({ status: z.literal('done'), output: modelMessage, output_json: outputJson }),
+    z.object({ status: z.literal('error'), error: z.string() }),
+  ]),
+  status: z.enum(['done', 'error']),
+  output: modelMessage.optional(),
+  message: z.string().optional(),
+});
 
 export const turnMetrics = z
   .object({
@@ -404,17 +329,31 @@ const ended = {
     .describe('set if the turn reached its `iteration_limit` or `answer_after_seconds`, and was asked for its answer'),
 };
 
-export const turnDoneState = z.discriminatedUnion('status', [
+const turnDoneState = z.discriminatedUnion('status', [
   z.object({
     status: z.literal('done'),
     output: modelMessage.nullable().describe('the last message; null if the turn waits for required_actions'),
     output_json: outputJson,
     required_actions: z.array(requiredAction),
+    ended_by: z
+      .enum(['denial', 'max_turns'])
+      .optional()
+      .describe(
+        'why the turn ended without an answer; `output` is what the agent has said last. denial: a person has denied a call, see `code_actions.on_deny`; max_turns: ' +
+          'its request allowed no further model call',
+      ),
     ...ended,
   }),
   z.object({
     status: z.literal('cancelled'),
     reason: z.enum(['client-cancelled', 'cancelled-for-next-turn', 'server-execution-timeout', 'abandoned']),
+    phase: z
+      .enum(['model', 'tool', 'between'])
+      .optional()
+      .describe(
+        'what the turn did when it was cancelled. model: the root agent called its model; tool: its calls ran, or sub-agents ' +
+          'worked on them; between: neither, as while people decide',
+      ),
     ...ended,
   }),
   z.object({
@@ -460,22 +399,22 @@ export const turnState = z
   ])
   .meta({ id: 'TurnState' });
 
-export const turnCreated = z
-  .object({
-    type: z.literal('turn.created'),
-    ...base,
-    thread_id: z.null(),
-    turn_id: z.string(),
-    previous_turn_id: z.string().nullable(),
-    input: z.array(inputItem),
-    state: z.object({ status: z.literal('running'), ...queuedState }),
-    created_by: subject,
-  })
-  .meta({ id: 'TurnCreated' });
+export const turnCreated = event('TurnCreated', 'turn.created', {
+  thread_id: z.null(),
+  turn_id: z.string(),
+  previous_turn_id: z.string().nullable(),
+  input: z.array(inputItem),
+  state: z.object({ status: z.literal('running'), ...queuedState }),
+  created_by: subject,
+});
 
-export const turnDone = z
-  .object({ type: z.literal('turn.done'), ...base, thread_id: z.null(), state: turnDoneState })
-  .meta({ id: 'TurnDone' });
+export const turnDone = event('TurnDone', 'turn.done', { thread_id: z.null(), state: turnDoneState });
+
+/** The events of features; their types tell them from all others. */
+const featureEvents = Object.entries(FEATURE_EVENTS).map(([type, { name, fields }]) =>
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of the table
+  event(name, type as FeatureEventType, { thread_id: z.string().nullable(), ...fields }),
+);
 
 /** The events of `GET …/turns/{tid}/events`: durable, folded, without `turn.created` and `turn.done`. */
 export const turnEvent = z
@@ -495,6 +434,7 @@ export const turnEvent = z
     authRequired,
     threadCreated,
     threadDone,
+    ...featureEvents,
   ])
   .meta({ id: 'TurnEvent' });
 
@@ -504,7 +444,12 @@ export const sessionEvent = z
   .meta({ id: 'SessionEvent' });
 
 /** The events of a stream; each also has a `sequence_number`. */
-export const streamEvent = z.discriminatedUnion('type', [...sessionEvent.options, modelMessageDelta, turnRetrying]);
+export const streamEvent = z.discriminatedUnion('type', [
+  ...sessionEvent.options,
+  modelMessageDelta,
+  toolResponseDelta,
+  turnRetrying,
+]);
 
 export const numberedStreamEvent = streamEvent.and(z.object({ sequence_number: z.int() })).meta({ id: 'StreamEvent' });
 
@@ -525,15 +470,10 @@ export const sessionServerSentEvent = sentAs('SessionStreamEvent').meta({
   description: 'one event of the stream of a session',
 });
 
-export type WireSubject = z.infer<typeof subject>;
 export type WireToolInfo = z.infer<typeof toolInfo>;
 export type WireModelMessage = z.infer<typeof modelMessage>;
 export type WireModelMessageDelta = z.infer<typeof modelMessageDelta>;
-export type WireUsage = z.infer<typeof usage>;
 export type WireTurnDoneState = z.infer<typeof turnDoneState>;
-export type WireTurnMetrics = z.infer<typeof turnMetrics>;
-export type WireElicitation = z.infer<typeof elicitation>;
-export type WireRequiredAction = z.infer<typeof requiredAction>;
 export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;

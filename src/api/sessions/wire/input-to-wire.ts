@@ -1,9 +1,11 @@
-import type { Approval, InputItem, StoredFile, UserSteered } from '../../../core/records.ts';
-import type { Subject } from '../../../core/subject.ts';
+import type { InputItem, StoredFile } from '../../../core/records/input.ts';
+import type { Approval } from '../../../core/records/pending.ts';
+import type { UserSteered } from '../../../core/records/turn.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
-import type { WireApproval, WireInputItem } from './input.ts';
+import { fieldsToWire } from '../../http/wire-fields.ts';
+import { returnedApproval, returnedMessage, returnedResponse, type WireApproval, type WireInputItem } from './input.ts';
 import type { NoFields } from './no-fields.ts';
-import { subjectToWire } from './subject-to-wire.ts';
+import { subjectToWire } from './subject.ts';
 
 /** The texts of one event share this many bytes: a `data:` line must stay below 1 MiB, or the Python client fails. */
 export const MAX_TEXT_BYTES = 512 * 1024;
@@ -16,28 +18,19 @@ export function inputToWire(input: InputItem[], sessionId: string): WireInputIte
   const fit = fitting(texts);
   return input.map((item): WireInputItem => {
     switch (item.type) {
-      case 'user.message': {
-        const { type, content, ...rest } = item;
-        rest satisfies NoFields;
-        return { type, content: contentToWire(content, fit, sessionId) };
-      }
+      case 'user.message':
+        return fieldsToWire(returnedMessage, { ...item, content: contentToWire(item.content, fit, sessionId) });
       case 'user.tool_approval': {
-        const { type, threadId, toolCallId, approval, by, ...rest } = item;
-        rest satisfies NoFields;
+        const { approval, by, ...fields } = item;
         const shown = approvalToWire(approval, fit);
-        return { type, thread_id: threadId, tool_call_id: toolCallId, approval: shown, ...authorToWire(by) };
+        return fieldsToWire(returnedApproval, { ...fields, approval: shown, by: by && subjectToWire(by) });
       }
       case 'user.tool_response': {
-        const { type, threadId, toolCallId, content, by, ...rest } = item;
-        rest satisfies NoFields;
-        return { type, thread_id: threadId, tool_call_id: toolCallId, content: fit(content), ...authorToWire(by) };
+        const { content, by, ...fields } = item;
+        return fieldsToWire(returnedResponse, { ...fields, content: fit(content), by: by && subjectToWire(by) });
       }
     }
   });
-}
-
-function authorToWire(by: Subject | undefined): { by?: ReturnType<typeof subjectToWire> } {
-  return by ? { by: subjectToWire(by) } : {};
 }
 
 function approvalToWire(approval: Approval, fit: (text: string) => string): WireApproval {

@@ -1,7 +1,9 @@
 import { z } from 'zod';
-import { BASE64, DATA_URI_HEAD, FILE_URL, OWN_FILE_PATH } from '../../http/sent-files.ts';
+import { FILE_URL, OWN_FILE_PATH } from '../../http/sent-files.ts';
 import { ON_RUNNING } from '../../../core/session.ts';
 import { bounded, identifier, line } from '../../../spec/bounds.ts';
+import { BASE64, DATA_URI_HEAD } from '../../../spec/data-uri.ts';
+import { rulePattern } from '../../../spec/permission-rule.ts';
 import { subject } from './subject.ts';
 
 /**
@@ -50,17 +52,32 @@ const userMessage = <P extends z.ZodType>(part: P) =>
     content: z.union([z.string(), bounded(z.array(part), MAX_PARTS)]),
   });
 
-const approval = z.discriminatedUnion('status', [
-  z.strictObject({
-    status: z.literal('allow'),
-    arguments: z
-      .record(z.string(), z.unknown())
-      .refine((edited) => Buffer.byteLength(JSON.stringify(edited)) <= MAX_EDIT_BYTES, 'must have at most 64 KiB')
-      .nullish()
-      .describe('the call runs with these arguments instead of those that the model wrote'),
-  }),
-  z.strictObject({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() }),
-]);
+const allowed = z.strictObject({
+  status: z.literal('allow'),
+  arguments: z
+    .record(z.string(), z.unknown())
+    .refine((edited) => Buffer.byteLength(JSON.stringify(edited)) <= MAX_EDIT_BYTES, 'must have at most 64 KiB')
+    .nullish()
+    .describe('the call runs with these arguments instead of those that the model wrote'),
+});
+
+const denied = z.strictObject({ status: z.literal('deny'), reason: z.string().max(MAX_REASON_LENGTH).nullish() });
+
+const approval = z.discriminatedUnion('status', [allowed, denied]);
+
+/** A year. */
+const MAX_RULE_SECONDS = 31_536_000;
+
+const remember = z
+  .strictObject({
+    scope: z
+      .enum(['cell', 'session', 'always'])
+      .describe('`cell`: until the code ends that has made the call; `always`: in all your sessions with the agent'),
+    rule: rulePattern.nullish().describe('must match the call; default: its `suggested_rule`'),
+    expires_in_seconds: z.int().min(1).max(MAX_RULE_SECONDS).nullish(),
+  })
+  .nullish()
+  .describe('makes a rule with this decision, in an agent that acts in code');
 
 const toolApproval = z.strictObject({
   type: z.literal('user.tool_approval'),
@@ -78,24 +95,27 @@ const toolResponse = z.strictObject({
 
 const author = { by: subject.optional().describe('who has answered, if that was before the turn could start') };
 
-const returnedMessage = userMessage(z.discriminatedUnion('type', [textPart, filePart]));
+export const returnedMessage = userMessage(z.discriminatedUnion('type', [textPart, filePart]));
 
 /** The content of a user message as it is returned. */
-export const messageContent = returnedMessage.shape.content;
+export const returnedContent = returnedMessage.shape.content;
+
+export const returnedApproval = z.object({ ...toolApproval.shape, ...author });
+
+export const returnedResponse = z.object({ ...toolResponse.shape, ...author });
 
 /** An input item as it is returned: in `turn.created` and in turns. Later versions may add fields. */
 export const inputItem = z
-  .discriminatedUnion('type', [
-    z.object(returnedMessage.shape),
-    z.object({ ...toolApproval.shape, ...author }),
-    z.object({ ...toolResponse.shape, ...author }),
-  ])
+  .discriminatedUnion('type', [z.object(returnedMessage.shape), returnedApproval, returnedResponse])
   .meta({ id: 'TurnInputItem' });
 
 /** What returned items have: see `author`. */
 const returned = { by: z.unknown().optional().describe('of an item that was returned; it is not read') };
 
-const sentApproval = toolApproval.extend(returned);
+const sentApproval = toolApproval.extend({
+  ...returned,
+  approval: z.discriminatedUnion('status', [allowed.extend({ remember }), denied.extend({ remember })]),
+});
 
 const sentResponse = toolResponse.extend({ ...returned, content: z.string().min(1, 'must not be empty') });
 
@@ -115,6 +135,8 @@ const sentItems = bounded(z.array(sentItem), MAX_ITEMS).meta({
   },
 });
 
+const MAX_ROUNDS = 10_000;
+
 /** The body of `POST …/turns`. */
 export const createTurnBody = z.strictObject({
   input: sentItems.nullish(),
@@ -124,6 +146,16 @@ export const createTurnBody = z.strictObject({
     .enum(ON_RUNNING)
     .nullish()
     .describe('what happens if another turn runs; default: `config.on_running` of the agent'),
+  max_turns: z
+    .int()
+    .min(1)
+    .max(MAX_ROUNDS)
+    .nullish()
+    .describe(
+      'after so many model calls of the agent, each with its tools, the turn that this starts ends as done, with ' +
+        '`ended_by: "max_turns"`; default: the model stops calling tools first, or `config.iteration_limit` is reached. ' +
+        'A request whose messages go to a running turn starts none: `max_turns` then has no effect.',
+    ),
 });
 
 const MAX_ANSWERS = 50;

@@ -1,15 +1,21 @@
+import type { z } from 'zod';
 import type { MessageDelta, MessageText, ToolCallDelta, ToolCallText } from '../../../core/message.ts';
-import {
-  NO_USAGE,
-  type InputBreakdown,
-  type ModelMessage,
-  type ToolCall,
-  type ToolInfo,
-  type Usage,
-} from '../../../core/records.ts';
+import type { ToolCall, ToolInfo } from '../../../core/records/calls.ts';
+import type { InputBreakdown, ModelMessage } from '../../../core/records/message.ts';
+import { NO_USAGE, type Usage } from '../../../core/records/usage.ts';
 import { truncateMiddle, fairShare } from '../../../core/text.ts';
 import { dollars } from '../../../lib/dollars.ts';
-import type { WireModelMessage, WireModelMessageDelta, WireToolInfo, WireUsage } from './events.ts';
+import { fieldsToWire } from '../../http/wire-fields.ts';
+import {
+  inputBreakdown,
+  mcpToolInfo,
+  modelMessageDelta,
+  toolCall,
+  usage as wireUsage,
+  type WireModelMessage,
+  type WireModelMessageDelta,
+  type WireToolInfo,
+} from './events.ts';
 import { MAX_TEXT_BYTES } from './input-to-wire.ts';
 import type { Bare, NoFields } from './no-fields.ts';
 
@@ -37,33 +43,34 @@ export function messageToWire(message: ModelMessage): WireModelMessage {
   return { ...messageBase(message, { content, refusal, reasoning, toolCalls }), ...messageEnd(message) };
 }
 
+const FIELDS = { finish_reason: true, usage: true, provider: true, model: true, attempts: true, misfit: true } as const;
+const ended = modelMessageDelta.pick(FIELDS);
+
 /** The fields of a message beside its text: its last delta carries them. */
 export function messageEnd(
   message: Omit<Bare<ModelMessage>, keyof MessageHeader | keyof MessageText>,
-): Pick<WireModelMessageDelta, 'finish_reason' | 'usage' | 'provider' | 'model' | 'attempts' | 'misfit'> {
-  // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak and draw.
-  const { kind: _, finishReason, usage = NO_USAGE, inputBreakdown, providerFields: __, ...origin } = message;
-  const {
-    provider,
-    model,
-    attempts,
-    structured,
-    fileTexts: ___,
-    isGiven: ____,
-    audio: _____,
-    images: ______,
-    isLost: _______,
-    ...rest
-  } = origin;
-  rest satisfies NoFields;
-  return {
-    finish_reason: finishReason,
-    ...(hasTokens(usage) && { usage: usageToWire(usage, inputBreakdown) }),
-    ...(provider && { provider }),
-    ...(model && { model }),
-    ...(attempts && { attempts }),
-    ...(structured?.fits === false && { misfit: structured.problem }),
+): z.infer<typeof ended> {
+  const { usage = NO_USAGE, inputBreakdown, provider, model, structured, ...fields } = message;
+  const shown = {
+    ...fields,
+    provider: provider || undefined,
+    model: model || undefined,
+    usage: hasTokens(usage) ? usageToWire(usage, inputBreakdown) : undefined,
+    misfit: structured?.fits === false ? structured.problem : undefined,
   };
+  // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak and draw.
+  return fieldsToWire(
+    ended,
+    shown,
+    'kind',
+    'providerFields',
+    'fileTexts',
+    'isGiven',
+    'audio',
+    'images',
+    'isLost',
+    'fromCode',
+  );
 }
 
 /** A message as the output of a turn or a thread, with texts that fit in the event of its end. */
@@ -87,42 +94,30 @@ function hasTokens(usage: Usage): boolean {
 }
 
 /** Without a breakdown the attempt that ended the message made no request: its tokens are of earlier attempts. */
-function usageToWire(usage: Usage, breakdown?: InputBreakdown): WireUsage {
-  // The metrics of the turn have these two.
-  const { reasoningTokens: _, unreportedAttempts: __, ...more } = usage;
-  // This API does not tell the kinds of tokens apart.
-  const { media: ___, ...shown } = more;
-  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, costInUsd, ...rest } = shown;
-  rest satisfies NoFields;
-  return {
-    input_tokens: inputTokens,
-    output_tokens: outputTokens,
-    cache_read_tokens: cacheReadTokens,
-    cache_write_tokens: cacheWriteTokens,
-    ...(costInUsd !== undefined && { cost_in_usd: dollars(costInUsd) }),
-    input_tokens_breakdown: breakdownToWire(breakdown ?? { ...NO_BREAKDOWN, messages: inputTokens }),
+function usageToWire(usage: Usage, breakdown?: InputBreakdown) {
+  const parts = breakdown ?? { ...NO_BREAKDOWN, messages: usage.inputTokens };
+  const shown = {
+    ...usage,
+    costInUsd: usage.costInUsd && dollars(usage.costInUsd),
+    inputTokensBreakdown: fieldsToWire(inputBreakdown, parts),
   };
+  // The metrics of the turn have the first two. This API does not tell the kinds of tokens apart.
+  return fieldsToWire(wireUsage, shown, 'reasoningTokens', 'unreportedAttempts', 'media');
 }
 
 const NO_BREAKDOWN: InputBreakdown = { harness: 0, skills: 0, instructions: 0, toolDefinitions: 0, messages: 0 };
 
-function breakdownToWire(breakdown: InputBreakdown): WireUsage['input_tokens_breakdown'] {
-  const { harness, skills, instructions, toolDefinitions, messages, ...rest } = breakdown;
-  rest satisfies NoFields;
-  return { harness, skills, instructions, tool_definitions: toolDefinitions, messages };
-}
-
 /** A call of a message, durable (with a route, which is internal) or in progress. */
-function toolCallToWire(call: ToolCallText & Partial<ToolCall>): WireModelMessage['tool_calls'][number] {
-  const { id, name, arguments: args, info, providerFields, route: _, ...rest } = call;
-  rest satisfies NoFields;
-  return {
-    id,
-    type: 'function',
+function toolCallToWire(call: ToolCallText & Partial<ToolCall>) {
+  const { name, arguments: args, info, providerFields, ...fields } = call;
+  const shown = {
+    ...fields,
+    type: 'function' as const,
     function: { name, arguments: args },
-    tool_info: toolInfoToWire(info),
-    ...(providerFields && { provider_specific_fields: providerFields }),
+    toolInfo: toolInfoToWire(info),
+    providerSpecificFields: providerFields,
   };
+  return fieldsToWire(toolCall, shown, 'route');
 }
 
 function toolInfoToWire(info: ToolInfo): WireToolInfo {
@@ -131,17 +126,9 @@ function toolInfoToWire(info: ToolInfo): WireToolInfo {
     rest satisfies NoFields;
     return { type: 'truefoundry-system', name };
   }
-  const { type, serverId, serverName, name, deferred = false, ...rest } = info;
-  rest satisfies NoFields;
-  return {
-    type,
-    server_id: serverId,
-    server_name: serverName,
-    name,
-    mcp_server_id: serverId,
-    mcp_server_name: serverName,
-    is_deferred: deferred,
-  };
+  const { deferred: isDeferred = false, ...fields } = info;
+  const { serverId: mcpServerId, serverName: mcpServerName } = info;
+  return fieldsToWire(mcpToolInfo, { ...fields, mcpServerId, mcpServerName, isDeferred });
 }
 
 export function deltaToWire(

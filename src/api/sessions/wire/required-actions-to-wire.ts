@@ -1,16 +1,20 @@
+import type { z } from 'zod';
 import type { Reader } from '../../../auth/rights.ts';
+import type { ApprovalPolicy } from '../../../core/records/calls.ts';
 import type {
   ActionRequired,
-  ApprovalPolicy,
-  AuthRequired,
   Elicitation,
   PendingCall,
   PendingElicitation,
   RequiredAction,
-  ServerSignIn,
-} from '../../../core/records.ts';
+} from '../../../core/records/pending.ts';
+import type { AuthRequired, ServerSignIn } from '../../../core/records/servers.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
-import type { WireElicitation, WireRequiredAction } from './events.ts';
+import { addSeconds } from '../../../core/text.ts';
+import { fieldsToWire } from '../../http/wire-fields.ts';
+import { codeActionToWire } from './code-action-to-wire.ts';
+import { MAX_TEXT_BYTES } from './input-to-wire.ts';
+import { approvalPolicy, toolCallRef, type WireElicitation, type WireRequiredAction } from './required-actions.ts';
 import type { Bare, NoFields } from './no-fields.ts';
 
 export function actionToWire(record: RequiredAction, reader: Reader): WireRequiredAction {
@@ -48,38 +52,25 @@ function callsToWire({ kind: type, id, at, threadId, calls, ...rest }: Bare<Acti
     id,
     created_at: at,
     thread_id: threadId,
-    tool_calls: calls.map((call) => callRef(call, at)),
+    tool_calls: calls.map((call) => callRef(call, at, MAX_TEXT_BYTES / calls.length)),
   };
 }
 
 /** `at`: when the log asked for the answer. */
-function callRef(call: PendingCall, at: string) {
-  const {
-    toolCallId,
-    source,
-    policy,
-    elicitation,
-    threadId: _,
-    needs: __,
-    signInId: ___,
-    edited: ____,
-    requesters: _____,
-    onReplaced: ______,
-    answered: _______,
-    isAskedAgain,
-    unknownOutcome,
-    ...rest
-  } = call;
-  rest satisfies NoFields;
-  return {
-    id: toolCallId,
-    source_event_id: source.messageId,
-    event_id: source.messageId,
-    ...(policy && { policy: policyToWire(policy, at) }),
-    ...(elicitation && { elicitation: elicitationToWire(elicitation) }),
-    ...(unknownOutcome !== undefined && { unknown_outcome: unknownOutcome }),
-    ...(isAskedAgain && { reason: ASKED_AGAIN }),
+function callRef(call: PendingCall, at: string, maxBytes?: number) {
+  const { toolCallId: id, source, policy, elicitation, isAskedAgain, action: _, ...fields } = call;
+  const shown = {
+    ...fields,
+    id,
+    sourceEventId: source.messageId,
+    eventId: source.messageId,
+    policy: policy && policyToWire(policy, at),
+    elicitation: elicitation && elicitationToWire(elicitation),
+    reason: isAskedAgain && ASKED_AGAIN,
+    action: maxBytes === undefined ? undefined : codeActionToWire(call, at, maxBytes),
   };
+  const internal = ['threadId', 'needs', 'signInId', 'edited', 'requesters', 'onReplaced', 'answered'] as const;
+  return fieldsToWire(toolCallRef, shown, ...internal);
 }
 
 function elicitationToWire(elicitation: PendingElicitation): WireElicitation {
@@ -93,21 +84,14 @@ function elicitationToWire(elicitation: PendingElicitation): WireElicitation {
 }
 
 /** `at`: when the log asked for the approval. */
-export function policyToWire(
-  policy: ApprovalPolicy,
-  at: string,
-): NonNullable<WireRequiredAction['tool_calls'][number]['policy']> {
-  // What happens at the expiry is a matter of the agent, and the id one of the server.
-  const { onExpiry: _, id: __, ...shown } = policy;
-  const { approvers, excludeRequester, quorum, expiresInSeconds, escalate, mayEditArguments = true, ...rest } = shown;
-  rest satisfies NoFields;
-  const after = (seconds: number) => new Date(Date.parse(at) + seconds * 1000).toISOString();
-  return {
-    quorum,
-    ...(approvers && { approvers }),
-    ...(excludeRequester && { exclude_requester: excludeRequester }),
-    ...(expiresInSeconds !== undefined && { expires_at: after(expiresInSeconds) }),
-    ...(escalate && { escalates_at: after(escalate.afterSeconds) }),
-    may_edit_arguments: mayEditArguments,
+export function policyToWire(policy: ApprovalPolicy, at: string): z.infer<typeof approvalPolicy> {
+  const { expiresInSeconds, escalate, mayEditArguments = true, ...fields } = policy;
+  const shown = {
+    ...fields,
+    expiresAt: expiresInSeconds === undefined ? undefined : addSeconds(at, expiresInSeconds),
+    escalatesAt: escalate && addSeconds(at, escalate.afterSeconds),
+    mayEditArguments,
   };
+  // What happens at the expiry is a matter of the agent, and the id one of the server.
+  return fieldsToWire(approvalPolicy, shown, 'onExpiry', 'id');
 }

@@ -1,14 +1,14 @@
 import type { Reader } from '../../../auth/rights.ts';
-import type { Catalog } from '../../../catalog/catalog.ts';
-import type { PendingAction } from '../../../catalog/actions.ts';
+import type { Catalog } from '../../../features/catalog.ts';
+import type { PendingAction } from '../../../features/inbox/action-rows.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
 import type { Retrying } from '../../../core/attempts.ts';
 import type { SessionState } from '../../../core/session-state.ts';
-import type { TurnEnds } from '../../../engine/turn-log-reader.ts';
+import type { TurnSummary } from '../../../engine/turn-log-reader.ts';
 import { dollars } from '../../../lib/dollars.ts';
 import { inFormat } from '../../../spec/agent-spec.ts';
 import { inputToWire } from './input-to-wire.ts';
-import { subjectToWire } from './subject-to-wire.ts';
+import { subjectToWire } from './subject.ts';
 import { runningState, stateToWire } from './turn-state-to-wire.ts';
 import type { AnySessionResource, DraftResource, SessionResource, TurnResource } from './resources.ts';
 
@@ -98,7 +98,7 @@ function metricsOf(session: SessionRow): SessionResource['metrics'] {
 
 /** @param retrying why a running turn repeats a call, if it does */
 export function toTurnResource(
-  { created, done, ...running }: TurnEnds,
+  { created, done, ...running }: TurnSummary,
   reader: Reader,
   retrying?: Retrying,
 ): TurnResource {
@@ -113,7 +113,7 @@ export function toTurnResource(
   };
 }
 
-type RunningTurn = Pick<TurnEnds, 'waiting' | 'paused' | 'position'>;
+type RunningTurn = Pick<TurnSummary, 'waiting' | 'paused' | 'position'>;
 
 function runningToWire(
   { waiting = [], paused = [], position }: RunningTurn,

@@ -2,7 +2,8 @@ import { z } from 'zod';
 import { ACTION_KINDS } from '../../../core/actions.ts';
 import { agentSpec } from '../../../spec/agent-spec.ts';
 import { identifier, line } from '../../../spec/bounds.ts';
-import { sessionEvent, timestamp, turnMetrics, turnState } from './events.ts';
+import { timestamp } from './event.ts';
+import { sessionEvent, turnMetrics, turnState } from './events.ts';
 import { subject } from './subject.ts';
 import { inputItem } from './input.ts';
 
@@ -31,7 +32,7 @@ const sessionMetrics = turnMetrics
   })
   .meta({ id: 'SessionMetrics' });
 
-export const SESSION_STATES = [
+export const SHOWN_SESSION_STATES = [
   'idle',
   'queued',
   'running',
@@ -59,7 +60,7 @@ const sessionFields = {
   metadata: z.record(z.string(), z.unknown()).optional(),
   metrics: sessionMetrics,
   state: z
-    .enum(SESSION_STATES)
+    .enum(SHOWN_SESSION_STATES)
     .describe('what its last turn does, or how it has left the session; `error`: with an error, or by a time limit'),
   waiting_for: z.array(waitingFor).describe('what waits for a client or a person'),
 };
@@ -174,5 +175,4 @@ export type TurnResource = z.infer<typeof turnResource>;
 export type AgentResource = z.infer<typeof agentResource>;
 export type AgentVersionResource = z.infer<typeof agentVersionResource>;
 export type AnySessionResource = z.infer<typeof anySessionResource>;
-export type SessionEventItem = z.infer<typeof sessionEventItem>;
 export type ConnectionResource = z.infer<typeof connectionResource>;

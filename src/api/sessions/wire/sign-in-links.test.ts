@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { OTHER, OWNER } from '../../../../test/support/readers.ts';
 import type { Reader } from '../../../auth/rights.ts';
-import type { AuthRequired } from '../../../core/records.ts';
+import type { AuthRequired } from '../../../core/records/servers.ts';
 import { actionToResource } from './actions.ts';
 import { toWire } from './events-to-wire.ts';
 import { toTurnResource } from './resources-to-wire.ts';

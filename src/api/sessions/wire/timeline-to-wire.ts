@@ -1,49 +1,26 @@
-import type { Usage } from '../../../core/records.ts';
+import type { Usage } from '../../../core/records/usage.ts';
 import type { Span } from '../../../core/timeline.ts';
 import { dollars } from '../../../lib/dollars.ts';
-import { calledToWire } from './activities-to-wire.ts';
-import type { NoFields } from './no-fields.ts';
-import { subjectToWire } from './subject-to-wire.ts';
-import type { WireSpan } from './timeline.ts';
+import { fieldsToWire } from '../../http/wire-fields.ts';
+import { subjectToWire } from './subject.ts';
+import { span, type WireSpan } from './timeline.ts';
 
-export function spanToWire(span: Span): WireSpan {
-  const { kind, threadId, scheduledAt, startedAt, endedAt, isOpen = false, messageId, toolCallId, ...how } = span;
-  const { title, attempt, worker, outcome, failure, reason, usage, ...more } = how;
-  const { waitsFor, waitedFor, startedBy, endedBy, provider, model, address, server, tool, ...rest } = more;
-  rest satisfies NoFields;
-  return {
-    kind,
-    thread_id: threadId,
-    ...(scheduledAt !== undefined && { scheduled_at: scheduledAt }),
-    started_at: startedAt ?? null,
-    ended_at: endedAt ?? null,
+export function spanToWire(spent: Span): WireSpan {
+  const { startedAt = null, endedAt = null, isOpen = false, usage, startedBy, endedBy, ...fields } = spent;
+  return fieldsToWire(span, {
+    ...fields,
+    startedAt,
+    endedAt,
     pending: isOpen,
-    ...(messageId !== undefined && { message_id: messageId }),
-    ...(toolCallId !== undefined && { tool_call_id: toolCallId }),
-    ...(title !== undefined && { title }),
-    ...(attempt !== undefined && { attempt }),
-    ...(worker !== undefined && { worker }),
-    ...(outcome !== undefined && { outcome }),
-    ...(failure !== undefined && { failure }),
-    ...(reason !== undefined && { reason }),
-    ...calledToWire({
-      ...(provider !== undefined && { provider }),
-      ...(model !== undefined && { model }),
-      ...(address !== undefined && { address }),
-      ...(server !== undefined && { server }),
-      ...(tool !== undefined && { tool }),
-    }),
-    ...(usage && usageToWire(usage)),
-    ...(waitsFor !== undefined && { waits_for: waitsFor }),
-    ...(waitedFor !== undefined && { waited_for: waitedFor }),
-    ...(startedBy && { started_by: subjectToWire(startedBy) }),
-    ...(endedBy && { ended_by: subjectToWire(endedBy) }),
-  };
+    ...(usage && used(usage)),
+    startedBy: startedBy && subjectToWire(startedBy),
+    endedBy: endedBy && subjectToWire(endedBy),
+  });
 }
 
-function usageToWire({ inputTokens, outputTokens, costInUsd }: Usage): Pick<WireSpan, 'tokens' | 'cost_in_usd'> {
+function used({ inputTokens, outputTokens, costInUsd }: Usage) {
   return {
     tokens: { input: inputTokens, output: outputTokens },
-    ...(costInUsd !== undefined && { cost_in_usd: dollars(costInUsd) }),
+    costInUsd: costInUsd && dollars(costInUsd),
   };
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { activityKind, attemptFailure, called } from './activities.ts';
-import { timestamp } from './events.ts';
+import { timestamp } from './event.ts';
 import { subject } from './subject.ts';
 
 const time = timestamp.nullable();
@@ -11,8 +11,8 @@ export const span = z
     kind: z
       .enum(['queue', ...activityKind.options, 'wait', 'pause', 'thread'])
       .describe(
-        '`queue`: the turn waits in the queue of its session; `model_call`, `tool_call`, `connect_tools`: an attempt of ' +
-          'one; `wait`: for an answer; `pause`: the turn is paused; `thread`: a sub-agent works',
+        '`queue`: the turn waits in the queue of its session; `model_call`, `tool_call`, `connect_tools`, ' +
+          '`open_sandbox`, `run_code`: an attempt of one; `wait`: for an answer; `pause`: the turn is paused; `thread`: a sub-agent works',
       ),
     thread_id: z.string().nullable().describe('null for what concerns the whole turn'),
     scheduled_at: timestamp.optional().describe('with the first attempt of a call: when it was to begin'),

@@ -1,7 +1,8 @@
 import type { Reader } from '../../../auth/rights.ts';
-import type { TurnDone } from '../../../core/records.ts';
+import type { TurnDone } from '../../../core/records/turn.ts';
 import { dollars } from '../../../lib/dollars.ts';
-import type { WireTurnDoneState, WireTurnMetrics } from './events.ts';
+import { fieldsToWire } from '../../http/wire-fields.ts';
+import { turnMetrics, type WireTurnDoneState } from './events.ts';
 import { shortened, outputJson } from './messages-to-wire.ts';
 import { actionToWire } from './required-actions-to-wire.ts';
 import type { Bare, NoFields } from './no-fields.ts';
@@ -19,20 +20,21 @@ export function stateToWire(
   switch (end.status) {
     case 'done': {
       // The next turn continues the threads, and runs the calls.
-      const { status, output, requiredActions, held: _, threads: __, ...rest } = end;
+      const { status, output, requiredActions, held: _, threads: __, endedBy, ...rest } = end;
       rest satisfies NoFields;
       return {
         status,
         output: output && shortened(output),
         ...(output && outputJson(output)),
         required_actions: requiredActions.map((action) => actionToWire(action, reader)),
+        ...(endedBy && { ended_by: endedBy }),
         ...ended,
       };
     }
     case 'cancelled': {
-      const { status, reason, ...rest } = end;
+      const { status, reason, phase, ...rest } = end;
       rest satisfies NoFields;
-      return { status, reason, ...ended };
+      return { status, reason, ...(phase && { phase }), ...ended };
     }
     case 'error': {
       const { status, message, code, modelFailure: _, ...rest } = end;
@@ -43,32 +45,20 @@ export function stateToWire(
   }
 }
 
-function metrics(totals: Omit<Bare<TurnDone>, 'kind' | 'id' | 'at' | 'end' | 'limit'>): WireTurnMetrics {
-  const { usage, modelCalls, toolCalls, waitedMs, workedMs: _, ...more } = totals;
-  more satisfies NoFields;
-  const {
-    inputTokens,
-    outputTokens,
-    cacheReadTokens,
-    cacheWriteTokens,
-    reasoningTokens,
-    unreportedAttempts = 0,
-    costInUsd,
-    media: __,
-    ...rest
-  } = usage;
+function metrics(totals: Omit<Bare<TurnDone>, 'kind' | 'id' | 'at' | 'end' | 'limit'>) {
+  const { usage, workedMs: _, ...fields } = totals;
+  const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens, ...more } = usage;
+  const { unreportedAttempts = 0, costInUsd, media: __, ...rest } = more;
   rest satisfies NoFields;
-  return {
-    total_input_tokens: inputTokens,
-    total_output_tokens: outputTokens,
-    total_tokens: inputTokens + outputTokens,
-    total_cache_read_tokens: cacheReadTokens,
-    total_cache_write_tokens: cacheWriteTokens,
-    total_reasoning_tokens: reasoningTokens,
-    ...(costInUsd !== undefined && { total_cost_in_usd: dollars(costInUsd) }),
-    model_calls: modelCalls,
-    tool_calls: toolCalls,
-    waited_ms: waitedMs,
-    unreported_attempts: unreportedAttempts,
-  };
+  return fieldsToWire(turnMetrics, {
+    ...fields,
+    unreportedAttempts,
+    totalInputTokens: inputTokens,
+    totalOutputTokens: outputTokens,
+    totalTokens: inputTokens + outputTokens,
+    totalCacheReadTokens: cacheReadTokens,
+    totalCacheWriteTokens: cacheWriteTokens,
+    totalReasoningTokens: reasoningTokens,
+    totalCostInUsd: costInUsd && dollars(costInUsd),
+  });
 }

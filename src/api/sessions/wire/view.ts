@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { LogRecord } from '../../../core/records.ts';
+import type { LogRecord } from '../../../core/records/log.ts';
 
 /** The query of the routes that give events. */
 export const viewQuery = {
@@ -12,7 +12,7 @@ export const viewQuery = {
 export type View = z.infer<typeof viewQuery.view>;
 
 /** Whether a reader gets the event of a record: a client that does not know its type would fail. */
-export function isShown(record: LogRecord, view: View): boolean {
+export function isInView(record: LogRecord, view: View): boolean {
   if (view === 'full') return true;
   if (record.kind === 'context.compacted') return record.isShown === true;
   if (record.kind === 'toolkit.refresh_required' || record.kind === 'toolkit.refreshed') return false;

@@ -1,11 +1,12 @@
 import { z } from 'zod';
-import type { DeliveryRow } from '../../../catalog/schema.ts';
-import { WEBHOOK_EVENT_TYPES } from '../../../catalog/schema.ts';
-import type { Webhook } from '../../../catalog/webhooks.ts';
+import type { DeliveryRow } from '../../../features/webhooks/tables.ts';
+import { WEBHOOK_EVENT_TYPES } from '../../../catalog/outbox.ts';
+import type { Webhook } from '../../../features/webhooks/webhook-rows.ts';
 import { bounded, identifier } from '../../../spec/bounds.ts';
-import { webhookUrl } from '../../../webhooks/webhook-url.ts';
+import { webhookUrl } from '../../../features/webhooks/webhook-url.ts';
+import { rowToWire } from '../../http/wire-fields.ts';
 import { actionResource } from './actions.ts';
-import { timestamp } from './events.ts';
+import { timestamp } from './event.ts';
 import { turnResource } from './resources.ts';
 
 /** Webhooks and what they are sent (`docs/webhooks.md`). */
@@ -64,29 +65,15 @@ export type WebhookResource = z.infer<typeof webhookResource>;
 export type DeliveryResource = z.infer<typeof deliveryResource>;
 export type WebhookMessage = z.infer<typeof webhookMessage>;
 
-export function webhookToResource({
-  id,
-  url,
-  events,
-  agent_name,
-  created_at,
-}: Pick<Webhook<'sessions'>, keyof WebhookResource>): WebhookResource {
-  return { id, url, events, agent_name, created_at };
+export function webhookToResource(webhook: Pick<Webhook<'sessions'>, keyof WebhookResource>): WebhookResource {
+  return rowToWire(webhookResource, webhook);
 }
 
 export function deliveryToResource(delivery: DeliveryRow): DeliveryResource {
-  const { id, turn_id, status, attempts, created_at, last_attempt_at, response_status, error } = delivery;
-  return {
-    id,
+  return rowToWire(deliveryResource, {
+    ...delivery,
     // A webhook of this API is sent nothing else.
     type: deliveryResource.shape.type.parse(delivery.type),
     session_id: delivery.session_id || null,
-    turn_id,
-    status,
-    attempts,
-    created_at,
-    last_attempt_at,
-    response_status,
-    error,
-  };
+  });
 }

@@ -1,0 +1,65 @@
+import { randomUUID } from 'node:crypto';
+import { endOfSubAgent, endWith, lastSaid } from '../src/agents/end-sub-agent.ts';
+import { offloadResult } from '../src/blobs/offload.ts';
+import type { CallModelResult } from '../src/core/history.ts';
+import type { ModelCall } from '../src/core/model-call.ts';
+import type { NewRecord, UnsequencedRecord } from '../src/core/records/log.ts';
+import type { ModelMessage } from '../src/core/records/message.ts';
+import type { ThreadEnding } from '../src/core/records/threads.ts';
+import { storeWhileUnavailable } from '../src/engine/retry.ts';
+import { endKernel } from '../src/features/code/reset-kernel.ts';
+import type { Dependencies } from './dependencies.ts';
+
+type Sources = Pick<Dependencies, 'blobs' | 'catalog' | 'conversations'>;
+
+/** Ends a thread with what it has said. No model is called. */
+export async function endThread(
+  call: ModelCall,
+  { ends, conversation, signal }: { ends: ThreadEnding; conversation: UnsequencedRecord[]; signal: AbortSignal },
+  sources: Sources,
+): Promise<CallModelResult> {
+  const { turnId, sessionId, threadId, subAgent } = call;
+  const said = lastSaid(conversation, threadId);
+  if (!said) throw new Error(`the thread ${threadId} has said nothing`);
+  const records = subAgent ? endWith(said, { ends, subAgent }) : [];
+  const end = { records, ...(!subAgent && { output: said }) };
+  const { blobs, conversations } = sources;
+  const stored = await storeWhileUnavailable(() => offloadResult(end, { blobs, sessionId }), signal);
+  await endKernelWith(records, call, sources);
+  const stamp = randomUUID();
+  conversations.remember({ turnId, stamp }, records);
+  return { ...stored, stamp, outcome: { status: 'ended' } };
+}
+
+interface Answer {
+  /** The records of the message. */
+  answer: NewRecord[];
+  outcome: CallModelResult['outcome'];
+  conversation: () => Promise<UnsequencedRecord[]>;
+}
+
+/** The records with which a sub-agent ends after a message; none if it has to go on. */
+export async function endAfter(call: ModelCall, answered: Answer, sources: Sources): Promise<NewRecord[]> {
+  const { answer, outcome, conversation } = answered;
+  const message = answer.find((record) => record.kind === 'model.message');
+  const said = call.subAgent && isSilent(message) ? lastSaid(await conversation(), call.threadId) : undefined;
+  const records = endOfSubAgent(call, answer, outcome, said);
+  await endKernelWith(records, call, sources);
+  return records;
+}
+
+function isSilent(message: ModelMessage | undefined): boolean {
+  return message !== undefined && message.content + message.refusal === '' && message.finishReason === 'stop';
+}
+
+/** The kernel of a sub-agent ends with its thread; otherwise it would run until it has not been used for long. */
+async function endKernelWith(
+  records: NewRecord[],
+  { sessionId, subAgent }: Pick<ModelCall, 'sessionId' | 'subAgent'>,
+  { catalog }: Pick<Sources, 'catalog'>,
+): Promise<void> {
+  const hasEnded = records.some((record) => record.kind === 'thread.done');
+  if (!hasEnded || subAgent?.maxTasks === undefined) return;
+  const reset = { threadId: subAgent.threadId, id: randomUUID() };
+  await endKernel(sessionId, reset, catalog).catch(() => undefined);
+}

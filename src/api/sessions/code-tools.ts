@@ -1,0 +1,147 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { z } from 'zod';
+import { authorizeSession } from '../../engine/access.ts';
+import { ownerOf } from '../../engine/start-turn.ts';
+import { codeRules } from '../../features/code/permissions/code-rules.ts';
+import { matchingSavedTools } from '../../features/code/saved-tools/listed-saved-tools.ts';
+import { savedToolsOf, type SavedTool, type SavedToolAbout } from '../../features/code/saved-tools/saved-tool.ts';
+import { listedTools, type ListedTool } from '../../features/code/tools/listed-tools.ts';
+import type { ToolScope } from '../../core/history.ts';
+import { sha256 } from '../../lib/hash.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
+import { mayAsk, type CallRules } from '../../tools/decision-policy.ts';
+import { rankTools } from '../../tools/rank-tools.ts';
+import { mayCall, type AgentTool } from '../../tools/toolset.ts';
+import type { ApiContext } from '../http/context.ts';
+import { ApiError } from '../http/errors.ts';
+import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
+import { json, type Route } from '../http/route.ts';
+import { routesOf } from './route.ts';
+import { codeTool, codeToolToResource, savedCodeToolToResource, type CodeToolResource } from './wire/code-tools.ts';
+
+const route = routesOf('Sandboxes');
+
+/** How long the servers of an agent may take to list their tools. */
+const LIST_TIMEOUT_MS = 10_000;
+
+const MAX_TEXT_LENGTH = 1_000;
+
+/** The position of a page: how many tools are before it. */
+const placeInList = z.object({ list: z.string(), skipped: z.int().min(0) });
+
+const exampleTool: CodeToolResource = {
+  source: 'mcptools',
+  category: 'orders',
+  name: 'create_order',
+  original_name: 'create-order',
+  import: 'from mcptools.orders.create_order import run, Params',
+  signature: 'run(Params(sku: str, count: int | None = 1)) -> Result',
+  description: 'Creates an order.',
+  path: '/tools/mcptools/orders/create_order.py',
+  has_result_schema: true,
+  asks: true,
+};
+
+/** The tools that the code of an agent may call. */
+export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/sessions/:session_id/code-tools',
+      {
+        id: 'listCodeTools',
+        summary: 'The tools that the code of a session or draft may call: the saved ones, then those of servers',
+        description:
+          'By category and name. Those of servers are as the MCP servers of its agent offer them now. A server that cannot be reached, or that its user is not ' +
+          'signed in to, has none.',
+        query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
+          category: z.string().max(MAX_TEXT_LENGTH).optional().describe('only its tools'),
+          query: z.string().min(1).max(MAX_TEXT_LENGTH).optional().describe('only those that match, the best first'),
+          source: z.enum(['true', 'false']).default('false').describe('with their sources'),
+        }),
+        answer: json(pageOf(codeTool), {
+          data: [exampleTool],
+          pagination: { limit: 100, next_page_token: null, previous_page_token: null },
+        }),
+      },
+      async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        const list = sha256(JSON.stringify([session.id, query]));
+        const { skipped } = positionOf(placeInList, token, { list }) ?? { skipped: 0 };
+        const spec = await catalog.agents.spec(session.spec_hash);
+        const scope = { sessionId: session.id, owner: ownerOf(session, caller) };
+        const place = savedToolsOf(session, spec);
+        const savedTools = place ? await catalog.savedTools.list(place) : [];
+        const found = [
+          ...(await matchingSaved(savedTools, query)),
+          ...(await matching(listedTools(await toolsOf(spec, scope), savedTools), query)),
+        ];
+        const rules = await codeRules(catalog, spec, scope);
+        const withSource = query.source === 'true';
+        const codeOf = async (tool: SavedToolAbout) =>
+          withSource && place ? catalog.savedTools.get(place, tool) : undefined;
+        const resources = resourcesOf(found.slice(skipped), { spec, rules, withSource, codeOf });
+        return pageFrom(placed(resources, { list, skipped }), limit);
+      },
+    ),
+  ];
+
+  async function toolsOf(spec: AgentSpec, scope: ToolScope): Promise<Iterable<AgentTool>> {
+    if (!spec.mcp_servers?.some((server) => mayCall('code', server))) return [];
+    const timeout = AbortSignal.timeout(LIST_TIMEOUT_MS);
+    try {
+      const { tools } = await toolsets.load(spec, scope, timeout);
+      return tools.values();
+    } catch (error) {
+      if (!timeout.aborted) throw error;
+      throw new ApiError('unavailable', 'the MCP servers of the agent do not list their tools: try again');
+    }
+  }
+}
+
+interface Wanted {
+  category?: string | undefined;
+  query?: string | undefined;
+}
+
+async function matchingSaved(tools: readonly SavedToolAbout[], { category, query }: Wanted): Promise<SavedToolAbout[]> {
+  const inCategory = tools.filter((one) => category === undefined || one.category === category);
+  return query === undefined ? inCategory : matchingSavedTools(inCategory, query);
+}
+
+async function matching(listed: readonly ListedTool[], { category, query }: Wanted): Promise<ListedTool[]> {
+  const inCategory = listed.filter((one) => category === undefined || one.category === category);
+  if (query === undefined) return inCategory;
+  const byTool = new Map(inCategory.map((one) => [one.tool.agentTool, one]));
+  const ranked = await rankTools([...byTool.keys()], query);
+  return ranked.flatMap((tool) => byTool.get(tool) ?? []);
+}
+
+interface ResourceOptions {
+  spec: AgentSpec;
+  rules: CallRules | undefined;
+  withSource: boolean;
+  /** The code of a saved tool, if it is wanted. */
+  codeOf: (tool: SavedToolAbout) => Promise<Pick<SavedTool, 'api'> | undefined>;
+}
+
+/** Each in its own turn of the event loop: the schemas of a hostile server take milliseconds. */
+async function* resourcesOf(
+  found: readonly (SavedToolAbout | ListedTool)[],
+  { spec, rules, withSource, codeOf }: ResourceOptions,
+): AsyncGenerator<CodeToolResource> {
+  for (const one of found) {
+    await nextTurn();
+    if ('version' in one) yield savedCodeToolToResource(one, await codeOf(one));
+    else yield codeToolToResource(one, { asks: mayAsk(spec, one.tool.agentTool, rules), withSource });
+  }
+}
+
+/** @param start the position of the first of them */
+async function* placed(resources: AsyncIterable<CodeToolResource>, start: z.output<typeof placeInList>) {
+  let { skipped } = start;
+  for await (const item of resources) {
+    yield { item, position: { ...start, skipped } };
+    skipped += 1;
+  }
+}

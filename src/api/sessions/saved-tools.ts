@@ -1,0 +1,176 @@
+import { z } from 'zod';
+import type { Caller } from '../../core/subject.ts';
+import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
+import { newId } from '../../engine/new-id.ts';
+import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import {
+  MAX_SAVED_TOOLS,
+  moduleOf,
+  placeFor,
+  savedToolName,
+  savedToolProblem,
+  type SavedToolName,
+  type SavedToolPlace,
+} from '../../features/code/saved-tools/saved-tool.ts';
+import { identifier } from '../../spec/bounds.ts';
+import { codeActionsOf } from '../../spec/code-actions.ts';
+import type { ApiContext } from '../http/context.ts';
+import { agentNotFound, ApiError } from '../http/errors.ts';
+import { idempotencyKey } from '../http/headers.ts';
+import { json, type Route } from '../http/route.ts';
+import { SESSION_ERRORS } from './errors.ts';
+import { exampleSavedTool } from './examples.ts';
+import { routesOf } from './route.ts';
+import { dataOf } from './wire/resources.ts';
+import {
+  savedTool,
+  savedToolAbout,
+  savedToolAboutToResource,
+  savedToolToResource,
+  savedToolBody,
+} from './wire/saved-tools.ts';
+
+const route = routesOf('Saved tools');
+
+const headers = z.object(idempotencyKey);
+const { api, impl, ...exampleAbout } = exampleSavedTool;
+const exampleBody = { kind: exampleAbout.kind, description: exampleAbout.description, api, impl };
+const answer = json(dataOf(savedTool), { data: exampleSavedTool });
+
+/** The tools that the code of an agent's sessions has saved, or that a client saves for it. */
+export function savedToolRoutes({ catalog }: ApiContext): Route[] {
+  return [
+    route(
+      'get',
+      '/v1/agents/:agent_name/code-tools',
+      {
+        id: 'listSavedTools',
+        summary: 'The saved tools of an agent, by category and name, without their code',
+        description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
+        answer: json(z.object({ data: z.array(savedToolAbout) }), { data: [exampleAbout] }),
+        errors: ['agent_not_found'],
+      },
+      async ({ params, caller }) => {
+        const place = await findPlace(params.agent_name, caller);
+        return { data: place ? (await catalog.savedTools.list(place)).map(savedToolAboutToResource) : [] };
+      },
+    ),
+    route(
+      'get',
+      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
+      {
+        id: 'getSavedTool',
+        summary: 'A saved tool with its code',
+        answer,
+        errors: ['agent_not_found', 'code_tool_not_found'],
+      },
+      async ({ params, caller }) => ({ data: await get(await findPlace(params.agent_name, caller), nameIn(params)) }),
+    ),
+    route(
+      'put',
+      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
+      {
+        id: 'putSavedTool',
+        largeBody: true,
+        summary: 'Save a tool, or its next version',
+        description:
+          'Code imports it from its next run on. It is not compiled now, since this server runs no code outside of sandboxes: ' +
+          'what is wrong with it is an exception where it is imported. The tools of an agent with `saved_tools: "agent"` are ' +
+          'saved by those who may write agents.',
+        headers,
+        body: json(savedToolBody, exampleBody),
+        status: 201,
+        answer,
+        existing: 'it is a new version of a tool that there was',
+        errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
+      },
+      async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {
+        const name = { category: params.category, name: params.tool_name };
+        const place = await placeToChange(params.agent_name, caller);
+        const { description, api, impl, kind } = body;
+        const tool = { ...name, description, api, impl, kind };
+        const { category = name.category, name: own = name.name } = body;
+        const isOther = category !== name.category || own !== name.name;
+        const problem = isOther ? 'the body names another tool than the path' : savedToolProblem(tool);
+        if (problem !== undefined) throw new ApiError(SESSION_ERRORS.invalid_code_tool, problem);
+        const request = { caller, resource: resourceOf(place, name), key, body };
+        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: '' });
+        const { isNew } = await withClaim(claim, async () => {
+          const by = { by: caller.subject, request: claim.resourceId };
+          const saved = await catalog.savedTools.save(place, tool, by, Date.now());
+          if (saved) return saved;
+          await claim.release();
+          const full = `there are ${MAX_SAVED_TOOLS} saved tools: delete some`;
+          throw new ApiError(SESSION_ERRORS.invalid_code_tool, full);
+        });
+        const data = { data: await get(place, name) };
+        if (!isNew) response.json(data);
+        return data;
+      },
+    ),
+    route(
+      'delete',
+      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
+      {
+        id: 'deleteSavedTool',
+        summary: 'Delete a saved tool',
+        headers,
+        errors: ['forbidden', 'agent_not_found', 'code_tool_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
+      },
+      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+        const name = nameIn(params);
+        const place = await placeToChange(params.agent_name, caller);
+        const request = { caller, resource: resourceOf(place, name), key, body: {} };
+        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: '' });
+        if (!claim.isNew) return;
+        await withClaim(claim, async () => {
+          if (await catalog.savedTools.delete(place, name)) return;
+          await claim.release();
+          throw notFound(name);
+        });
+      },
+    ),
+  ];
+
+  /** Whose saved tools a caller gets; undefined if the agent has none. */
+  async function findPlace(agentName: string, caller: Caller): Promise<SavedToolPlace | undefined> {
+    const agent = identifier.safeParse(agentName).success ? await catalog.agents.get(agentName) : undefined;
+    if (!agent) throw agentNotFound(agentName);
+    return placeFor(codeActionsOf(agent.spec), { agentName, subjectId: caller.subject.subjectId });
+  }
+
+  async function placeToChange(agentName: string, caller: Caller): Promise<SavedToolPlace> {
+    const place = await findPlace(agentName, caller);
+    if (!place) {
+      const message = 'the agent does not act in code, or has `saved_tools: "none"`';
+      throw new ApiError(SESSION_ERRORS.invalid_code_tool, message);
+    }
+    if (place.subjectId === undefined && !mayOnServer(caller, 'writeAgents')) {
+      throw new ApiError('forbidden', refusalOnServer(caller, 'writeAgents'));
+    }
+    return place;
+  }
+
+  async function get(place: SavedToolPlace | undefined, name: SavedToolName) {
+    const tool = place && (await catalog.savedTools.get(place, name));
+    if (!tool) throw notFound(name);
+    return savedToolToResource(tool);
+  }
+}
+
+/** A name that none can have is that of no tool. */
+function nameIn({ category, tool_name: name }: { category: string; tool_name: string }): SavedToolName {
+  if (![category, name].every((one) => savedToolName.safeParse(one).success)) throw notFound({ category, name });
+  return { category, name };
+}
+
+function notFound(name: SavedToolName): ApiError {
+  return new ApiError(
+    SESSION_ERRORS.code_tool_not_found,
+    `there is no saved tool ${JSON.stringify(moduleOf(name))} here`,
+  );
+}
+
+function resourceOf({ agentName }: SavedToolPlace, { category, name }: SavedToolName): string {
+  return `code-tools/agents/${agentName}/${category}/${name}`;
+}

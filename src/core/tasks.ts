@@ -1,0 +1,39 @@
+import type { Call } from './call.ts';
+import type { TurnStart } from './history.ts';
+import { ROOT_THREAD, type ThreadEnding } from './records/threads.ts';
+import { countedSteps, type Thread, type Threads } from './threads.ts';
+
+/** The sub-agents that an agent which acts in code has started: see `isTask` of `SubAgent`. */
+
+export function startsTask({ source }: Pick<Call, 'source'>): boolean {
+  return source?.run?.startsTask === true;
+}
+
+/**
+ * Those of a thread's ready calls that may begin: of the calls that start tasks only as many as there is room for beside
+ * its tasks that are not done. One that waits for a person is not done.
+ */
+export function withRoom(
+  ready: readonly Call[],
+  threadId: string,
+  { threads, limits }: { threads: Threads; limits: Pick<TurnStart['limits'], 'tasks'> },
+): Call[] {
+  const thread = threads.get(threadId);
+  const max = (threadId === ROOT_THREAD ? limits.tasks : thread?.agent?.maxTasks) ?? Infinity;
+  const beginning = [...(thread?.calls.values() ?? [])].filter((call) => startsTask(call) && call.state === 'running');
+  const open = [...threads.values()].filter(({ agent }) => agent?.isTask && agent.parent.threadId === threadId);
+  let room = max - beginning.length - open.length;
+  return ready.filter((call) => !startsTask(call) || room-- > 0);
+}
+
+/** Whether a thread ends because a person has denied a call of it. What was allowed runs before. */
+export function endsByDenial({ agent, isDenied }: Thread, start: Pick<TurnStart, 'endsOnDenial'>): boolean {
+  return isDenied && (agent ?? start).endsOnDenial === true;
+}
+
+/** Why a thread ends with what it has said instead of calling its model again; undefined if it does not. */
+export function endingOf(thread: Thread, start: Pick<TurnStart, 'endsOnDenial'>): ThreadEnding | undefined {
+  if (endsByDenial(thread, start)) return 'denial';
+  const { agent } = thread;
+  return agent?.isTask && countedSteps(thread) >= agent.iterations ? 'max_turns' : undefined;
+}

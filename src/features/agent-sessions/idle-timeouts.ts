@@ -1,0 +1,39 @@
+import { lockSession } from '../../catalog/sessions.ts';
+import { sessionChanged } from '../../catalog/session-states.ts';
+import { Store } from '../../catalog/store.ts';
+
+const BATCH_SIZE = 100;
+
+/** Ends the sessions whose idle timeouts have ended, which no turn brings. */
+export class IdleTimeouts extends Store {
+  /** Ends all whose timeouts have ended by now, and tells webhooks, each once, whichever process is the first. */
+  async end(now: string, stop: AbortSignal): Promise<void> {
+    for (;;) {
+      const due = await this.db
+        .selectFrom('session_requests')
+        .select('session_id')
+        .where('idle_ends_at', '<=', now)
+        .orderBy('idle_ends_at')
+        .limit(BATCH_SIZE)
+        .execute();
+      for (const { session_id: sessionId } of due) {
+        if (stop.aborted) return;
+        await this.#end(sessionId, now);
+      }
+      if (due.length < BATCH_SIZE) return;
+    }
+  }
+
+  async #end(sessionId: string, now: string): Promise<void> {
+    await this.context.outbox.transaction(async (db, emit) => {
+      await lockSession(db, { id: sessionId });
+      const { numUpdatedRows } = await db
+        .updateTable('session_requests')
+        .set({ idle_ends_at: null })
+        .where('session_id', '=', sessionId)
+        .where('idle_ends_at', '<=', now)
+        .executeTakeFirst();
+      if (numUpdatedRows > 0n) emit(...(await sessionChanged(db, sessionId)));
+    });
+  }
+}

@@ -1,0 +1,136 @@
+import { forEachChild, parse, type Command, type ParsedScript, type SyntaxNode } from 'unbash';
+import { hasHiddenCharacters, isPlain, normalizeCommand, trimBlanks } from './plain-command.ts';
+
+export { normalizeCommand, plainWords } from './plain-command.ts';
+
+/** What is decided as one: a part of a line between `&&`, `||`, `|`, `;`, `&` and ends of lines. */
+export interface CommandPiece {
+  /** As it was written, without the blanks around it. */
+  text: string;
+  /** Whether more may run than its text shows at once. A rule with a wildcard never allows such a piece. */
+  isOpaque: boolean;
+  /** The simple commands in it, with one blank between words. Of an opaque piece those inside of it, too, also without quotes. */
+  commands: string[];
+}
+
+/** Beyond these a text is one opaque piece: nested syntax takes the parser time that grows with the product of both. */
+const MAX_CHARACTERS = 16_384;
+const MAX_NESTED = 64;
+const NESTING = /[(`{[]|<</g;
+/** Bounds what rules are compared with. */
+const MAX_COMMANDS = 2_000;
+const MAX_COMMAND_CHARACTERS = 262_144;
+
+/** What separates two pieces. A comment is one only where a word could begin. */
+const SEPARATOR = /(?:[ \t\n;&|]|\\\n|(?<![^ \t\n;&|])#[^\n]*)*/y;
+/** Where a command may begin in a text that is not understood. */
+const CRUDE_SEPARATOR = /[\n;&|(){}`<>]+|\b(?:then|do|else|elif|if|while|until|time)\b|!/;
+
+/** Builtins whose arguments are a command, or a text of commands. */
+const WRAPPERS = new Set(['command', 'builtin', 'exec', 'eval', 'trap']);
+
+/**
+ * Parses a command line as bash does. It errs on one side: a piece that is not opaque runs exactly the command it shows, while
+ * any syntax that is not known to do so makes its piece, or the whole text, opaque.
+ */
+export function parseCommand(text: string): { pieces: CommandPiece[] } {
+  const script = parsed(text);
+  if (!script) return { pieces: [opaque(text, crudeCommands(text))] };
+  const leaves = script.commands.flatMap((statement) => leavesOf(statement));
+  const found = leaves.map((leaf) => inside(leaf, text));
+  const isUnderstood = found.every(({ isWhole }) => isWhole);
+  if (!isUnderstood) return { pieces: [opaque(text, crudeCommands(text))] };
+  const commands = found.map((one) => one.commands);
+  // The body of a here-document is not where its command is.
+  const isInOrder = !found.some(({ hasHereDocument }) => hasHereDocument) && areSeparated(leaves, text);
+  if (!isInOrder) return { pieces: [opaque(text, commands.flat())] };
+  return { pieces: leaves.map((leaf, i) => pieceOf(trimBlanks(text.slice(leaf.pos, leaf.end)), commands[i] ?? [])) };
+}
+
+function parsed(text: string): ParsedScript | undefined {
+  if (text.length > MAX_CHARACTERS || (text.match(NESTING)?.length ?? 0) > MAX_NESTED) return undefined;
+  if (hasHiddenCharacters(text)) return undefined;
+  try {
+    const script = parse(text);
+    return script.errors?.length ? undefined : script;
+  } catch {
+    // It recurses without a bound in places.
+    return undefined;
+  }
+}
+
+/** The commands that a shell connects by operators. */
+function leavesOf(node: SyntaxNode): SyntaxNode[] {
+  if (node.type === 'Statement') return leavesOf(node.command);
+  const isConnected = node.type === 'AndOr' || (node.type === 'Pipeline' && node.prefixes.length === 0);
+  return isConnected ? node.commands.flatMap((command) => leavesOf(command)) : [node];
+}
+
+function pieceOf(text: string, commands: string[]): CommandPiece {
+  return isPlain(text) ? { text, isOpaque: false, commands: [normalizeCommand(text)] } : opaque(text, commands);
+}
+
+function opaque(text: string, commands: string[]): CommandPiece {
+  const trimmed = trimBlanks(text);
+  return { text: trimmed, isOpaque: true, commands: bounded(commands) ?? [trimmed] };
+}
+
+function bounded(commands: string[]): string[] | undefined {
+  const different = [...new Set(commands)];
+  const characters = different.reduce((sum, { length }) => sum + length, 0);
+  return different.length > MAX_COMMANDS || characters > MAX_COMMAND_CHARACTERS ? undefined : different;
+}
+
+/** Whether nothing but separators is between, before and after the leaves. */
+function areSeparated(leaves: SyntaxNode[], text: string): boolean {
+  const ends = [0, ...leaves.map(({ end }) => end)];
+  return ends.every((end, i) => {
+    SEPARATOR.lastIndex = end;
+    SEPARATOR.exec(text);
+    return SEPARATOR.lastIndex === (leaves[i]?.pos ?? text.length);
+  });
+}
+
+interface Inside {
+  commands: string[];
+  hasHereDocument: boolean;
+  /** False if the parser has not understood a part of it. */
+  isWhole: boolean;
+}
+
+/** What is in a node and in the substitutions below it, which have sources of their own where backticks are escaped. */
+function inside(root: SyntaxNode, text: string): Inside {
+  const found: Inside = { commands: [], hasHereDocument: false, isWhole: true };
+  const open = [{ node: root, source: text }];
+  for (let next = open.pop(); next; next = open.pop()) {
+    const { node } = next;
+    const source = (node.type === 'Script' ? node.source : undefined) ?? next.source;
+    if (node.type === 'Command') found.commands.push(...variantsOf(node, source));
+    if (node.type === 'HereDoc') found.hasHereDocument = true;
+    if (isBroken(node)) found.isWhole = false;
+    forEachChild(node, (child) => void open.push({ node: child, source }));
+  }
+  return found;
+}
+
+function isBroken(node: SyntaxNode): boolean {
+  if (node.type === 'Script') return (node.errors?.length ?? 0) > 0;
+  const isSubstitution = node.type === 'CommandExpansion' || node.type === 'ProcessSubstitution';
+  return isSubstitution && node.script === undefined;
+}
+
+/** A command as it is written, without what is around its name and words, and without quotes. */
+function variantsOf({ prefix, name, suffix }: Command, source: string): string[] {
+  const textOf = (nodes: readonly { pos: number; end: number }[]) =>
+    nodes.map(({ pos, end }) => source.slice(pos, end)).join(' ');
+  const words = [name, ...suffix].filter((one) => one?.type === 'Word');
+  const values = words.map(({ value }) => value);
+  const isWrapper = WRAPPERS.has(values[0] ?? '');
+  const written = [textOf([...prefix, ...(name ? [name] : []), ...suffix]), textOf(words), values.join(' ')];
+  return [...written, ...(isWrapper ? crudeCommands(values.slice(1).join(' ')) : [])].filter((one) => one !== '');
+}
+
+/** More than the commands of a text that is not understood: all that could be one. */
+function crudeCommands(text: string): string[] {
+  return [text, ...text.split(CRUDE_SEPARATOR)].map(trimBlanks).filter((one) => one !== '');
+}

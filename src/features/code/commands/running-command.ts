@@ -1,0 +1,192 @@
+import { StringDecoder } from 'node:string_decoder';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { onAbort } from '../../../lib/abort.ts';
+import { layBait, type Bait } from '../kernel/bait.ts';
+import { CellOutput } from '../kernel/cell-output.ts';
+import { frameReader, type KernelFrame } from '../kernel/frames.ts';
+import { exceeded, watchGroup } from '../kernel/group-watch.ts';
+import type { KernelLimits, KernelOptions } from '../kernel/kernel.ts';
+import { KernelProcess } from '../kernel/kernel-process.ts';
+import { foldersInside, wallSetup } from '../kernel/kernel-setup.ts';
+import { resolveFolders, type SandboxFolders } from '../kernel/sandbox-folders.ts';
+import type { AllowedNetwork } from '../kernel/sandbox-network.ts';
+import { commandEnvironment } from './command-environment.ts';
+
+/** What commands run in. */
+export type CommandSandbox = Pick<KernelOptions, 'wall' | 'folders' | 'uid'> & {
+  /** Of each command, with all processes that it starts. */
+  limits: Pick<KernelLimits, 'memoryBytes' | 'cpus' | 'processes'>;
+};
+
+export interface CommandOptions {
+  /** For bash: a line or a whole script, of at most 131,071 bytes. */
+  text: string;
+  /** A path behind the wall. */
+  cwd: string;
+  /** That of the code that has asked for it. */
+  env: Record<string, string>;
+  /** What it may reach of the network; unset: nothing. */
+  network?: AllowedNetwork | undefined;
+  /** Milliseconds, without the start of its processes. */
+  timeoutMs: number;
+  /** More output is counted and discarded. */
+  outputBytes: number;
+  /** Ends it. */
+  signal: AbortSignal;
+}
+
+export interface CommandEnd {
+  /** What all its processes have written, in the order of arrival, without escape sequences. */
+  output: string;
+  /** As a shell reports it: 124 at the time limit, 130 if it was interrupted, 137 at another limit. */
+  exitCode: number;
+  discardedBytes: number;
+  timedOut: boolean;
+}
+
+/** Why a command was ended. */
+interface Cause {
+  exitCode: number;
+  /** For the reader of its output. */
+  notice?: string;
+}
+
+/** Linux starts no program with a longer argument. */
+const MAX_TEXT_BYTES = 131_071;
+const START_MS = 60_000;
+
+const TIMED_OUT: Cause = { exitCode: 124 };
+const INTERRUPTED: Cause = { exitCode: 130 };
+const STOPPED: Cause = { exitCode: 143 };
+
+type Ready = Extract<KernelFrame, { type: 'ready' | 'failed' }>;
+
+/** One command, from the start of its processes to their end. */
+export class RunningCommand {
+  readonly #sandbox: CommandSandbox;
+  readonly #options: CommandOptions;
+  readonly #output: CellOutput;
+  readonly #ended = Promise.withResolvers<undefined>();
+  #process: KernelProcess | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** Set before its processes are killed. */
+  #cause: Cause | undefined;
+
+  constructor(sandbox: CommandSandbox, options: CommandOptions) {
+    this.#sandbox = sandbox;
+    this.#options = options;
+    this.#output = new CellOutput(options.outputBytes, () => undefined);
+  }
+
+  /** @throws Error if it could not be started behind its wall */
+  async run(): Promise<CommandEnd> {
+    const problem = textProblem(this.#options.text);
+    if (problem) return { output: problem, exitCode: 126, discardedBytes: 0, timedOut: false };
+    const stopListening = onAbort(this.#options.signal, () => this.#kill(INTERRUPTED));
+    try {
+      return await this.#runBehindWall();
+    } finally {
+      clearTimeout(this.#timer);
+      stopListening();
+      this.#ended.resolve(undefined);
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#kill(STOPPED);
+    await this.#ended.promise;
+  }
+
+  async #runBehindWall(): Promise<CommandEnd> {
+    const { wall, folders: given, limits } = this.#sandbox;
+    const folders = await resolveFolders(given);
+    const process = await KernelProcess.spawn({ wall, folders, network: this.#options.network }, 'start_command.py');
+    this.#process = process;
+    // It was ended while it was started.
+    if (this.#cause) process.kill();
+    const stopWatching = watchGroup(process.group, (usage) => {
+      const { memory, processes } = exceeded(usage, limits);
+      const detail = memory ?? processes;
+      if (detail) this.#kill({ exitCode: 137, notice: `[everturn] the command was ended: it had ${detail}\n` });
+    });
+    this.#collect(process);
+    try {
+      await this.#start(process, folders);
+    } catch (error) {
+      process.kill();
+      await process.exited;
+      if (!this.#cause) throw error;
+    } finally {
+      await process.exited;
+      stopWatching();
+    }
+    return this.#end(process);
+  }
+
+  #collect(process: KernelProcess): void {
+    const decoder = new StringDecoder('utf8');
+    process.output.on('data', (chunk: Buffer) => {
+      // A flood costs no more than its reading.
+      if (this.#output.isFull) this.#output.discard(chunk.length);
+      else this.#output.add('stdout', decoder.write(chunk));
+    });
+    process.output.on('end', () => this.#output.add('stdout', decoder.end()));
+  }
+
+  /** Sends what runs, once the wall has refused what it must. */
+  async #start(process: KernelProcess, folders: SandboxFolders): Promise<void> {
+    const bait = await layBait();
+    try {
+      await this.#confine(process, folders, bait);
+      if (!(await bait.isUntouched())) throw new Error('the wall does not hold: a file outside has been changed');
+    } finally {
+      await bait.remove();
+    }
+    process.offerToOomKiller();
+    const { text, cwd, env: given, network, timeoutMs } = this.#options;
+    const { wall } = this.#sandbox;
+    const env = commandEnvironment(given, { python: wall.python, inside: foldersInside(wall, folders), network });
+    send(process, { type: 'run', text, cwd, env });
+    this.#timer = setTimeout(() => this.#kill(TIMED_OUT), timeoutMs);
+  }
+
+  async #confine(process: KernelProcess, folders: SandboxFolders, bait: Bait): Promise<void> {
+    const ready = Promise.withResolvers<Ready>();
+    const reader = frameReader((frame) => {
+      if (frame?.type === 'ready' || frame?.type === 'failed') ready.resolve(frame);
+    });
+    process.channel.on('data', (chunk: Buffer) => reader.push(chunk));
+    send(process, { type: 'start', ...wallSetup({ ...this.#sandbox, network: this.#options.network }, folders, bait) });
+    const timeout = new AbortController();
+    const problem = await Promise.race([
+      ready.promise.then((frame) => (frame.type === 'failed' ? frame.reason : undefined)),
+      process.exited.then((detail) => `${process.complaint} (${detail})`),
+      sleep(START_MS, `not ready after ${START_MS / 1000} s`, { signal: timeout.signal, ref: false }),
+    ]);
+    timeout.abort();
+    if (problem !== undefined) throw new Error(`the command did not start: ${problem}`);
+  }
+
+  #end(process: KernelProcess): CommandEnd {
+    const { parts, discardedBytes } = this.#output.end();
+    const output = parts.map(({ text }) => text).join('') + (this.#cause?.notice ?? '');
+    const exitCode = this.#cause?.exitCode ?? process.exitCode;
+    return { output, exitCode, discardedBytes, timedOut: this.#cause === TIMED_OUT };
+  }
+
+  #kill(cause: Cause): void {
+    if (this.#process?.hasExited) return;
+    this.#cause ??= cause;
+    this.#process?.kill();
+  }
+}
+
+function textProblem(text: string): string | undefined {
+  if (text.includes('\0')) return '[everturn] the command was not started: it contains a NUL character\n';
+  if (Buffer.byteLength(text) <= MAX_TEXT_BYTES) return undefined;
+  return `[everturn] the command was not started: it has more than ${MAX_TEXT_BYTES} bytes\n`;
+}
+
+function send(process: KernelProcess, frame: object): void {
+  process.channel.write(`${JSON.stringify(frame)}\n`);
+}

@@ -1,0 +1,99 @@
+import type { BlobStore } from '../../../blobs/blob-store.ts';
+import type { WithoutId } from '../../../core/records/base.ts';
+import type { NewRecord } from '../../../core/records/log.ts';
+import type { ToolResponse } from '../../../core/records/results.ts';
+import { outcomeText } from '../../../core/tool-records.ts';
+import { retryWhileUnavailable } from '../../../engine/retry.ts';
+import { NEVER_ABORTED } from '../../../lib/abort.ts';
+import { errorMessage } from '../../../lib/errors.ts';
+import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
+import type { CallAnswer } from '../kernel/kernel-calls.ts';
+import { answerOf } from './call-answers.ts';
+import { NOT_RUN, type CommandRequest, type Requested } from './code-message.ts';
+import type { RunningCall } from './code-step.ts';
+import { commandResult } from './code-thread-records.ts';
+
+/** What code gets for all that it has asked for at once, in bytes of UTF-8. */
+const MAX_ANSWERS_BYTES = 16 * 1024 * 1024;
+
+/** How many commands of a sandbox run at once: each has the limits of a kernel. */
+const MAX_COMMANDS = 4;
+
+/** What code gets for what it has asked for, and the results that this adds to its thread. */
+interface AnsweredRequest {
+  answer: CallAnswer;
+  records: NewRecord[];
+}
+
+export interface AnswerOptions extends RunningCall {
+  threadId: string;
+  sessionId: string;
+  blobs: BlobStore;
+  /** What came of the calls, by their ids. */
+  responses: ReadonlyMap<string, WithoutId<ToolResponse>>;
+  /** The ids of the commands that may run now. */
+  commands: readonly string[];
+  /** When the time limit of the code is reached: milliseconds since 1970. */
+  deadline: number;
+}
+
+const commandsAtOnce = new KeyedSemaphore(MAX_COMMANDS);
+
+/** Runs the commands that were allowed, and reads the results of the other calls. What fails is an answer as well. */
+export function answerRequests(requested: readonly Requested[], options: AnswerOptions): Promise<AnsweredRequest[]> {
+  const maxBytes = Math.floor(MAX_ANSWERS_BYTES / requested.length);
+  const { threadId, sessionId, blobs, responses } = options;
+  const allowed = new Set(options.commands);
+  return Promise.all(
+    requested.map(async ({ request, ids }): Promise<AnsweredRequest> => {
+      if (request.kind === 'command' && ids.every((id) => allowed.has(id))) {
+        return runCommand(request, ids, { ...options, maxBytes });
+      }
+      const { number } = request;
+      const call = { number, name: request.kind === 'tool' ? request.tool : request.text };
+      const results = ids.flatMap((id) => responses.get(id) ?? []);
+      // What was denied of a line of commands says more than what was therefore not executed.
+      const response = results.find(({ outcome }) => outcome !== 'cancelled') ?? results[0];
+      const read = () => answerOf(call, response, { blobs, sessionId, maxBytes });
+      const answer = await retryWhileUnavailable(read, NEVER_ABORTED).catch((error: unknown) => failed(number, error));
+      const left = ids.filter((id) => allowed.has(id));
+      return { answer, records: left.map((id) => commandResult({ threadId, id }, 'cancelled', NOT_RUN)) };
+    }),
+  );
+}
+
+async function runCommand(
+  { number, text, cwd }: CommandRequest,
+  ids: readonly string[],
+  { sandbox, actions, limits, signal, threadId, deadline, maxBytes }: AnswerOptions & { maxBytes: number },
+): Promise<AnsweredRequest> {
+  const results = (outcome: 'succeeded' | 'failed' | 'cancelled', content: string): NewRecord[] =>
+    ids.map((id) => commandResult({ threadId, id }, outcome, content));
+  const run = async (): Promise<AnsweredRequest> => {
+    const timeoutMs = deadline - Date.now();
+    if (signal.aborted || timeoutMs <= 0) {
+      const reason = signal.aborted
+        ? outcomeText('cancelled')
+        : 'This command was not executed: the time limit was reached.';
+      return { answer: { number, status: 'failed', message: reason }, records: results('cancelled', reason) };
+    }
+    const outputBytes = Math.min(limits.output_bytes, maxBytes);
+    // What code has put into its environment was not shown to those who have decided.
+    const env = sandbox.environment(limits);
+    const network = sandbox.network.allowing(actions.network.allow);
+    const options = { text, cwd, env, network, timeoutMs, outputBytes, signal };
+    const { output, exitCode } = await sandbox.commands(limits).run(options);
+    const answer = { number, status: 'exited', output, exitCode } as const;
+    return { answer, records: results('succeeded', `exit code ${exitCode}`) };
+  };
+  try {
+    return await commandsAtOnce.run(sandbox.id, run);
+  } catch (error) {
+    const answer = failed(number, error);
+    return { answer, records: results('failed', `The command was not executed: ${errorMessage(error)}`) };
+  }
+}
+
+function failed(number: number, error: unknown): CallAnswer {
+  return { number, status: 'failed', message: errorMessage(error) };
+}

@@ -1,0 +1,66 @@
+import type { BlobStore } from '../../../blobs/blob-store.ts';
+import { unlessLost } from '../../../blobs/offload.ts';
+import type { WithoutId } from '../../../core/records/base.ts';
+import type { StoredFile } from '../../../core/records/input.ts';
+import type { ToolResponse } from '../../../core/records/results.ts';
+import { outcomeText } from '../../../core/tool-records.ts';
+import { parsedJson } from '../../../lib/json.ts';
+import type { CallAnswer } from '../kernel/kernel-calls.ts';
+
+interface AnswerSources {
+  blobs: BlobStore;
+  sessionId: string;
+  /** What code gets of a result, in bytes of UTF-8. */
+  maxBytes: number;
+}
+
+/** What code gets of the result of a tool that it has called. Without one, the call was not executed. */
+export async function answerOf(
+  { number, name }: { number: number; name: string },
+  response: WithoutId<ToolResponse> | undefined,
+  sources: AnswerSources,
+): Promise<CallAnswer> {
+  if (!response) return { number, status: 'failed', message: `${name}: ${outcomeText('cancelled')}` };
+  const { outcome, content } = response;
+  switch (outcome) {
+    case 'succeeded': {
+      const structured = await structuredOf(response, sources);
+      const text = await textOf(response, sources);
+      return { number, status: 'succeeded', content: text, ...(structured !== undefined && { structured }) };
+    }
+    case 'denied':
+      return { number, status: 'denied', message: `${name} was denied${content === '' ? '' : `: ${content}`}` };
+    case 'expired':
+    case 'unknown_outcome':
+      return { number, status: outcome, message: `${name}: ${content}` };
+    case 'failed':
+    case 'cancelled':
+      return { number, status: 'failed', message: `${name}: ${content}` };
+  }
+}
+
+/** The text of a result that was cut when it was stored is in the blob store. */
+async function textOf(
+  { content, fullText }: Pick<ToolResponse, 'content' | 'fullText'>,
+  { blobs, sessionId, maxBytes }: AnswerSources,
+): Promise<string> {
+  if (!fullText || fullText.bytes > maxBytes) return content;
+  const whole = await unlessLost(blobs.get(sessionId, fullText.blob));
+  return whole?.toString() ?? content;
+}
+
+/** Structured content that the text does not have is a file; otherwise the text may be JSON. */
+async function structuredOf(
+  { content, structuredContent }: Pick<ToolResponse, 'content' | 'structuredContent'>,
+  sources: AnswerSources,
+): Promise<unknown> {
+  const json = structuredContent ? await jsonOf(structuredContent, sources) : content;
+  return json === undefined ? undefined : parsedJson(json);
+}
+
+async function jsonOf(file: StoredFile, { blobs, sessionId, maxBytes }: AnswerSources): Promise<string | undefined> {
+  if (file.bytes > maxBytes) return undefined;
+  if ('base64' in file) return Buffer.from(file.base64, 'base64').toString();
+  const bytes = await unlessLost(blobs.get(sessionId, file.blob));
+  return bytes?.toString();
+}

@@ -1,0 +1,199 @@
+import { ZodError } from 'zod';
+import { withoutOutput } from '../../../core/records/sandbox.ts';
+import { retryWhileUnavailable } from '../../../engine/retry.ts';
+import { errorMessage } from '../../../lib/errors.ts';
+import { atMost, codeActionsOf, type CodeActions, type KernelLimits } from '../../../spec/code-actions.ts';
+import { IPYTHON, IPYTHON_RESET } from '../code-tools.ts';
+import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
+import { argumentsOf } from '../permissions/call-action.ts';
+import type { RuleSources } from '../permissions/code-rules.ts';
+import type { Skills } from '../../skills/skills.ts';
+import { DELETE_CODE_TOOL, SAVE_CODE_TOOL } from '../saved-tools/save-tool.ts';
+import { linkCheck } from '../permissions/link-check.ts';
+import type { Sandboxes } from '../sandbox-rows.ts';
+import { FILE_TOOLS, READ_FILE, type FileTool } from '../workspace/file-tools.ts';
+import { notice } from './cell-result.ts';
+import { Cells, type CellsOptions } from './cells.ts';
+import { ofTool, type CodeCall, type CodeStep, type EndedCall, type RunningCall } from './code-step.ts';
+import { deleteTool, SavedToolError, saveTool, type SavedCallSources } from './saved-calls.ts';
+import type { SandboxHost } from './sandbox-host.ts';
+import type { SessionSandbox } from './session-sandbox.ts';
+import { fileOf, shownImages } from './shown-images.ts';
+
+interface CodeCallsOptions extends CellsOptions, Pick<SavedCallSources, 'mayOnServer'> {
+  host: SandboxHost;
+  skills: Pick<Skills, 'files'>;
+  catalog: CellsOptions['catalog'] & RuleSources & SavedCallSources['catalog'] & { sandboxes: Pick<Sandboxes, 'get'> };
+  /** The operator's. */
+  maxima: KernelLimits;
+}
+
+/** Runs the calls of the agents that act in code. */
+export class CodeCalls {
+  readonly cells: Cells;
+  readonly #options: CodeCallsOptions;
+
+  constructor(options: CodeCallsOptions) {
+    this.cells = new Cells(options);
+    this.#options = options;
+  }
+
+  /**
+   * Runs a call to its end, or until its code waits. It has a result in any case: what code has done cannot be undone.
+   * @param signal interrupts it
+   */
+  async run(call: CodeCall, signal: AbortSignal): Promise<CodeStep> {
+    try {
+      return await this.#run(call, signal);
+    } catch (error) {
+      const text = `The tool call was not executed: ${problemOf(error)}`;
+      const isCell = call.call.name === IPYTHON.name;
+      return { ...ofTool(call), outcome: 'failed', text, ...(isCell && { execution: withoutOutput('not_started') }) };
+    }
+  }
+
+  /** Why a cell does not wait any more, also if a client has had its kernel reset: see `Cells.lossOf`. */
+  async lossOf(
+    { threadId, step }: { threadId: string; step: number },
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const sandbox = this.cells.sandboxOf(threadId);
+    try {
+      if (sandbox) await retryWhileUnavailable(() => sandbox.reset(), signal);
+    } catch (error) {
+      if (signal.aborted) throw error;
+      return errorMessage(error);
+    }
+    return this.cells.lossOf(threadId, step);
+  }
+
+  /** A waiting cell goes on: see `Cells.resume`. `lost`: why it does not, and waits no more. */
+  async resume(...resumed: Parameters<Cells['resume']>): Promise<CodeStep | { lost: string }> {
+    try {
+      const { sandbox, actions } = this.cells.runningOf(resumed[0].threadId);
+      return await sandbox.use(actions.workspace, async () => {
+        const { running, step } = await this.cells.resume(...resumed);
+        return stored(running, step);
+      });
+    } catch (error) {
+      return { lost: errorMessage(error) };
+    }
+  }
+
+  async #run(call: CodeCall, signal: AbortSignal): Promise<CodeStep> {
+    const { sessionId, owner } = call.input;
+    const { host, catalog, maxima } = this.#options;
+    const actions = codeActionsOf(call.spec);
+    const row = await catalog.sandboxes.get(sessionId);
+    if (!actions) throw new Error('the agent does not act in code');
+    if (!row || row.host !== host.name) throw new Error('the sandbox of the session is on another host');
+    const { workspace } = actions;
+    const sandbox = await host.sandbox(row, owner.subjectId, (created) => created.fill(row, workspace));
+    const limits = atMost(actions.kernel, maxima);
+    const running = { sandbox, limits, actions, signal };
+    return sandbox.use(workspace, async () => {
+      const step = await this.#runTool(call, running);
+      return call.call.name === IPYTHON_RESET.name ? step : stored(running, step);
+    });
+  }
+
+  async #runTool(call: CodeCall, running: RunningCall): Promise<CodeStep> {
+    const { name } = call.call;
+    const { sandbox } = running;
+    if (name === IPYTHON.name) {
+      await this.#writeSkills(call, sandbox);
+      return this.cells.run(call, running);
+    }
+    if (name === IPYTHON_RESET.name) return this.cells.reset(call, sandbox.kernel(call.input.threadId, running));
+    if (name === SAVE_CODE_TOOL.name || name === DELETE_CODE_TOOL.name) return this.#changeSavedTools(call, running);
+    const tool = FILE_TOOLS.find((one) => one.name === name);
+    if (!tool) throw new Error(`there is no tool ${name}`);
+    const { path } = argumentsOf(call.call);
+    if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.tools, path)) return this.#readTool(call, running);
+    if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.skills, path)) return this.#readSkill(call, running);
+    const { permissionRules, sessions } = this.#options.catalog;
+    const linked = linkCheck(tool, call, { permissionRules, sessions });
+    const ended = await runFileTool(tool, call, { sandbox, files: sandbox.files.withLinks(linked) });
+    return { ...ended, text: sandbox.hidden.mask(ended.text) };
+  }
+
+  async #changeSavedTools(call: CodeCall, running: RunningCall): Promise<EndedCall> {
+    const { sandbox, signal } = running;
+    try {
+      const text =
+        call.call.name === DELETE_CODE_TOOL.name
+          ? await deleteTool(this.#options, call, signal)
+          : await saveTool(this.#options, call, {
+              sandbox,
+              loadToolset: () => this.cells.loadToolset(call, signal),
+              signal,
+            });
+      return { ...ofTool(call), text };
+    } catch (error) {
+      if (!(error instanceof SavedToolError)) throw error;
+      return { ...ofTool(call), outcome: 'failed', text: error.message };
+    }
+  }
+
+  /** The source of a tool, also if no code has run yet. */
+  async #readTool(call: CodeCall, running: RunningCall): Promise<EndedCall> {
+    const { sandbox } = running;
+    await this.cells.writeModules(call, running);
+    return runFileTool(READ_FILE, call, { sandbox, files: sandbox.tools });
+  }
+
+  async #readSkill(call: CodeCall, { sandbox }: RunningCall): Promise<EndedCall> {
+    await this.#writeSkills(call, sandbox);
+    return runFileTool(READ_FILE, call, { sandbox, files: sandbox.skills });
+  }
+
+  #writeSkills({ input, spec }: CodeCall, sandbox: SessionSandbox): Promise<void> {
+    return sandbox.writeSkills(input, () => this.#options.skills.files(spec));
+  }
+}
+
+/** As it is written: no link is there. */
+function isBelow(folder: string, path: unknown): boolean {
+  return typeof path === 'string' && path.startsWith(`${folder}/`);
+}
+
+/** Why a call failed. Arguments whose check took too long where the call was routed are checked here. */
+function problemOf(error: unknown): string {
+  if (!(error instanceof ZodError)) return errorMessage(error);
+  const problems = error.issues.map(({ path, message }) => [path.join('.'), message].filter(Boolean).join(': '));
+  return `its arguments do not fit the tool's schema: ${problems.join('; ')}`;
+}
+
+/** Stores the files that a step has changed. */
+async function stored(
+  { sandbox, actions }: Pick<RunningCall, 'sandbox' | 'actions'>,
+  step: CodeStep,
+): Promise<CodeStep> {
+  const notices = await storeFiles(sandbox, actions.workspace);
+  if ('records' in step) return step;
+  return { ...step, text: [step.text, ...notices.map(notice)].filter((part) => part !== '').join('\n') };
+}
+
+/** Returns what the model should know of it. */
+async function storeFiles(sandbox: SessionSandbox, limits: CodeActions['workspace']): Promise<string[]> {
+  try {
+    return await sandbox.store(limits);
+  } catch (error) {
+    // The call has run. The next one stores them.
+    return [`changed files are not stored yet, and are lost if this host is: ${errorMessage(error)}`];
+  }
+}
+
+async function runFileTool<Files>(
+  tool: FileTool<Files>,
+  call: CodeCall,
+  { sandbox, files }: { sandbox: SessionSandbox; files: Files },
+): Promise<EndedCall> {
+  const { text, isError, media } = await tool.run(JSON.parse(call.call.arguments), files);
+  const isImage = media?.mediaType.startsWith('image/') === true;
+  const { images, problems } = isImage
+    ? await shownImages([media], sandbox)
+    : { images: media ? [media] : [], problems: [] };
+  const lines = [text, ...problems.map(notice)].join('\n');
+  return { ...ofTool(call), outcome: isError ? 'failed' : 'succeeded', text: lines, files: images.map(fileOf) };
+}

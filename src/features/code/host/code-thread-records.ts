@@ -1,0 +1,67 @@
+import type { NewRecord } from '../../../core/records/log.ts';
+import type { ModelMessage } from '../../../core/records/message.ts';
+import type { ToolOutcome } from '../../../core/records/results.ts';
+import type { Execution } from '../../../core/records/sandbox.ts';
+import { cutPoint } from '../../../core/text.ts';
+import { newId } from '../../../engine/new-id.ts';
+import { IPYTHON } from '../code-tools.ts';
+import type { CodeCall } from './code-step.ts';
+
+/** The text of a cell in the end of its thread, in bytes. */
+const MAX_OUTPUT_BYTES = 4_096;
+
+/** The code of a cell in the begin of its thread, in bytes. */
+const MAX_SHOWN_CODE = 65_536;
+
+/** The begin of the thread of a cell, with its first calls. */
+export function threadCreated(
+  { input }: CodeCall,
+  { threadId, code, at }: { threadId: string; code: string; at: string },
+): NewRecord {
+  const { threadId: parent, toolCallId, source, specHash } = input;
+  const thread = {
+    threadId,
+    code: { source },
+    title: IPYTHON.name,
+    parent: { threadId: parent, toolCallId },
+    depth: 0,
+    specHash,
+    hasServers: false,
+    iterations: 0,
+  };
+  return { kind: 'thread.created', at, thread, input: headOf(code, MAX_SHOWN_CODE) };
+}
+
+/** The end of the thread of a cell, with what it has printed. */
+export function threadDone(
+  { input }: CodeCall,
+  { threadId, outcome, text, exit }: { threadId: string; outcome: ToolOutcome; text: string; exit: Execution['exit'] },
+): NewRecord {
+  const at = new Date().toISOString();
+  const parent = { threadId: input.threadId, toolCallId: input.toolCallId };
+  const base = { kind: 'thread.done', at, threadId, title: IPYTHON.name, parent } as const;
+  if (outcome !== 'succeeded') return { ...base, end: { status: 'error', message: `the code has ended: ${exit}` } };
+  const content = headOf(text, MAX_OUTPUT_BYTES);
+  const output = messageOfCode({ id: newId('msg'), at, threadId, content, toolCalls: [], finishReason: 'stop' });
+  return { ...base, end: { status: 'done' }, output };
+}
+
+/** A message of the thread of a cell. */
+export function messageOfCode(
+  fields: Pick<ModelMessage, 'id' | 'at' | 'threadId' | 'content' | 'toolCalls' | 'finishReason'>,
+): ModelMessage {
+  return { kind: 'model.message', ...fields, refusal: '', reasoning: '', fromCode: true };
+}
+
+function headOf(text: string, bytes: number): string {
+  return text.slice(0, cutPoint(text, 0, bytes));
+}
+
+/** What has come of a command. */
+export function commandResult(
+  { threadId, id: toolCallId }: { threadId: string; id: string },
+  outcome: 'succeeded' | 'failed' | 'cancelled',
+  content: string,
+): NewRecord {
+  return { kind: 'tool.response', at: new Date().toISOString(), threadId, toolCallId, outcome, content };
+}

@@ -1,0 +1,101 @@
+import type { NewRecord } from '../../../core/records/log.ts';
+import type { ModelMessage } from '../../../core/records/message.ts';
+import { linkSignal } from '../../../lib/abort.ts';
+
+/** After so many calls that the host has run itself, a piece of a cell ends: its records are in one payload of Temporal. */
+const MAX_CALLS = 50;
+
+/** The same for the JSON of their records. */
+const MAX_BYTES = 96 * 1024;
+
+/** The same for the time since the first of them: readers see them with the end of the piece. */
+const MAX_MS = 4_000;
+
+/** Calls that run then have this time left. */
+const LAST_MS = 1_000;
+
+/** All records of a piece, in JSON, without longer strings, which can be moved into the blob store. */
+const MAX_FIXED_BYTES = 96 * 1024;
+const MIN_MOVED = 1_024;
+
+/** What a cell does between two returns to its turn. */
+export class Piece {
+  /** What it adds to the log, before what it ends with. */
+  readonly records: NewRecord[] = [];
+  /** Resolves when the piece is to end although the code runs on. */
+  readonly over: Promise<undefined>;
+  readonly #stop: AbortSignal;
+  readonly #controller = new AbortController();
+  readonly #unlink: () => void;
+  readonly #callsUntilMs: number;
+  readonly #resolve: (over: undefined) => void;
+  #isOver = false;
+  #calls = 0;
+  #bytes = 0;
+  #fixedBytes = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  /**
+   * @param stop ends the code
+   * @param callsUntilMs when the turn has no time left for another call: milliseconds since 1970
+   */
+  constructor(stop: AbortSignal, callsUntilMs = Infinity) {
+    this.#stop = stop;
+    this.#unlink = linkSignal(stop, this.#controller);
+    this.#callsUntilMs = callsUntilMs;
+    const { promise, resolve } = Promise.withResolvers<undefined>();
+    this.over = promise;
+    this.#resolve = resolve;
+  }
+
+  /** Aborts the calls that the host runs itself. */
+  get ending(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Whether the host may begin a call itself. */
+  get mayCall(): boolean {
+    return !this.#isOver && !this.#stop.aborted && Date.now() < this.#callsUntilMs;
+  }
+
+  /** Such calls begin. */
+  begin(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#finish();
+      this.#timer = setTimeout(() => this.#controller.abort(), LAST_MS).unref();
+    }, MAX_MS).unref();
+  }
+
+  /** A message whose calls have ended, with their results. */
+  add(records: [ModelMessage, ...NewRecord[]]): void {
+    this.records.push(...records);
+    this.#calls += records[0].toolCalls.length;
+    this.#bytes += Buffer.byteLength(JSON.stringify(records));
+    this.#fixedBytes += fixedBytes(records);
+    if (this.#calls >= MAX_CALLS || this.#bytes >= MAX_BYTES) this.#finish();
+  }
+
+  /** Whether these records are stored with those of the piece. */
+  fits(records: NewRecord[]): boolean {
+    return this.#fixedBytes + fixedBytes(records) <= MAX_FIXED_BYTES;
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#unlink();
+  }
+
+  #finish(): void {
+    // The code ends with this piece.
+    if (this.#stop.aborted) return;
+    this.#isOver = true;
+    this.#resolve(undefined);
+  }
+}
+
+function fixedBytes(records: readonly NewRecord[]): number {
+  const json = JSON.stringify(records, (_, value: unknown) =>
+    typeof value === 'string' && value.length >= MIN_MOVED ? value.slice(0, MIN_MOVED / 8) : value,
+  );
+  return Buffer.byteLength(json);
+}

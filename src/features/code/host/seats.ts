@@ -1,0 +1,118 @@
+import { onAbort } from '../../../lib/abort.ts';
+
+/** No kernel became free in time. */
+export class NoSeat extends Error {
+  override name = 'NoSeat';
+}
+
+/** The place of one kernel on its host. */
+export interface Seat {
+  /** A cell runs, so that it is not taken from the kernel. */
+  use: () => void;
+  /** No cell runs. */
+  rest: () => void;
+  leave: () => void;
+}
+
+/** A kernel that needs a seat. */
+interface Sitter {
+  /** Whose kernel it is. */
+  subject: string;
+  /** Its thread may have ended: it makes room before the kernels of others. */
+  isSubAgent: boolean;
+  /** Ends the kernel. */
+  evict: () => Promise<void>;
+}
+
+interface Taken extends Sitter {
+  isUsed: boolean;
+}
+
+interface SeatsOptions {
+  capacity: number;
+  /** How many kernels of one subject run. */
+  perSubject: () => number;
+  onEvict?: () => void;
+  /** How long a cell waits for another kernel to end, in milliseconds. */
+  waitMs?: number;
+}
+
+/**
+ * How many kernels a host runs at once, and how many of each subject. The one that has rested for longest makes room for
+ * another, those of sub-agents first: of the same subject, if that has as many as it may.
+ */
+export class Seats {
+  readonly #options: SeatsOptions;
+  /** In the order of their last use. */
+  readonly #taken = new Set<Taken>();
+  readonly #waiting = new Set<() => void>();
+
+  constructor(options: SeatsOptions) {
+    this.#options = options;
+  }
+
+  get taken(): number {
+    return this.#taken.size;
+  }
+
+  /** @throws NoSeat, or the reason of the signal */
+  async take(sitter: Sitter, signal: AbortSignal): Promise<Seat> {
+    const { subject } = sitter;
+    const { waitMs = 60_000 } = this.#options;
+    const deadline = Date.now() + waitMs;
+    for (let full = this.#fullFor(subject); full; full = this.#fullFor(subject)) {
+      signal.throwIfAborted();
+      const all = full.kernels.filter(({ isUsed }) => !isUsed);
+      const resting = all.find(({ isSubAgent }) => isSubAgent) ?? all[0];
+      if (resting) {
+        this.#taken.delete(resting);
+        this.#options.onEvict?.();
+        await resting.evict();
+      } else if (Date.now() >= deadline) {
+        throw new NoSeat(
+          `all ${full.kernels.length} kernels of ${full.whose} were busy for ${waitMs / 1000} s: try again`,
+        );
+      } else await this.#changedBefore(deadline, signal);
+    }
+    const own: Taken = { ...sitter, isUsed: true };
+    this.#taken.add(own);
+    const move = (isUsed: boolean): void => {
+      if (!this.#taken.delete(own)) return;
+      own.isUsed = isUsed;
+      this.#taken.add(own);
+      this.#changed();
+    };
+    const leave = (): void => {
+      if (this.#taken.delete(own)) this.#changed();
+    };
+    return { use: () => move(true), rest: () => move(false), leave };
+  }
+
+  /** Whether the subject can have another kernel without the end of one. */
+  hasRoomFor(subject: string): boolean {
+    return this.#fullFor(subject) === undefined;
+  }
+
+  /** The kernels of which one has to end before the subject gets another; undefined if none has. */
+  #fullFor(subject: string): { kernels: Taken[]; whose: string } | undefined {
+    const all = [...this.#taken];
+    const own = all.filter((one) => one.subject === subject);
+    if (own.length >= this.#options.perSubject()) return { kernels: own, whose: 'the subject' };
+    return all.length >= this.#options.capacity ? { kernels: all, whose: 'this host' } : undefined;
+  }
+
+  async #changedBefore(deadline: number, signal: AbortSignal): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.add(resolve);
+    const timer = setTimeout(resolve, deadline - Date.now());
+    const stopListening = onAbort(signal, resolve);
+    await promise;
+    stopListening();
+    clearTimeout(timer);
+    this.#waiting.delete(resolve);
+  }
+
+  #changed(): void {
+    for (const wake of this.#waiting) wake();
+  }
+}

@@ -1,0 +1,467 @@
+import { randomUUID } from 'node:crypto';
+import { readdir } from 'node:fs/promises';
+import type { BlobStore } from '../../../blobs/blob-store.ts';
+import type { CallToolInput } from '../../../core/history.ts';
+import { ROOT_THREAD } from '../../../core/records/threads.ts';
+import { retryWhileUnavailable } from '../../../engine/retry.ts';
+import { NEVER_ABORTED } from '../../../lib/abort.ts';
+import { hashOf } from '../../../lib/hash.ts';
+import type { CodeActions } from '../../../spec/code-actions.ts';
+import { CommandRunner } from '../commands/command-runner.ts';
+import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
+import { Kernel, type KernelLimits, type KernelOptions } from '../kernel/kernel.ts';
+import type { CellEnd } from '../kernel/running-cell.ts';
+import { replaceFolders } from '../kernel/replace-folders.ts';
+import { makeSandboxFolders, type SandboxFolders } from '../kernel/sandbox-folders.ts';
+import { SandboxNetwork, type HostNetwork } from '../kernel/sandbox-network.ts';
+import type { Wall } from '../kernel/wall.ts';
+import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
+import { kernelsJson, resetsOf, type KernelState } from '../kernel-state.ts';
+import { snapshotsOf, type KernelSnapshot } from '../kernel-snapshot.ts';
+import type { SandboxRow, Sandboxes } from '../sandbox-rows.ts';
+import type { ReadableFiles } from '../workspace/file-tools.ts';
+import { WorkspaceFiles } from '../workspace/workspace-files.ts';
+import { filesIn, readWorkspaceList, workspaceListOf, type WorkspaceList } from '../workspace/workspace-list.ts';
+import { WorkspaceState } from '../workspace/workspace-state.ts';
+import type { SkillFile } from '../../skills/skills.ts';
+import { removeTree } from './host-folder.ts';
+import { SAVED_PACKAGE } from '../saved-tools/saved-tool.ts';
+import { parsersAmong, type SavedModules } from '../saved-tools/saved-modules.ts';
+import { writeCodeModules } from '../tools/write-code-modules.ts';
+import type { CodeToolset } from './code-toolset.ts';
+import { HiddenValues, type KernelVariables } from './kernel-variables.ts';
+import type { RunningCall } from './code-step.ts';
+import type { Seats } from './seats.ts';
+import { StoredVariables } from './stored-variables.ts';
+import { ThreadKernel } from './thread-kernel.ts';
+
+/** What code of Everturn gets that handles what is in a sandbox. */
+const APART_LIMITS: KernelLimits = { memoryBytes: 1024 ** 3, cpus: 1, processes: 64, outputBytes: 64 * 1024 };
+const APART_MS = 30_000;
+
+/** For how many sub-agents variables are kept; those that were stored first are given up. */
+const MAX_SNAPSHOTS = 20;
+
+/** Kernels beside those of cells: they take no seats, and each as much memory as one. */
+const apart = new KeyedSemaphore(2);
+/** By subject: one cannot keep the others waiting. */
+const apartOfSubject = new KeyedSemaphore(1);
+
+/** What is constant for the sandboxes of a host. */
+interface SandboxParts {
+  blobs: BlobStore;
+  seats: Seats;
+  rows: Pick<Sandboxes, 'get' | 'keep' | 'keepSnapshots' | 'note' | 'resetsDone'>;
+  /** The name of the host. */
+  host: string;
+  /** Called with the seconds until a kernel was ready. */
+  onStart: (seconds: number) => void;
+  /** @throws Error that says why no kernel can be started */
+  wall: () => Wall;
+  network: HostNetwork;
+  /** See `kernelVariables`. */
+  variables: (given: Record<string, string>) => KernelVariables;
+}
+
+type SkillsKey = Pick<CallToolInput, 'turnId' | 'specHash'>;
+
+type WorkspaceLimits = Omit<CodeActions['workspace'], 'files' | 'instructions_file'>;
+
+/** What an agent has of a kernel. */
+type KernelBounds = Pick<RunningCall, 'limits' | 'actions'>;
+
+interface SessionSandboxOptions extends SandboxParts {
+  id: string;
+  sessionId: string;
+  /** The owner of the session. */
+  subject: string;
+  /** A folder of its own. */
+  folder: string;
+  /** Set if the host is root. */
+  uid: number | undefined;
+}
+
+/** The sandbox of a session on this host: its folders, and a kernel for each thread that runs code. */
+export class SessionSandbox {
+  readonly id: string;
+  readonly files: WorkspaceFiles;
+  /** What code imports, which it cannot change. */
+  readonly tools: ReadableFiles;
+  /** The skills of its agent, which code reads. */
+  readonly skills: ReadableFiles;
+  readonly network: SandboxNetwork;
+  /** What no text of it shows. */
+  readonly hidden = new HiddenValues();
+  /** The turn whose cell each kernel has run last. */
+  readonly lastTurns = new Map<string, string>();
+  readonly #options: SessionSandboxOptions;
+  readonly #folders: SandboxFolders;
+  readonly #kernels = new Map<string, ThreadKernel>();
+  /** What the agent of each has at most. */
+  readonly #wanted = new Map<string, KernelBounds>();
+  /** The stored variables of threads, those that were stored last at the end. */
+  readonly #snapshots = new Map<string, KernelSnapshot>();
+  /** What the row of the sandbox has of the workspace, as far as the folder is up to date with it. */
+  #inRow: string | null = null;
+  #stored: WorkspaceList | undefined;
+  /** The hashes of the modules that its folder has: those of servers' tools, and the saved ones. */
+  #modules: string | undefined;
+  #saved: string | undefined;
+  /** The agents whose skills its folder has, as they were in this turn. */
+  #skills: { turnId: string; specs: Set<string> } = { turnId: '', specs: new Set() };
+  #commands: CommandRunner | undefined;
+  /** What the model is to know of changes by clients. */
+  #notices: string[] = [];
+  #calls = 0;
+  /** What the row has of the kernels. */
+  #noted = '';
+  /** The resets that were done last. */
+  #reset: string | null = null;
+  /** The row, with the files that are stored by it, is changed by one call at a time, and so are the modules. */
+  readonly #alone = new KeyedSemaphore(1);
+  /** Milliseconds since 1970. */
+  #usedAt = Date.now();
+
+  private constructor(options: SessionSandboxOptions, folders: SandboxFolders) {
+    this.id = options.id;
+    this.#options = options;
+    this.#folders = folders;
+    this.network = new SandboxNetwork(options.network, options.folder);
+    this.files = new WorkspaceFiles(this.#workspace);
+    this.tools = new WorkspaceFiles({ folder: folders.tools, place: SANDBOX_FOLDERS.tools });
+    this.skills = new WorkspaceFiles({ folder: folders.skills, place: SANDBOX_FOLDERS.skills });
+  }
+
+  static async create(options: SessionSandboxOptions): Promise<SessionSandbox> {
+    return new SessionSandbox(options, await makeSandboxFolders(options.folder, options.uid));
+  }
+
+  get #workspace() {
+    const { uid } = this.#options;
+    return { folder: this.#folders.workspace, ...(uid !== undefined && { owner: { uid, gid: uid } }) };
+  }
+
+  /** Whether a call or a kernel runs, or a call has ended later than at this time. */
+  isUsedSince(time: number): boolean {
+    const hasKernel = [...this.#kernels.values()].some(({ isRunning }) => isRunning);
+    return hasKernel || this.#calls > 0 || this.#usedAt > time;
+  }
+
+  /** Runs a call in it, with the files as clients have changed them. */
+  async use<T>(limits: WorkspaceLimits, call: () => Promise<T>): Promise<T> {
+    this.#calls += 1;
+    try {
+      const bringUpToDate = () => this.#alone.run('', () => this.#bringUpToDate(limits));
+      // Code that has waited for people would be lost with an outage of the catalog.
+      await retryWhileUnavailable(bringUpToDate, NEVER_ABORTED);
+      return await call();
+    } finally {
+      this.#calls -= 1;
+      this.#usedAt = Date.now();
+      // The host repeats it from time to time.
+      await this.note().catch(() => undefined);
+    }
+  }
+
+  /** Code runs on until this settles, although its call has returned. */
+  async runsOn(code: Promise<unknown>): Promise<void> {
+    this.#calls += 1;
+    await code.catch(() => undefined);
+    this.#calls -= 1;
+    this.#usedAt = Date.now();
+    await this.note().catch(() => undefined);
+  }
+
+  /** Tells the catalog what runs in it, if that has changed. */
+  async note(): Promise<void> {
+    await this.#alone.run('', async () => {
+      if (this.#state() !== this.#noted) await this.#note();
+    });
+  }
+
+  /** Resets kernels as clients have asked for. */
+  async reset(): Promise<void> {
+    const { rows, sessionId } = this.#options;
+    const row = await rows.get(sessionId);
+    if (row?.resets === null) return;
+    await this.#alone.run('', async () => {
+      const stopped = await this.#resetKernels(await this.#note());
+      for (const kernel of stopped) kernel.startAhead();
+      await this.#note();
+    });
+  }
+
+  /**
+   * Gets the files that were stored on another host, or those that the agent gives. No code has run in it yet.
+   * @param row as it is in the catalog
+   */
+  async fill(
+    row: Pick<SandboxRow, 'workspace' | 'snapshots'>,
+    { files, ...limits }: CodeActions['workspace'],
+  ): Promise<void> {
+    for (const snapshot of snapshotsOf(row)) {
+      this.#snapshots.set(snapshot.threadId, snapshot);
+      this.lastTurns.set(snapshot.threadId, snapshot.turnId);
+    }
+    const stored = workspaceListOf(row);
+    this.#inRow = row.workspace;
+    if (stored) this.#stored = await this.#files(limits).restore(stored);
+    else for (const { path, base64 } of files) await this.files.write(path, Buffer.from(base64, 'base64'));
+  }
+
+  /** Stores the files that have changed. Returns what of it the model does not know yet. */
+  store(limits: WorkspaceLimits): Promise<string[]> {
+    return this.#alone.run('', () => this.#store(limits));
+  }
+
+  /** Writes the modules of the tools that code has, if they have changed. Returns their hash. */
+  async writeModules(toolset: CodeToolset, saved: SavedModules): Promise<string> {
+    const modules = toolset.modules(parsersAmong(saved.tools));
+    await this.#alone.run('modules', async () => {
+      const { tools } = this.#folders;
+      if (saved.hash !== this.#saved) await replaceFolders(tools, [SAVED_PACKAGE], await saved.files());
+      this.#saved = saved.hash;
+      if (modules.hash !== this.#modules) await writeCodeModules(tools, modules);
+      this.#modules = modules.hash;
+    });
+    return hashOf([modules.hash, saved.hash]);
+  }
+
+  /** Writes the skills of an agent, as they are when a turn first needs them. */
+  async writeSkills({ turnId, specHash }: SkillsKey, load: () => Promise<SkillFile[]>): Promise<void> {
+    await this.#alone.run('skills', async () => {
+      const isSameTurn = this.#skills.turnId === turnId;
+      if (isSameTurn && this.#skills.specs.has(specHash)) return;
+      const files = await load();
+      // A sub-agent may have others than its parent, whose code runs meanwhile.
+      const before = isSameTurn ? [] : await readdir(this.#folders.skills);
+      const names = files.map(([file]) => file.slice(0, file.indexOf('/')));
+      await replaceFolders(this.#folders.skills, new Set([...before, ...names]), files);
+      this.#skills = { turnId, specs: new Set([...(isSameTurn ? this.#skills.specs : []), specHash]) };
+    });
+  }
+
+  /** What code and commands have as environment. @throws Error: see `kernelVariables` */
+  environment({ env: given }: Pick<CodeActions['kernel'], 'env'>): Record<string, string> {
+    const { env, hidden } = this.#options.variables(given);
+    this.hidden.add(hidden);
+    return env;
+  }
+
+  /** Hides values of the host that an earlier kernel has had. @throws Error that names one which the host does not have */
+  #hide(names: readonly string[]): void {
+    const given = Object.fromEntries(names.map((name) => [name, `\${${name}}`]));
+    this.hidden.add(this.#options.variables(given).hidden);
+  }
+
+  /** Runs commands, each with the limits of a kernel. */
+  commands(limits: CodeActions['kernel']): CommandRunner {
+    const { wall, uid } = this.#options;
+    this.#commands ??= new CommandRunner({
+      wall: wall(),
+      folders: this.#folders,
+      ...(uid !== undefined && { uid }),
+      limits: { memoryBytes: limits.memory_mb * 1024 * 1024, cpus: limits.cpus, processes: limits.processes },
+    });
+    return this.#commands;
+  }
+
+  /** The kernel of a thread. When it is started, it has the limits, the environment and the network that its agent has then. */
+  kernel(threadId: string, { limits, actions }: KernelBounds): ThreadKernel {
+    const known = this.#kernels.get(threadId);
+    const bounds = { limits, actions };
+    this.#wanted.set(threadId, bounds);
+    if (known) return known;
+    const { blobs, sessionId, folder: root, uid, seats, subject } = this.#options;
+    const current = () => this.#wanted.get(threadId) ?? bounds;
+    const variables = new StoredVariables({
+      blobs,
+      sessionId,
+      threadId,
+      root,
+      uid,
+      isOn: () => current().limits.state === 'snapshot',
+      snapshot: this.#snapshots.get(threadId),
+      hidden: () => this.hidden.names,
+      hide: (names) => this.#hide(names),
+      write: (snapshot, needed) => this.#alone.run('snapshots', () => this.#keepSnapshot(threadId, snapshot, needed)),
+    });
+    const [idleMs, suspendMs] = [limits.idle_seconds * 1000, limits.suspend_seconds * 1000];
+    const isSubAgent = threadId !== ROOT_THREAD;
+    const kernel = new ThreadKernel({
+      start: (folder) => this.#start(current(), folder),
+      variables,
+      seats,
+      subject,
+      isSubAgent,
+      idleMs,
+      suspendMs,
+    });
+    this.#kernels.set(threadId, kernel);
+    return kernel;
+  }
+
+  /** Runs code in a kernel of its own, whose workspace has these files by their numbers, and nothing else. */
+  runApart(files: readonly Buffer[], code: string): Promise<CellEnd> {
+    const { subject } = this.#options;
+    return apartOfSubject.run(subject, () => apart.run('', () => this.#runApart(files, code)));
+  }
+
+  async #runApart(files: readonly Buffer[], code: string): Promise<CellEnd> {
+    const { uid, folder } = this.#options;
+    const root = `${folder}-${randomUUID()}`;
+    try {
+      const folders = await makeSandboxFolders(root, uid);
+      const workspace = new WorkspaceFiles({ ...this.#workspace, folder: folders.workspace });
+      for (const [number, content] of files.entries()) await workspace.write(String(number), content);
+      const kernel = await this.#startIn(folders, APART_LIMITS, { env: {} });
+      try {
+        const stop = await kernel.run({ id: root, code }, { timeoutMs: APART_MS, onOutput: () => undefined });
+        if (stop.status === 'ended') return stop.end;
+        throw new Error('code of Everturn calls no tools');
+      } finally {
+        await kernel.stop('its code has run');
+      }
+    } finally {
+      await removeTree(root);
+    }
+  }
+
+  /** Ends the kernels, and removes the folders. */
+  async close(): Promise<void> {
+    await Promise.all([
+      ...[...this.#kernels.values()].map((kernel) => kernel.stop('host_lost')),
+      this.#commands?.stop(),
+    ]);
+    await removeTree(this.#options.folder);
+  }
+
+  async #store(limits: WorkspaceLimits): Promise<string[]> {
+    const before = this.#stored;
+    const list = await this.#files(limits).save(before);
+    if (list.blob !== before?.blob) {
+      const { rows, sessionId, host } = this.#options;
+      const files = filesIn(await readWorkspaceList(this.#options, list));
+      const workspace = JSON.stringify(list);
+      const change = { sessionId, host, previous: this.#inRow, workspace };
+      const isKept = await rows.keep(change, [list.blob, ...files.flatMap(({ blobs }) => blobs)]);
+      if (!isKept) return ['changed files are not stored: the sandbox has moved, or a client has changed its files'];
+      this.#inRow = workspace;
+    }
+    this.#stored = list;
+    const unknown = list.notices.filter((notice) => !before?.notices.includes(notice));
+    return [...this.#notices.splice(0), ...unknown];
+  }
+
+  /** From now on, and until the last call has ended, no client changes the files. */
+  async #bringUpToDate(limits: WorkspaceLimits): Promise<void> {
+    const row = await this.#note();
+    await this.#resetKernels(row);
+    if (row.workspace === this.#inRow) return;
+    const list = workspaceListOf(row);
+    if (list)
+      this.#notices.push(...(await this.#files(limits).change(workspaceListOf({ workspace: this.#inRow }), list)));
+    this.#inRow = row.workspace;
+  }
+
+  /** @param needed the blobs of the snapshot, if they are others than before */
+  async #keepSnapshot(threadId: string, snapshot: KernelSnapshot | undefined, needed?: string[]): Promise<void> {
+    const { rows, sessionId, host } = this.#options;
+    const changed = new Map(this.#snapshots);
+    changed.delete(threadId);
+    if (snapshot) changed.set(threadId, snapshot);
+    // It was given up for those of other threads, and nothing holds its blobs any more.
+    if (snapshot && !needed && !this.#snapshots.has(threadId)) throw new Error('the stored variables were given up');
+    const ofSubAgents = [...changed.keys()].filter((thread) => thread !== ROOT_THREAD);
+    const dropped = ofSubAgents.slice(0, -MAX_SNAPSHOTS);
+    for (const thread of dropped) changed.delete(thread);
+    const held = new Map<string, string[]>(dropped.map((thread) => [thread, []]));
+    if (needed) held.set(threadId, needed);
+    const isKept = await rows.keepSnapshots({ sessionId, host, snapshots: [...changed.values()] }, held);
+    if (!isKept) throw new Error('the sandbox of the session is on another host');
+    this.#snapshots.clear();
+    for (const [thread, kept] of changed) this.#snapshots.set(thread, kept);
+  }
+
+  /** Returns the kernels that are to be started again now. */
+  async #resetKernels({ resets }: { resets: string | null }): Promise<ThreadKernel[]> {
+    if (resets === null) return [];
+    const { rows, sessionId, host } = this.#options;
+    // A reset whose end was not noted is not done again: the kernel may have been used since.
+    const reset = resets === this.#reset ? [] : resetsOf({ resets });
+    this.#reset = resets;
+    const stopped = reset.flatMap(({ threadId, stops, ends }) => {
+      const kernel = this.#kernels.get(threadId);
+      if (ends) this.#forget(threadId);
+      return kernel ? [{ kernel, stops }] : [];
+    });
+    await Promise.all(stopped.map(({ kernel }) => kernel.stop('reset')));
+    // What is left of kernels on a lost host.
+    const left = reset.filter(({ threadId }) => !this.#kernels.has(threadId) && this.#snapshots.has(threadId));
+    for (const { threadId } of left) {
+      await this.#alone.run('snapshots', () => this.#keepSnapshot(threadId, undefined, []));
+    }
+    await this.#note();
+    await rows.resetsDone({ sessionId, host, resets });
+    return stopped.flatMap(({ kernel, stops }) => (stops ? [] : [kernel]));
+  }
+
+  #forget(threadId: string): void {
+    this.#kernels.delete(threadId);
+    this.#wanted.delete(threadId);
+    this.lastTurns.delete(threadId);
+  }
+
+  async #note(): Promise<{ workspace: string | null; resets: string | null }> {
+    const { rows, sessionId, host } = this.#options;
+    const state = this.#state();
+    const row = await rows.note({ sessionId, host, calls: this.#calls, kernels: kernelsJson(this.#kernelStates()) });
+    if (!row) throw new Error('the sandbox of the session is on another host');
+    this.#noted = state;
+    return row;
+  }
+
+  /** What changes of it are written at once: not the memory, which always does. */
+  #state(): string {
+    return JSON.stringify([this.#calls, this.#kernelStates().map((state) => ({ ...state, memoryBytes: 0 }))]);
+  }
+
+  /** The kernels of its threads. */
+  get kernels(): KernelState[] {
+    return this.#kernelStates();
+  }
+
+  #kernelStates() {
+    return [...this.#kernels].flatMap(([threadId, { state }]) => (state ? [{ threadId, ...state }] : []));
+  }
+
+  #files({ max_bytes: maxBytes, max_files: maxFiles }: WorkspaceLimits): WorkspaceState {
+    const { blobs, sessionId } = this.#options;
+    return new WorkspaceState({ ...this.#workspace, blobs, sessionId, limits: { maxBytes, maxFiles } });
+  }
+
+  /** @param variables the folder for its variables, if they are to be stored */
+  async #start({ limits, actions }: KernelBounds, variables?: string): Promise<Kernel> {
+    const since = performance.now();
+    const folders = variables === undefined ? this.#folders : { ...this.#folders, variables };
+    const kernelLimits = {
+      memoryBytes: limits.memory_mb * 1024 * 1024,
+      cpus: limits.cpus,
+      processes: limits.processes,
+      outputBytes: limits.output_bytes,
+    };
+    const network = this.network.allowing(actions.network.allow);
+    const kernel = await this.#startIn(folders, kernelLimits, { env: this.environment(limits), network });
+    this.#options.onStart((performance.now() - since) / 1000);
+    return kernel;
+  }
+
+  #startIn(
+    folders: SandboxFolders,
+    limits: KernelLimits,
+    more: Pick<KernelOptions, 'env' | 'network'>,
+  ): Promise<Kernel> {
+    const { wall, uid } = this.#options;
+    return Kernel.start({ wall: wall(), folders, uid, ...more, hidden: this.hidden, limits });
+  }
+}

@@ -1,0 +1,253 @@
+import { randomUUID } from 'node:crypto';
+import { chown, mkdir } from 'node:fs/promises';
+import path from 'node:path';
+import { BlobNotFound } from '../../../blobs/blob-store.ts';
+import { retryWhileUnavailable } from '../../../engine/retry.ts';
+import { NEVER_ABORTED } from '../../../lib/abort.ts';
+import { errorMessage } from '../../../lib/errors.ts';
+import { withTimeout } from '../../../lib/timeout.ts';
+import type { KeptVariables } from '../kernel/frames.ts';
+import type { Kernel } from '../kernel/kernel.ts';
+import type { CellEnd, KernelEnd } from '../kernel/running-cell.ts';
+import type { KernelSnapshot } from '../kernel-snapshot.ts';
+import { filesIn, readWorkspaceList, type SessionBlobs, type WorkspaceList } from '../workspace/workspace-list.ts';
+import { WorkspaceState } from '../workspace/workspace-state.ts';
+import { namesOf } from './cell-result.ts';
+import { removeTree } from './host-folder.ts';
+
+/** How long the result of a cell waits until its variables are stored. */
+const SAVE_MS = 10_000;
+/** How long a kernel has for it before it is interrupted: what it has stored by then is not lost. */
+const PICKLE_MS = 8_000;
+const RESTORE_MS = 10_000;
+
+/** What the kernel keeps to: its variables, and their index. */
+const LIMITS = { maxBytes: 257 * 1024 * 1024, maxFiles: 1_001 };
+const MAX_NAMES = 200;
+
+interface StoredVariablesOptions extends SessionBlobs {
+  threadId: string;
+  /** Folders of its kernels are made beside it: no code can replace them. */
+  root: string;
+  uid: number | undefined;
+  /** Whether the agent wants variables to be stored, now. */
+  isOn: () => boolean;
+  /** As the catalog has it. */
+  snapshot: KernelSnapshot | undefined;
+  /** The variables of the kernel host that code has been given. */
+  hidden: () => string[];
+  /** Hides their values, as long as the host has them. @throws Error if it does not */
+  hide: (names: readonly string[]) => void;
+  /** Writes it into the catalog. @param blobs those that it needs, if they are others. @throws Error that says why it could not */
+  write: (snapshot: KernelSnapshot | undefined, blobs?: string[]) => Promise<void>;
+}
+
+/** A kernel with the variables of the one before. */
+export interface StartedKernel {
+  kernel: Kernel;
+  /** Absent if none were stored. */
+  restored?: RestoredVariables;
+}
+
+export interface RestoredVariables {
+  /** At most 200. */
+  names: string[];
+  count: number;
+  lost: string[];
+  lostCount: number;
+  /** They are not as the last cell has left them, since that has not succeeded. */
+  isBehind: boolean;
+}
+
+/** A cell after which variables are stored, or not. */
+interface EndedCell extends Pick<KernelSnapshot, 'generation' | 'intactSince' | 'turnId'> {
+  end: CellEnd;
+}
+
+/**
+ * The variables of a thread's kernels, stored by content after each cell that succeeds. They are pickled and unpickled in
+ * kernels alone: for this process they are files.
+ */
+export class StoredVariables {
+  readonly #options: StoredVariablesOptions;
+  #snapshot: KernelSnapshot | undefined;
+  /** The folder of the kernel that runs, and what is stored of it. */
+  #folder: string | undefined;
+  #list: WorkspaceList | undefined;
+
+  constructor(options: StoredVariablesOptions) {
+    this.#options = options;
+    this.#snapshot = options.snapshot;
+  }
+
+  get snapshot(): KernelSnapshot | undefined {
+    return this.#snapshot;
+  }
+
+  /** Whether variables are stored after cells. */
+  get isOn(): boolean {
+    return this.#options.isOn();
+  }
+
+  /**
+   * Starts a kernel, with the variables that are stored.
+   * @param start starts one that has this folder for its variables
+   * @throws BlobsUnavailable, or what `start` throws
+   */
+  async start(start: (folder?: string) => Promise<Kernel>): Promise<StartedKernel> {
+    if (!this.isOn) {
+      await this.drop();
+      return { kernel: await start() };
+    }
+    const snapshot = this.#snapshot;
+    const restored = snapshot && (await this.#restore(snapshot, start));
+    if (!snapshot) return { kernel: await start(await this.#makeFolder()) };
+    const kept = restored?.kept ?? NOTHING;
+    const lost = [...snapshot.kept.filter((name) => !kept.kept.includes(name)), ...snapshot.others];
+    const names = kept.kept.filter((name) => snapshot.kept.includes(name));
+    const count = Math.min(kept.keptCount, snapshot.keptCount);
+    const lostCount = snapshot.keptCount - count + snapshot.otherCount;
+    return {
+      kernel: restored?.kernel ?? (await start(await this.#makeFolder())),
+      restored: { names, count, lost: lost.slice(0, MAX_NAMES), lostCount, isBehind: snapshot.isBehind },
+    };
+  }
+
+  /** The kernel has begun with what was restored: from now on nothing else is lost. */
+  async began(
+    { names, count }: RestoredVariables,
+    { generation, intactSince }: Pick<KernelSnapshot, 'generation' | 'intactSince'>,
+  ): Promise<void> {
+    const snapshot = this.#snapshot;
+    if (!snapshot) return;
+    const kept = { kept: names, keptCount: count, others: [], otherCount: 0, isBehind: false };
+    await this.#note({ ...snapshot, ...kept, generation, intactSince });
+  }
+
+  /**
+   * Stores the variables after a cell, within 10 seconds.
+   * @returns what the model should know, and how the kernel has ended if it did
+   */
+  async save(kernel: Kernel, cell: EndedCell): Promise<{ notices: string[]; kernelEnd?: KernelEnd }> {
+    // A kernel that was started while the agent did not want it has no place for them.
+    if (!this.isOn || this.#folder === undefined) {
+      await this.note(cell);
+      return { notices: [] };
+    }
+    const since = performance.now();
+    try {
+      const { variables, exit, kernelEnd } = await kernel.keepVariables('save', { timeoutMs: PICKLE_MS });
+      if (kernelEnd) {
+        await this.note(cell);
+        return { notices: [], kernelEnd };
+      }
+      if (!variables) throw new Error('the kernel could not write them');
+      const left = SAVE_MS - (performance.now() - since);
+      await this.#store(this.#folder, variables, cell, left);
+      return { notices: exit === 'timeout' ? lateNotice(variables) : [] };
+    } catch (error) {
+      await this.note(cell);
+      return { notices: [`the variables are not stored: ${errorMessage(error)}`] };
+    }
+  }
+
+  /** A cell has ended, after which nothing is stored: what it has made would be lost. */
+  async note({ end, ...cell }: EndedCell): Promise<void> {
+    const snapshot = this.#snapshot;
+    if (!snapshot) return;
+    const known = new Set([...snapshot.kept, ...snapshot.others]);
+    const others = [...snapshot.others, ...end.names.filter((name) => !known.has(name))];
+    // Names beyond the first 200 are not known.
+    const isWhole = end.nameCount <= MAX_NAMES && snapshot.keptCount <= MAX_NAMES;
+    const otherCount = isWhole ? others.length : Math.max(snapshot.otherCount, end.nameCount - snapshot.keptCount);
+    const changed = { others: others.slice(0, MAX_NAMES), otherCount, isBehind: true };
+    await this.#note({ ...snapshot, ...cell, ...changed });
+  }
+
+  /** The next kernel begins with nothing. */
+  async drop(): Promise<void> {
+    await this.#removeFolder();
+    if (!this.#snapshot) return;
+    this.#snapshot = undefined;
+    const forget = () => this.#options.write(undefined, []);
+    // Another host would begin with them.
+    await retryWhileUnavailable(forget, NEVER_ABORTED).catch(() => undefined);
+  }
+
+  /** Undefined if all is lost, which it also is if a kernel does not survive it. @throws BlobsUnavailable */
+  async #restore(
+    { list, hidden }: KernelSnapshot,
+    start: (folder: string) => Promise<Kernel>,
+  ): Promise<{ kernel: Kernel; kept: KeptVariables } | undefined> {
+    try {
+      this.#options.hide(hidden);
+    } catch {
+      // The values would be shown.
+      return undefined;
+    }
+    const folder = await this.#makeFolder();
+    try {
+      this.#list = await this.#state(folder).restore(list);
+    } catch (error) {
+      if (!(error instanceof BlobNotFound)) throw error;
+      return undefined;
+    }
+    const kernel = await start(folder);
+    const { variables: kept } = await kernel.keepVariables('restore', { timeoutMs: RESTORE_MS });
+    if (kept) return { kernel, kept };
+    await kernel.stop('its variables could not be restored');
+    return undefined;
+  }
+
+  async #store(folder: string, variables: KeptVariables, cell: EndedCell, ms: number): Promise<void> {
+    const { blobs, sessionId, threadId, hidden, write } = this.#options;
+    const { generation, intactSince, turnId } = cell;
+    const { kept, keptCount, lost: others, lostCount: otherCount } = variables;
+    const saving = this.#state(folder).save(this.#list);
+    const list = await withTimeout(ms, saving, 'the blob store is too slow');
+    const files = filesIn(await readWorkspaceList({ blobs, sessionId }, list));
+    const stored = { kept, keptCount, others, otherCount, isBehind: false };
+    const snapshot = { threadId, generation, intactSince, turnId, list, hidden: hidden(), ...stored };
+    await write(snapshot, [list.blob, ...files.flatMap((file) => file.blobs)]);
+    this.#list = list;
+    this.#snapshot = snapshot;
+  }
+
+  async #note(snapshot: KernelSnapshot): Promise<void> {
+    this.#snapshot = snapshot;
+    // Another host must not begin with variables that are behind. What else fails, this host knows.
+    await retryWhileUnavailable(() => this.#options.write(snapshot), NEVER_ABORTED).catch(() => undefined);
+  }
+
+  #state(folder: string): WorkspaceState {
+    const { blobs, sessionId, uid } = this.#options;
+    const owner = uid === undefined ? {} : { owner: { uid, gid: uid } };
+    return new WorkspaceState({ folder, ...owner, blobs, sessionId, limits: LIMITS });
+  }
+
+  /** An empty one for the next kernel. */
+  async #makeFolder(): Promise<string> {
+    await this.#removeFolder();
+    const { root, uid } = this.#options;
+    const folder = path.join(root, `variables-${randomUUID()}`);
+    await mkdir(folder, { mode: 0o700 });
+    if (uid !== undefined) await chown(folder, uid, uid);
+    this.#folder = folder;
+    return folder;
+  }
+
+  async #removeFolder(): Promise<void> {
+    const folder = this.#folder;
+    this.#folder = undefined;
+    this.#list = undefined;
+    if (folder !== undefined) await removeTree(folder);
+  }
+}
+
+function lateNotice({ lost, lostCount }: KeptVariables): string[] {
+  if (lostCount === 0) return [];
+  const late = `these variables could not be stored within ${PICKLE_MS / 1000} s, and are lost with the kernel`;
+  return [`${late}: ${namesOf(lost, lostCount)}`];
+}
+
+const NOTHING: KeptVariables = { kept: [], keptCount: 0, lost: [], lostCount: 0 };

@@ -1,0 +1,57 @@
+import type { Insertable, Selectable } from 'kysely';
+import type { Tables } from '../../catalog/schema.ts';
+import { Store } from '../../catalog/store.ts';
+import './tables.ts';
+
+/** How often a host says that it runs. */
+export const HOST_SEEN_MS = 3_000;
+
+/** A host that has not said so for this time is lost: several times were missed, and clocks differ little. */
+export const HOST_LOST_MS = 12_000;
+
+/** The rows of hosts that are lost are kept for a day, for operators. */
+const KEPT_MS = 86_400_000;
+
+/** The kernel hosts that run. */
+export class KernelHosts extends Store {
+  async seen(host: Insertable<Tables['kernel_hosts']>): Promise<void> {
+    const { host: _, ...rest } = host;
+    await this.db
+      .insertInto('kernel_hosts')
+      .values(host)
+      .onConflict((conflict) => conflict.column('host').doUpdateSet(rest))
+      .execute();
+  }
+
+  async remove(host: string): Promise<void> {
+    await this.db.deleteFrom('kernel_hosts').where('host', '=', host).execute();
+  }
+
+  /** Forgets those that were lost long ago. @param now milliseconds since 1970 */
+  async sweep(now: number): Promise<void> {
+    const before = new Date(now - KEPT_MS).toISOString();
+    await this.db.deleteFrom('kernel_hosts').where('seen_at', '<', before).execute();
+  }
+
+  /** Whether a host is not lost. @param now milliseconds since 1970 */
+  async isRunning(host: string, now: number): Promise<boolean> {
+    const row = this.db
+      .selectFrom('kernel_hosts')
+      .select('host')
+      .where('host', '=', host)
+      .where('seen_at', '>=', new Date(now - HOST_LOST_MS).toISOString());
+    return (await row.executeTakeFirst()) !== undefined;
+  }
+
+  /** Those that are not lost, those that were seen last first; at most 100. @param now milliseconds since 1970 */
+  async running(now: number): Promise<Selectable<Tables['kernel_hosts']>[]> {
+    return this.db
+      .selectFrom('kernel_hosts')
+      .selectAll()
+      .where('seen_at', '>=', new Date(now - HOST_LOST_MS).toISOString())
+      .orderBy('seen_at', 'desc')
+      .orderBy('host', 'desc')
+      .limit(100)
+      .execute();
+  }
+}

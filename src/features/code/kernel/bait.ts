@@ -1,0 +1,58 @@
+import { randomInt } from 'node:crypto';
+import { once } from 'node:events';
+import { chmod, mkdtemp, rm, stat, writeFile } from 'node:fs/promises';
+import { createServer, type Server } from 'node:net';
+import os from 'node:os';
+import path from 'node:path';
+import { PROXY_PORT } from './bubblewrap.ts';
+
+/** Things outside of a kernel's wall that any user of this machine may use, for what a kernel tries before it serves. */
+export interface Bait {
+  file: string;
+  socket: string;
+  /** An address of the loopback of this machine, at which something listens on the port that a sandbox has its proxy on. */
+  host: string;
+  /** This process. */
+  pid: number;
+  /** Whether the file is as it was. */
+  isUntouched: () => Promise<boolean>;
+  remove: () => Promise<void>;
+}
+
+const CONTENT = 'not for kernels';
+const MODE = 0o666;
+
+export async function layBait(): Promise<Bait> {
+  const folder = await mkdtemp(path.join(os.tmpdir(), 'everturn-wall-'));
+  const [file, socket] = [path.join(folder, 'file'), path.join(folder, 'socket')];
+  const server = createServer((client) => client.destroy()).unref();
+  const host = `127.${randomInt(1, 255)}.${randomInt(256)}.${randomInt(1, 255)}`;
+  const onPort = createServer((client) => client.destroy()).unref();
+  await Promise.all([writeFile(file, CONTENT), once(server.listen(socket), 'listening'), listens(onPort, host)]);
+  // The wall must hold, not the permissions. Not by the options of the calls above: the umask would apply.
+  await Promise.all([chmod(folder, 0o755), chmod(file, MODE), chmod(socket, 0o777)]);
+  return {
+    file,
+    socket,
+    host,
+    pid: process.pid,
+    isUntouched: async () => {
+      const { mode, size } = await stat(file);
+      return (mode & 0o7777) === MODE && size === CONTENT.length;
+    },
+    remove: async () => {
+      server.close();
+      onPort.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function listens(server: Server, host: string): Promise<void> {
+  try {
+    await once(server.listen(PROXY_PORT, host), 'listening');
+  } catch (error) {
+    // A server of this machine listens at all addresses: it is a bait as well.
+    if (!(error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')) throw error;
+  }
+}

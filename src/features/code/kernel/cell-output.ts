@@ -1,0 +1,94 @@
+import { stripVTControlCharacters } from 'node:util';
+import { appendPart, type OutputPart } from '../../../core/output-parts.ts';
+
+/** How long output may be collected before it is passed on. */
+const FLUSH_MS = 100;
+/** As much is passed on at once. */
+const FLUSH_CHARACTERS = 65_536;
+/** An escape sequence whose end has not arrived. */
+// oxlint-disable-next-line no-control-regex -- it is about control characters
+const OPEN_ESCAPE = /\u001B(?:\[[\d;?]{0,64}|\][^\u0007\u001B]{0,512})?$/;
+
+/** The output of one cell: without escape sequences, bounded, and passed on in pieces as it arrives. */
+export class CellOutput {
+  readonly #onOutput: (part: OutputPart) => void;
+  #room: number;
+  readonly #parts: OutputPart[] = [];
+  #pending: OutputPart | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** Whether the begin of an escape sequence waits for its end, by the channel. */
+  readonly #open = new Map<OutputPart['channel'], string>();
+  #bytes = 0;
+  #discardedBytes = 0;
+
+  /** @param maxBytes of UTF-8; more is counted and discarded */
+  constructor(maxBytes: number, onOutput: (part: OutputPart) => void) {
+    this.#room = maxBytes;
+    this.#onOutput = onOutput;
+  }
+
+  add(channel: OutputPart['channel'], text: string): void {
+    const all = (this.#open.get(channel) ?? '') + text.toWellFormed();
+    const open = OPEN_ESCAPE.exec(all)?.[0] ?? '';
+    this.#open.set(channel, open);
+    this.#append(channel, stripVTControlCharacters(all.slice(0, all.length - open.length)));
+  }
+
+  /** Whether no more is kept. */
+  get isFull(): boolean {
+    return this.#room === 0;
+  }
+
+  /** Counts output that the kernel has discarded. */
+  discard(bytes: number): void {
+    this.#discardedBytes += bytes;
+  }
+
+  /** The whole output. Nothing may be added afterwards. */
+  end(): { parts: OutputPart[]; outputBytes: number; discardedBytes: number } {
+    this.flush();
+    return {
+      parts: this.#parts,
+      outputBytes: this.#bytes + this.#discardedBytes,
+      discardedBytes: this.#discardedBytes,
+    };
+  }
+
+  #append(channel: OutputPart['channel'], text: string): void {
+    const kept = this.#bounded(text);
+    if (!kept) return;
+    if (this.#pending && this.#pending.channel !== channel) this.flush();
+    this.#pending = { channel, text: (this.#pending?.text ?? '') + kept };
+    if (this.#pending.text.length >= FLUSH_CHARACTERS) this.flush();
+    else this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS);
+  }
+
+  #bounded(text: string): string {
+    const bytes = Buffer.byteLength(text);
+    const kept = bytes <= this.#room ? text : cutAt(this.#room, text);
+    const keptBytes = bytes <= this.#room ? bytes : Buffer.byteLength(kept);
+    this.#room -= keptBytes;
+    this.#bytes += keptBytes;
+    this.#discardedBytes += bytes - keptBytes;
+    // Not a character of the rest, even if a shorter one would fit.
+    if (keptBytes < bytes) this.#room = 0;
+    return kept;
+  }
+
+  /** Passes on what is collected. */
+  flush(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const part = this.#pending;
+    this.#pending = undefined;
+    if (!part) return;
+    appendPart(this.#parts, part);
+    this.#onOutput(part);
+  }
+}
+
+/** The longest begin of a text that has at most so many bytes. */
+export function cutAt(bytes: number, text: string): string {
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(bytes));
+  return text.slice(0, read);
+}

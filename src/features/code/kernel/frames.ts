@@ -1,0 +1,119 @@
+import { z } from 'zod';
+import { LineReader } from '../../../lib/line-reader.ts';
+import { kernelCalls, type CallAnswer } from './kernel-calls.ts';
+
+/** A display of 8 MiB in base64, and its frame. Calls of one frame have 8 MiB. */
+const MAX_FRAME_BYTES = 12 * 1024 * 1024;
+
+const name = z.string().max(256);
+const count = z.int().nonnegative();
+
+/** What a display may be that becomes a file. */
+export const displayType = z.enum(['image/png', 'image/jpeg', 'image/svg+xml', 'text/html', 'application/json']);
+
+/** Which variables a task has kept, and which are lost, at most 200 of each by name. Values that run code can forge it. */
+const keptVariables = z.object({
+  kept: z.array(name).max(200),
+  keptCount: count,
+  lost: z.array(name).max(200),
+  lostCount: count,
+});
+
+export type KeptVariables = z.infer<typeof keptVariables>;
+
+/** What a kernel sends. User code can forge each of them, because it runs in the same process. */
+const kernelFrame = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('ready'), pid: z.int().positive() }),
+  z.object({ type: z.literal('failed'), reason: z.string().max(8192) }),
+  /** From now on the code can be interrupted. */
+  z.object({ type: z.literal('started'), id: z.string() }),
+  z.object({
+    type: z.literal('output'),
+    id: z.string(),
+    channel: z.enum(['stdout', 'stderr', 'display', 'error']),
+    text: z.string(),
+  }),
+  /** The code, or some of its threads, wait for the answers of these calls. `token`: what the cell was sent. */
+  z.object({ type: z.literal('calls'), id: z.string(), token: z.string(), calls: kernelCalls }),
+  z.object({ type: z.literal('display'), id: z.string(), mediaType: displayType, data: z.string() }),
+  z.object({
+    type: z.literal('end'),
+    id: z.string(),
+    /** Whether the cell's mark was written into the output that is not in frames. */
+    isMarked: z.boolean(),
+    error: z.object({ name, message: z.string().max(4096) }).nullable(),
+    /** Whether the error is that a call was denied. */
+    isDenied: z.boolean(),
+    defined: z.array(name).max(100),
+    names: z.array(name).max(200),
+    nameCount: count,
+    discardedBytes: count,
+    notices: z.array(z.string().max(1024)).max(100),
+    /** What a task with the variables has done; absent or null: nothing. */
+    variables: keptVariables.nullish(),
+  }),
+]);
+
+export type KernelFrame = z.infer<typeof kernelFrame>;
+
+interface WallFrame {
+  /** The user to become. */
+  uid: number | null;
+  gid: number | null;
+  /** Paths of files and folders. */
+  read: string[];
+  write: string[];
+  /** Whether files outside of the sandbox have paths inside. */
+  seesHost: boolean;
+  /** Whether the user of the kernel owns such files. */
+  sharesUser: boolean;
+}
+
+/** What it reaches the network by. */
+interface NetworkFrame {
+  /** Of its loopback, for the clients of code. */
+  port: number;
+  /** The path of the proxy's socket, to which a process of the sandbox passes on what comes to the port. */
+  socket: string;
+}
+
+/** What a kernel is sent. */
+export type HostFrame =
+  | {
+      type: 'start';
+      wall: WallFrame | null;
+      network: NetworkFrame | null;
+      limits: { cpus: number; processes: number | null };
+      bait: { file: string; socket: string; host: string; pid: number };
+      env: Record<string, string>;
+      workspace: string;
+      tools: string;
+      /** The folder of stored variables; null for a kernel that stores none. */
+      variables: string | null;
+    }
+  | { type: 'run'; id: string; code: string; outputBytes: number; mark: string; token: string; modules: string }
+  /** Stores the variables of the user, or takes those that are stored. */
+  | { type: 'variables'; id: string; task: 'save' | 'restore'; mark: string }
+  /** Answers all calls of the last frame. */
+  | { type: 'results'; answers: CallAnswer[] };
+
+export function encodeFrame(frame: HostFrame): string {
+  return `${JSON.stringify(frame)}\n`;
+}
+
+/**
+ * Reads the frames of a kernel.
+ *
+ * @param onFrame gets each frame, or undefined for what is none
+ */
+export function frameReader(onFrame: (frame: KernelFrame | undefined) => void): LineReader {
+  return new LineReader(MAX_FRAME_BYTES, (line, isWhole) => onFrame(isWhole ? parseFrame(line) : undefined));
+}
+
+function parseFrame(line: string): KernelFrame | undefined {
+  try {
+    return kernelFrame.safeParse(JSON.parse(line)).data;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,110 @@
+import { readdirSync, readFileSync } from 'node:fs';
+
+export interface GroupUsage {
+  /** Resident memory. What processes share is counted in each of them. */
+  bytes: number;
+  /** Their ids. */
+  members: string[];
+}
+
+type Watcher = (usage: GroupUsage) => void;
+
+/** How often the memory of known processes is read. Code fills about 100 MiB in this time. */
+const READ_MS = 50;
+/** New processes are looked for at each tenth reading: it takes about 10 µs per process of the machine. */
+const READINGS_PER_SCAN = 10;
+
+/** Processes of the group that are none of the code: bubblewrap's own, and the one that watches a command. */
+const LAUNCHERS = 3;
+
+const watched = new Map<number, { onUsage: Watcher; members: string[] }>();
+let timer: NodeJS.Timeout | undefined;
+let readings = 0;
+
+/**
+ * Reports the memory and the number of processes of a process group every 50 ms, until the returned function is called. The
+ * kernels of a process share one reading of /proc.
+ */
+export function watchGroup(group: number, onUsage: Watcher): () => void {
+  watched.set(group, { onUsage, members: [String(group)] });
+  timer ??= setInterval(read, READ_MS).unref();
+  return () => {
+    watched.delete(group);
+    if (watched.size > 0) return;
+    clearInterval(timer);
+    timer = undefined;
+  };
+}
+
+/** The processes of a group that have not ended. */
+export function membersOf(group: number): string[] {
+  return processIds().filter((pid) => {
+    const found = groupOf(pid);
+    return found?.group === group && !found.isZombie;
+  });
+}
+
+function read(): void {
+  if (readings++ % READINGS_PER_SCAN === 0) scan();
+  for (const { members, onUsage } of watched.values()) {
+    onUsage({ bytes: memoryOf(members), members });
+  }
+}
+
+function scan(): void {
+  for (const one of watched.values()) one.members = [];
+  for (const pid of processIds()) watched.get(groupOf(pid)?.group ?? 0)?.members.push(pid);
+}
+
+function processIds(): string[] {
+  return readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+}
+
+function groupOf(pid: string): { group: number; isZombie: boolean } | undefined {
+  const stat = readProc(pid, 'stat');
+  // proc_pid_stat(5): the name of the program, in brackets, may contain any character; then follow state, parent and group.
+  const [state, , group] = stat?.slice(stat.lastIndexOf(')') + 2).split(' ') ?? [];
+  // A zombie has neither memory nor files, and is a process until its parent has seen its end.
+  return group === undefined ? undefined : { group: Number(group), isZombie: state === 'Z' };
+}
+
+function memoryOf(members: string[]): number {
+  return kilobytesOf(members, 'status', /^VmRSS:\s+(\d+) kB/m) * 1024;
+}
+
+/** Which limits a group exceeds, as texts. */
+export function exceeded(
+  { bytes, members }: GroupUsage,
+  { memoryBytes, processes }: { memoryBytes: number; processes: number },
+): { memory?: string; processes?: string } {
+  // What forked processes share is counted only once by the slower reading.
+  const hasTooMuch = bytes > memoryBytes && (sharedMemoryOf(members) || bytes) > memoryBytes;
+  return {
+    ...(hasTooMuch && { memory: `more than ${memoryBytes} bytes` }),
+    ...(members.length > processes + LAUNCHERS && { processes: `more than ${processes} processes` }),
+  };
+}
+
+/** The memory of processes with the part of the pages that they share: exact, but slower to read. */
+function sharedMemoryOf(members: string[]): number {
+  return kilobytesOf(members, 'smaps_rollup', /^Pss:\s+(\d+) kB/m) * 1024;
+}
+
+function kilobytesOf(members: string[], file: string, line: RegExp): number {
+  return members.reduce((sum, pid) => sum + Number(line.exec(readProc(pid, file) ?? '')?.[1] ?? 0), 0);
+}
+
+/** How long a process has been ready to run without a processor, since its start; 0 if Linux does not count it. */
+export function processorDelayMs(pid: number): number {
+  // https://docs.kernel.org/scheduler/sched-stats.html: the time on a processor, then that of waiting for one, in nanoseconds.
+  const [, delay = '0'] = readProc(String(pid), 'schedstat')?.split(' ') ?? [];
+  return Number(delay) / 1e6;
+}
+
+export function readProc(pid: string, file: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,163 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { Duplex, type Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { bubblewrapArguments, PROGRAM_PLACE } from './bubblewrap.ts';
+import { membersOf, readProc } from './group-watch.ts';
+import type { NetworkProxy } from './network-proxy.ts';
+import type { SandboxFolders } from './sandbox-folders.ts';
+import type { AllowedNetwork } from './sandbox-network.ts';
+import { limitsNetwork, NO_NETWORK, type Wall } from './wall.ts';
+
+/** The Python half of kernels and commands. */
+const PROGRAM_FOLDER = path.join(import.meta.dirname, 'python');
+/** It needs no packages. */
+const LAUNCHER = ['-I', '-S', '-B', path.join(PROGRAM_FOLDER, 'own_group.py')];
+/** How much is kept of what the process writes before it is a kernel, such as errors of bubblewrap. */
+const MAX_COMPLAINT = 4096;
+/** How long the end of killed processes and of their output is waited for. */
+const DRAIN_MS = 2000;
+const POLL_MS = 5;
+
+interface ProcessOptions {
+  wall: Wall;
+  folders: SandboxFolders;
+  network: AllowedNetwork | undefined;
+}
+
+/** The processes of one kernel or one command: a process group, which none of them can leave. */
+export class KernelProcess {
+  readonly channel: Duplex;
+  /** What the processes write that is not Python's `sys.stdout` or `sys.stderr`. */
+  readonly output: Readable;
+  readonly group: number;
+  /** How the process ended, as text, after its output has been read. */
+  readonly exited: Promise<string>;
+  readonly #child: ChildProcess;
+  #complaint = '';
+  #hasExited = false;
+
+  private constructor(child: ChildProcess, proxy: NetworkProxy | undefined) {
+    const { pid, stdout, stderr } = child;
+    const channel = child.stdio[3];
+    if (pid === undefined || !stdout || !stderr || !(channel instanceof Duplex))
+      throw new Error('no process was started');
+    this.#child = child;
+    this.channel = channel;
+    this.output = stdout;
+    this.group = pid;
+    // A process that ends while it is written to.
+    channel.on('error', () => undefined);
+    stderr.setEncoding('utf8').on('data', (text: string) => {
+      this.#complaint = (this.#complaint + text).slice(0, MAX_COMPLAINT);
+    });
+    this.exited = this.#end(child, proxy);
+  }
+
+  /** @param network what it may reach of the network, through a proxy that ends with it; undefined: nothing */
+  static async spawn({ wall, folders, network }: ProcessOptions, program: 'start.py' | 'start_command.py') {
+    if (network && !limitsNetwork(wall.isolation)) throw new Error(NO_NETWORK);
+    const proxy = await network?.openProxy();
+    try {
+      return await KernelProcess.#spawn({ wall, folders, proxy }, program);
+    } catch (error) {
+      await proxy?.close();
+      throw error;
+    }
+  }
+
+  static async #spawn(
+    { wall, folders, proxy }: Pick<ProcessOptions, 'wall' | 'folders'> & { proxy: NetworkProxy | undefined },
+    program: string,
+  ): Promise<KernelProcess> {
+    const isSandbox = wall.isolation === 'sandbox';
+    const python = [wall.python, '-I', '-B', path.join(isSandbox ? PROGRAM_PLACE : PROGRAM_FOLDER, program)];
+    const readable = wall.pythonFolders;
+    const isRoot = process.geteuid?.() === 0;
+    const bubblewrap = isSandbox
+      ? ['bwrap', ...bubblewrapArguments({ folders, program: PROGRAM_FOLDER, readable, isRoot, proxy: proxy?.socket })]
+      : [];
+    const child = spawn(wall.python, [...LAUNCHER, ...bubblewrap, ...python], {
+      cwd: '/',
+      // The environment of cells is set behind the wall.
+      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LANG: 'C.UTF-8' },
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+    });
+    await once(child, 'spawn');
+    return new KernelProcess(child, proxy);
+  }
+
+  /** What the process has written before it was a kernel. */
+  get complaint(): string {
+    return this.#complaint.trim();
+  }
+
+  /** As a shell reports it: of a process that a signal has ended, 128 and the number of that. Known after `exited`. */
+  get exitCode(): number {
+    const { exitCode, signalCode } = this.#child;
+    return exitCode ?? 128 + (signalCode ? os.constants.signals[signalCode] : 0);
+  }
+
+  /** The program has ended. Processes that it has started may not have. */
+  get hasExited(): boolean {
+    return this.#hasExited;
+  }
+
+  /** Ends all processes at once, those that are being forked, too. */
+  kill(): void {
+    // Afterwards the id of the group may be another's.
+    if (this.#hasExited) return;
+    // At first the process is not in its group, and alone.
+    signal(this.group, 'SIGKILL');
+    signal(-this.group, 'SIGKILL');
+  }
+
+  /** If the machine runs out of memory, Linux ends these processes before others. */
+  offerToOomKiller(): void {
+    for (const pid of membersOf(this.group)) {
+      try {
+        writeFileSync(`/proc/${pid}/oom_score_adj`, '1000');
+      } catch {
+        // It has ended, or belongs to a user that this process cannot act for.
+      }
+    }
+  }
+
+  /** The id of a process for this machine, from its id inside, where bubblewrap has made a namespace of ids. */
+  pidOutside(inside: number): number | undefined {
+    const found = membersOf(this.group).find((pid) => {
+      const ids = /^NSpid:\s+(.*)$/m.exec(readProc(pid, 'status') ?? '')?.[1]?.split(/\s+/) ?? [];
+      return Number(ids.at(-1)) === inside;
+    });
+    return found === undefined ? undefined : Number(found);
+  }
+
+  async #end(child: ChildProcess, proxy: NetworkProxy | undefined): Promise<string> {
+    const closed = once(child, 'close');
+    await once(child, 'exit');
+    // Its children, which also hold its output open.
+    signal(-this.group, 'SIGKILL');
+    this.#hasExited = true;
+    await proxy?.close();
+    await Promise.race([Promise.all([closed, this.#groupEnd()]), sleep(DRAIN_MS, undefined, { ref: false })]);
+    return child.signalCode ? `signal ${child.signalCode}` : `exit code ${child.exitCode}`;
+  }
+
+  /** Killed processes have their memory and files until Linux has freed them. Those that only wait for their parent have not. */
+  async #groupEnd(): Promise<void> {
+    const isThere = () => signal(-this.group, 0) && membersOf(this.group).length > 0;
+    for (let waited = 0; waited < DRAIN_MS && isThere(); waited += POLL_MS) await sleep(POLL_MS);
+  }
+}
+
+/** Signals a process, or a group by its negative id. Whether there is one. */
+export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(pid, name);
+  } catch {
+    return false;
+  }
+}

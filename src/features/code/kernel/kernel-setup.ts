@@ -1,0 +1,93 @@
+import type { Bait } from './bait.ts';
+import { PROXY_PORT, PROXY_SOCKET, SANDBOX_FOLDERS, SYSTEM_FILES, VARIABLES_PLACE } from './bubblewrap.ts';
+import type { HostFrame } from './frames.ts';
+import type { KernelLimits, KernelOptions } from './kernel.ts';
+import type { SandboxFolders } from './sandbox-folders.ts';
+import type { Wall } from './wall.ts';
+
+const LIBRARIES = ['/usr', '/lib', '/lib64', '/bin'];
+const RANDOM = ['/dev/random', '/dev/urandom', '/dev/zero'];
+
+const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`;
+
+type StartFrame = Extract<HostFrame, { type: 'start' }>;
+
+/**
+ * What a kernel is told first.
+ *
+ * @param folders those of the options, without links
+ */
+export function kernelSetup(options: KernelOptions, folders: SandboxFolders, bait: Bait): StartFrame {
+  const inside = foldersInside(options.wall, folders);
+  return {
+    type: 'start',
+    ...wallSetup(options, folders, bait),
+    env: {
+      ...baseEnvironment(options),
+      // Figures become displays when a cell ends.
+      MPLBACKEND: 'module://matplotlib_inline.backend_inline',
+      ...options.env,
+      ...folderEnvironment(inside),
+    },
+    workspace: inside.workspace,
+    tools: inside.tools,
+    variables: inside.variables ?? null,
+  };
+}
+
+/** Where the folders of a sandbox are behind its wall. */
+export function foldersInside(wall: Wall, folders: SandboxFolders): SandboxFolders {
+  if (wall.isolation !== 'sandbox') return folders;
+  return folders.variables === undefined ? SANDBOX_FOLDERS : { ...SANDBOX_FOLDERS, variables: VARIABLES_PLACE };
+}
+
+export function baseEnvironment({ network }: Pick<KernelOptions, 'network'>): Record<string, string> {
+  const base = { PATH: '/usr/local/bin:/usr/bin:/bin', LANG: 'C.UTF-8', TERM: 'dumb', NO_COLOR: '1' };
+  if (!network) return base;
+  // curl reads `http_proxy` in this form alone, and other programs one or the other.
+  const proxy = { HTTP_PROXY: PROXY_URL, HTTPS_PROXY: PROXY_URL, http_proxy: PROXY_URL, https_proxy: PROXY_URL };
+  return { ...base, ...proxy };
+}
+
+export function folderEnvironment({ home, tmp }: SandboxFolders): Record<string, string> {
+  return { HOME: home, TMPDIR: tmp };
+}
+
+/** What the processes of a sandbox put up around themselves. */
+export function wallSetup(
+  {
+    wall,
+    uid,
+    network,
+    limits,
+  }: Pick<KernelOptions, 'wall' | 'uid' | 'network'> & { limits: Pick<KernelLimits, 'cpus' | 'processes'> },
+  folders: SandboxFolders,
+  { file, socket, host, pid }: Bait,
+): Pick<StartFrame, 'wall' | 'network' | 'limits' | 'bait'> {
+  if (wall.hasOwnUser && uid === undefined) throw new Error('the sandbox needs a user of its own: give its uid');
+  const isSandbox = wall.isolation === 'sandbox';
+  const inside = foldersInside(wall, folders);
+  const user = wall.hasOwnUser ? (uid ?? null) : null;
+  const variables = inside.variables === undefined ? [] : [inside.variables];
+  const writable = [inside.workspace, inside.home, inside.tmp, ...variables, '/dev/null'];
+  const readable = [...LIBRARIES, ...SYSTEM_FILES, ...RANDOM, ...wall.pythonFolders, inside.tools, inside.skills];
+  // A user that has other processes could not start any: the limit of the system counts all of them.
+  const isCountedAlone = isSandbox || wall.hasOwnUser;
+  return {
+    wall:
+      wall.isolation === 'none'
+        ? null
+        : {
+            uid: user,
+            gid: user,
+            // Whatever is in a sandbox may be read.
+            read: isSandbox ? ['/'] : readable,
+            write: isSandbox ? [...writable, '/dev/shm'] : writable,
+            seesHost: !isSandbox,
+            sharesUser: !isSandbox && !wall.hasOwnUser,
+          },
+    network: network ? { port: PROXY_PORT, socket: PROXY_SOCKET } : null,
+    limits: { cpus: Math.ceil(limits.cpus), processes: isCountedAlone ? limits.processes : null },
+    bait: { file, socket, host, pid },
+  };
+}

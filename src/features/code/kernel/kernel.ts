@@ -1,0 +1,392 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { layBait } from './bait.ts';
+import { encodeFrame, frameReader, type HostFrame, type KernelFrame } from './frames.ts';
+import { exceeded, processorDelayMs, watchGroup, type GroupUsage } from './group-watch.ts';
+import type { CallAnswer } from './kernel-calls.ts';
+import { KernelProcess, signal } from './kernel-process.ts';
+import { kernelSetup } from './kernel-setup.ts';
+import type { OutputPart } from '../../../core/output-parts.ts';
+import { maskedEnd } from './masked-end.ts';
+import { MaskedOutput } from './masked-output.ts';
+import {
+  RunningCell,
+  type CellEnd,
+  type CellStop,
+  type KernelEnd,
+  type Names,
+  type RunOptions,
+} from './running-cell.ts';
+import { limitRunning } from './running-limit.ts';
+import { resolveFolders, type SandboxFolders } from './sandbox-folders.ts';
+import type { AllowedNetwork } from './sandbox-network.ts';
+import { TimeLimit } from './time-limit.ts';
+import type { Wall } from './wall.ts';
+
+export interface KernelLimits {
+  /** The resident memory of all processes of the kernel together. */
+  memoryBytes: number;
+  /** Processors, rounded up to whole ones. */
+  cpus: number;
+  /** Processes; where Linux counts them, their threads, too. */
+  processes: number;
+  /** The output of one cell, in UTF-8. More is counted and discarded. */
+  outputBytes: number;
+}
+
+export interface KernelOptions {
+  /** From `probeWalls`. */
+  wall: Wall;
+  /** They exist, and belong to the user `uid` if there is one. No other user should be able to enter them. */
+  folders: SandboxFolders;
+  /** The user of the sandbox, required if `wall.hasOwnUser`. Kernels of one sandbox share it. */
+  uid?: number | undefined;
+  /** The environment of cells, in addition to `PATH`, `HOME`, `TMPDIR`, `LANG`, `TERM`, `NO_COLOR`, and those of the proxy. */
+  env: Record<string, string>;
+  /** What its code may reach of the network; unset: nothing. */
+  network?: AllowedNetwork | undefined;
+  /** What is hidden in all texts that leave the kernel, but for calls. */
+  hidden?: HiddenTexts | undefined;
+  limits: KernelLimits;
+}
+
+/** What texts do not show. */
+export interface HiddenTexts {
+  values: readonly string[];
+  /** A text without the values: each is replaced. */
+  mask: (text: string) => string;
+}
+
+const NOTHING_HIDDEN: HiddenTexts = { values: [], mask: (text) => text };
+
+/** A cell was given to a kernel that has ended. It has not run. */
+export class KernelEnded extends Error {
+  override name = 'KernelEnded';
+  readonly end: KernelEnd;
+
+  constructor(end: KernelEnd) {
+    super(`the kernel has ended (${end.reason}: ${end.detail}): start another one`);
+    this.end = end;
+  }
+}
+
+/** A start takes half a second on a quiet machine, and seconds on a loaded one. */
+const START_MS = 60_000;
+/** How long code may ignore an interrupt, without the time in which it waits for a processor. */
+const INTERRUPT_MS = 5000;
+/** Kept of what threads and processes of earlier cells write between two cells. */
+const MAX_STRAY_BYTES = 65_536;
+
+/** One stateful interpreter behind a wall. It runs one cell at a time. */
+export class Kernel {
+  /** Resolves when all processes of the kernel have ended and their output has been read. */
+  readonly ended: Promise<KernelEnd>;
+  readonly #process: KernelProcess;
+  readonly #limits: KernelLimits;
+  readonly #hidden: HiddenTexts;
+  readonly #ready = Promise.withResolvers<Extract<KernelFrame, { type: 'ready' | 'failed' }>>();
+  /** The process of the interpreter. */
+  #pid = 0;
+  #cell: RunningCell | undefined;
+  /** Stands still while the cell waits for answers. */
+  #limit: TimeLimit | undefined;
+  #endInterruptLimit: (() => void) | undefined;
+  #hasSignalled = false;
+  /** Whether the caller has got calls, which it has not answered. */
+  #isSuspended = false;
+  /** Set before the process is killed, or when it has ended by itself. */
+  #end: KernelEnd | undefined;
+  #names: Names = { names: [], nameCount: 0 };
+  #memoryBytes = 0;
+  #stray: Buffer[] = [];
+  #strayBytes = 0;
+
+  private constructor(
+    started: KernelProcess,
+    { limits, hidden = NOTHING_HIDDEN }: Pick<KernelOptions, 'limits' | 'hidden'>,
+  ) {
+    this.#process = started;
+    this.#limits = limits;
+    this.#hidden = hidden;
+    const reader = frameReader((frame) => this.#take(frame));
+    started.channel.on('data', (chunk: Buffer) => reader.push(chunk));
+    started.output.on('data', (chunk: Buffer) => this.#takeBytes(chunk));
+    const stopWatching = watchGroup(started.group, (usage) => this.#check(usage));
+    this.ended = started.exited.then((detail) => {
+      stopWatching();
+      return this.#finish(detail);
+    });
+  }
+
+  /**
+   * Starts a kernel. When it is ready, its wall stands and has refused, from inside, what it must refuse.
+   *
+   * @throws Error with what failed
+   */
+  static async start(options: KernelOptions): Promise<Kernel> {
+    const folders = await resolveFolders(options.folders);
+    const bait = await layBait();
+    try {
+      const { wall, network } = options;
+      const kernel = new Kernel(await KernelProcess.spawn({ wall, folders, network }, 'start.py'), options);
+      try {
+        await kernel.#open(kernelSetup(options, folders, bait));
+        if (!(await bait.isUntouched())) throw new Error('the wall does not hold: a file outside has been changed');
+      } catch (error) {
+        await kernel.stop('it could not start');
+        throw error;
+      }
+      return kernel;
+    } finally {
+      await bait.remove();
+    }
+  }
+
+  /** How long the code of a waiting cell may still run, in milliseconds. */
+  get leftMs(): number {
+    return this.#limit?.leftMs ?? 0;
+  }
+
+  /** The memory of all its processes when it was measured last. */
+  get memoryBytes(): number {
+    return this.#memoryBytes;
+  }
+
+  /**
+   * Runs a cell until it ends or asks for calls. The end of the kernel is an end of the cell, too.
+   *
+   * @throws KernelEnded if the kernel had ended before
+   */
+  async run({ id, code }: { id: string; code: string }, options: RunOptions): Promise<CellStop> {
+    const { outputBytes } = this.#limits;
+    const output = new MaskedOutput(this.#hidden, options.onOutput);
+    const onOutput = (part: OutputPart): void => output.add(part);
+    const cell = this.#begin(new RunningCell(id, outputBytes, this.#names, { ...options, onOutput }), options);
+    void cell.ended.then(() => output.flush());
+    this.#passStray(cell);
+    const { mark, token } = cell;
+    this.#send({ type: 'run', id, code, outputBytes, mark, token, modules: options.modules ?? '' });
+    return this.#nextStop(cell);
+  }
+
+  /**
+   * Stores the variables of the user in the folder for them, or takes those that are stored there. Values run code of their
+   * own then, so that it is limited and interrupted like a cell. What they write is shown with the next cell.
+   *
+   * @throws KernelEnded if the kernel had ended before
+   */
+  async keepVariables(task: 'save' | 'restore', { timeoutMs }: Pick<RunOptions, 'timeoutMs'>): Promise<CellEnd> {
+    const id = `${task} ${randomUUID()}`;
+    const onOutput = ({ channel, text }: OutputPart): void => {
+      if (channel !== 'notice') this.#keepStray(Buffer.from(text));
+    };
+    const cell = this.#begin(new RunningCell(id, MAX_STRAY_BYTES, this.#names, { timeoutMs, onOutput }), { timeoutMs });
+    this.#send({ type: 'variables', id, task, mark: cell.mark });
+    const stop = await this.#nextStop(cell);
+    if (stop.status === 'calls') throw new Error('a task with the variables has asked for calls');
+    return stop.end;
+  }
+
+  /**
+   * Answers all calls that the cell has asked for last, and runs it on. An interrupt has answered them before.
+   *
+   * @param spentMs how much of the wait counts against the time limit, in milliseconds
+   */
+  async resume(answers: CallAnswer[], { spentMs }: { spentMs: number }): Promise<CellStop> {
+    const cell = this.#waitingCell();
+    const isAnswered = !cell.calls.isWaiting;
+    if (!isAnswered) cell.calls.answer(answers);
+    if (this.#limit?.spend(spentMs)) this.#limit.start();
+    else this.#signalInterrupt(cell, 'timeout');
+    // Afterwards, so that the code is interrupted where it waits.
+    if (!isAnswered) this.#send({ type: 'results', answers });
+    return this.#nextStop(cell);
+  }
+
+  /** Interrupts a cell that waits for answers, to its end. */
+  async abandon(): Promise<CellEnd> {
+    const cell = this.#waitingCell();
+    this.#interrupt('interrupted');
+    const stop = await this.#nextStop(cell);
+    if (stop.status === 'calls') throw new Error('a cell that was interrupted has asked for calls');
+    return stop.end;
+  }
+
+  /**
+   * Raises KeyboardInterrupt in the running cell. The calls that it waits for, and those that it asks for afterwards, fail.
+   * A kernel that ignores it for 5 s, without the time in which it waits for a processor, is ended as `unresponsive`.
+   */
+  interrupt(): void {
+    this.#interrupt('interrupted');
+  }
+
+  /** Ends all processes of the kernel. */
+  async stop(reason: string): Promise<void> {
+    this.#kill({ reason: 'stopped', detail: reason });
+    await this.ended;
+  }
+
+  #begin(cell: RunningCell, { timeoutMs }: Pick<RunOptions, 'timeoutMs'>): RunningCell {
+    if (this.#end) throw new KernelEnded(this.#end);
+    if (this.#cell) throw new Error(`cell ${this.#cell.id} is running: a kernel runs one at a time`);
+    this.#cell = cell;
+    void cell.ended.then((end) => this.#rest(end));
+    this.#limit = new TimeLimit(timeoutMs, () => this.#interrupt('timeout'));
+    this.#limit.start();
+    return cell;
+  }
+
+  async #open(setup: HostFrame): Promise<void> {
+    this.#send(setup);
+    const timeout = new AbortController();
+    const problem = await Promise.race([
+      this.#ready.promise.then((frame) => (frame.type === 'failed' ? frame.reason : this.#serve(frame.pid))),
+      this.ended.then(({ detail }) => `${this.#process.complaint} (${detail})`),
+      sleep(START_MS, `not ready after ${START_MS / 1000} s`, { signal: timeout.signal, ref: false }),
+    ]);
+    timeout.abort();
+    if (problem !== undefined) throw new Error(`the kernel did not start: ${problem}`);
+  }
+
+  #serve(pid: number): string | undefined {
+    const outside = this.#process.pidOutside(pid);
+    if (outside === undefined) return 'its process was not found';
+    this.#pid = outside;
+    this.#process.offerToOomKiller();
+    return undefined;
+  }
+
+  #take(frame: KernelFrame | undefined): void {
+    if (!frame) this.#kill({ reason: 'died', detail: 'it has sent what is no frame' });
+    else if (frame.type === 'ready' || frame.type === 'failed') this.#ready.resolve(frame);
+    // Others are forged, or of a cell whose end was forged.
+    else if (frame.id === this.#cell?.id) this.#takeOfCell(this.#cell, frame);
+  }
+
+  #takeOfCell(cell: RunningCell, frame: Extract<KernelFrame, { id: string }>): void {
+    if (frame.type === 'calls') {
+      this.#takeCalls(cell, frame);
+      return;
+    }
+    cell.take(frame);
+    if (frame.type === 'started' && cell.isInterrupted) this.#raiseInterrupt();
+  }
+
+  #takeCalls(cell: RunningCell, { token, calls }: Extract<KernelFrame, { type: 'calls' }>): void {
+    if (token !== cell.token || cell.hasCodeEnded) return;
+    if (!cell.calls.take(calls))
+      this.#kill({ reason: 'died', detail: 'it has sent calls that do not follow the last ones' });
+    else if (cell.isInterrupted) this.#refuseCalls(cell);
+    else {
+      this.#limit?.stop();
+      cell.flush();
+      cell.calls.report();
+    }
+  }
+
+  #takeBytes(chunk: Buffer): void {
+    if (this.#cell) {
+      this.#cell.takeBytes(chunk);
+      return;
+    }
+    this.#keepStray(chunk);
+  }
+
+  #keepStray(chunk: Buffer): void {
+    const kept = chunk.subarray(0, MAX_STRAY_BYTES - this.#strayBytes);
+    this.#strayBytes += kept.length;
+    if (kept.length > 0) this.#stray.push(kept);
+  }
+
+  #passStray(cell: RunningCell): void {
+    if (this.#strayBytes > 0)
+      cell.takeBytes(Buffer.from('[everturn] output of processes that earlier cells have started:\n'));
+    for (const chunk of this.#stray) cell.takeBytes(chunk);
+    this.#stray = [];
+    this.#strayBytes = 0;
+  }
+
+  /** What comes next: the calls of the cell, or its end. */
+  async #nextStop(cell: RunningCell): Promise<CellStop> {
+    this.#isSuspended = false;
+    const stop = await Promise.race([
+      cell.ended.then((end) => ({ status: 'ended' as const, end: maskedEnd(end, (text) => this.#hidden.mask(text)) })),
+      cell.calls.asked.then((calls) => ({ status: 'calls' as const, calls })),
+    ]);
+    this.#isSuspended = stop.status === 'calls';
+    if (stop.status === 'ended') {
+      // It has been started again if the code had ended before its calls were answered.
+      this.#limit?.stop();
+      this.#cell = undefined;
+    }
+    return stop;
+  }
+
+  #waitingCell(): RunningCell {
+    if (!this.#cell || !this.#isSuspended) throw new Error('no cell waits for answers');
+    return this.#cell;
+  }
+
+  /** The cell has ended. */
+  #rest({ names, nameCount }: CellEnd): void {
+    this.#limit?.stop();
+    this.#endInterruptLimit?.();
+    this.#endInterruptLimit = undefined;
+    this.#hasSignalled = false;
+    this.#names = { names, nameCount };
+  }
+
+  #refuseCalls({ calls }: RunningCell): void {
+    if (!calls.isWaiting) return;
+    const answers = calls.refusals('the cell was interrupted');
+    calls.answer(answers);
+    this.#send({ type: 'results', answers });
+  }
+
+  #interrupt(cause: 'timeout' | 'interrupted'): void {
+    const cell = this.#cell;
+    if (!cell) return;
+    this.#signalInterrupt(cell, cause);
+    // Afterwards, so that the code is interrupted where it waits.
+    this.#refuseCalls(cell);
+  }
+
+  #signalInterrupt(cell: RunningCell, cause: 'timeout' | 'interrupted'): void {
+    // Its process id may be that of another program by now.
+    if (this.#end) return;
+    cell.interruptFor(cause);
+    if (cell.hasCodeEnded) return;
+    // An interpreter that waits for code ignores interrupts: they could be meant for the cell before.
+    if (cell.runsCode) this.#raiseInterrupt();
+    const detail = `an interrupt was ignored for ${INTERRUPT_MS / 1000} s`;
+    const onIgnored = () => this.#kill({ reason: 'unresponsive', detail });
+    this.#endInterruptLimit ??= limitRunning(INTERRUPT_MS, () => processorDelayMs(this.#pid), onIgnored);
+  }
+
+  #raiseInterrupt(): void {
+    if (!this.#hasSignalled) signal(this.#pid, 'SIGINT');
+    this.#hasSignalled = true;
+  }
+
+  #check(usage: GroupUsage): void {
+    this.#memoryBytes = usage.bytes;
+    const { memory, processes } = exceeded(usage, this.#limits);
+    if (memory) this.#kill({ reason: 'out_of_memory', detail: memory });
+    if (processes) this.#kill({ reason: 'died', detail: processes });
+  }
+
+  #send(frame: HostFrame): void {
+    this.#process.channel.write(encodeFrame(frame));
+  }
+
+  #kill(end: KernelEnd): void {
+    this.#end ??= end;
+    this.#process.kill();
+  }
+
+  #finish(detail: string): KernelEnd {
+    const end = (this.#end ??= { reason: 'died', detail });
+    this.#cell?.endWith(end);
+    return end;
+  }
+}

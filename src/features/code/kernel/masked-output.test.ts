@@ -1,0 +1,42 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { cases } from '../../../../test/support/seed.ts';
+import { appendPart, type OutputPart } from '../../../core/output-parts.ts';
+import { HiddenValues, kernelVariables } from '../host/kernel-variables.ts';
+import { MaskedOutput } from './masked-output.ts';
+
+const host = { names: ['A', 'B', 'C'], env: { A: 'abab', B: 'ababcd', C: 'dcba' } };
+const hidden = new HiddenValues();
+hidden.add(kernelVariables({ X: '${A}${B}${C}' }, host).hidden);
+
+function passed(parts: OutputPart[], flushes: boolean): { shown: OutputPart[]; output: MaskedOutput } {
+  const shown: OutputPart[] = [];
+  const output = new MaskedOutput(hidden, (part) => appendPart(shown, part));
+  for (const part of parts) output.add(part);
+  if (flushes) output.flush();
+  return { shown, output };
+}
+
+test('what is shown piece by piece is what is shown of the whole', () => {
+  const letters = fc.array(fc.constantFrom('a', 'b', 'c', 'd', 'ab', 'cd', 'x'), { minLength: 1 });
+  const part = fc.record({
+    channel: fc.constantFrom<OutputPart['channel']>('stdout', 'stdout', 'stdout', 'stderr'),
+    text: letters.map((all) => all.join('')),
+  });
+  fc.assert(
+    fc.property(fc.array(part), (parts) => {
+      const whole: OutputPart[] = [];
+      for (const one of parts) appendPart(whole, one);
+      const expected = whole.map(({ channel, text }) => ({ channel, text: hidden.mask(text) }));
+      expect(passed(parts, true).shown).toEqual(expected);
+    }),
+    { numRuns: cases(500) },
+  );
+});
+
+test('only what may become a value is held back, and no more than a bound', () => {
+  const stdout = (text: string): OutputPart => ({ channel: 'stdout', text });
+  expect(passed([stdout('12 ab'), stdout('a')], false).shown).toEqual([stdout('12 ')]);
+  expect(passed([stdout('12 ab'), stdout('x')], false).shown).toEqual([stdout('12 abx')]);
+  expect(passed([stdout('ab'.repeat(500_000))], false).shown).not.toEqual([]);
+});

@@ -1,0 +1,66 @@
+import type { OutputPart } from '../../../core/output-parts.ts';
+import type { HiddenTexts } from './kernel.ts';
+
+/** How many characters are held back beside four times the longest value: code can write beginnings of values without end. */
+const MAX_HELD = 1_024;
+
+/**
+ * Output that is masked as it is written: what may be the beginning of a hidden value waits until the rest is there. So readers
+ * see what `mask` makes of the whole.
+ */
+export class MaskedOutput {
+  readonly #hidden: HiddenTexts;
+  readonly #onOutput: (part: OutputPart) => void;
+  #held: OutputPart | undefined;
+
+  constructor(hidden: HiddenTexts, onOutput: (part: OutputPart) => void) {
+    this.#hidden = hidden;
+    this.#onOutput = onOutput;
+  }
+
+  add({ channel, text }: OutputPart): void {
+    if (this.#held?.channel !== channel) this.flush();
+    const all = (this.#held?.text ?? '') + text;
+    const shown = openFrom(all, this.#hidden.values);
+    this.#held = shown < all.length ? { channel, text: all.slice(shown) } : undefined;
+    this.#pass({ channel, text: all.slice(0, shown) });
+  }
+
+  /** Nothing follows what is held back. */
+  flush(): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (held) this.#pass(held);
+  }
+
+  #pass({ channel, text }: OutputPart): void {
+    if (text !== '') this.#onOutput({ channel, text: this.#hidden.mask(text) });
+  }
+}
+
+/**
+ * Where the end of a text begins that may be continued to one of the values, without dividing a value that is complete; the
+ * end of the text if that is too long to be held back.
+ */
+function openFrom(text: string, values: readonly string[]): number {
+  const max = MAX_HELD + 4 * Math.max(0, ...values.map(({ length }) => length));
+  let from = Math.min(...values.map((value) => text.length - openPrefixLength(text, value)), text.length);
+  for (let before = Infinity; from < before;) {
+    if (text.length - from > max) return text.length;
+    before = from;
+    for (const value of values) {
+      const near = Math.max(0, from - value.length + 1);
+      const at = text.slice(near, from + value.length - 1).indexOf(value);
+      if (at !== -1) from = near + at;
+    }
+  }
+  return from;
+}
+
+/** The length of the longest end of a text that is a prefix of the value, and not all of it. */
+function openPrefixLength(text: string, value: string): number {
+  for (let length = Math.min(text.length, value.length - 1); length > 0; length -= 1) {
+    if (text.endsWith(value.slice(0, length))) return length;
+  }
+  return 0;
+}

@@ -1,0 +1,1 @@
+"""The tools that were saved: `from gentools.<category>.<name>.api import run`."""

@@ -1,0 +1,204 @@
+import { randomBytes } from 'node:crypto';
+import { StringDecoder } from 'node:string_decoder';
+import type { z } from 'zod';
+import type { OutputPart } from '../../../core/output-parts.ts';
+import { CellOutput } from './cell-output.ts';
+import type { displayType, KernelFrame, KeptVariables } from './frames.ts';
+import { CellCalls, type KernelCall } from './kernel-calls.ts';
+import { MarkedText } from './marked-text.ts';
+
+/** Why a kernel is no more. */
+export interface KernelEnd {
+  reason: 'died' | 'out_of_memory' | 'unresponsive' | 'stopped';
+  /** How the process ended, or the reason that `stop` was given. */
+  detail: string;
+}
+
+/** What a cell has displayed that becomes a file. */
+export interface Display {
+  mediaType: z.infer<typeof displayType>;
+  data: Buffer;
+}
+
+export interface CellEnd {
+  /** `denied`: a call was denied, which the code has not caught. */
+  exit: 'ok' | 'error' | 'denied' | 'timeout' | 'interrupted' | 'died';
+  /** If the kernel ended with the cell. */
+  kernelEnd?: KernelEnd;
+  /** The exception that ended the code. */
+  error?: { name: string; message: string };
+  /** What the code has written and displayed, and its traceback, in the order of arrival; neighbours are of different channels. */
+  parts: OutputPart[];
+  /** Bytes of UTF-8 that the code has written, with those that were discarded because `outputBytes` were reached. */
+  outputBytes: number;
+  discardedBytes: number;
+  /** At most 20 of 8 MiB. */
+  displays: Display[];
+  /** Calls that it has asked for. */
+  toolCalls: number;
+  commands: number;
+  /** New and changed variables, at most 100. */
+  defined: string[];
+  /** All variables of the user, at most 200, and their number. After the end of the kernel: those before the cell. */
+  names: string[];
+  nameCount: number;
+  /** What a task with the variables has done; absent for a cell. */
+  variables?: KeptVariables;
+  /** What a reader should know, without `[everturn] `. They are reported to `onOutput`, and are no parts. */
+  notices: string[];
+  startedAt: Date;
+  /** With the time in which it waited for answers. */
+  durationMs: number;
+}
+
+/** A cell has ended, or it waits for the answers of its calls. */
+export type CellStop = { status: 'ended'; end: CellEnd } | { status: 'calls'; calls: KernelCall[] };
+
+export interface RunOptions {
+  /** Milliseconds until the code is interrupted, without the time in which it waits for answers. */
+  timeoutMs: number;
+  /** The hash of the modules in the folder of the tools, by which a kernel notices that they have changed. */
+  modules?: string;
+  /** Gets the output as it arrives, at most 0.1 s later. */
+  onOutput: (part: OutputPart) => void;
+}
+
+type EndFrame = Extract<KernelFrame, { type: 'end' }>;
+type DisplayFrame = Extract<KernelFrame, { type: 'display' }>;
+export type Names = Pick<CellEnd, 'names' | 'nameCount'>;
+
+const MAX_DISPLAYS = 20;
+const MAX_DISPLAY_BYTES = 8 * 1024 * 1024;
+/** How long output that is not in frames is waited for after the end of the code. User code can prevent that it ends. */
+const MARK_MS = 1000;
+
+/** A cell from the start of its code to its last output. */
+export class RunningCell {
+  readonly id: string;
+  /** It follows the last output that is not in frames. */
+  readonly mark = `\0${randomBytes(16).toString('hex')}\0`;
+  /** Names the cell in its calls. */
+  readonly token = randomBytes(16).toString('hex');
+  readonly calls = new CellCalls();
+  readonly ended: Promise<CellEnd>;
+  readonly #startedAt = new Date();
+  readonly #start = performance.now();
+  readonly #onOutput: (part: OutputPart) => void;
+  readonly #output: CellOutput;
+  readonly #decoder = new StringDecoder('utf8');
+  readonly #marked = new MarkedText(this.mark);
+  readonly #displays: Display[] = [];
+  readonly #resolve: (end: CellEnd) => void;
+  readonly #before: Names;
+  #cause: 'timeout' | 'interrupted' | undefined;
+  #hasStarted = false;
+  #hasMark = false;
+  #endFrame: EndFrame | undefined;
+  #markTimer: NodeJS.Timeout | undefined;
+  #timeoutMs: number;
+
+  /** @param before the variables before the cell */
+  constructor(id: string, outputBytes: number, before: Names, { timeoutMs, onOutput }: RunOptions) {
+    this.id = id;
+    this.#timeoutMs = timeoutMs;
+    this.#before = before;
+    this.#onOutput = onOutput;
+    this.#output = new CellOutput(outputBytes, onOutput);
+    const { promise, resolve } = Promise.withResolvers<CellEnd>();
+    this.ended = promise;
+    this.#resolve = resolve;
+  }
+
+  /** The code is being interrupted. The first cause counts. */
+  interruptFor(cause: 'timeout' | 'interrupted'): void {
+    if (!this.hasCodeEnded) this.#cause ??= cause;
+  }
+
+  /** Takes a frame that names this cell. */
+  take(frame: Exclude<Extract<KernelFrame, { id: string }>, { type: 'calls' }>): void {
+    if (this.#endFrame) return;
+    if (frame.type === 'started') this.#hasStarted = true;
+    else if (frame.type === 'output') this.#output.add(frame.channel, frame.text);
+    else if (frame.type === 'display') this.#display(frame);
+    else this.#end(frame);
+  }
+
+  /** The code waits: what it has written before is passed on at once. */
+  flush(): void {
+    this.#output.flush();
+  }
+
+  /** Takes output that is not in frames. */
+  takeBytes(chunk: Buffer): void {
+    const { text, isMarked } = this.#marked.push(this.#decoder.write(chunk));
+    this.#output.add('stdout', text);
+    if (!isMarked) return;
+    this.#hasMark = true;
+    if (this.#endFrame) this.#finish(this.#endFrame);
+  }
+
+  /** Whether its code runs, so that it can be interrupted. */
+  get runsCode(): boolean {
+    return this.#hasStarted && !this.#endFrame;
+  }
+
+  get hasCodeEnded(): boolean {
+    return this.#endFrame !== undefined;
+  }
+
+  get isInterrupted(): boolean {
+    return this.#cause !== undefined;
+  }
+
+  /** The kernel has ended, and the cell with it. */
+  endWith(kernelEnd: KernelEnd): void {
+    this.#output.add('stdout', this.#marked.rest());
+    this.#resolveWith({ exit: this.#cause ?? 'died', kernelEnd, defined: [], notices: [], ...this.#before });
+  }
+
+  #display({ mediaType, data }: DisplayFrame): void {
+    const isTooMuch = this.#displays.length >= MAX_DISPLAYS || (data.length * 3) / 4 > MAX_DISPLAY_BYTES + 2;
+    // The kernel keeps to the limits and says so: this is forged.
+    if (!isTooMuch) this.#displays.push({ mediaType, data: Buffer.from(data, 'base64') });
+  }
+
+  #end(frame: EndFrame): void {
+    this.#endFrame = frame;
+    if (this.#hasMark || !frame.isMarked) this.#finish(frame);
+    else this.#markTimer = setTimeout(() => this.#finish(frame), MARK_MS);
+  }
+
+  #finish({ error, isDenied, discardedBytes, defined, names, nameCount, notices, variables }: EndFrame): void {
+    this.#output.discard(discardedBytes);
+    const exit = this.#cause ?? (error ? (isDenied ? 'denied' : 'error') : 'ok');
+    this.#resolveWith({
+      exit,
+      defined,
+      names,
+      nameCount,
+      notices,
+      ...(error && { error }),
+      ...(variables && { variables }),
+    });
+  }
+
+  #resolveWith(
+    end: Pick<CellEnd, 'exit' | 'kernelEnd' | 'error' | 'defined' | 'names' | 'nameCount' | 'notices' | 'variables'>,
+  ): void {
+    clearTimeout(this.#markTimer);
+    const output = this.#output.end();
+    const notices = [...end.notices, ...this.#ownNotices(output.discardedBytes)];
+    for (const notice of notices) this.#onOutput({ channel: 'notice', text: `[everturn] ${notice}\n` });
+    const durationMs = Math.round(performance.now() - this.#start);
+    const { toolCalls, commands } = this.calls;
+    const made = { displays: this.#displays, toolCalls, commands };
+    this.#resolve({ ...end, ...output, ...made, notices, startedAt: this.#startedAt, durationMs });
+  }
+
+  #ownNotices(discardedBytes: number): string[] {
+    return [
+      ...(discardedBytes > 0 ? [`output limit reached: ${discardedBytes} bytes are discarded`] : []),
+      ...(this.#cause === 'timeout' ? [`time limit of ${this.#timeoutMs / 1000} s reached`] : []),
+    ];
+  }
+}

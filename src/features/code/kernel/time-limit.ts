@@ -1,0 +1,36 @@
+/** A limit of time that can stand still. */
+export class TimeLimit {
+  #remainingMs: number;
+  readonly #onReached: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #startedAt = 0;
+
+  /** It stands still until `start`. @param onReached is called once */
+  constructor(ms: number, onReached: () => void) {
+    this.#remainingMs = ms;
+    this.#onReached = onReached;
+  }
+
+  start(): void {
+    this.#startedAt = performance.now();
+    this.#timer = setTimeout(() => this.#onReached(), Math.max(0, this.#remainingMs));
+  }
+
+  stop(): void {
+    if (!this.#timer) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#remainingMs -= performance.now() - this.#startedAt;
+  }
+
+  /** Milliseconds, while it stands still. */
+  get leftMs(): number {
+    return this.#remainingMs;
+  }
+
+  /** Counts time that has passed while it stood still. False if the limit is reached. */
+  spend(ms: number): boolean {
+    this.#remainingMs -= ms;
+    return this.#remainingMs > 0;
+  }
+}

@@ -1,0 +1,62 @@
+import { CREATE_SUB_AGENT } from '../../../agents/start-sub-agent.ts';
+import type { CallAction, ToolCall, ToolInfo } from '../../../core/records/calls.ts';
+import type { PendingCall } from '../../../core/records/pending.ts';
+import { isJsonObject, parsedJson } from '../../../lib/json.ts';
+import { IPYTHON, IPYTHON_RESET } from '../code-tools.ts';
+import { DELETE_CODE_TOOL, SAVE_CODE_TOOL } from '../saved-tools/save-tool.ts';
+import { FILE_TOOLS } from '../workspace/file-tools.ts';
+import type { PermissionAction } from './permission-action.ts';
+
+const OF_TOOLS: ReadonlyMap<string, CallAction['type']> = new Map<string, CallAction['type']>([
+  [IPYTHON.name, 'code'],
+  [IPYTHON_RESET.name, 'reset'],
+  [CREATE_SUB_AGENT.name, 'task'],
+  [SAVE_CODE_TOOL.name, 'save_tool'],
+  [DELETE_CODE_TOOL.name, 'save_tool'],
+  ...FILE_TOOLS.map(({ name, action }) => [name, action] as const),
+]);
+
+/** What a call of a model does, in an agent that acts in code; undefined for a tool on which rules do not decide. */
+export function callActionOf(info: ToolInfo): CallAction | undefined {
+  const type = info.type === 'mcp' ? 'tool' : OF_TOOLS.get(info.name);
+  return type && { type };
+}
+
+/** What is decided on, with the arguments of the call; undefined if these are not what the action needs. */
+export function permissionAction(
+  { type, isOpaque }: CallAction,
+  info: ToolInfo,
+  args: Record<string, unknown>,
+): PermissionAction | undefined {
+  switch (type) {
+    case 'code':
+    case 'reset':
+    case 'task':
+    case 'save_tool':
+      return { type };
+    case 'tool':
+      return info.type === 'mcp' ? { type, server: info.serverName, name: info.name } : undefined;
+    case 'file_read':
+    case 'file_write':
+    case 'file_edit':
+      return typeof args.path === 'string' ? { type, path: args.path } : undefined;
+    case 'shell':
+    case 'shell_script': {
+      const text = type === 'shell' ? args.command : args.script;
+      // Only a parser knows the commands inside it; what is decided here is the text.
+      return typeof text === 'string'
+        ? { type: 'shell', text, isOpaque: isOpaque === true || type === 'shell_script', commands: [] }
+        : undefined;
+    }
+  }
+}
+
+/** What a person decides on who answers a call that waits. */
+export function pendingAction({ action }: Pick<PendingCall, 'action'>): PermissionAction | undefined {
+  return action && permissionAction(action, action.info, argumentsOf(action));
+}
+
+export function argumentsOf({ arguments: text }: Pick<ToolCall, 'arguments'>): Record<string, unknown> {
+  const args = parsedJson(text);
+  return isJsonObject(args) ? args : {};
+}

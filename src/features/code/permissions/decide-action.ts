@@ -1,0 +1,115 @@
+import { cpuStopwatch } from '../../../lib/timeout.ts';
+import type { PermissionRule, RuleEffect, RulePattern } from '../../../spec/permission-rule.ts';
+import { fitsWildcards } from '../../../tools/decision-policy.ts';
+import { collapseBlanks } from './collapse-blanks.ts';
+import { fitsPath } from './path-pattern.ts';
+import { resolvePath, type CommandPiece, type PermissionAction } from './permission-action.ts';
+
+/** What decides whether a rule matches. */
+type MatchingRule = RulePattern & {
+  effect: RuleEffect;
+  /** The commands that fit it, and that it does not match. */
+  excepts?: (command: string) => boolean;
+};
+
+/** A rule that may apply to a call. */
+export type AppliedRule = MatchingRule &
+  Pick<PermissionRule, 'expires_at'> & {
+    /** It is in the agent's spec. */
+    isOfAgent: boolean;
+  };
+
+/** What the rules say of a call. */
+export interface RuledDecision {
+  decision: RuleEffect;
+  /** Whether a rule of the agent matches: users do not lift what an agent's `approvals` deny. */
+  isOfAgent: boolean;
+}
+
+/**
+ * How long the rules may take for one call, in milliseconds of processor time: commands come from code, and rules from
+ * users. Those that are not reached in time may match, so that a person decides.
+ */
+const MAX_MATCHING_MS = 100;
+
+/** Longer rules are compared as a whole: the wildcards of a script are part of it. */
+const MAX_PATTERN_LENGTH = 500;
+
+/** Rules that ask or deny may be about a longer command, so that a person decides; none with wildcards allows it. */
+const MAX_COMMAND_LENGTH = 32_768;
+
+/**
+ * What the rules that match say of an action: `deny` before `ask` before `allow`, whatever their scope. Undefined if none
+ * matches.
+ * @param now milliseconds since 1970
+ */
+export function decisionByRules(
+  action: PermissionAction,
+  rules: readonly AppliedRule[],
+  now: number,
+): RuledDecision | undefined {
+  const used = cpuStopwatch();
+  const matching: Pick<AppliedRule, 'effect' | 'isOfAgent'>[] = [];
+  for (const rule of rules) {
+    if (used() > MAX_MATCHING_MS) {
+      matching.push({ effect: 'ask', isOfAgent: false });
+      break;
+    }
+    if (typeof rule.expires_at === 'string' && Date.parse(rule.expires_at) <= now) continue;
+    if (matchesRule(rule, action)) matching.push(rule);
+    else if (isLong(action) && rule.action === 'shell' && rule.effect !== 'allow') {
+      matching.push({ effect: 'ask', isOfAgent: rule.isOfAgent });
+    }
+  }
+  if (matching.length === 0) return undefined;
+  const has = (effect: RuleEffect): boolean => matching.some((rule) => rule.effect === effect);
+  const decision = has('deny') ? 'deny' : has('ask') ? 'ask' : 'allow';
+  return { decision, isOfAgent: matching.some(({ isOfAgent }) => isOfAgent) };
+}
+
+function isLong(action: PermissionAction): boolean {
+  return action.type === 'shell' && action.text.length > MAX_COMMAND_LENGTH;
+}
+
+/** Whether a rule matches an action. One that does not allow matches also what may be meant. */
+export function matchesRule(rule: MatchingRule, action: PermissionAction): boolean {
+  if (rule.action !== action.type) return false;
+  if ('tool' in rule) return action.type === 'tool' && fitsWildcards(rule.tool, `${action.server}/${action.name}`);
+  if ('path' in rule) return 'path' in action && matchesPath(rule, action.path);
+  if (!('command' in rule)) return true;
+  if (action.type !== 'shell') return false;
+  return rule.effect === 'allow' ? allowsCommand(rule, action) : concernsCommand(rule.command, action);
+}
+
+function matchesPath({ path: pattern, effect }: { path: string; effect: RuleEffect }, path: string): boolean {
+  const resolved = resolvePath(path);
+  if (!resolved) return false;
+  const isAbsolute = pattern.startsWith('/');
+  if ('inside' in resolved) return !isAbsolute && fitsPath(pattern, resolved.inside);
+  if (isAbsolute) return fitsPath(pattern, resolved.outside);
+  // Without namespaces the workspace has another path as well: what is denied or asked about below it is so there.
+  return effect !== 'allow' && fitsPath(`**/${pattern}`, resolved.outside.slice(1));
+}
+
+/** What is opaque is allowed as a whole, or with everything. */
+function allowsCommand(
+  { command: pattern, excepts }: { command: string; excepts?: MatchingRule['excepts'] },
+  { text, isOpaque }: CommandPiece,
+): boolean {
+  if (pattern === '*' || pattern === text) return true;
+  return !isOpaque && fitsCommand(pattern, text) && excepts?.(text) !== true;
+}
+
+/** Whether a rule that asks or denies is about a command, or about one inside it; however its words are quoted. */
+function concernsCommand(pattern: string, { text, commands }: CommandPiece): boolean {
+  if (pattern === '*' || pattern === text) return true;
+  return [text, ...commands].some((command) => {
+    const unquoted = collapseBlanks(command).replaceAll(/["'\\]/g, '');
+    return [command, unquoted, unquoted.replace(/^[^ ]*\//, '')].some((form) => fitsCommand(pattern, form));
+  });
+}
+
+function fitsCommand(pattern: string, command: string): boolean {
+  if (pattern.length > MAX_PATTERN_LENGTH || command.length > MAX_COMMAND_LENGTH) return pattern === command;
+  return fitsWildcards(collapseBlanks(pattern), collapseBlanks(command));
+}

@@ -1,0 +1,31 @@
+import { codeActionsOf } from '../../../spec/code-actions.ts';
+import { WORKSPACE } from '../../../spec/workspace-path.ts';
+import { decideCall } from '../../../tools/decision-policy.ts';
+import type { CodeCall } from '../host/code-step.ts';
+import type { LinkCheck } from '../workspace/entry.ts';
+import type { FileTool } from '../workspace/file-tools.ts';
+import { shown, WorkspaceFileError } from '../workspace/workspace-path.ts';
+import { argumentsOf } from './call-action.ts';
+import { codeRules, type RuleSources } from './code-rules.ts';
+import { codeTool } from './decide-shell.ts';
+
+/**
+ * Decides on a call of a file tool once more if its path leads elsewhere by links: what a rule allows, or a person has
+ * seen, is the path as it was written. Nobody is asked now: the model is told to name the other path.
+ */
+export function linkCheck(
+  { name, action }: Pick<FileTool, 'name' | 'action'>,
+  { call, spec, input }: Pick<CodeCall, 'call' | 'spec' | 'input'>,
+  sources: RuleSources,
+): LinkCheck {
+  return async (path) => {
+    const rules = await codeRules(sources, spec, input);
+    const tool = codeTool(name, codeActionsOf(spec)?.approvals[action] ?? 'deny');
+    const args = { ...argumentsOf(call), path: `${WORKSPACE}/${path}` };
+    const { decision } = decideCall(spec, tool, args, rules);
+    const wasAsked = call.route.to === 'server' && call.route.approval;
+    if (decision === 'allow' || (decision === 'ask' && wasAsked)) return;
+    const problem = decision === 'deny' ? 'which is not allowed' : 'on which a person decides: name that path';
+    throw new WorkspaceFileError('invalid_path', `the path leads by a link to ${shown(path)}, ${problem}`);
+  };
+}

@@ -1,0 +1,247 @@
+import type { ExpressionBuilder, Selectable } from 'kysely';
+import type { Tables } from '../../catalog/schema.ts';
+import { addReferences, holdBlobs } from '../../catalog/blob-references.ts';
+import { Store } from '../../catalog/store.ts';
+import { newId } from '../../engine/new-id.ts';
+import { HOST_LOST_MS } from './kernel-host-rows.ts';
+import type { KernelSnapshot } from './kernel-snapshot.ts';
+import './tables.ts';
+
+/** What a workspace has, in place of what it had before. */
+interface ChangedWorkspace {
+  sessionId: string;
+  /** As the row has it. */
+  previous: string | null;
+  workspace: string;
+}
+
+/** What runs on the host of a sandbox. */
+interface HostState {
+  sessionId: string;
+  host: string;
+  calls: number;
+  kernels: string;
+}
+
+export type SandboxRow = Selectable<Tables['sandboxes']>;
+
+/** What clients have had reset. */
+type SandboxResets = Pick<SandboxRow, 'resets' | 'reset_ids'>;
+
+type OpenedSandbox = Pick<SandboxRow, 'session_id' | 'id' | 'host' | 'isolation' | 'opened_by'>;
+
+/** The sandboxes of sessions. Each is on one host, until that is lost. */
+export class Sandboxes extends Store {
+  async get(sessionId: string): Promise<SandboxRow | undefined> {
+    return this.db.selectFrom('sandboxes').selectAll().where('session_id', '=', sessionId).executeTakeFirst();
+  }
+
+  async find(id: string): Promise<SandboxRow | undefined> {
+    return this.db.selectFrom('sandboxes').selectAll().where('id', '=', id).executeTakeFirst();
+  }
+
+  /** Whether there is any: then a host is needed, although no call of code has been made since the start. */
+  async isAny(): Promise<boolean> {
+    return (await this.db.selectFrom('sandboxes').select('session_id').limit(1).executeTakeFirst()) !== undefined;
+  }
+
+  /** The sessions whose sandboxes are on a host. */
+  async on(host: string): Promise<Set<string>> {
+    const rows = await this.db.selectFrom('sandboxes').select('session_id').where('host', '=', host).execute();
+    return new Set(rows.map(({ session_id: id }) => id));
+  }
+
+  /**
+   * The sandbox of a session, which this host gets if there is none, or if its own host is lost.
+   * @param sandbox as it is created
+   * @param now milliseconds since 1970
+   */
+  async open(sandbox: OpenedSandbox, now: number): Promise<SandboxRow> {
+    const { session_id: sessionId, host, isolation } = sandbox;
+    const created = await this.create(sandbox, now);
+    await this.db
+      .updateTable('sandboxes')
+      .set((eb) => {
+        // Behind another wall it is announced again.
+        const openedBy = eb
+          .case()
+          .when(eb.and([eb('isolation', '=', isolation), eb('opened_by', '!=', '')]))
+          .then(eb.ref('opened_by'))
+          .else(sandbox.opened_by)
+          .end();
+        // Resets remain: stored variables outlast a host.
+        return { host, isolation, opened_by: openedBy, calls: 0, kernels: null };
+      })
+      .where('session_id', '=', sessionId)
+      .where('host', '!=', host)
+      .where((eb) => eb.not(hasHost(eb, now, ['ready', 'building', 'failed'])))
+      .execute();
+    return (await this.get(sessionId)) ?? created;
+  }
+
+  /**
+   * The sandbox of a session, for what clients have changed before there was any call. The host that opens it says how it is
+   * isolated.
+   */
+  async createUnopened(sessionId: string): Promise<SandboxRow> {
+    const unopened = { session_id: sessionId, id: newId('sbx'), host: '', isolation: 'none', opened_by: '' } as const;
+    const created = await this.create(unopened, Date.now());
+    return (await this.get(sessionId)) ?? created;
+  }
+
+  /** Creates the sandbox of a session, unless there is one. Returns it as it is if it is new. */
+  async create(sandbox: OpenedSandbox, now: number): Promise<SandboxRow> {
+    const nothing = { workspace: null, calls: 0, kernels: null, resets: null, reset_ids: null, snapshots: null };
+    const created = { ...sandbox, ...nothing, created_at: new Date(now).toISOString() };
+    const insert = this.db.insertInto('sandboxes').values(created);
+    await insert.onConflict((conflict) => conflict.column('session_id').doNothing()).execute();
+    return created;
+  }
+
+  /**
+   * Keeps what calls on the host have made of the workspace. False if the sandbox is no longer on it, or the row has other
+   * files than `previous`.
+   * @param blobs those with the files
+   */
+  async keep({ host, ...change }: ChangedWorkspace & { host: string }, blobs: string[]): Promise<boolean> {
+    return this.#change(change, blobs, (eb) => eb('host', '=', host));
+  }
+
+  /**
+   * Keeps the stored variables of kernels on the host. False if the sandbox is no longer on it.
+   * @param held the blobs of threads that have others than before
+   */
+  async keepSnapshots(
+    { sessionId, host, snapshots }: { sessionId: string; host: string; snapshots: KernelSnapshot[] },
+    held: ReadonlyMap<string, string[]>,
+  ): Promise<boolean> {
+    return this.db.transaction().execute(async (db) => {
+      const { numUpdatedRows } = await db
+        .updateTable('sandboxes')
+        .set({ snapshots: JSON.stringify(snapshots) })
+        .where('session_id', '=', sessionId)
+        .where('host', '=', host)
+        .executeTakeFirst();
+      if (numUpdatedRows === 0n) return false;
+      for (const [threadId, blobs] of held) await holdBlobs(db, { sessionId, holder: `kernel ${threadId}` }, blobs);
+      return true;
+    });
+  }
+
+  /**
+   * Changes the files of a workspace from outside, while no call runs that may change them, too.
+   * @param now milliseconds since 1970
+   * @returns why it was not changed: `running`, or `outdated` if the row has other files than `previous`
+   */
+  async change(change: ChangedWorkspace, blobs: string[], now: number): Promise<'changed' | 'running' | 'outdated'> {
+    const isChanged = await this.#change(change, blobs, (eb) => isAtRest(eb, now));
+    if (isChanged) return 'changed';
+    const row = await this.get(change.sessionId);
+    return row?.workspace === change.previous ? 'running' : 'outdated';
+  }
+
+  /**
+   * Replaces the resets of kernels that the host is to do, while no call runs.
+   * @param previous what the row has
+   * @param now milliseconds since 1970
+   * @returns false if a call runs, or the row has others
+   */
+  async reset(previous: SandboxRow, changed: SandboxResets, now: number): Promise<boolean> {
+    const { resets, reset_ids: ids } = previous;
+    const { numUpdatedRows } = await this.db
+      .updateTable('sandboxes')
+      .set(changed)
+      .where('session_id', '=', previous.session_id)
+      .where('resets', resets === null ? 'is' : '=', resets)
+      .where('reset_ids', ids === null ? 'is' : '=', ids)
+      .where((eb) => isAtRest(eb, now))
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /**
+   * Replaces the resets of kernels that the host is to do, also while calls run: the kernels are of threads that are done.
+   * @returns false if the row has others than `previous`
+   */
+  async endKernels({ session_id: sessionId, resets: previous }: SandboxRow, resets: string): Promise<boolean> {
+    const { numUpdatedRows } = await this.db
+      .updateTable('sandboxes')
+      .set({ resets })
+      .where('session_id', '=', sessionId)
+      .where('resets', previous === null ? 'is' : '=', previous)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** The sessions whose sandboxes on a host have resets that it has not done. */
+  async withResets(host: string): Promise<Set<string>> {
+    const rows = this.db.selectFrom('sandboxes').select('session_id').where('host', '=', host);
+    return new Set((await rows.where('resets', 'is not', null).execute()).map(({ session_id: id }) => id));
+  }
+
+  /** The host has done these resets. */
+  async resetsDone({ sessionId, host, resets }: { sessionId: string; host: string; resets: string }): Promise<void> {
+    await this.db
+      .updateTable('sandboxes')
+      .set({ resets: null })
+      .where('session_id', '=', sessionId)
+      .where('host', '=', host)
+      .where('resets', '=', resets)
+      .execute();
+  }
+
+  /**
+   * Notes what runs on the host. Returns what the row has of clients; undefined if the sandbox is no longer on the host.
+   */
+  async note({
+    sessionId,
+    host,
+    calls,
+    kernels,
+  }: HostState): Promise<Pick<SandboxRow, 'workspace' | 'resets'> | undefined> {
+    return this.db
+      .updateTable('sandboxes')
+      .set({ calls, kernels })
+      .where('session_id', '=', sessionId)
+      .where('host', '=', host)
+      .returning(['workspace', 'resets'])
+      .executeTakeFirst();
+  }
+
+  async #change(
+    { sessionId, previous, workspace }: ChangedWorkspace,
+    blobs: string[],
+    isAllowed: (eb: SandboxBuilder) => ReturnType<SandboxBuilder['not']>,
+  ): Promise<boolean> {
+    return this.db.transaction().execute(async (db) => {
+      const { numUpdatedRows } = await db
+        .updateTable('sandboxes')
+        .set({ workspace })
+        .where('session_id', '=', sessionId)
+        .where('workspace', previous === null ? 'is' : '=', previous)
+        .where(isAllowed)
+        .executeTakeFirst();
+      if (numUpdatedRows > 0n) await addReferences(db, sessionId, blobs);
+      return numUpdatedRows > 0n;
+    });
+  }
+}
+
+type SandboxBuilder = ExpressionBuilder<Tables, 'sandboxes'>;
+
+/** Whether no call runs in a sandbox that may change its files. */
+function isAtRest(eb: SandboxBuilder, now: number) {
+  return eb.or([eb('calls', '=', 0), eb.not(hasHost(eb, now, ['ready', 'building', 'failed', 'draining']))]);
+}
+
+/** Whether the host of a sandbox runs, in one of these states. */
+function hasHost(eb: SandboxBuilder, now: number, states: Tables['kernel_hosts']['state'][]) {
+  return eb.exists(
+    eb
+      .selectFrom('kernel_hosts')
+      .select('kernel_hosts.host')
+      .whereRef('kernel_hosts.host', '=', 'sandboxes.host')
+      .where('seen_at', '>=', new Date(now - HOST_LOST_MS).toISOString())
+      .where('state', 'in', states),
+  );
+}

@@ -1,0 +1,47 @@
+import type { Sessions } from '../../../catalog/sessions.ts';
+import type { ToolScope } from '../../../core/history.ts';
+import type { AgentSpec } from '../../../spec/agent-spec.ts';
+import { rankTools, type RankedTool } from '../../../tools/rank-tools.ts';
+import type { UseInCode } from '../../../tools/search-tools.ts';
+import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
+import type { SavedTools } from './saved-tool-rows.ts';
+import { importOf, mayHaveSavedTools, savedToolsOf, type SavedToolAbout } from './saved-tool.ts';
+import { savedFile } from './saved-modules.ts';
+
+/** What the saved tools of a session are found with. */
+export interface SavedToolSources {
+  sessions: Pick<Sessions, 'get'>;
+  savedTools: Pick<SavedTools, 'list'>;
+}
+
+/** The saved tools that the code of a session can import, by category and name. */
+export async function listedSavedTools(
+  { sessions, savedTools }: SavedToolSources,
+  spec: AgentSpec,
+  { sessionId }: Pick<ToolScope, 'sessionId'>,
+): Promise<SavedToolAbout[]> {
+  if (!mayHaveSavedTools(spec)) return [];
+  const session = await sessions.get(sessionId);
+  const place = session && savedToolsOf(session, spec);
+  return place ? savedTools.list(place) : [];
+}
+
+/** Those that match a query, the best first. */
+export async function matchingSavedTools(tools: readonly SavedToolAbout[], query: string): Promise<SavedToolAbout[]> {
+  const ranked = tools.map((tool): RankedTool & { tool: SavedToolAbout } => {
+    const { name, category, description } = tool;
+    const info = { type: 'mcp', serverId: '', serverName: category, name } as const;
+    return { name, info, description, parameters: {}, tool };
+  });
+  return (await rankTools(ranked, query)).map(({ tool }) => tool);
+}
+
+/** How code calls a saved tool. */
+export function useOf(tool: SavedToolAbout): UseInCode & { description: string } {
+  return { import: importOf(tool), signature: tool.signature, description: tool.description };
+}
+
+/** Where code and `read_file` find the interface of a saved tool. */
+export function pathOf(tool: SavedToolAbout): string {
+  return `${SANDBOX_FOLDERS.tools}/${savedFile(tool, 'api')}`;
+}

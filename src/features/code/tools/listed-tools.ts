@@ -1,0 +1,76 @@
+import type { UseInCode } from '../../../tools/search-tools.ts';
+import { argumentSchema, calledBy, type AgentTool } from '../../../tools/toolset.ts';
+import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
+import type { SavedToolAbout } from '../saved-tools/saved-tool.ts';
+import { parserFor, parsersAmong } from '../saved-tools/saved-modules.ts';
+import { codePlaces, type CodePlace } from './code-modules.ts';
+import { MAX_DESCRIPTION, toolModule, type CodeTool } from './tool-module.ts';
+
+/** A tool that code may call, with what it is for its agent. */
+interface CallableTool extends CodeTool {
+  agentTool: AgentTool;
+}
+
+/** A tool that code may call, where it is, and how it is called. */
+export interface ListedTool extends Pick<CodePlace<CallableTool>, 'category' | 'name' | 'tool'> {
+  /** Of its source, where code and `read_file` find it. */
+  path: string;
+  /** The line that imports it. */
+  import: string;
+  /** Generates the module, of which hostile schemas take milliseconds. */
+  generate: () => { source: string; signature: string };
+}
+
+/**
+ * The tools among those of an agent that its code may call, by category and name.
+ * @param saved the saved tools of the code, among which are parsers
+ */
+export function listedTools(tools: Iterable<AgentTool>, saved: readonly SavedToolAbout[] = []): ListedTool[] {
+  const callable = [...tools].flatMap((tool) => (calledBy('code', tool) ? callableTools(tool) : []));
+  const parsers = parsersAmong(saved);
+  return codePlaces(callable).map((place) => {
+    const { tool, category, name, module, file } = place;
+    const parser = parserFor(place, parsers);
+    return {
+      tool,
+      category,
+      name,
+      path: `${SANDBOX_FOLDERS.tools}/${file}`,
+      import: `from ${module} import run, ${parser === undefined ? '' : 'run_parsed, '}Params`,
+      generate: () => toolModule(tool, parser),
+    };
+  });
+}
+
+/** A tool of a server as its module is generated from it; none for other tools. */
+export function callableTools(tool: AgentTool): CallableTool[] {
+  const { info, description, resultSchema: outputSchema } = tool;
+  if (info.type !== 'mcp') return [];
+  const inputSchema = argumentSchema(tool);
+  return [{ server: info.serverName, name: info.name, description, inputSchema, outputSchema, agentTool: tool }];
+}
+
+/** How code calls tools: what a search says of them. */
+export function usesInCode(
+  tools: Iterable<AgentTool>,
+  saved: readonly SavedToolAbout[],
+): Map<AgentTool, () => UseInCode> {
+  return new Map(
+    listedTools(tools, saved).map(({ tool, import: line, generate }) => [
+      tool.agentTool,
+      () => ({ import: line, signature: generate().signature }),
+    ]),
+  );
+}
+
+/** How many tools each category has. */
+export function categoriesOf(listed: readonly Pick<ListedTool, 'category'>[]): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const { category } of listed) counts.set(category, (counts.get(category) ?? 0) + 1);
+  return counts;
+}
+
+/** What the server says of a tool. */
+export function descriptionOf({ tool }: ListedTool): string {
+  return (tool.description ?? '').trim().slice(0, MAX_DESCRIPTION).toWellFormed();
+}

@@ -1,0 +1,20 @@
+import { expect, test } from 'vitest';
+import { nameOf } from './place-files.ts';
+
+test.each([
+  ['orders.csv', 'orders.csv'],
+  ['../../etc/passwd', '.._.._etc_passwd'],
+  ['a\0b', 'a_b'],
+  ['..', 'file'],
+  ['', 'file'],
+  ['~', 'file'],
+  ['\ud800', '\ufffd'],
+])('the name %j of a file is %j in the workspace', (name, safe) => {
+  expect(nameOf({ name })).toBe(safe);
+});
+
+test('a long name is cut, and keeps its extension', () => {
+  const name = nameOf({ name: `${'ä'.repeat(300)}.csv` });
+  expect(name).toMatch(/^ä+\.csv$/);
+  expect(Buffer.byteLength(name)).toBeLessThan(200);
+});

@@ -1,0 +1,18 @@
+import { shown, WorkspaceFileError } from './workspace-path.ts';
+
+/** Undefined for bytes that are not UTF-8, or contain NUL. A byte order mark is part of the text. */
+export function decodeText(bytes: Uint8Array, { isPart = false } = {}): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes, { stream: isPart });
+  } catch {
+    return undefined;
+  }
+}
+
+/** The text of a file. @throws WorkspaceFileError */
+export function textOf(path: string, bytes: Uint8Array): string {
+  const text = decodeText(bytes);
+  if (text !== undefined) return text;
+  throw new WorkspaceFileError('unsuitable', `${shown(path)} is not a text in UTF-8: use code or read_media for it`);
+}

@@ -1,0 +1,53 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { errorMessage } from '../../lib/errors.ts';
+import type { ReaderMessage, ReaderTask } from './extract-text.ts';
+
+/** A file cannot be read, or not further. The message says why. */
+export class Unreadable extends Error {}
+
+/**
+ * Runs the thread that reads one file, of which everything may be hostile: it has no environment and bounded memory, and
+ * is terminated if it takes too long. What `read` throws is told as damage of the file.
+ */
+export function runReader(read: (task: ReaderTask, out: TextSender) => Promise<void>): void {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set by `extractText`
+  const task = workerData as ReaderTask;
+  read(task, new TextSender(task.maxCharacters)).then(
+    () => send('end'),
+    (error: unknown) => {
+      const reason = errorMessage(error).slice(0, 200);
+      send({ problem: error instanceof Unreadable ? reason : `it is damaged: ${reason}` });
+    },
+  );
+}
+
+/** Sends the parts of a text, as many characters as the file may have. */
+class TextSender {
+  #remaining: number;
+
+  constructor(maxCharacters: number) {
+    this.#remaining = maxCharacters;
+  }
+
+  /** `whole`: what the parts belong to, as a note about a missing rest names it. `blank`: the problem if none has a text. */
+  begin(whole: string, blank: string): void {
+    send({ whole, blank });
+  }
+
+  /** @throws Unreadable after the last character that the file may have */
+  part(text: string, title?: string): void {
+    const clean = text.toWellFormed().replaceAll('\0', '');
+    send({ text: clean.slice(0, this.#remaining), ...(title !== undefined && { title }) });
+    this.#remaining -= clean.length;
+    if (this.#remaining < 0) throw tooLong();
+  }
+}
+
+export function tooLong(): Unreadable {
+  return new Unreadable('the file is too long');
+}
+
+function send(message: ReaderMessage): void {
+  // oxlint-disable-next-line unicorn/require-post-message-target-origin -- the port of a thread has none
+  parentPort?.postMessage(message);
+}

@@ -1,0 +1,209 @@
+import type { Insertable, Selectable, Updateable } from 'kysely';
+import type { Role } from '../../core/subject.ts';
+import type { Tables } from '../../catalog/schema.ts';
+import { Store } from '../../catalog/store.ts';
+
+type ScheduleRow = Selectable<Tables['schedules']>;
+
+/** A schedule with its decrypted parts. */
+export interface Schedule extends Omit<ScheduleRow, 'roles' | 'paused'> {
+  roles: Role[];
+  paused: boolean;
+}
+
+export interface NewSchedule extends Omit<
+  Insertable<Tables['schedules']>,
+  'roles' | 'paused' | 'pause_note' | 'sessions_created' | 'revision'
+> {
+  roles: readonly Role[];
+}
+
+/** What a caller may change of a schedule. */
+export interface ScheduleChange extends Pick<
+  Updateable<Tables['schedules']>,
+  'name' | 'description' | 'cron' | 'timezone' | 'request' | 'key_id' | 'pause_note' | 'repeats'
+> {
+  roles?: readonly Role[];
+  paused?: boolean;
+  updated_at: string;
+}
+
+interface ScheduleLimits {
+  perSubject: number;
+  total: number;
+}
+
+interface SchedulePage {
+  /** Undefined: those of all subjects. */
+  subjectId: string | undefined;
+  order: 'asc' | 'desc';
+  offset: number;
+  limit: number;
+}
+
+/** The columns that are encrypted. */
+const SEALED = ['name', 'description', 'request', 'pause_note'] as const;
+
+type Sealed = { [Part in (typeof SEALED)[number]]?: string | null | undefined };
+
+/**
+ * The schedules of the Agents API v2. A row is the truth about its schedule, which Temporal executes: `revision` counts
+ * its changes, and `synced_revision` says which of them Temporal has.
+ */
+export class Schedules extends Store {
+  /** Stores a schedule, unless its subject, or the server, has as many as it may have: then false. */
+  async insert(schedule: NewSchedule, limits: ScheduleLimits): Promise<boolean> {
+    const row = { ...schedule, ...this.#sealed(schedule.id, schedule), roles: JSON.stringify(schedule.roles) };
+    return this.db.transaction().execute(async (db) => {
+      await db.insertInto('schedules').values(row).execute();
+      const { total, own } = await db
+        .selectFrom('schedules')
+        .select((eb) => [
+          eb.fn.countAll<number>().as('total'),
+          eb.fn.countAll<number>().filterWhere('subject_id', '=', schedule.subject_id).as('own'),
+        ])
+        .where('deleted_at', 'is', null)
+        .executeTakeFirstOrThrow();
+      if (total <= limits.total && own <= limits.perSubject) return true;
+      await db.deleteFrom('schedules').where('id', '=', schedule.id).execute();
+      return false;
+    });
+  }
+
+  async get(id: string): Promise<Schedule | undefined> {
+    const schedule = await this.find(id);
+    return schedule?.deleted_at === null ? schedule : undefined;
+  }
+
+  /** Also finds a deleted schedule. */
+  async find(id: string): Promise<Schedule | undefined> {
+    const row = await this.db.selectFrom('schedules').selectAll().where('id', '=', id).executeTakeFirst();
+    return row && this.#open(row);
+  }
+
+  async list({ subjectId, order, offset, limit }: SchedulePage): Promise<{ items: Schedule[]; total: number }> {
+    const all = this.db
+      .selectFrom('schedules')
+      .where('deleted_at', 'is', null)
+      .$if(subjectId !== undefined, (query) => query.where('subject_id', '=', subjectId ?? ''));
+    const page = all.selectAll().orderBy('created_at', order).orderBy('id', order).offset(offset).limit(limit);
+    const { total } = await all.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
+    const rows = await page.execute();
+    return { items: rows.map((row) => this.#open(row)), total };
+  }
+
+  /** Changes a schedule. False if there is none with this id. */
+  async change(id: string, change: ScheduleChange): Promise<boolean> {
+    const { roles, paused, ...rest } = change;
+    const { numUpdatedRows } = await this.db
+      .updateTable('schedules')
+      .set((eb) => ({
+        ...rest,
+        ...this.#sealed(id, rest),
+        ...(roles && { roles: JSON.stringify(roles) }),
+        ...(paused !== undefined && { paused: Number(paused) }),
+        revision: eb('revision', '+', 1),
+      }))
+      .where('id', '=', id)
+      .where('deleted_at', 'is', null)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Ends a schedule. The row is kept until Temporal does not have the schedule either. False if there is none. */
+  async delete(id: string, now: string): Promise<boolean> {
+    const { numUpdatedRows } = await this.db
+      .updateTable('schedules')
+      .set({ deleted_at: now })
+      .where('id', '=', id)
+      .where('deleted_at', 'is', null)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Removes the row of a deleted schedule, with its runs. */
+  async remove(id: string): Promise<void> {
+    await this.db.deleteFrom('schedules').where('id', '=', id).where('deleted_at', 'is not', null).execute();
+  }
+
+  /** Notes that Temporal has a revision of a schedule. False if there is another one by now. */
+  async synced(id: string, revision: number, now: string): Promise<boolean> {
+    const { numUpdatedRows } = await this.db
+      .updateTable('schedules')
+      .set({ synced_revision: revision, checked_at: now })
+      .where('id', '=', id)
+      .where('revision', '=', revision)
+      .where('deleted_at', 'is', null)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Schedules of which Temporal may not know the newest revision, or that were checked last before a time. */
+  async toSync(checkedBefore: string, limit: number): Promise<string[]> {
+    const rows = await this.db
+      .selectFrom('schedules')
+      .select('id')
+      .where((eb) =>
+        eb.or([
+          eb('synced_revision', '!=', eb.ref('revision')),
+          eb('deleted_at', 'is not', null),
+          eb('checked_at', '<', checkedBefore),
+        ]),
+      )
+      // Those that cannot be synced must not keep the others from being checked.
+      .orderBy('checked_at')
+      .orderBy('id')
+      .limit(limit)
+      .execute();
+    return rows.map(({ id }) => id);
+  }
+
+  /** Notes that a schedule was checked without success. */
+  async postpone(id: string, now: string): Promise<void> {
+    await this.db.updateTable('schedules').set({ checked_at: now }).where('id', '=', id).execute();
+  }
+
+  /** Makes a session the newest of a schedule. False if the newest is no longer `instead`. */
+  async claim(
+    id: string,
+    { sessionId, instead, now }: { sessionId: string; instead: string | null; now: string },
+  ): Promise<boolean> {
+    const { numUpdatedRows } = await this.db
+      .updateTable('schedules')
+      .set({ last_session_id: sessionId, claimed_at: now })
+      .where('id', '=', id)
+      .where('deleted_at', 'is', null)
+      .where('last_session_id', instead === null ? 'is' : '=', instead)
+      .executeTakeFirst();
+    return numUpdatedRows > 0n;
+  }
+
+  /** Those of the parts that are given, encrypted. */
+  #sealed<T extends Sealed>(id: string, given: T): Pick<T, keyof Sealed & keyof T> {
+    const parts = SEALED.flatMap((part) => {
+      const text = given[part];
+      return text === undefined ? [] : [[part, text && this.cipher.sealText(text, aadFor(id, part))]];
+    });
+    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- texts stay texts
+    return Object.fromEntries(parts) as Pick<T, keyof Sealed & keyof T>;
+  }
+
+  #open(row: ScheduleRow): Schedule {
+    const open = (part: (typeof SEALED)[number], text: string): string =>
+      this.cipher.openText(text, aadFor(row.id, part));
+    return {
+      ...row,
+      name: open('name', row.name),
+      description: row.description && open('description', row.description),
+      request: open('request', row.request),
+      pause_note: row.pause_note && open('pause_note', row.pause_note),
+      paused: row.paused === 1,
+      // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `insert` and `change`
+      roles: JSON.parse(row.roles) as Role[],
+    };
+  }
+}
+
+export function aadFor(scheduleId: string, part: string): string {
+  return `schedule/${scheduleId}/${part}`;
+}

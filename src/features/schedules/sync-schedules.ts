@@ -1,0 +1,40 @@
+import type { Client } from '@temporalio/client';
+import type { Logger } from 'pino';
+import type { Schedules } from './schedule-rows.ts';
+import { syncSchedule } from './schedules.ts';
+
+interface Syncing {
+  catalog: { schedules: Schedules };
+  client: Client;
+  taskQueue: string;
+  log: Logger;
+}
+
+/** Schedules per sweep; the next one takes the others. */
+const MAX_SCHEDULES = 200;
+
+/** How often Temporal is asked whether it still has a schedule: it may have lost it with its data. */
+const CHECK_MS = 3_600_000;
+
+/**
+ * Makes Temporal's schedules what the catalog says: those of which a crash has kept Temporal from knowing, and all others
+ * after the start of the process and each hour.
+ *
+ * @param began when housekeeping has begun in this process
+ */
+export async function syncSchedules(
+  { log, ...scheduling }: Syncing,
+  { now, began, stop }: { now: Date; began: Date; stop: AbortSignal },
+): Promise<void> {
+  const { schedules } = scheduling.catalog;
+  const checkedBefore = new Date(Math.max(now.getTime() - CHECK_MS, began.getTime())).toISOString();
+  for (const id of await schedules.toSync(checkedBefore, MAX_SCHEDULES)) {
+    if (stop.aborted) return;
+    try {
+      await syncSchedule(scheduling, id);
+    } catch (error) {
+      log.warn({ scheduleId: id, err: error }, 'a schedule could not be synced with Temporal; it is repeated');
+      await schedules.postpone(id, now.toISOString());
+    }
+  }
+}

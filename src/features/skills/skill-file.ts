@@ -1,0 +1,64 @@
+import { parse, stringify } from 'yaml';
+import { z } from 'zod';
+import { errorMessage, NamedError } from '../../lib/errors.ts';
+import { skillDescription, skillName } from '../../spec/skill-spec.ts';
+
+/** What a model knows of a skill before it reads it. */
+export interface SkillHeader {
+  name: string;
+  description: string;
+}
+
+export interface ParsedSkill extends SkillHeader {
+  body: string;
+}
+
+/** The name of the file with the text of a skill, in its folder. */
+export const SKILL_FILE = 'SKILL.md';
+
+/** A skill that cannot be used, or a file of one that cannot be read. Models and clients read the message. */
+export class SkillError extends NamedError {}
+
+/** Parsing takes a time that grows with the nesting. */
+const MAX_FRONT_MATTER_LENGTH = 16 * 1024;
+
+/** Fields that other servers define are ignored. */
+const frontMatter = z.object({ name: skillName, description: z.string().trim().pipe(skillDescription) });
+
+/**
+ * Parses a `SKILL.md`: front matter in YAML with `name` and `description`, then the body.
+ *
+ * @param folder the name of its folder, which is that of the skill
+ * @throws SkillError
+ */
+export function parseSkill(text: string, folder: string): ParsedSkill {
+  const [, yaml, body] = /^\uFEFF?---[ \t]*\r?\n([^]*?\n)---[ \t]*(?:\r?\n([^]*))?$/.exec(text) ?? [];
+  if (yaml === undefined) throw new SkillError('SKILL.md must begin with front matter between two lines of ---');
+  if (yaml.length > MAX_FRONT_MATTER_LENGTH) {
+    throw new SkillError(`the front matter of SKILL.md is longer than ${MAX_FRONT_MATTER_LENGTH} characters`);
+  }
+  let content: unknown;
+  try {
+    // Without aliases, a few lines cannot stand for gigabytes.
+    content = parse(yaml, { maxAliasCount: 0, logLevel: 'error' });
+  } catch (error) {
+    const [line] = errorMessage(error).split('\n');
+    throw new SkillError(`the front matter of SKILL.md is not valid YAML: ${line}`, { cause: error });
+  }
+  const parsed = frontMatter.safeParse(content);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const field = issue?.path.join('.') || 'it';
+    throw new SkillError(`the front matter of SKILL.md: ${field}: ${issue?.message}`);
+  }
+  const { name } = parsed.data;
+  if (name !== folder) {
+    throw new SkillError(`the front matter of SKILL.md names it ${name}, but its folder is ${folder}`);
+  }
+  return { ...parsed.data, body: (body ?? '').trim() };
+}
+
+/** The `SKILL.md` of a skill. */
+export function skillText({ name, description }: SkillHeader, body: string): string {
+  return `---\n${stringify({ name, description })}---\n${body}\n`;
+}

@@ -1,0 +1,150 @@
+import type { AgentSpec } from './agent-spec.ts';
+import {
+  CODE_ACTIONS,
+  INLINE_BYTES,
+  INSTRUCTIONS_FILE,
+  KERNEL_LIMITS,
+  MAX_CONCURRENT_TASKS,
+  OUTPUT_BYTES,
+  PREVIEW_CHARS,
+  TASK_MODEL_CALLS,
+  WORKSPACE_BYTES,
+  WORKSPACE_FILES,
+  type WorkspaceFileSpec,
+} from './code-actions-spec.ts';
+import { parseDataUri } from './data-uri.ts';
+import type { PermissionRule } from './permission-rule.ts';
+import { workspacePath } from './workspace-path.ts';
+
+export type CodeAction = keyof typeof CODE_ACTIONS;
+
+/** Limits of one kernel with its child processes, by their names in the agent format, for which operators set maxima. */
+export type KernelLimits = Record<keyof typeof KERNEL_LIMITS, number>;
+
+/** The block `code_actions` of an agent that acts in code, with all defaults. */
+export interface CodeActions {
+  /** Whether a person decides before each action. */
+  approvals: Record<CodeAction, 'allow' | 'ask' | 'deny'>;
+  /** Whether a person decides before each call of an MCP server's tool. */
+  asksForTools: boolean;
+  permissions: (PermissionRule | { preset: 'read_only' })[];
+  /** A turn ends once a person has denied a call. */
+  endsOnDenial: boolean;
+  /** How long calls of code wait for a decision; undefined: without a limit. */
+  approvalTimeoutSeconds: number | undefined;
+  /**
+   * `timeout_seconds`: of a cell, without the time for which it waits for people. `idle_seconds`: after which an unused
+   * kernel is stopped. `suspend_seconds`: for which one is kept whose cell waits for a decision. `memory_mb`: in MiB.
+   * `cpus`: may be a fraction. `processes`: threads count. `output_bytes`: of one cell. `env`: the environment of code and
+   * commands; values may refer to variables of the kernel host. `state`: whether variables are stored after each cell that
+   * succeeds, so that the next kernel has them.
+   */
+  kernel: KernelLimits & { output_bytes: number; env: Record<string, string>; state: 'memory' | 'snapshot' };
+  /** `allow`: patterns of the hosts that code and commands may reach, in lower case. */
+  network: { allow: string[] };
+  workspace: {
+    max_bytes: number;
+    max_files: number;
+    /** Their paths are relative to the workspace and differ. */
+    files: { path: string; base64: string }[];
+    /** The path of a file with instructions, relative to the workspace; null: none. */
+    instructions_file: string | null;
+  };
+  /** A result of more than `inline_bytes` is a file; the model gets `preview_chars` characters of its head and tail. */
+  results: { inline_bytes: number; preview_chars: number };
+  /** Whether the model sees the images that code displays, or is told where they are. */
+  images: 'link' | 'show';
+  /** `max_concurrent`: how many are begun and not done. `max_turns`: after how many model calls with their tools one ends. */
+  sub_tasks: { max_concurrent: number; max_turns: number };
+  /** Whose saved tools the code has: those of the session's owner for the agent, those of the agent, or none. */
+  savedTools: 'subject' | 'agent' | 'none';
+}
+
+/** What an agent has of code actions; undefined if it does not act in code. */
+export function codeActionsOf(spec: Pick<AgentSpec, 'code_actions' | 'config'>): CodeActions | undefined {
+  const sandbox = spec.config?.sandbox?.enabled;
+  const block = spec.code_actions ?? (sandbox === true ? { approvals: 'allow' as const } : undefined);
+  if (!block || block.enabled === false || sandbox === false) return undefined;
+  const { approvals, permissions, on_deny: onDeny, kernel, network, workspace, results, images } = block;
+  const { approval_timeout_seconds: approvalTimeoutSeconds, sub_tasks: tasks } = block;
+  return {
+    approvals: approvalsOf(approvals),
+    asksForTools: typeof approvals === 'object' && approvals?.tool === 'ask',
+    permissions: permissions ?? [],
+    endsOnDenial: onDeny === 'end',
+    approvalTimeoutSeconds: approvalTimeoutSeconds ?? undefined,
+    kernel: {
+      timeout_seconds: kernel?.timeout_seconds ?? KERNEL_LIMITS.timeout_seconds.default,
+      idle_seconds: kernel?.idle_seconds ?? KERNEL_LIMITS.idle_seconds.default,
+      suspend_seconds: kernel?.suspend_seconds ?? KERNEL_LIMITS.suspend_seconds.default,
+      memory_mb: kernel?.memory_mb ?? KERNEL_LIMITS.memory_mb.default,
+      cpus: kernel?.cpus ?? KERNEL_LIMITS.cpus.default,
+      processes: kernel?.processes ?? KERNEL_LIMITS.processes.default,
+      output_bytes: kernel?.output_bytes ?? OUTPUT_BYTES.default,
+      env: kernel?.env ?? {},
+      state: kernel?.state ?? 'memory',
+    },
+    network: { allow: (network?.allow ?? []).map((pattern) => pattern.toLowerCase()) },
+    workspace: {
+      max_bytes: workspace?.max_bytes ?? WORKSPACE_BYTES.default,
+      max_files: workspace?.max_files ?? WORKSPACE_FILES.default,
+      files: (workspace?.files ?? []).flatMap(workspaceFile),
+      instructions_file: instructionsFile(workspace?.instructions_file),
+    },
+    results: {
+      inline_bytes: results?.inline_bytes ?? INLINE_BYTES.default,
+      preview_chars: results?.preview_chars ?? PREVIEW_CHARS.default,
+    },
+    images: images ?? 'link',
+    sub_tasks: {
+      max_concurrent: tasks?.max_concurrent ?? MAX_CONCURRENT_TASKS.default,
+      max_turns: tasks?.max_turns ?? TASK_MODEL_CALLS.default,
+    },
+    savedTools: block.saved_tools ?? 'subject',
+  };
+}
+
+function approvalsOf(given: NonNullable<AgentSpec['code_actions']>['approvals']): CodeActions['approvals'] {
+  const approvalOf = (action: CodeAction) =>
+    typeof given === 'string' ? given : (given?.[action] ?? CODE_ACTIONS[action]);
+  return {
+    code: approvalOf('code'),
+    shell: approvalOf('shell'),
+    reset: approvalOf('reset'),
+    file_read: approvalOf('file_read'),
+    file_write: approvalOf('file_write'),
+    file_edit: approvalOf('file_edit'),
+    task: approvalOf('task'),
+    save_tool: approvalOf('save_tool'),
+  };
+}
+
+/** Null for what is rejected when the agent is checked, so that no path leaves the workspace. */
+function instructionsFile(given: string | null = INSTRUCTIONS_FILE): string | null {
+  return given === null ? null : (workspacePath(given) ?? null);
+}
+
+/** Empty for what the schema rejects, so that no path leaves the workspace. */
+function workspaceFile({ path: given, data }: WorkspaceFileSpec): CodeActions['workspace']['files'] {
+  const path = workspacePath(given);
+  const content = parseDataUri(data);
+  return path === undefined || content === undefined ? [] : [{ path, base64: content.base64 }];
+}
+
+/**
+ * Limits of a kernel, lowered to the operator's maxima: those may be less than what agents have by default, or less than
+ * when the agent was accepted.
+ */
+export function atMost(limits: CodeActions['kernel'], maxima: KernelLimits): CodeActions['kernel'] {
+  return {
+    timeout_seconds: Math.min(limits.timeout_seconds, maxima.timeout_seconds),
+    idle_seconds: Math.min(limits.idle_seconds, maxima.idle_seconds),
+    suspend_seconds: Math.min(limits.suspend_seconds, maxima.suspend_seconds),
+    memory_mb: Math.min(limits.memory_mb, maxima.memory_mb),
+    cpus: Math.min(limits.cpus, maxima.cpus),
+    processes: Math.min(limits.processes, maxima.processes),
+    output_bytes: limits.output_bytes,
+    env: limits.env,
+    state: limits.state,
+  };
+}

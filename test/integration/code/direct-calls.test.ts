@@ -1,0 +1,267 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, test } from 'vitest';
+import type { WireSpan } from '../../../src/api/sessions/wire/timeline.ts';
+import type { AgentSpec } from '../../../src/spec/agent-spec.ts';
+import type { Frame } from '../../support/api-client.ts';
+import { startCodeServer } from '../../support/code-server.ts';
+import { answersTo, cell, cellTurn, responsesIn } from '../../support/code-turns.ts';
+import { eventually } from '../../support/eventually.ts';
+import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
+import { GATE } from '../../support/gated-cells.ts';
+import { TestMcpServer, type TestTool } from '../../support/mcp-server.ts';
+import { say } from '../../support/scripted-model.ts';
+import type { Chat, TestServer } from '../../support/test-server.ts';
+
+/** Calls of code that its kernel host runs itself: those that need no decision, of tools that may run again. */
+
+let server: TestServer;
+let lab: TestMcpServer;
+/** The same tools; it keeps state for each connection. */
+let stateful: TestMcpServer;
+/** Called when the tool `look` is, by its argument. */
+const looks = new Map<string, (signal: AbortSignal) => Promise<unknown>>();
+// The first test run on a machine builds it.
+beforeAll(async () => void (await kernelPython()), BUILDS_PYTHON);
+
+beforeAll(async () => {
+  const inputSchema = { type: 'object' as const, properties: { of: { type: 'string' } }, required: ['of'] };
+  const reads = { inputSchema, annotations: { readOnlyHint: true } };
+  const tools: TestTool[] = [
+    { name: 'note', ...reads, handler: ({ of }) => `note of ${String(of)}` },
+    { name: 'slow_note', ...reads, handler: ({ of }) => sleep(100, `note of ${String(of)}`) },
+    {
+      name: 'look',
+      ...reads,
+      handler: async ({ of }, { signal }) => {
+        await looks.get(String(of))?.(signal);
+        return `looked at ${String(of)}`;
+      },
+    },
+    {
+      name: 'add',
+      inputSchema,
+      annotations: { readOnlyHint: false, destructiveHint: false },
+      handler: ({ of }) => `added ${String(of)}`,
+    },
+  ];
+  lab = await TestMcpServer.start({ tools });
+  stateful = await TestMcpServer.start({ tools, protocol: '2025-11-25' });
+  server = await startCodeServer();
+});
+afterAll(async () => {
+  await server.stop();
+  await lab.stop();
+  await stateful.stop();
+});
+
+/** An agent whose code may call the tools of the server. */
+function agent(more: object = {}, { asked = [] as string[], url = lab.url } = {}): Partial<AgentSpec> {
+  const tools = { allowed_callers: ['code' as const], require_approval_for_tools: asked };
+  return {
+    code_actions: { approvals: 'allow', ...more },
+    mcp_servers: [{ type: 'inline', name: 'lab', url, ...tools }],
+  };
+}
+
+const isOfCode = (threadId: string): boolean => threadId.startsWith('code_');
+
+/** What a server was called with, of the calls whose argument begins so. */
+function callsOf({ calls }: TestMcpServer, prefix: string): string[] {
+  return calls.flatMap(({ tool, arguments: { of } }) => (String(of).startsWith(prefix) ? `${tool} ${String(of)}` : []));
+}
+
+/** What the last turn of a session has spent time on. */
+async function spansOf(chat: Chat): Promise<WireSpan[]> {
+  const turns = await server.api.list<{ id: string }>(`${chat.path}/turns`, 25);
+  return server.api.list<WireSpan>(`${chat.path}/turns/${turns[0]?.id}/timeline`);
+}
+
+const IMPORTS = 'from mcptools.lab import add, look, note, slow_note\n';
+
+/** Calls a tool with what an expression gives. */
+const CALL = (tool: string, of: string) => `${tool}.run(${tool}.Params(of=${of}))`;
+
+/** The calls of a turn's code that have no results. */
+async function openIn(chat: Chat, turnId: string): Promise<string[]> {
+  const events = await server.api.list<Frame>(`${chat.path}/turns/${turnId}/events`);
+  const ended = new Set(responsesIn(events, isOfCode).map(({ tool_call_id: id }) => id));
+  return events.flatMap((event) =>
+    event.type === 'model.message' && isOfCode(event.thread_id)
+      ? event.tool_calls.flatMap(({ id }) => (ended.has(id) ? [] : id))
+      : [],
+  );
+}
+
+test.concurrent('200 calls of a read-only tool in a loop are in the log, in few pieces', async ({ expect }) => {
+  const chat = await server.chat({ spec: agent() });
+  const numbers = Array.from({ length: 200 }, (_, n) => n);
+  const code = `${IMPORTS}got = [${CALL('note', 'f"a-{n}"')} for n in range(200)]\nprint(got == [f"note of a-{n}" for n in range(200)])`;
+  const events = await cellTurn(chat, [code]);
+  const execution = { exit: 'ok', tool_calls: 200 };
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'succeeded', content: 'True', execution }]);
+  const responses = responsesIn(events, isOfCode);
+  expect(responses.map(({ content }) => content)).toEqual(numbers.map((n) => `note of a-${n}`));
+  expect(callsOf(lab, 'a-')).toEqual(numbers.map((n) => `note a-${n}`));
+  const operations = lab.calls
+    .filter(({ arguments: { of } }) => String(of).startsWith('a-'))
+    .map(({ meta }) => /turn_\w+\/code_\w+\/call_\d+/.exec(JSON.stringify(meta))?.[0]);
+  expect(operations[199]).toMatch(/call_200$/);
+  expect(new Set(operations).size).toBe(200);
+  const spans = await spansOf(chat);
+  // Of 50 calls or fewer each; a machine that takes seconds for them needs more pieces.
+  expect(spans.filter(({ kind }) => kind === 'run_code').length).toBeLessThan(20);
+  const ofCalls = spans.filter(({ kind, thread_id: thread }) => kind === 'tool_call' && isOfCode(thread ?? ''));
+  expect(ofCalls).toHaveLength(200);
+  expect(ofCalls[0]).toMatchObject({
+    tool: 'note',
+    server: 'lab',
+    outcome: 'succeeded',
+    started_at: expect.any(String),
+  });
+});
+
+test.concurrent('read-only calls between those that ask keep their place', async ({ expect }) => {
+  const chat = await server.chat({ spec: agent({}, { asked: ['add'] }) });
+  const loop = `for n in range(3):\n  print(${CALL('note', 'f"b-{n}"')})\n  print(${CALL('add', 'f"b-{n}"')})\nprint(${CALL('note', '"b-3"')})`;
+  let events = await cellTurn(chat, [IMPORTS + loop]);
+  const contents = responsesIn(events, isOfCode).map(({ content }) => content);
+  for (let n = 0; n < 3; n++) {
+    expect(callsOf(lab, 'b-')).toHaveLength(2 * n + 1);
+    events = await chat.turn(answersTo(events)).done;
+    contents.push(...responsesIn(events, isOfCode).map(({ content }) => content));
+  }
+  const expected = [0, 1, 2].flatMap((n) => [`note of b-${n}`, `added b-${n}`]);
+  expect(contents).toEqual([...expected, 'note of b-3']);
+  expect(responsesIn(events)).toMatchObject([
+    { outcome: 'succeeded', content: [...expected, 'note of b-3'].join('\n') },
+  ]);
+  expect(callsOf(lab, 'b-')).toEqual(['note b-0', 'add b-0', 'note b-1', 'add b-1', 'note b-2', 'add b-2', 'note b-3']);
+});
+
+test.concurrent('a rule that is made while the code runs holds for its next call', async ({ expect }) => {
+  const chat = await server.chat({ spec: agent() });
+  looks.set('c-1', async () => {
+    const rule = { effect: 'deny', action: 'tool', tool: 'lab/note' };
+    const made = await server.api.send('POST', `${chat.path}/permissions`, rule);
+    expect(made.status).toBeLessThan(300);
+  });
+  const code = `print(${CALL('note', '"c-0"')})\n${CALL('look', '"c-1"')}\n${CALL('note', '"c-2"')}`;
+  const events = await cellTurn(chat, [IMPORTS + code]);
+  expect(callsOf(lab, 'c-')).toEqual(['note c-0', 'look c-1']);
+  expect(responsesIn(events, isOfCode).map(({ outcome }) => outcome)).toEqual(['succeeded', 'succeeded', 'denied']);
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'failed', execution: { exit: 'denied' } }]);
+});
+
+test.concurrent('a server that keeps state for a connection gets the calls of code on that of the worker', async ({
+  expect,
+}) => {
+  const chat = await server.chat({ spec: agent({}, { url: stateful.url }) });
+  const events = await cellTurn(chat, [`${IMPORTS}print(${CALL('add', '"d"')}, ${CALL('note', '"d"')})`]);
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'succeeded', content: 'added d note of d' }]);
+  expect(callsOf(stateful, 'd')).toEqual(['add d', 'note d']);
+  const sessions = stateful.calls.map(({ headers }) => headers['mcp-session-id']);
+  expect(sessions).toEqual([expect.any(String), sessions[0]]);
+});
+
+test.concurrent('a turn whose budget of time is used up begins no more calls of its code', async ({ expect }) => {
+  const budget = { seconds: 10 };
+  const chat = await server.chat({ spec: { ...agent(), config: { pause: 'wait', budget } } });
+  chat.script(cell(`${IMPORTS}while True: ${CALL('slow_note', '"e"')}`));
+  const running = chat.turn('go');
+  expect(await running.type('turn.paused')).toMatchObject({ reason: 'budget' });
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  const outcomes = responsesIn(await running.done, isOfCode).map(({ outcome }) => outcome);
+  // The call with which the piece ended was not executed.
+  expect(outcomes.at(-1)).toBe('cancelled');
+  expect(outcomes.slice(0, -1)).toEqual(callsOf(lab, 'e').map(() => 'succeeded'));
+});
+
+test.concurrent('a turn that is paused begins no more calls of its code, until it is resumed', async ({ expect }) => {
+  const chat = await server.chat({ spec: { ...agent(), config: { pause: 'wait' } } });
+  const begun = Promise.withResolvers<void>();
+  looks.set('f', async () => begun.resolve());
+  chat.script(
+    // More than one piece has, with which the turn hears of them at the latest.
+    cell(`${IMPORTS}${CALL('look', '"f"')}\nfor n in range(60): ${CALL('slow_note', 'f"f-{n}"')}`),
+    say('done'),
+  );
+  const running = chat.turn('go');
+  const turnId = await running.turnId();
+  await begun.promise;
+  expect(await server.api.send('POST', `${chat.path}/pause`, {})).toMatchObject({ status: 200 });
+  const [open] = await eventually(async () => {
+    const calls = await openIn(chat, turnId);
+    expect(calls).toHaveLength(1);
+    return calls;
+  });
+  const before = callsOf(lab, 'f').length;
+  expect(open).toBe(`call_${before + 1}`);
+  expect(before).toBeLessThan(61);
+  await server.api.send('POST', `${chat.path}/resume`, {});
+  const responses = responsesIn(await running.done, isOfCode);
+  expect(responses.map(({ outcome }) => outcome)).toEqual(Array.from({ length: 61 }, () => 'succeeded'));
+  expect(callsOf(lab, 'f')).toHaveLength(61);
+});
+
+test.concurrent('a turn that is cancelled cancels the call that its host runs, and output is kept', async ({
+  expect,
+}) => {
+  const chat = await server.chat({ spec: agent() });
+  const [begun, aborted] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  looks.set('g', async (signal) => {
+    signal.addEventListener('abort', () => aborted.resolve());
+    begun.resolve();
+    await aborted.promise;
+  });
+  chat.script(cell(`x = 1\nprint("begun")\n${IMPORTS}${CALL('note', '"g-0"')}\n${CALL('look', '"g"')}`));
+  const running = chat.turn('go');
+  await begun.promise;
+  await server.api.send('POST', `${chat.path}/cancel`, {});
+  const events = await running.done;
+  await aborted.promise;
+  expect(responsesIn(events, isOfCode).map(({ outcome }) => outcome)).toEqual(['succeeded', 'cancelled']);
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'cancelled', execution: { exit: 'interrupted' } }]);
+  expect(responsesIn(events)[0]?.content).toMatch(/^begun\n/);
+  const [next] = responsesIn(await cellTurn(chat, ['print(x)']));
+  expect(next).toMatchObject({ outcome: 'succeeded', content: '1', execution: { generation: 1 } });
+});
+
+test.concurrent('a call that takes longer than a piece is left to the turn', async ({ expect }) => {
+  const chat = await server.chat({ spec: agent() });
+  const begun: number[] = [];
+  looks.set('h', async (signal) => {
+    begun.push(Date.now());
+    // The first request ends with the piece.
+    if (begun.length === 1) await new Promise((resolve) => signal.addEventListener('abort', resolve));
+  });
+  const events = await cellTurn(chat, [`${IMPORTS}print(${CALL('look', '"h"')})`]);
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'succeeded', content: 'looked at h' }]);
+  expect(responsesIn(events, isOfCode)).toMatchObject([{ outcome: 'succeeded', content: 'looked at h' }]);
+  expect(callsOf(lab, 'h')).toHaveLength(2);
+});
+
+test.concurrent('the log has the calls of code that runs on, which is interrupted as any other', async ({ expect }) => {
+  const chat = await server.chat({ spec: agent() });
+  chat.script(cell(`x = 1\nprint("begun")\n${IMPORTS}${CALL('note', '"i"')}\n${GATE('never')}`), say('done'));
+  const running = chat.turn('go');
+  await running.next((event) => event.type === 'tool.response' && isOfCode(event.thread_id));
+  const { body } = await server.api.send('POST', `${chat.path}/sandbox/interrupt`, {});
+  expect(body).toEqual({ data: { interrupted: true } });
+  const events = await running.done;
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'failed', execution: { exit: 'interrupted', tool_calls: 1 } }]);
+  expect(responsesIn(events)[0]?.content).toMatch(/^begun\n[^]*KeyboardInterrupt/);
+  const [next] = responsesIn(await cellTurn(chat, ['print(x)']));
+  expect(next).toMatchObject({ outcome: 'succeeded', content: '1', execution: { generation: 1 } });
+});
+
+test.concurrent('calls whose records do not fit into one piece are in the next one', async ({ expect }) => {
+  const chat = await server.chat({ spec: agent() });
+  const code = `import asyncio
+${IMPORTS}for n in range(3):
+  got = await asyncio.gather(*(note.run_async(note.Params(of=f"j-{n}-{i}-" + "x" * 950)) for i in range(32)))
+  print(len(set(got)))`;
+  const events = await cellTurn(chat, [code]);
+  expect(responsesIn(events)).toMatchObject([{ outcome: 'succeeded', content: '32\n32\n32' }]);
+  const results = responsesIn(events, isOfCode).map(({ outcome, tool_call_id: id }) => `${id} ${outcome}`);
+  expect(results).toEqual(Array.from({ length: 96 }, (_, n) => `call_${n + 1} succeeded`));
+});

@@ -1,0 +1,33 @@
+import { expect, vi } from 'vitest';
+import { newId } from '../../src/engine/new-id.ts';
+import { kernelPython } from './kernel-python.ts';
+import { startTestServer, type TestServer, type TestServerOptions } from './test-server.ts';
+
+/** An agent that acts in code without approvals. */
+export const FREE = { code_actions: { approvals: 'allow' as const } };
+
+/** A server whose kernel host can start kernels. */
+export async function startCodeServer(
+  env: Record<string, string> = {},
+  options: Pick<TestServerOptions, 'mcp'> = {},
+): Promise<TestServer> {
+  const server = await startTestServer({
+    ...options,
+    env: { EVERTURN_KERNELS: '10', EVERTURN_KERNEL_PYTHON: await kernelPython(), ...env },
+  });
+  // The first agent that acts in code starts the host.
+  await server.api.putAgent(newId('req'), { model: { name: 'any' }, ...FREE });
+  await untilHosted(server);
+  return server;
+}
+
+/** Resolves with the name of a kernel host that is ready, other than the one that was `lost`. */
+export async function untilHosted(server: TestServer, lost = ''): Promise<string> {
+  const hosts = server.database.rows.selectFrom('kernel_hosts').select(['host', 'state', 'reason']);
+  const find = async () => {
+    const [first, ...more] = await hosts.where('host', '!=', lost).execute();
+    expect([first, more]).toMatchObject([{ state: 'ready', reason: null }, []]);
+    return first?.host ?? '';
+  };
+  return vi.waitFor(find, { timeout: 120_000 });
+}

@@ -1,0 +1,34 @@
+import path from 'node:path';
+import { FolderBlobStore } from '../../src/blobs/folder-blob-store.ts';
+import { StoredVariables } from '../../src/features/code/host/stored-variables.ts';
+import type { KernelSnapshot } from '../../src/features/code/kernel-snapshot.ts';
+import type { TestSandbox } from './kernels.ts';
+
+/** What a catalog has of the variables of one kernel. */
+export interface SnapshotRow {
+  snapshot: KernelSnapshot | undefined;
+  /** The blobs that it needs. */
+  held: string[];
+}
+
+/** The stored variables of a kernel in a sandbox, of which `row` is kept as by a catalog. */
+export function storedVariables(
+  { root, uid, wall }: TestSandbox,
+  { isOn = true, row = { snapshot: undefined, held: [] } }: { isOn?: boolean; row?: SnapshotRow } = {},
+): StoredVariables {
+  return new StoredVariables({
+    blobs: new FolderBlobStore(path.join(root, 'blobs')),
+    sessionId: 'ses_1',
+    threadId: 'main',
+    root,
+    uid: wall.hasOwnUser ? uid : undefined,
+    isOn: () => isOn,
+    snapshot: row.snapshot,
+    hidden: () => [],
+    hide: () => undefined,
+    write: (snapshot, blobs = row.held) => {
+      Object.assign(row, { snapshot, held: blobs });
+      return Promise.resolve();
+    },
+  });
+}
