@@ -89,13 +89,17 @@ test('36: a reader that gets one event per connection reaches the end', async ()
   await model.reached;
   const events: RunStreamEvent[] = [];
   while (events.at(-1)?.event !== 'response') {
-    if (events.length === 3) model.release();
+    // Beside a model that still writes, each connection gets a partial; the number of those is the machine's.
+    if (events.length === 3) {
+      model.release();
+      expect(await server.api.get(`/v1/runs/${id}?wait_seconds=30`)).toMatchObject({ status: 'completed' });
+    }
     const cursor = String(events.at(-1)?.sequence_number ?? 0);
     const stream = RunStream.open(server.api, `/v1/runs/${id}/stream`, { headers: { 'last-event-id': cursor } });
     const event = await stream.next(({ sequence_number: number }) => number > Number(cursor));
     stream.close();
     events.push(event);
-    expect(events.length).toBeLessThan(20);
+    expect(events.length).toBeLessThan(10);
   }
   const partials = events.filter((event) => event.event === 'partial');
   expect(partials.slice(1).every(({ reset }) => reset)).toBe(true);
