@@ -1,8 +1,17 @@
 import { heldCalls, KERNEL } from './call-order.ts';
 import type { CallSource } from './records/calls.ts';
 import type { TurnStart } from './history.ts';
+import type { UnsequencedRecord } from './records/log.ts';
 import type { Approval, PendingCall, ToolDecided } from './records/pending.ts';
-import { callKey, hasBegun, heldCall, isAnswerable, isOverdue, type CallKey } from './tool-records.ts';
+import {
+  callKey,
+  hasBegun,
+  heldCall,
+  isAnswerable,
+  isOverdue,
+  unsuccessfulResponse,
+  type CallKey,
+} from './tool-records.ts';
 import { countVotes, type Vote } from './votes.ts';
 
 /** The answer to a server's question that no person is asked. */
@@ -52,6 +61,16 @@ export function runsInSandbox({ source }: Pick<Call, 'source'>): boolean {
 /** Whether a call is a cell: code that a kernel runs. */
 export function isCell({ source }: Pick<Call, 'source'>): boolean {
   return source?.run?.order?.server === KERNEL && source.run.effect === 'once';
+}
+
+/** Calls that do not run end. @param text what is said of those that have not begun */
+export function settleCalls(calls: readonly Call[], text: string, at: string): UnsequencedRecord[] {
+  return calls.map((call) => {
+    call.state = 'settled';
+    return call.hasBegun
+      ? unsuccessfulResponse(call, 'unknown_outcome', at, call.unknownOutcome)
+      : unsuccessfulResponse(call, 'cancelled', at, text);
+  });
 }
 
 export function isUnanswered({ state }: Call): boolean {

@@ -1,5 +1,7 @@
 import {
+  askedCall,
   behindWaiting,
+  CANCELLED_ANSWER,
   decided,
   escalatesAt,
   expiresAt,
@@ -13,7 +15,7 @@ import {
 import { isRequester, isShown, mayAnswer, withRequesters } from './deciders.ts';
 import { firstRefusal, refuseAnswer, type Refusal } from './input-rules.ts';
 import type { UnsequencedRecord } from './records/log.ts';
-import type { ToolDecided } from './records/pending.ts';
+import type { PendingCall, ToolDecided } from './records/pending.ts';
 import type { TurnError } from './records/turn.ts';
 import { RememberedDecisions } from './remembered-decisions.ts';
 import type { Subject } from './subject.ts';
@@ -24,6 +26,7 @@ import {
   callName,
   clientResponse,
   denial,
+  hasBeenAsked,
   hasBegun,
   isOverdue,
   unsuccessfulResponse,
@@ -39,6 +42,14 @@ interface QuestionsOptions {
   /** The ids of the subjects that have sent the turn messages. */
   authors: () => readonly string[];
   remembered: RememberedDecisions['state'] | undefined;
+}
+
+/** How many calls may wait for an answer of the user at once: one event has all of their questions. */
+export const MAX_ASKING = 32;
+
+/** Whether the limit holds for a call: how many outcomes are unknown is bounded elsewhere, and approvals are not. */
+function isLimited({ needs, unknownOutcome }: PendingCall): boolean {
+  return needs === 'response' && unknownOutcome === undefined;
 }
 
 /** What the model reads of a call that waited when an answer was forced. */
@@ -95,6 +106,30 @@ export class Questions {
 
   find({ threadId, toolCallId }: CallKey): Call | undefined {
     return this.#threads.get(threadId)?.calls.get(toolCallId);
+  }
+
+  /**
+   * A running call waits for an answer. If too many calls wait, the call of a server that asks the user continues with
+   * the answer that the question was cancelled. How many outcomes may be unknown is decided before the calls run.
+   */
+  add(pending: PendingCall): void {
+    const { threadId, toolCallId, elicitation } = pending;
+    const before = this.find(pending);
+    if (isLimited(pending) && this.#askedWith(threadId) >= MAX_ASKING) {
+      if (before && elicitation) {
+        Object.assign(before, { state: 'ready', answered: { elicitation, content: CANCELLED_ANSWER } });
+      }
+      return;
+    }
+    const { hasBegun: isBegun, rule } = before ?? {};
+    const known = pending.isAskedAgain ? rule !== undefined && { rule } : isBegun && { hasBegun: isBegun };
+    this.#threads.get(threadId)?.calls.set(toolCallId, askedCall(pending, { ...known }));
+  }
+
+  /** How many calls wait that one request has with those of the thread. */
+  #askedWith(threadId: string): number {
+    const all = this.unanswered;
+    return this.#waits ? all.length : all.filter((call) => call.threadId === threadId && hasBeenAsked(call)).length;
   }
 
   /** Asks about the new calls. Returns the decisions on those that an earlier one holds for, and the requests. */

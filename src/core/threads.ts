@@ -1,10 +1,11 @@
 import { isAsked, pendingLeft, resumedCall, type Call } from './call.ts';
 import type { ActivityResult, ScheduledActivity, TurnStart } from './history.ts';
-import { violatesSchema, type PlannedMessage } from './records/message.ts';
+import { violatesSchema, type ModelMessage, type PlannedMessage } from './records/message.ts';
 import type { PendingCall, Waiting } from './records/pending.ts';
 import { ROOT_THREAD, type OpenThread, type SubAgent } from './records/threads.ts';
 import type { TurnError } from './records/turn.ts';
-import { hasBeenAsked } from './tool-records.ts';
+import { ruleFor } from './remembered-decisions.ts';
+import { hasBeenAsked, openCallsOf } from './tool-records.ts';
 import { waitingOf } from './turn-result.ts';
 
 /** How a thread has ended with its last model call. A sub-agent that is done has ended in the log, and has no state. */
@@ -59,7 +60,38 @@ export interface CarriedThread {
   calls?: Call[];
 }
 
+interface MadeCallsOptions {
+  turnId: string;
+  /** That of the message. */
+  stamp: string;
+  /** Whether the turn waits for people. */
+  waits: boolean;
+}
+
 type Input<Name extends ScheduledActivity['name']> = Extract<ScheduledActivity, { name: Name }>['input'];
+
+/** A sub-agent, or code, begins with a call of its parent. */
+export function addThread(threads: Threads, agent: SubAgent): void {
+  const { read = 0, calls } = threads.get(agent.parent.threadId) ?? {};
+  threads.set(agent.threadId, newThread({ read, agent }));
+  const call = calls?.get(agent.parent.toolCallId);
+  if (call) call.state = 'delegated';
+}
+
+/** The calls that a message has just made, without those that it has answered itself. */
+export function madeCalls(message: ModelMessage, { waits, ...place }: MadeCallsOptions): Call[] {
+  const { threadId, toolCalls } = message;
+  const open = new Map(openCallsOf(message, place).map((call) => [call.source.index, call]));
+  return toolCalls.flatMap(({ id: toolCallId, route, info }, index): Call[] => {
+    if (route.to === 'thread') return [{ threadId, toolCallId, state: 'delegated', votes: [] }];
+    const call = open.get(index);
+    if (!call) return [];
+    const rule = waits ? ruleFor({ info }, call) : undefined;
+    const isBegun = call.source.run?.hasBegun;
+    const known = { ...(isBegun && { hasBegun: true as const }), ...(rule !== undefined && { rule }) };
+    return [{ state: call.needs ? 'new' : 'ready', ...call, ...known, votes: [] }];
+  });
+}
 
 /** A thread that begins, or that a run or a turn continues. */
 export function newThread({ calls = [], ...thread }: Partial<CarriedThread> = {}): Thread {

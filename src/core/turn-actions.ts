@@ -1,8 +1,9 @@
 import { AnswerLimits } from './answer-limits.ts';
 import { callsOfInterrupted, isCode, openCells, readyOfCode, type OpenCell } from './code-threads.ts';
-import { askedCall, CANCELLED_ANSWER, isCell, isUnanswered, readyOf, type AskedCall, type Call } from './call.ts';
+import { askedCall, isCell, isUnanswered, readyOf, settleCalls, type AskedCall, type Call } from './call.ts';
 import { Given } from './given.ts';
 import type { TurnStart } from './history.ts';
+import { idleReason, IdlePauses, type IdleReason } from './idle-pauses.ts';
 import { Pauses } from './pauses.ts';
 import { Questions } from './questions.ts';
 import type { WithoutId } from './records/base.ts';
@@ -12,13 +13,20 @@ import type { PendingCall } from './records/pending.ts';
 import type { AuthRequired } from './records/servers.ts';
 import { ROOT_THREAD } from './records/threads.ts';
 import type { AnswerLimit, PauseReason, TurnError } from './records/turn.ts';
-import { ruleFor } from './remembered-decisions.ts';
 import { isForClient, openTurnState, type OpenTurnState } from './session-state.ts';
 import { MAX_UNREAD, Steering, type SteerCommand } from './steering.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
-import { carriedThreads, newThread, threadsOf, type CarriedThread, type Thread, type Threads } from './threads.ts';
-import { hasBeenAsked, hasNoResult, openCallsOf, unsuccessfulResponse, type CallKey } from './tool-records.ts';
+import {
+  carriedThreads,
+  madeCalls,
+  addThread,
+  threadsOf,
+  type CarriedThread,
+  type Thread,
+  type Threads,
+} from './threads.ts';
+import { hasNoResult, type CallKey } from './tool-records.ts';
 import { startsTask, withRoom } from './tasks.ts';
 import { TurnBudget } from './turn-budget.ts';
 import type { AnswerCommand, CommandEvent, ForceCommand, PauseCommand, TurnCommand, Verdict } from './turn-command.ts';
@@ -41,17 +49,6 @@ export interface TurnActionsState {
   delegations?: OpenDelegations['state'];
   budget?: NonNullable<TurnBudget['state']>;
 }
-
-/** How many calls may wait for an answer of the user at once: one event has all of their questions. */
-export const MAX_ASKING = 32;
-
-/** Whether the limit holds for a call: how many outcomes are unknown is bounded elsewhere, and approvals are not. */
-function isLimited({ needs, unknownOutcome }: PendingCall): boolean {
-  return needs === 'response' && unknownOutcome === undefined;
-}
-
-/** The pauses of a turn that has nothing to do. */
-const IDLE_REASONS = ['action', 'sign_in', 'delegation'] as const;
 
 interface TaskEnd {
   records: UnsequencedRecord[];
@@ -81,6 +78,7 @@ export class TurnActions {
   readonly #turnId: string;
   readonly #questions: Questions;
   readonly #pauses: Pauses;
+  readonly #idlePauses: IdlePauses;
   readonly steering: Steering;
   readonly #given: Given;
   /** It is about to end: it asks for nothing more, and waits for nothing. */
@@ -95,8 +93,7 @@ export class TurnActions {
   readonly #bounds: TurnStart['limits'];
   /** A call of the root agent has no result of its tool. A turn that fails by it never continues as new. */
   #lacksResult = false;
-  /** When the turn ends because of the answers that it waits for now: milliseconds since 1970. */
-  #expiresAt: number | undefined;
+  /** The first one. */
   #failure: Pick<TurnError, 'message' | 'code'> | undefined;
 
   constructor(start: TurnStart) {
@@ -105,6 +102,8 @@ export class TurnActions {
     this.#turnId = turnId;
     this.threads = threadsOf(start);
     this.#pauses = new Pauses(carry?.pauses);
+    const { actionSeconds: limitSeconds } = start.limits;
+    this.#idlePauses = new IdlePauses({ pauses: this.#pauses, limitSeconds, expiresAt: carry?.expiresAt });
     this.steering = new Steering(carry?.steering);
     this.#questions = new Questions({
       threads: this.threads,
@@ -116,7 +115,6 @@ export class TurnActions {
     this.#isForced = carry?.isForced === true;
     this.#failsWithTools = start.failsWithTools === true;
     this.#bounds = start.limits;
-    this.#expiresAt = carry?.expiresAt;
     this.#signIns = new AwaitedSignIns(carry?.signIns);
     this.#refresh = new ToolkitRefreshes(carry?.refresh);
     this.#delegations = new OpenDelegations(carry?.delegations);
@@ -131,6 +129,7 @@ export class TurnActions {
     const refresh = this.#refresh.state;
     const { remembered } = this.#questions;
     const given = this.#given.state;
+    const { expiresAt } = this.#idlePauses;
     return {
       threads: carriedThreads(this.threads, this.waits),
       pauses: this.#pauses.state,
@@ -138,7 +137,7 @@ export class TurnActions {
       ...(given.length > 0 && { given }),
       ...(this.#isForced && { isForced: true }),
       ...(limit && { limit }),
-      ...(this.#expiresAt !== undefined && { expiresAt: this.#expiresAt }),
+      ...(expiresAt !== undefined && { expiresAt }),
       signIns: this.#signIns.state,
       ...(refresh && { refresh }),
       ...(remembered.length > 0 && { remembered }),
@@ -186,7 +185,7 @@ export class TurnActions {
 
   /** Why the turn must end: an approval has expired whose policy says so, or the turn has waited for too long. */
   get failure(): Pick<TurnError, 'message' | 'code'> | undefined {
-    return this.#failure ?? this.#questions.failure;
+    return this.#failure;
   }
 
   /** Whether the turn is to end because a call of the root agent has no result of its tool: it begins no other call. */
@@ -242,28 +241,9 @@ export class TurnActions {
     return [...(this.threads.get(threadId)?.calls.values() ?? [])];
   }
 
-  /**
-   * A running call waits for an answer. If too many calls wait, the call of a server that asks the user continues with
-   * the answer that the question was cancelled. How many outcomes may be unknown is decided before the calls run.
-   */
+  /** A running call waits for an answer. */
   ask(pending: PendingCall): void {
-    const { threadId, toolCallId, elicitation } = pending;
-    const before = this.#questions.find(pending);
-    if (isLimited(pending) && this.#asked(threadId) >= MAX_ASKING) {
-      if (before && elicitation) {
-        Object.assign(before, { state: 'ready', answered: { elicitation, content: CANCELLED_ANSWER } });
-      }
-      return;
-    }
-    const { hasBegun, rule } = before ?? {};
-    const known = pending.isAskedAgain ? rule !== undefined && { rule } : hasBegun && { hasBegun };
-    this.threads.get(threadId)?.calls.set(toolCallId, askedCall(pending, { ...known }));
-  }
-
-  /** How many calls wait that one request has with those of the thread. */
-  #asked(threadId: string): number {
-    const all = this.unanswered;
-    return this.waits ? all.length : all.filter((call) => call.threadId === threadId && hasBeenAsked(call)).length;
+    this.#questions.add(pending);
   }
 
   /** A call has ended without a result of its tool. */
@@ -284,11 +264,7 @@ export class TurnActions {
     } else if (record.kind === 'mcp.auth_required') {
       this.#needSignIn(record);
     } else if (record.kind === 'thread.created') {
-      const { thread: agent } = record;
-      const { read = 0, calls } = this.threads.get(agent.parent.threadId) ?? {};
-      this.threads.set(agent.threadId, newThread({ read, agent }));
-      const call = calls?.get(agent.parent.toolCallId);
-      if (call) call.state = 'delegated';
+      addThread(this.threads, record.thread);
     } else if (record.kind === 'thread.done') {
       this.threads.delete(record.threadId);
       this.#signIns.threadEnded(record.threadId);
@@ -299,19 +275,9 @@ export class TurnActions {
     const { threadId, toolCalls } = message;
     const thread = this.threads.get(threadId);
     if (!thread) return;
-    const sent = new Map(
-      openCallsOf(message, { turnId: this.#turnId, stamp }).map((call) => [call.source.index, call]),
-    );
-    const calls = toolCalls.flatMap(({ id: toolCallId, route, info }, index): Call[] => {
-      if (route.to === 'thread') return [{ threadId, toolCallId, state: 'delegated', votes: [] }];
+    for (const { id: toolCallId, route } of toolCalls)
       if (route.to === 'session') this.#delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
-      const call = sent.get(index);
-      if (!call) return [];
-      const rule = this.waits ? ruleFor({ info }, call) : undefined;
-      const state = call.needs ? 'new' : 'ready';
-      const isBegun = call.source.run?.hasBegun;
-      return [{ state, ...call, ...(isBegun && { hasBegun: true }), ...(rule !== undefined && { rule }), votes: [] }];
-    });
+    const calls = madeCalls(message, { turnId: this.#turnId, stamp, waits: this.waits });
     thread.calls = new Map(calls.map((call) => [call.toolCallId, call]));
     // Code that has waited for people may be gone.
     if (isCode(thread)) thread.isConnected = calls.every(({ state }) => state !== 'new');
@@ -364,16 +330,14 @@ export class TurnActions {
     if (this.mustRecord(now)) return true;
     if (!this.waits || this.#isCancelled) return false;
     const due = this.nextDue;
-    const waitsFor = this.#waitsFor;
-    const isOtherwisePaused = IDLE_REASONS.some((reason) => this.#pauses.has(reason) !== (reason === waitsFor));
     const hasNews = this.#delegations.mustRecord || this.#questions.isAnyNew;
-    return (due !== undefined && due <= now) || isOtherwisePaused || hasNews;
+    return (due !== undefined && due <= now) || hasNews || this.#idlePauses.isOutdated(this.#waitsFor);
   }
 
   /** When a call expires or is escalated next, or the turn ends because it waits: milliseconds since 1970. */
   get nextDue(): number | undefined {
     if (this.#isCancelled) return undefined;
-    const due = Math.min(this.#questions.nextDue, this.#expiresAt ?? Infinity);
+    const due = Math.min(this.#questions.nextDue, this.#idlePauses.expiresAt ?? Infinity);
     return due === Infinity ? undefined : due;
   }
 
@@ -421,8 +385,9 @@ export class TurnActions {
       }
     }
     if (!this.#isCancelled) {
-      records.push(...this.#recordDelegations(now), ...this.#questions.advance(now), ...this.#pauseOrResume(now, by));
-      records.push(...this.budget.endTask(now, raisedBy));
+      records.push(...this.#recordDelegations(now), ...this.#questions.advance(now));
+      records.push(...this.#idlePauses.update(this.#waitsFor, now, by), ...this.budget.endTask(now, raisedBy));
+      this.#failure ??= this.#questions.failure ?? this.#idlePauses.failure;
     }
     return { records, verdicts, repeated };
   }
@@ -444,11 +409,8 @@ export class TurnActions {
 
   #recordDelegations(now: number): UnsequencedRecord[] {
     const records = this.#delegations.record(isoTime(now));
-    for (const record of records) {
-      this.ended(record);
-      this.budget.add(record);
-    }
-    return records;
+    for (const record of records) this.ended(record);
+    return this.#counted(records);
   }
 
   #control(command: SteerCommand | ForceCommand | PauseCommand, now: number): void {
@@ -473,40 +435,29 @@ export class TurnActions {
   /** Cells and tasks that have not begun would only be interrupted. */
   #giveUpUnbegun(now: number): UnsequencedRecord[] {
     const calls = [...this.threads.values()].flatMap((thread) => [...thread.calls.values()]);
-    return this.#settle(
-      calls.filter((call) => call.state === 'ready' && (isCell(call) || startsTask(call))),
-      'This tool call was not executed: the user asked for an answer before it could start.',
-      now,
-    );
+    const unbegun = calls.filter((call) => call.state === 'ready' && (isCell(call) || startsTask(call)));
+    const text = 'This tool call was not executed: the user asked for an answer before it could start.';
+    return this.#counted(settleCalls(unbegun, text, isoTime(now)));
   }
 
   #giveUpInterrupted(now: number): UnsequencedRecord[] {
     const text = 'This tool call was not executed: the code that has made it was interrupted.';
-    return this.#settle(callsOfInterrupted(this.threads, this.#isForced), text, now);
+    return this.#counted(settleCalls(callsOfInterrupted(this.threads, this.#isForced), text, isoTime(now)));
   }
 
-  /** Calls that do not run end. @param text what is said of those that have not begun */
-  #settle(calls: readonly Call[], text: string, now: number): UnsequencedRecord[] {
-    return calls.map((call) => {
-      call.state = 'settled';
-      const record = call.hasBegun
-        ? unsuccessfulResponse(call, 'unknown_outcome', isoTime(now), call.unknownOutcome)
-        : unsuccessfulResponse(call, 'cancelled', isoTime(now), text);
-      this.budget.add(record);
-      return record;
-    });
+  /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
+  #giveUpWaits(now: number): UnsequencedRecord[] {
+    return this.#counted(this.#questions.giveUp(now));
+  }
+
+  #counted(records: UnsequencedRecord[]): UnsequencedRecord[] {
+    for (const record of records) this.budget.add(record);
+    return records;
   }
 
   /** The cells of a thread that have begun. */
   #cellsOf(threadId: string): OpenCell[] {
     return openCells(this.threads).filter(({ call }) => call.threadId === threadId);
-  }
-
-  /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
-  #giveUpWaits(now: number): UnsequencedRecord[] {
-    const records = this.#questions.giveUp(now);
-    for (const record of records) this.budget.add(record);
-    return records;
   }
 
   #refuse(command: TurnCommand, now: number): Verdict {
@@ -553,52 +504,20 @@ export class TurnActions {
     return this.#refresh.refuse(refreshes);
   }
 
-  /** Begins or ends the pauses of a turn that has nothing to do. `by`: whose command has given it something to do. */
-  #pauseOrResume(now: number, by: Subject | undefined): UnsequencedRecord[] {
-    const waitsFor = this.#waitsFor;
-    this.#limitWait(waitsFor, now);
-    return IDLE_REASONS.flatMap((reason) => {
-      const isPaused = reason === waitsFor;
-      return this.#pauses.set(reason, isPaused, now, isPaused ? undefined : by);
-    });
-  }
-
-  /** Each pause for people has the same limit. An answer that arrives with its end still counts. */
-  #limitWait(waitsFor: (typeof IDLE_REASONS)[number] | undefined, now: number): void {
-    const { actionSeconds } = this.#bounds;
-    if (actionSeconds === undefined) return;
-    if (waitsFor === undefined || waitsFor === 'delegation') {
-      this.#expiresAt = undefined;
-    } else if (!this.#pauses.has(waitsFor)) {
-      this.#expiresAt = now + actionSeconds * 1000;
-    } else if (this.#expiresAt !== undefined && this.#expiresAt <= now) {
-      this.#expiresAt = undefined;
-      const message = `The turn has waited for answers for ${actionSeconds} s, which is its limit.`;
-      if (!this.failure) this.#failure = { message, code: 'action_expired' };
-    }
-  }
-
   /** What the turn waits for, if no thread has anything to do. */
-  get #waitsFor(): (typeof IDLE_REASONS)[number] | undefined {
-    if (!this.waits) return undefined;
-    const waits = [...this.threads].map(([id, thread]) => this.#waitsOf(id, thread));
-    if (waits.some((wait) => wait === undefined)) return undefined;
-    const reasons = new Set(waits.flatMap((wait) => wait ?? []));
-    return IDLE_REASONS.find((reason) => reasons.has(reason));
+  get #waitsFor(): IdleReason | undefined {
+    return this.waits ? idleReason([...this.threads].map(([id, thread]) => this.#idleThread(id, thread))) : undefined;
   }
 
-  /** What a thread waits for; undefined if it has something to do. One that waits for sub-agents alone has no reason. */
-  #waitsOf(threadId: string, { calls }: Thread): (typeof IDLE_REASONS)[number][] | undefined {
+  #idleThread(threadId: string, { calls }: Thread): Parameters<typeof idleReason>[0][number] {
     const { running, ready } = this.working(threadId);
-    if (running.length > 0 || ready.length > 0) return undefined;
     const all = [...calls.values()];
-    const asked = all.filter(isUnanswered).map(({ needs }) => (needs === 'sign_in' ? 'sign_in' : 'action'));
+    const reasons = all.filter(isUnanswered).map(({ needs }): IdleReason => (needs === 'sign_in' ? needs : 'action'));
+    if (this.#signIns.isWaiting(threadId)) reasons.push('sign_in');
     const isDelegated = all.some(({ state }) => state === 'delegated');
-    if (this.#signIns.isWaiting(threadId)) asked.push('sign_in');
     // What others work on comes first, and takes as long as it takes.
-    if (this.#needsRefresh(threadId) && !isDelegated) asked.push('action');
-    if (asked.length === 0 && !isDelegated) return undefined;
-    const others = this.delegated.some((one) => one.threadId === threadId);
-    return [...asked, ...(others ? (['delegation'] as const) : [])];
+    if (this.#needsRefresh(threadId) && !isDelegated) reasons.push('action');
+    if (this.delegated.some((one) => one.threadId === threadId)) reasons.push('delegation');
+    return { isWorking: running.length + ready.length > 0, reasons, isDelegated };
   }
 }

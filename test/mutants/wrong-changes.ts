@@ -477,7 +477,7 @@ export const WRONG_CHANGES: WrongChange[] = [
   },
   {
     rule: 'at most 32 calls ask at once',
-    file: 'src/core/turn-actions.ts',
+    file: 'src/core/questions.ts',
     text: '>= MAX_ASKING',
     becomes: '> MAX_ASKING',
     test: 'src/core/turn-actions.test.ts',
