@@ -1,6 +1,7 @@
 import { isCancellation, TimeoutFailure } from '@temporalio/workflow';
 import type {
   ActivityResult,
+  HostResult,
   NextModelCall,
   Open,
   ScheduledActivity,
@@ -8,12 +9,16 @@ import type {
   TurnContinuation,
   TurnStart,
 } from '../src/core/history.ts';
+import { runsInSandbox } from '../src/core/call.ts';
 import { Turn } from '../src/core/turn.ts';
 import type { LogEntry } from '../src/core/records/log.ts';
 import { ROOT_THREAD } from '../src/core/records/threads.ts';
 import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { CommandEvent } from '../src/core/turn-command.ts';
 import { causeOf, errorMessage } from './errors.ts';
+
+/** The characters of JSON of the results of hosts that an input has: they are in the history a second time. */
+const MAX_HOST_RESULTS = 2048;
 
 /** The result of an activity that adds to the log. */
 export type StepResult = Omit<Extract<ActivityResult, { how: 'completed' }>, 'how'>;
@@ -26,6 +31,10 @@ export class TurnLog {
   #activities = 0;
   /** The results of this run, and the last ones of the previous run. */
   readonly #results: StampedResult[];
+  /** The activities that kernel hosts run. */
+  readonly #ofHosts = new Set<number>();
+  /** The results of those, as far as they are small and some thread's next model call is told of them. */
+  #hostResults: HostResult[] = [];
 
   constructor(start: TurnStart) {
     this.state.started(start);
@@ -38,6 +47,7 @@ export class TurnLog {
   /** An activity begins. Returns its id in the log. */
   scheduled(activity: ScheduledActivity): number {
     this.#activities += 1;
+    if (isOfHost(activity)) this.#ofHosts.add(this.#activities);
     this.state.scheduled(this.#activities, activity);
     return this.#activities;
   }
@@ -47,7 +57,9 @@ export class TurnLog {
     const after = this.state.ordinal;
     const result: ActivityResult = 'result' in end ? { how: 'completed', ...end.result } : failureOf(end.error);
     const entries = this.state.ended(id, new Date().toISOString(), result);
-    this.#noteRecords(after, result.how === 'completed' ? result.stamp : undefined);
+    const { stamp, records } = result.how === 'completed' ? result : {};
+    this.#noteRecords(after, stamp);
+    if (this.#ofHosts.delete(id) && stamp && records) this.#noteHostResult({ stamp, records });
     return entries;
   }
 
@@ -64,9 +76,17 @@ export class TurnLog {
     if (stamp !== '' || this.state.ordinal > after) this.#results.push({ stamp, after });
   }
 
+  /** The last results are kept whose sum is small. */
+  #noteHostResult(result: HostResult): void {
+    this.#hostResults.push(result);
+    while (JSON.stringify(this.#hostResults).length > MAX_HOST_RESULTS) this.#hostResults.shift();
+  }
+
   /** What is known of a thread's next model call. */
   next(threadId: string): NextModelCall {
-    return { recent: this.#since(this.state.thread(threadId).read).map(({ stamp }) => stamp) };
+    const recent = this.#since(this.state.thread(threadId).read).map(({ stamp }) => stamp);
+    const ofHosts = this.#hostResults.filter(({ stamp }) => recent.includes(stamp));
+    return { recent, ...(ofHosts.length > 0 && { ofHosts }) };
   }
 
   /** What the next run of the turn continues with. */
@@ -81,6 +101,11 @@ export class TurnLog {
   #since(read: number): StampedResult[] {
     return this.#results.slice(this.#results.findLastIndex(({ after }) => after < read) + 1);
   }
+}
+
+/** Whether a kernel host runs an activity, whose result no worker has produced. */
+function isOfHost({ name, input }: ScheduledActivity): boolean {
+  return name === 'openSandbox' || name === 'resumeCell' || (name === 'callTool' && runsInSandbox(input));
 }
 
 /** What an activity without a result has ended with. */

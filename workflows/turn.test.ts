@@ -154,6 +154,32 @@ test('a model call is told which results have been added since the last one of i
 });
 
 test.each([
+  ['the small results of a kernel host', 'ok', true],
+  ['no large one', 'x'.repeat(2_000), false],
+])('a model call has %s, which no worker has', async (_, content, isSmall) => {
+  const [running, first] = await begin({});
+  await using turn = running;
+  const cell = {
+    ...RUN,
+    effect: 'once' as const,
+    order: { server: 'kernel', order: 'strict' as const },
+    inSandbox: true as const,
+  };
+  const message = { ...ANSWERED, stamp: 'm', records: [messageWith(cell)] };
+  const opening = await turn.activate(resolved(seqOf(first, 'callModel'), message));
+  const opened = { host: 'host-1', stamp: 'o', records: [] };
+  const calling = await turn.activate(resolved(seqOf(opening, 'openSandbox'), opened));
+  const at = IN_TIME.createdAt;
+  const response = { kind: 'tool.response', at, threadId: 'main', toolCallId: 'call_0', outcome: 'succeeded', content };
+  const ended = { stamp: 't', records: [response] };
+  const next = await turn.activate(resolved(seqOf(calling, 'callTool'), ended));
+  const input = inputOf(next, 'callModel');
+  expect(input).toMatchObject({ recent: ['m', 'o', 't'] });
+  const small = [opened, ended].map(({ stamp, records }) => ({ stamp, records }));
+  expect(Object(input).ofHosts).toEqual(isSmall ? small : undefined);
+});
+
+test.each([
   ['cancels a turn that is nearly over, since clocks differ', [], true],
   ['does not cancel a turn that was paused since', [{ type: 'pause', id: 'req_1' }], false],
 ])('the end of its time that a worker reports %s', async (_, commands, expected) => {

@@ -68,7 +68,7 @@ interface ModelCall extends NextModelCall {
 /** The input of a thread's next model call. */
 export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInput {
   const { start, actions, log, guard } = turn;
-  const { threadId, now, recent } = call;
+  const { threadId, now, recent, ofHosts } = call;
   const { turnId, sessionId, limits } = start;
   const thread = log.thread(threadId);
   const { agent } = thread;
@@ -82,7 +82,7 @@ export function callModelInput(turn: RunningTurn, call: ModelCall): CallModelInp
   // What was recorded with the start does not change the call that it has begun.
   const isForced = actions.isForced && !begins;
   const ends = endingOf(thread, start);
-  const place = { turnId, sessionId, ...planOf(turn, call), step, recent, ...guard };
+  const place = { turnId, sessionId, ...planOf(turn, call), step, recent, ...(ofHosts && { ofHosts }), ...guard };
   if (ends) return { ...place, ends };
   return {
     ...place,

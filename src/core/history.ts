@@ -246,6 +246,14 @@ export interface ScheduledBy {
 export interface NextModelCall {
   /** Their stamps: see `src/engine/conversations.ts`. */
   recent: string[];
+  /** Those that a kernel host has produced, if they are small: the worker need not read them from the history. */
+  ofHosts?: HostResult[];
+}
+
+/** What a kernel host has returned, as the history has it. */
+export interface HostResult {
+  stamp: string;
+  records: NewRecord[];
 }
 
 /** What is constant in a turn, or in a thread of it, is not here: see `ModelCall`. */

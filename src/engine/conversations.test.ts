@@ -201,6 +201,28 @@ test('the first model call brings the start of its turn, and a result the thread
   expect(readsAfter).toEqual([]);
 });
 
+test('a model call brings the results of kernel hosts: only their texts in the blob store are read', async () => {
+  const get = (_sessionId: string, blob: string) => Promise.resolve(Buffer.from(`text of ${blob}`));
+  const { conversations, readsAfter } = conversationsOver(get);
+  const first = { ...input(1, 1), recent: [], start: turnStart() };
+  await conversations.call(first, 'run');
+  await conversations.load(first, 'run', never);
+  const response = {
+    kind: 'tool.response' as const,
+    at: AT,
+    threadId: 'main',
+    toolCallId: 'c',
+    outcome: 'succeeded' as const,
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as `offload` stores it
+  const records = [{ ...response, content: { $blob: 'b' } as unknown as string }];
+  const next = { ...input(2, 2), recent: ['s'], ofHosts: [{ stamp: 's', records }] };
+  await conversations.call(next, 'run');
+  const loaded = await conversations.load(next, 'run', never);
+  expect(loaded.at(-1)).toEqual({ ...response, content: 'text of b' });
+  expect(readsAfter).toEqual([]);
+});
+
 test('a worker that lacks the start of a run reads it with the conversation, once, also if the run has added nothing yet', async () => {
   for (const carried of [undefined, continuation({ ordinal: 4 })]) {
     const start = turnStart({ sequence: 7, ...(carried && { carry: carried }) });

@@ -90,7 +90,19 @@ export class Conversations {
 
   /** A model call with the constants of its turn and thread, which are read from the history if this worker lacks them. */
   async call(input: CallModelInput, runId: string): Promise<ModelCall> {
+    await this.#rememberOfHosts(input);
     return { ...input, ...(await this.#with(input.turnId, (turn) => turn.run(runId).constants(input))) };
+  }
+
+  /** A host's results are from the history, and the workflow has accepted them. */
+  async #rememberOfHosts({ turnId, sessionId, ofHosts = [] }: CallModelInput): Promise<void> {
+    for (const { stamp, records } of ofHosts) {
+      if (this.#memoryOf(turnId).result(stamp)) continue;
+      const restoring = records.map((record) =>
+        restoreRecord(record, { ...this.#source(sessionId), turnId, recordId: stamp }),
+      );
+      this.remember({ turnId, stamp }, await Promise.all(restoring));
+    }
   }
 
   /** What the model calls of the thread have in common that has made a tool call. */
