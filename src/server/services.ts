@@ -205,7 +205,7 @@ export async function openServices({
     checkServers: (subjectId: string, signal: AbortSignal) =>
       checkServers(registry.names, { registry, pool, subjectId, signal }),
     tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) =>
-      tryAgent(spec, { models, registry, pool, subjectId, hasPublicUrl: publicUrl !== undefined, signal }),
+      tryAgent(spec, { models, embeddings, registry, pool, subjectId, hasPublicUrl: publicUrl !== undefined, signal }),
     agentCheck,
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets, rules: (spec, scope) => codeRules(catalog, spec, scope) }),

@@ -145,6 +145,21 @@ test('while the model for embeddings fails, tools are found by words, and the lo
   ]);
 });
 
+test('the check of an agent tries the model for embeddings if its tools are searched by meaning', async () => {
+  const checks = async (spec: Partial<AgentSpec>): Promise<object[]> => {
+    const { body } = await server.api.send('PUT', '/v1/agents/checked?check=true', { ...spec, model: { name: 'any' } });
+    return (body as { data: { checks: { type: string }[] } }).data.checks.filter(({ type }) => type === 'model');
+  };
+  const model = { name: 'any', status: 'ok' };
+  const address = new URL(embeddings.url).host;
+  const small = { type: 'model', name: 'vectors/small', address };
+  expect(await checks(agent('hybrid'))).toMatchObject([model, { ...small, status: 'ok', reason: null }]);
+  expect(await checks(agent('keyword'))).toMatchObject([model]);
+  embeddings.answer = (_, response) => sendError(response, 404, 'no such model');
+  const failed = { status: 'failed', reason: 'answered 404: no such model' };
+  expect(await checks(agent('hybrid'))).toMatchObject([model, { ...small, ...failed }]);
+});
+
 // The last one: the server does not come back.
 test('without the server of the embeddings tools are found by words', async () => {
   await embeddings.stop();
