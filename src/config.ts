@@ -131,6 +131,8 @@ const SETTINGS = {
   demoModel: from('EVERTURN_DEMO_MODEL', z.string().default('gpt-5-mini')),
   /** The model of agents of the Agents API v2 that name none. */
   defaultModel: from('EVERTURN_DEFAULT_MODEL', z.string().min(1).optional()),
+  /** The model whose embeddings rank tools for agents with `tool_search: "hybrid"`. */
+  embeddingModel: from('EVERTURN_EMBEDDING_MODEL', z.string().min(1).optional()),
   model: {
     /** A model call that has received no piece of the answer for this long is retried. */
     firstChunkSeconds: from('EVERTURN_MODEL_FIRST_CHUNK_SECONDS', seconds(600, MAX_SILENCE_SECONDS)),

@@ -63,6 +63,7 @@ async function start() {
             onAnswer: () => undefined,
           },
         ),
+        embeddings: undefined,
         registry,
         pool: { allowPrivateUrls: () => allowPrivateUrls, grants: NO_GRANTS },
         subjectId: 'ann',

@@ -3,15 +3,17 @@ import { McpUnavailableError, type McpPool, type McpPoolOptions } from '../mcp/p
 import type { McpRegistry } from '../mcp/registry.ts';
 import { NO_PUBLIC_URL } from '../mcp/sign-in-required.ts';
 import type { ModelProviders } from '../models/providers.ts';
-import { tryModel } from '../models/try-model.ts';
+import type { Embeddings } from '../models/embeddings.ts';
+import { tryEmbeddings, tryModel } from '../models/try-model.ts';
 import { addressOf } from '../models/wrong-address.ts';
 import { checkingPool, checkScope } from '../tools/check-servers.ts';
 import { modelNames, type AgentSpec, type McpServer } from '../spec/agent-spec.ts';
+import { codeActionsOf } from '../spec/code-actions.ts';
 
 /** What came of trying a model or an MCP server of an agent. */
 export interface TriedPart {
   type: 'model' | 'mcp_server';
-  /** As the agent names it. */
+  /** As the agent names it, or the setting of a model that the server has for it. */
   name: string;
   /** Host and port: the rest of a URL may have secrets. Null for a program, and for a provider at its own address. */
   address: string | null;
@@ -25,6 +27,8 @@ export interface TriedPart {
 
 interface TryOptions {
   models: Pick<ModelProviders, 'resolve' | 'prefixProblem'>;
+  /** Undefined if the server has no model for them. */
+  embeddings: Pick<Embeddings, 'name' | 'address' | 'embed'> | undefined;
   registry: Pick<McpRegistry, 'resolve'>;
   pool: McpPoolOptions;
   /** Whose sign-ins are used. */
@@ -35,6 +39,8 @@ interface TryOptions {
   /** How long a model or a server over HTTP is waited for. */
   maxMs?: number;
 }
+
+type TryTime = Pick<TryOptions, 'signal' | 'maxMs'>;
 
 type Outcome = Pick<TriedPart, 'address' | 'status' | 'reason'>;
 
@@ -51,7 +57,8 @@ const starts = new KeyedSemaphore(MAX_STARTS);
 /**
  * Tries each model and each MCP server of an agent, as turns of the subject use them: the same addresses, credentials,
  * sign-ins, limits of providers, and refusal of private addresses. A model gets a question of our own, and nothing of the
- * agent; a server lists its tools, over a connection that is closed at the end.
+ * agent; a server lists its tools, over a connection that is closed at the end. The model for embeddings is one of the
+ * models of an agent whose tools are searched by meaning.
  * @throws the reason of the signal
  */
 export async function tryAgent(spec: AgentSpec, options: TryOptions): Promise<TriedPart[]> {
@@ -62,11 +69,12 @@ export async function tryAgent(spec: AgentSpec, options: TryOptions): Promise<Tr
     const models = [...new Set(modelNames(spec))].map((name) =>
       timed({ type: 'model', name }, () => triedModel(name, options)),
     );
+    const ofSearch = codeActionsOf(spec)?.toolSearch === 'hybrid' ? triedEmbeddings(options) : [];
     const servers = (spec.mcp_servers ?? []).map((server) =>
       timed({ type: 'mcp_server', name: server.name }, () => triedServer(server, pool, options)),
     );
     try {
-      const tried = await Promise.all([...models, ...servers]);
+      const tried = await Promise.all([...models, ...ofSearch, ...servers]);
       signal.throwIfAborted();
       return tried;
     } finally {
@@ -85,9 +93,27 @@ async function triedModel(name: string, { models, ...options }: TryOptions): Pro
   const problem = models.prefixProblem(name);
   if (problem !== undefined) return failed(problem);
   const target = models.resolve(name);
+  return answerOf({ address: addressOf(target), ask: (signal) => tryModel(target, signal) }, options);
+}
+
+/** None on a server without a model for them: it rejects the agent. */
+function triedEmbeddings({ embeddings, ...options }: TryOptions): Promise<TriedPart>[] {
+  if (!embeddings) return [];
+  const { name, address } = embeddings;
+  const ask = (signal: AbortSignal) => tryEmbeddings(embeddings, signal);
+  return [timed({ type: 'model', name }, () => answerOf({ address, ask }, options))];
+}
+
+interface AskedModel {
+  address: string | undefined;
+  /** Returns why it cannot be used. */
+  ask: (signal: AbortSignal) => Promise<string | undefined>;
+}
+
+async function answerOf({ ask, ...model }: AskedModel, options: TryTime): Promise<Outcome> {
   const { signal, lateness } = inTime(options);
-  const reason = await tryModel(target, signal);
-  const address = addressOf(target) ?? null;
+  const reason = await ask(signal);
+  const address = model.address ?? null;
   return reason === undefined ? { address, status: 'ok', reason: null } : failed(lateness() ?? reason, address);
 }
 
@@ -117,7 +143,7 @@ function failed(reason: string, address: string | null = null): Outcome {
 }
 
 /** The signal for one attempt, and what to say of it if it has taken too long, rather than being given up. */
-function inTime({ signal, maxMs = MAX_MS }: Pick<TryOptions, 'signal' | 'maxMs'>): {
+function inTime({ signal, maxMs = MAX_MS }: TryTime): {
   signal: AbortSignal;
   lateness: () => string | undefined;
 } {

@@ -10,6 +10,7 @@ import { StartupError } from '../lib/errors.ts';
 import { NO_GRANTS } from '../features/sign-in/grants.ts';
 import { ProgramRecords } from '../mcp/program-records.ts';
 import { loadMcpRegistry } from '../mcp/registry.ts';
+import { openEmbeddings } from '../models/embeddings.ts';
 import { modelAccess, openProviders } from '../models/open-providers.ts';
 import { readAgentFile } from '../server/agent-files.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
@@ -49,11 +50,13 @@ export async function checkAgents(which: string | undefined, { json }: { json?: 
   const { specs, isKeyless } = await findAgents(which, config);
   const metrics = new Metrics();
   const models = openProviders(access, { ...config.model, metrics, log, shared: undefined, onAnswer: () => undefined });
+  const embeddings = openEmbeddings(config, access, models);
   await openDataDir(config.dataDir);
   const programs = await ProgramRecords.open(config.dataDir, log);
   const allowPrivateUrls = () => config.allowPrivateUrls ?? isKeyless;
   const options = {
     models,
+    embeddings,
     registry,
     pool: { ...config.mcp, allowPrivateUrls, grants: NO_GRANTS, programs, log },
     subjectId: LOCAL.subject.subjectId,

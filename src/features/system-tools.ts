@@ -5,14 +5,13 @@ import type { SystemTool } from '../tools/system-tool.ts';
 import { ASK_USER_QUESTION } from '../tools/system-tools.ts';
 import { CODE_TOOLS } from './code/code-tools.ts';
 import { LIST_CODE_TOOLS } from './code/tools/list-code-tools.ts';
-import type { SavedToolSources } from './code/saved-tools/listed-saved-tools.ts';
-import { searchCode } from './code/tools/search-code.ts';
+import { searchCode, type SearchSources } from './code/tools/search-code.ts';
 import { DELEGATE } from './delegation/delegate.ts';
 import { READ_SKILL } from './skills/read-skill.ts';
 import type { Skills } from './skills/skills.ts';
 
 /** What they are routed or run with. */
-type Services = SubAgentSources & { skills: Pick<Skills, 'read'>; catalog: SavedToolSources };
+type Services = SubAgentSources & SearchSources & { skills: Pick<Skills, 'read'> };
 
 /** The tools of the server, in the order in which agents have them. */
 export const SYSTEM_TOOLS: readonly SystemTool<Services>[] = [

@@ -1,5 +1,6 @@
 import { userText } from '../core/transcript.ts';
 import { errorMessage } from '../lib/errors.ts';
+import type { Embeddings } from './embeddings.ts';
 import { ModelError } from './model-error.ts';
 import type { ModelTarget } from './providers.ts';
 import { whatToCheck } from './wrong-address.ts';
@@ -37,6 +38,19 @@ export async function tryModel(
     return LIMIT_REACHED.test(errorMessage(error)) ? undefined : reasonOf(error);
   }
   return hasAnswered ? undefined : 'has not answered';
+}
+
+/** The same of a model for embeddings. */
+export async function tryEmbeddings(
+  { embed }: Pick<Embeddings, 'embed'>,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  try {
+    await embed(['Are you there?'], signal);
+    return undefined;
+  } catch (error) {
+    return reasonOf(error);
+  }
 }
 
 function reasonOf(error: unknown): string {

@@ -26,6 +26,7 @@ import { SessionIndex } from '../features/session-stream/session-index.ts';
 import { SharedBudgets } from '../features/budgets/shared-budgets.ts';
 import { TurnIndex } from '../engine/turn-index.ts';
 import { TurnLimits } from '../engine/turn-limits.ts';
+import { openEmbeddings } from '../models/embeddings.ts';
 import { openProviders, type ModelAccess } from '../models/open-providers.ts';
 import type { ModelProviders } from '../models/providers.ts';
 import { createRunStates } from '../api/runs/run-states.ts';
@@ -109,6 +110,7 @@ export async function openServices({
     onAnswer: (server) => serverContacts.note(server),
   });
   checkOwnModels(config, models);
+  const embeddings = openEmbeddings(config, model, models);
   const toolServers = await openToolServers({
     ...stores,
     config,
@@ -128,8 +130,11 @@ export async function openServices({
   const agentCheck = new AgentValidator({
     models,
     registry,
-    featureProblem: async (spec) =>
-      codeProblem(spec, { ...config.kernels, availability: await availability(spec) }) ?? skills.firstProblem(spec),
+    featureProblem: async (spec) => {
+      const hasEmbeddings = embeddings !== undefined;
+      const problem = codeProblem(spec, { ...config.kernels, hasEmbeddings, availability: await availability(spec) });
+      return problem ?? skills.firstProblem(spec);
+    },
     notReady: (spec) => kernelsNotReady(spec, availability),
     systemTools: SYSTEM_TOOLS,
     policyServer: () => ({ issuer: config.oidc?.issuer, isKeyless: keyring.isKeyless }),
@@ -139,7 +144,7 @@ export async function openServices({
     log,
   });
   const toolKinds = {
-    system: new SystemTools(SYSTEM_TOOLS, { catalog, models, skills }),
+    system: new SystemTools(SYSTEM_TOOLS, { catalog, models, skills, embeddings, losses }),
     mcp: new McpTools({
       registry,
       pool: toolPool,
@@ -200,7 +205,7 @@ export async function openServices({
     checkServers: (subjectId: string, signal: AbortSignal) =>
       checkServers(registry.names, { registry, pool, subjectId, signal }),
     tryAgent: (spec: AgentSpec, subjectId: string, signal: AbortSignal) =>
-      tryAgent(spec, { models, registry, pool, subjectId, hasPublicUrl: publicUrl !== undefined, signal }),
+      tryAgent(spec, { models, embeddings, registry, pool, subjectId, hasPublicUrl: publicUrl !== undefined, signal }),
     agentCheck,
     answerCheck: answerProblem,
     editCheck: createEditCheck({ catalog, toolsets, rules: (spec, scope) => codeRules(catalog, spec, scope) }),

@@ -198,7 +198,8 @@ export const codeActionsSpec = z
       .enum(['keyword', 'hybrid'])
       .nullish()
       .describe(
-        'how search_tools ranks tools: keyword (default), by words; hybrid, also by meaning: not on this server',
+        'how search_tools ranks tools: keyword (default), by words; hybrid, also by meaning, with the model for embeddings ' +
+          'that the server must have',
       ),
     saved_tools: z
       .enum(['subject', 'agent', 'none'])

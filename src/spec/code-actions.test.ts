@@ -39,6 +39,7 @@ test('an empty block enables code actions, with all defaults', () => {
     images: 'link',
     sub_tasks: { max_concurrent: 5, max_turns: 100 },
     savedTools: 'subject',
+    toolSearch: 'keyword',
   });
 });
 

@@ -58,6 +58,8 @@ export interface CodeActions {
   sub_tasks: { max_concurrent: number; max_turns: number };
   /** Whose saved tools the code has: those of the session's owner for the agent, those of the agent, or none. */
   savedTools: 'subject' | 'agent' | 'none';
+  /** Whether a search ranks tools by words, or also by meaning. */
+  toolSearch: 'keyword' | 'hybrid';
 }
 
 /** What an agent has of code actions; undefined if it does not act in code. */
@@ -101,6 +103,7 @@ export function codeActionsOf(spec: Pick<AgentSpec, 'code_actions' | 'config'>):
       max_turns: tasks?.max_turns ?? TASK_MODEL_CALLS.default,
     },
     savedTools: block.saved_tools ?? 'subject',
+    toolSearch: block.tool_search ?? 'keyword',
   };
 }
 

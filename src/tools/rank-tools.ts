@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { mapInTurns } from '../lib/map-in-turns.ts';
 import type { AgentTool } from './toolset.ts';
 
 /** The weight of a word by the field in which it occurs. */
@@ -11,9 +11,6 @@ const MIN_PREFIX_LENGTH = 3;
 /** The constants of Okapi BM25: term frequency saturation and length normalization. */
 const K1 = 1.2;
 const B = 0.75;
-
-/** How long tools are read before other work gets its turn, in milliseconds: servers may have 50,000 of them. */
-const MAX_BLOCKED_MS = 10;
 
 /** What is read of a tool. */
 export type RankedTool = Pick<AgentTool, 'name' | 'description' | 'parameters' | 'info'>;
@@ -30,15 +27,11 @@ interface Bag {
  */
 export async function rankTools<T extends RankedTool>(tools: readonly T[], query: string): Promise<T[]> {
   const words = [...new Set(wordsOf(query))];
-  const read: { tool: T; length: number; weights: number[] }[] = [];
-  let since = performance.now();
-  for (const tool of tools) {
+  // Servers may have 50,000 tools.
+  const read = await mapInTurns(tools, (tool) => {
     const bag = bagOf(tool);
-    read.push({ tool, length: bag.length, weights: words.map((word) => weightOf(word, bag.words)) });
-    if (performance.now() - since < MAX_BLOCKED_MS) continue;
-    await nextTurn();
-    since = performance.now();
-  }
+    return { tool, length: bag.length, weights: words.map((word) => weightOf(word, bag.words)) };
+  });
   const average = read.reduce((sum, { length }) => sum + length, 0) / read.length;
   const scores = new Map<T, number>();
   for (const i of words.keys()) {

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { jsonBytes } from '../core/text.ts';
 import type { McpServer } from '../spec/agent-spec.ts';
-import { searchResult, searchTools, type SearchedCode } from './search-tools.ts';
+import { searchResult, searchTools, type ImportableTool, type SearchedCode } from './search-tools.ts';
 import type { AgentTool, Toolset } from './toolset.ts';
 
 function toolsetOf(count: number, more: Partial<AgentTool> = {}): Toolset {
@@ -27,11 +27,13 @@ const uses: SearchedCode['uses'] = (tools) =>
     ),
   );
 
-async function search(toolset: Toolset, args: object, others: Awaited<ReturnType<SearchedCode['others']>> = []) {
-  const { text, foundTools } = await searchResult(toolset, JSON.stringify(args), {
-    uses,
-    others: () => Promise.resolve(others),
-  });
+function importable(name: string, description = 'does something'): ImportableTool {
+  const info = { type: 'mcp', serverId: '', serverName: 'own', name } as const;
+  return { name, info, description, parameters: {}, import: `from ${name} import run`, signature: 'run()' };
+}
+
+async function search(toolset: Toolset, args: object, code: Partial<SearchedCode> = {}) {
+  const { text, foundTools } = await searchResult(toolset, JSON.stringify(args), { uses, others: [], ...code });
   return { ...(JSON.parse(text) as { tools: Record<string, unknown>[]; note: string }), foundTools, text };
 }
 
@@ -121,7 +123,7 @@ test('a tool that the model is offered without a search is found for code alone'
 });
 
 test('the tool is offered if there is anything to find', () => {
-  const { offer } = searchTools(() => Promise.resolve({ uses, others: () => Promise.resolve([]) }));
+  const { offer } = searchTools(() => Promise.resolve({ uses, others: [] }));
   const server = { type: 'inline', name: 'crm', url: 'https://example.com/mcp' } as const;
   const offered = (more: Partial<McpServer>) =>
     offer({ model: { name: 'm' }, mcp_servers: [{ ...server, ...more }] })?.description;
@@ -139,10 +141,25 @@ test('the tool is offered if there is anything to find', () => {
 });
 
 test('what code has besides ranks before the tools of servers, within the limit', async () => {
-  const others = [{ import: 'from a import run', signature: 'run()', description: 'd'.repeat(10_000) }];
-  const { tools, foundTools, note } = await search(toolsetOf(3), { query: 'tool', limit: 2 }, others);
-  expect(tools).toMatchObject([{ import: 'from a import run', signature: 'run()' }, { name: 'crm__tool_0' }]);
+  const others = [importable('tool', 'd'.repeat(10_000)), importable('other')];
+  const { tools, foundTools, note } = await search(toolsetOf(3), { query: 'tool', limit: 2 }, { others });
+  expect(tools).toEqual([
+    { import: 'from tool import run', signature: 'run()', description: expect.stringContaining('dd') },
+    expect.objectContaining({ name: 'crm__tool_0' }),
+  ]);
   expect(JSON.stringify(tools[0]).length).toBeLessThan(3_000);
   expect(foundTools).toEqual([{ server: 'crm', name: 'tool_0' }]);
   expect(note).toContain('2 more match');
+});
+
+test('a ranking that is improved is of all that is searched, and is what the model gets', async () => {
+  const others = [importable('saved')];
+  const improve: SearchedCode['improve'] = ({ query, tools, byWords }) => {
+    expect([query, tools.length, byWords.length]).toEqual(['saved', 4, 1]);
+    return Promise.resolve(tools.toReversed());
+  };
+  const { tools, foundTools, note } = await search(toolsetOf(3), { query: 'saved', limit: 3 }, { others, improve });
+  expect(tools.map(({ name }) => name)).toEqual(['crm__tool_2', 'crm__tool_1', 'crm__tool_0']);
+  expect(foundTools).toHaveLength(3);
+  expect(note).toContain('1 more match');
 });

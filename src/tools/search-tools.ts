@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { FoundTool } from '../core/records/results.ts';
 import { truncateMiddle, jsonBytes } from '../core/text.ts';
 import type { RunOptions } from './tool-kind.ts';
-import { rankTools } from './rank-tools.ts';
+import { rankTools, type RankedTool } from './rank-tools.ts';
 import { mayDefer } from './selectors.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { SystemTool } from './system-tool.ts';
@@ -21,13 +21,15 @@ const MAX_SCHEMA_BYTES = 8 * 1024;
 export interface SearchedCode {
   /** How code calls its tools, by those of `tools` that it may call. */
   uses: (tools: Iterable<AgentTool>) => ReadonlyMap<AgentTool, () => UseInCode>;
-  /** What else it can import that matches a query, the best first: it ranks before the tools of servers. */
-  others: (query: string) => Promise<(UseInCode & { description: string })[]>;
+  /** What else it can import: by words, it ranks before the tools of servers. */
+  others: ImportableTool[];
+  /** Ranks by more than words, for agents that have that. `tools` are all that are searched. */
+  improve?: <T extends RankedTool>(ranking: { query: string; tools: T[]; byWords: T[] }) => Promise<T[]>;
 }
 
 /** Finds what the code of an agent has. */
 export type SearchCode<Services> = (
-  call: Pick<RunOptions, 'spec' | 'scope'>,
+  call: Pick<RunOptions, 'spec' | 'scope' | 'signal'>,
   services: Services,
 ) => Promise<SearchedCode>;
 
@@ -36,6 +38,9 @@ export interface UseInCode {
   import: string;
   signature: string;
 }
+
+/** What code can import although no server has it. */
+export type ImportableTool = RankedTool & UseInCode;
 
 /** Lets the model search for deferred tools, and for those of its code. */
 export function searchTools<Services>(searchCode: SearchCode<Services>): SystemTool<Services> {
@@ -99,25 +104,19 @@ export async function searchResult(
   const all = [...tools.values()];
   const inCode = code.uses(all);
   const searched = all.filter((tool) => isUnlisted(tool) || inCode.has(tool));
-  const ranked = await rankTools(searched, query);
-  const others = await code.others(query);
+  const byWords = [...(await rankTools(code.others, query)), ...(await rankTools(searched, query))];
+  const ranked = (await code.improve?.({ query, tools: [...code.others, ...searched], byWords })) ?? byWords;
   const shown: object[] = [];
   const foundTools: FoundTool[] = [];
   let bytes = 0;
-  for (const { description, ...use } of others.slice(0, limit)) {
-    const entry = { ...use, description: shortened(description) };
-    bytes += jsonBytes(JSON.stringify(entry));
-    if (bytes > MAX_RESULT_BYTES) break;
-    shown.push(entry);
-  }
-  for (const tool of ranked.slice(0, limit - shown.length)) {
-    const entry = entryOf(tool, inCode.get(tool)?.());
+  for (const tool of ranked.slice(0, limit)) {
+    const entry = 'import' in tool ? importEntryOf(tool) : entryOf(tool, inCode.get(tool)?.());
     bytes += jsonBytes(JSON.stringify(entry));
     if (bytes > MAX_RESULT_BYTES || tool.info.type !== 'mcp') break;
     shown.push(entry);
-    if (isUnlisted(tool)) foundTools.push({ server: tool.info.serverName, name: tool.info.name });
+    if ('run' in tool && isUnlisted(tool)) foundTools.push({ server: tool.info.serverName, name: tool.info.name });
   }
-  const more = others.length + ranked.length - shown.length;
+  const more = ranked.length - shown.length;
   const isAll = foundTools.length === shown.length;
   const notes = [
     ...(shown.length === 0 ? [`None of ${searched.length} tools matches these words.`] : []),
@@ -132,6 +131,10 @@ export async function searchResult(
 /** Whether the model is offered the tool once it has found it. */
 function isUnlisted(tool: AgentTool): boolean {
   return isDeferred(tool) && calledBy('model', tool) !== undefined;
+}
+
+function importEntryOf({ import: line, signature, description }: ImportableTool): object {
+  return { import: line, signature, description: shortened(description) };
 }
 
 /** `use`: how code calls it, if it may. */

@@ -25,6 +25,7 @@ const ANY_TEXT: Record<string, 'the start fails' | 'it is a name' | 'requests to
   EVERTURN_TASK_QUEUE: 'it is a name',
   EVERTURN_DEMO_MODEL: 'requests to models fail',
   EVERTURN_DEFAULT_MODEL: 'requests to models fail',
+  EVERTURN_EMBEDDING_MODEL: 'requests to models fail',
   OPENAI_API_KEY: 'requests to models fail',
   // `kernel-python.test.ts` has what is said then.
   EVERTURN_KERNEL_PYTHON: 'no code runs',
@@ -76,11 +77,25 @@ test.each([...failing.map((name) => [name, NONSENSE]), ['DATABASE_URL', `sqlite:
   },
 );
 
-test.each(['EVERTURN_DEMO_MODEL', 'EVERTURN_DEFAULT_MODEL'])('a model of no provider in %s is named', async (name) => {
+async function startWithClaude(env: Record<string, string>): Promise<void> {
   const file = path.join(dataDir, 'providers.json');
   await writeFile(file, '{"providers": {"claude": {"kind": "anthropic"}}}');
-  const started = start({ EVERTURN_MODEL_PROVIDERS: file, [name]: 'cluade/m' });
-  await expect(started).rejects.toThrow(new ConfigError(`${name}: ${CLUADE}`));
+  await start({ EVERTURN_MODEL_PROVIDERS: file, ...env });
+}
+
+test.each(['EVERTURN_DEMO_MODEL', 'EVERTURN_DEFAULT_MODEL', 'EVERTURN_EMBEDDING_MODEL'])(
+  'a model of no provider in %s is named',
+  async (name) => {
+    await expect(startWithClaude({ [name]: 'cluade/m' })).rejects.toThrow(new ConfigError(`${name}: ${CLUADE}`));
+  },
+);
+
+test('a model for embeddings of a provider with another protocol is named', async () => {
+  const started = startWithClaude({ EVERTURN_EMBEDDING_MODEL: 'claude/m' });
+  await expect(started).rejects.toThrow(ConfigError);
+  await expect(started).rejects.toThrow(
+    /^EVERTURN_EMBEDDING_MODEL: the provider claude has the kind anthropic: .*openai-chat/,
+  );
 });
 
 test('a failed start ends the process with its message alone', async () => {

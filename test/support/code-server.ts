@@ -9,7 +9,7 @@ export const FREE = { code_actions: { approvals: 'allow' as const } };
 /** A server whose kernel host can start kernels. */
 export async function startCodeServer(
   env: Record<string, string> = {},
-  options: Pick<TestServerOptions, 'mcp'> = {},
+  options: Pick<TestServerOptions, 'mcp' | 'log'> = {},
 ): Promise<TestServer> {
   const server = await startTestServer({
     ...options,

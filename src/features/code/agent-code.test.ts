@@ -8,7 +8,8 @@ const READY: KernelAvailability = { status: 'ready', limitsNetwork: true };
 
 function problemOf(rest: object, availability = READY, env: Record<string, string> = {}) {
   const spec = agentSpec.parse({ model: { name: 'm' }, ...rest });
-  return codeProblem(spec, { ...loadConfig(env).kernels, availability });
+  const { kernels, embeddingModel } = loadConfig(env);
+  return codeProblem(spec, { ...kernels, availability, hasEmbeddings: embeddingModel !== undefined });
 }
 
 const sandbox = (fields: object) => ({ config: { sandbox: fields } });
@@ -82,6 +83,13 @@ test.each([
   ],
 ])('%j is a problem', (rest, code, param) => {
   expect(problemOf(rest)).toMatchObject({ code, param });
+});
+
+test('tools are searched by meaning on a server with a model for embeddings', () => {
+  const hybrid = { code_actions: { tool_search: 'hybrid' } };
+  const message = expect.stringContaining('EVERTURN_EMBEDDING_MODEL') as string;
+  expect(problemOf(hybrid)).toMatchObject({ message });
+  expect(problemOf(hybrid, READY, { EVERTURN_EMBEDDING_MODEL: 'm' })).toBeUndefined();
 });
 
 test('contradictions and limits of a block that is off are none', () => {

@@ -23,12 +23,14 @@ interface CodeServer {
   variables: readonly string[];
   /** The hosts that code may reach at most. */
   network: NetworkMaximum;
+  /** Whether it has a model for embeddings. */
+  hasEmbeddings: boolean;
 }
 
 /** The first problem of what an agent has of code actions. An agent is accepted while the environment is being built. */
 export function codeProblem(
   spec: AgentSpec,
-  { availability, maxima, variables, network }: CodeServer,
+  { availability, maxima, variables, network, hasEmbeddings }: CodeServer,
 ): AgentProblem | undefined {
   const contradiction = contradictionIn(spec) ?? callersProblem(spec);
   if (contradiction) return contradiction;
@@ -36,6 +38,7 @@ export function codeProblem(
   if (!actions) return undefined;
   return (
     missingFeature(spec, availability) ??
+    searchProblem(actions, hasEmbeddings) ??
     limitProblem(spec, maxima) ??
     networkProblem(actions, { maximum: network, availability }) ??
     variablesProblem(actions, variables) ??
@@ -87,10 +90,13 @@ function missingFeature(
       'a policy for the network is not available: name the hosts in code_actions.network.allow, or omit it';
     return missing(message, 'config.sandbox.network_policy');
   }
-  if (block?.tool_search === 'hybrid') {
-    return missing('the server has no model for embeddings: use "keyword", or omit it', 'code_actions.tool_search');
-  }
   return undefined;
+}
+
+function searchProblem({ toolSearch }: CodeActions, hasEmbeddings: boolean): AgentProblem | undefined {
+  if (toolSearch === 'keyword' || hasEmbeddings) return undefined;
+  const message = 'the server has no model for embeddings (EVERTURN_EMBEDDING_MODEL): use "keyword", or omit it';
+  return { code: 'feature_not_available', message, param: 'code_actions.tool_search' };
 }
 
 /** A policy of the public SDKs that says anything: code without the network would silently lack what it allows. */

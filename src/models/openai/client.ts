@@ -1,4 +1,5 @@
 import OpenAI from 'openai';
+import type { ResponseBounds } from '../../lib/response-bounds.ts';
 import { ModelError } from '../model-error.ts';
 import { createModelFetch } from '../model-fetch.ts';
 import { findModel } from '../model-lookup.ts';
@@ -11,11 +12,14 @@ export type OpenAIOptions = ProviderAccess & SilenceLimits;
 const MAX_ANSWER_MS = 24 * 3_600_000;
 
 /** A client of a server with OpenAI's API, and what that server says of a model. */
-export function createOpenAIClient({ apiKey, baseUrl, headers, idleSeconds, onAnswer }: OpenAIOptions): {
+export function createOpenAIClient(
+  { apiKey, baseUrl, headers, idleSeconds, onAnswer }: ProviderAccess & Pick<SilenceLimits, 'idleSeconds'>,
+  bounds: Pick<ResponseBounds, 'maxValues'> = {},
+): {
   client: OpenAI;
   find: ModelProvider['find'];
 } {
-  const modelFetch = createModelFetch(idleSeconds * 1000, { onAnswer });
+  const modelFetch = createModelFetch(idleSeconds * 1000, { onAnswer, ...bounds });
   // The client's own retries would multiply the activity's, and hide failures from the turn's log.
   const client = new OpenAI({
     apiKey,

@@ -99,6 +99,8 @@ test.concurrent('a draft is checked as an agent is', async () => {
   ]);
   const tooMuch = { kernel: { memory_mb: 100_000 } };
   expect(await post(tooMuch)).toEqual([422, 'invalid_agent', `${place}.kernel.memory_mb`]);
+  // The server has no model for embeddings.
+  expect(await post({ tool_search: 'hybrid' })).toEqual([422, 'feature_not_available', `${place}.tool_search`]);
 });
 
 test.concurrent('an exception is a failed result with what was printed before it', async () => {

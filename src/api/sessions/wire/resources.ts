@@ -106,7 +106,7 @@ export const acceptedAnswers = z
 const agentPartCheck = z
   .object({
     type: z.enum(['model', 'mcp_server']),
-    name: z.string().describe('as the agent names it'),
+    name: z.string().describe('as the agent names it, or the server its model for embeddings'),
     address: z
       .string()
       .nullable()

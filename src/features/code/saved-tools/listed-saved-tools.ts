@@ -1,8 +1,8 @@
 import type { Sessions } from '../../../catalog/sessions.ts';
 import type { ToolScope } from '../../../core/history.ts';
 import type { AgentSpec } from '../../../spec/agent-spec.ts';
-import { rankTools, type RankedTool } from '../../../tools/rank-tools.ts';
-import type { UseInCode } from '../../../tools/search-tools.ts';
+import { rankTools } from '../../../tools/rank-tools.ts';
+import type { ImportableTool, UseInCode } from '../../../tools/search-tools.ts';
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
 import type { SavedTools } from './saved-tool-rows.ts';
 import { importOf, mayHaveSavedTools, savedToolsOf, type SavedToolAbout } from './saved-tool.ts';
@@ -28,12 +28,14 @@ export async function listedSavedTools(
 
 /** Those that match a query, the best first. */
 export async function matchingSavedTools(tools: readonly SavedToolAbout[], query: string): Promise<SavedToolAbout[]> {
-  const ranked = tools.map((tool): RankedTool & { tool: SavedToolAbout } => {
-    const { name, category, description } = tool;
-    const info = { type: 'mcp', serverId: '', serverName: category, name } as const;
-    return { name, info, description, parameters: {}, tool };
-  });
+  const ranked = tools.map((tool) => ({ ...importable(tool), tool }));
   return (await rankTools(ranked, query)).map(({ tool }) => tool);
+}
+
+/** A saved tool as a search finds it: its category is ranked as its server. */
+export function importable(tool: SavedToolAbout): ImportableTool {
+  const { name, category } = tool;
+  return { name, info: { type: 'mcp', serverId: '', serverName: category, name }, parameters: {}, ...useOf(tool) };
 }
 
 /** How code calls a saved tool. */
