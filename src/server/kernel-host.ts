@@ -254,8 +254,8 @@ function kernelEnvironment(python: KernelPython, wanted: WantedWall, log: Logger
   };
   return () => {
     const found = python.state();
-    if (found.status === 'failed') return { state: 'failed', reason: found.reason };
-    if (found.status === 'ready' && !wall) void probe(found.python, found.version);
+    if (found.state === 'failed') return found;
+    if (found.state === 'ready' && !wall) void probe(found.python, found.version);
     return wall ?? { state: 'building' };
   };
 }
