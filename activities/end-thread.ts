@@ -7,7 +7,7 @@ import type { NewRecord, UnsequencedRecord } from '../src/core/records/log.ts';
 import type { ModelMessage } from '../src/core/records/message.ts';
 import type { ThreadEnding } from '../src/core/records/threads.ts';
 import { storeWhileUnavailable } from '../src/engine/retry.ts';
-import { endKernel } from '../src/features/code/reset-kernel.ts';
+import { endedAgent } from '../src/features/code/ended-kernels.ts';
 import type { Dependencies } from './dependencies.ts';
 
 type Sources = Pick<Dependencies, 'blobs' | 'catalog' | 'conversations'>;
@@ -52,14 +52,13 @@ function isSilent(message: ModelMessage | undefined): boolean {
   return message !== undefined && message.content + message.refusal === '' && message.finishReason === 'stop';
 }
 
-/** The kernel of a sub-agent ends with its thread; otherwise it would run until it has not been used for long. */
+/** Frees the memory of the kernel of a sub-agent at once: `endedKernelsReader` does so at the end of the turn in any case. */
 async function endKernelWith(
   records: NewRecord[],
   { sessionId, subAgent }: Pick<ModelCall, 'sessionId' | 'subAgent'>,
   { catalog }: Pick<Sources, 'catalog'>,
 ): Promise<void> {
-  const hasEnded = records.some((record) => record.kind === 'thread.done');
-  if (!hasEnded || subAgent?.maxTasks === undefined) return;
-  const reset = { threadId: subAgent.threadId, id: randomUUID() };
-  await endKernel(sessionId, reset, catalog).catch(() => undefined);
+  const threads = records.flatMap((record) => endedAgent(record) ?? []);
+  if (threads.length === 0 || subAgent?.maxTasks === undefined) return;
+  await catalog.sandboxes.endKernels(sessionId, threads).catch(() => undefined);
 }

@@ -24,9 +24,9 @@ export const CORE = `test/integration/{${[
 export const ON_POSTGRES = `test/integration/{${[
   'agents-v2/agent-parts,agents-v2/list,agents-v2/queue,agents-v2/registered-agents,agents-v2/slots',
   'agents-v2/two-processes,agents-v2/webhooks',
-  'agents,apart,catalog,catalog-plans,collect-blobs,delegation-catalog,delete-session,idempotency',
-  'lists,lost-turns,openapi,outages,permission-rules-catalog,postgres,retention,saved-tools-catalog,schedules-catalog',
-  'session-index,session-lists,session-states,turns,unavailable,webhook-deliverer',
+  'agents,apart,catalog,catalog-plans,collect-blobs,delegation-catalog,delete-session,ended-kernels-catalog',
+  'idempotency,lists,lost-turns,openapi,outages,permission-rules-catalog,postgres,retention,saved-tools-catalog',
+  'schedules-catalog,session-index,session-lists,session-states,turns,unavailable,webhook-deliverer',
 ].join()}}.test.ts`;
 
 /**

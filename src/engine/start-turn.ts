@@ -119,6 +119,8 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
     const isRequested = await catalog.turns.request(requested, turn.secrets);
     if (!isRequested) throw sessionNotFound(sessionId);
     turn.onIndexed();
+    // Not after the turn is accepted, whose first call may need them. A rejected turn leaves them: another one, which may be its
+    // repetition, uses the same file for the same content.
     const paths = await engine.placeFiles(inputFiles(loaded), { sessionId, spec: agent.spec });
     const input = withPaths(await storeInput(loaded, { blobs, sessionId }), paths);
     const conversation = turn.conversation && (await storeConversation(turn.conversation, { blobs, sessionId }));

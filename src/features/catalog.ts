@@ -10,6 +10,7 @@ import { SessionRequests } from './agent-sessions/session-requests.ts';
 import { SessionSlots } from './agent-sessions/session-slots.ts';
 import { sessionTextsReader } from './agent-sessions/session-texts.ts';
 import { SharedSessions } from './agent-sessions/shared-sessions.ts';
+import { endedKernelsReader } from './code/ended-kernels.ts';
 import { KernelHosts } from './code/kernel-host-rows.ts';
 import { PermissionRules } from './code/permissions/rule-rows.ts';
 import { SavedTools } from './code/saved-tools/saved-tool-rows.ts';
@@ -73,6 +74,7 @@ function featuresFor({ cipher }: Pick<CatalogOptions, 'cipher'>): CatalogFeature
       runSummariesReader(cipher),
       spendingReader,
       delegationsReader,
+      endedKernelsReader,
     ],
     tablesOfSessions: [
       'actions',

@@ -7,6 +7,7 @@ import { ConfigError, isLoopback, type Config } from '../config.ts';
 import { DEMO, demoAgent, warnOfDemoModel } from '../demo/demo-agent.ts';
 import { startDemoMcpServer } from '../demo/demo-mcp-server.ts';
 import { startDemoModel } from '../demo/demo-model.ts';
+import { announceDemo } from './demo-address.ts';
 import { NEVER_ABORTED } from '../lib/abort.ts';
 import { errorMessage } from '../lib/errors.ts';
 import { lockDataDir } from '../lib/data-dir-lock.ts';
@@ -100,6 +101,7 @@ export async function startAllInOne(
     await addDemo({ ...services, registry }, { withAgent: !agents.has(DEMO) }, cleanup);
   } else {
     if (!realModel) throw new ConfigError(NO_DEMO_MODEL);
+    await announceDemo(config.dataDir, undefined);
     await removeDemoAgent(services);
   }
   await registerAgents(services, agents);
@@ -149,6 +151,7 @@ async function addDemo(
   const server = await startDemoMcpServer({ isKeyless: () => keyring.isKeyless });
   cleanup.defer(() => server.stop());
   registry.add(DEMO, { url: server.url });
+  await announceDemo(config.dataDir, server.url);
   if (withAgent) await catalog.agents.put(DEMO, demoAgent(config.demoModel), new Date().toISOString());
 }
 

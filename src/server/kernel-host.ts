@@ -22,6 +22,7 @@ import { createOperationsApp } from '../api/app.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { activityScope } from '../telemetry/activity-interceptors.ts';
 import { provisionTemporal } from '../temporal-server/provision.ts';
+import { followDemo } from './demo-address.ts';
 import { recordKernelHost } from './kernel-host-record.ts';
 import { takenNames } from '../tools/system-tools.ts';
 import { McpTools } from '../tools/mcp-tools.ts';
@@ -124,6 +125,7 @@ export async function startKernelHost({ config, log, identity }: KernelHostOptio
   };
   const conversations = new Conversations(stores);
   const mcpRegistry = await loadMcpRegistry(config.mcpServersFile);
+  if (identity !== undefined) cleanup.defer(await followDemo(dataDir, mcpRegistry));
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const prefix = redisPrefix(config.temporal);
@@ -252,8 +254,8 @@ function kernelEnvironment(python: KernelPython, wanted: WantedWall, log: Logger
   };
   return () => {
     const found = python.state();
-    if (found.status === 'failed') return { state: 'failed', reason: found.reason };
-    if (found.status === 'ready' && !wall) void probe(found.python, found.version);
+    if (found.state === 'failed') return found;
+    if (found.state === 'ready' && !wall) void probe(found.python, found.version);
     return wall ?? { state: 'building' };
   };
 }

@@ -11,10 +11,21 @@ export interface SnapshotRow {
   held: string[];
 }
 
+export interface StoredVariablesOptions {
+  isOn?: boolean;
+  row?: SnapshotRow;
+  /** Resolves when the catalog answers. */
+  answers?: () => Promise<void>;
+}
+
 /** The stored variables of a kernel in a sandbox, of which `row` is kept as by a catalog. */
 export function storedVariables(
   { root, uid, wall }: TestSandbox,
-  { isOn = true, row = { snapshot: undefined, held: [] } }: { isOn?: boolean; row?: SnapshotRow } = {},
+  {
+    isOn = true,
+    row = { snapshot: undefined, held: [] },
+    answers = () => Promise.resolve(),
+  }: StoredVariablesOptions = {},
 ): StoredVariables {
   return new StoredVariables({
     blobs: new FolderBlobStore(path.join(root, 'blobs')),
@@ -26,9 +37,9 @@ export function storedVariables(
     snapshot: row.snapshot,
     hidden: () => [],
     hide: () => undefined,
-    write: (snapshot, blobs = row.held) => {
+    write: async (snapshot, blobs = row.held) => {
+      await answers();
       Object.assign(row, { snapshot, held: blobs });
-      return Promise.resolve();
     },
   });
 }

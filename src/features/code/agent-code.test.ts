@@ -4,7 +4,7 @@ import { agentSpec } from '../../spec/agent-spec.ts';
 import { codeProblem } from './agent-code.ts';
 import type { KernelAvailability } from './availability.ts';
 
-const READY: KernelAvailability = { status: 'ready', limitsNetwork: true };
+const READY: KernelAvailability = { state: 'ready', limitsNetwork: true };
 
 function problemOf(rest: object, availability = READY, env: Record<string, string> = {}) {
   const spec = agentSpec.parse({ model: { name: 'm' }, ...rest });
@@ -16,7 +16,7 @@ const sandbox = (fields: object) => ({ config: { sandbox: fields } });
 const file = (path: string, base64 = 'aGk=') => ({ path, data: `data:text/plain;base64,${base64}` });
 
 test('an agent without code actions has no problem on a server without kernels, and another is told what is missing', () => {
-  const none: KernelAvailability = { status: 'unavailable', reason: 'python3 is not on PATH' };
+  const none: KernelAvailability = { state: 'failed', reason: 'python3 is not on PATH' };
   for (const rest of [
     {},
     { code_actions: { enabled: false } },
@@ -34,7 +34,7 @@ test('an agent without code actions has no problem on a server without kernels, 
 
 test('an agent is accepted once there are kernels, and while their environment is being built', () => {
   const rest = { code_actions: { workspace: { files: [file('a'), file('b')] }, images: 'link' } };
-  for (const availability of [READY, { status: 'building' as const }]) {
+  for (const availability of [READY, { state: 'building' as const }]) {
     expect(problemOf(rest, availability)).toBeUndefined();
     expect(problemOf(sandbox({ enabled: true, network_policy: { allow: null } }), availability)).toBeUndefined();
   }
@@ -150,7 +150,7 @@ test('the hosts of an agent are within those of the operator, on hosts whose wal
     const message = expect.stringContaining('EVERTURN_KERNEL_NETWORK') as string;
     expect(asking(['pypi.org'], none)).toMatchObject({ code: 'feature_not_available', message, param });
   }
-  const confined: KernelAvailability = { status: 'ready', limitsNetwork: false };
+  const confined: KernelAvailability = { state: 'ready', limitsNetwork: false };
   const message = expect.stringContaining('bubblewrap') as string;
   expect(asking(['pypi.org'], 'any', confined)).toMatchObject({ code: 'feature_not_available', message, param });
   expect(asking([], 'any', confined)).toBeUndefined();

@@ -81,7 +81,7 @@ function missingFeature(
   availability: KernelAvailability,
 ): AgentProblem | undefined {
   const missing = (message: string, param: string): AgentProblem => ({ code: 'feature_not_available', message, param });
-  if (availability.status === 'unavailable') {
+  if (availability.state === 'failed') {
     const message = `code actions are not available on this server: ${availability.reason}`;
     return missing(message, block ? 'code_actions' : 'config.sandbox');
   }
@@ -124,7 +124,7 @@ function networkProblem(
   if (allow.length === 0) return undefined;
   const param = 'code_actions.network.allow';
   const isOff = maximum !== 'any' && maximum.length === 0;
-  const isOpen = availability.status === 'ready' && !availability.limitsNetwork;
+  const isOpen = availability.state === 'ready' && !availability.limitsNetwork;
   if (isOff || isOpen) {
     const message = isOff
       ? 'the operator of this server gives code no network (EVERTURN_KERNEL_NETWORK): omit network.allow'

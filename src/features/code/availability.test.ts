@@ -15,8 +15,8 @@ test('code can be kept to hosts of the network if no host that may get a session
     const kernelHosts = { running: () => Promise.resolve(rows) };
     return kernelAvailability(spec, { kernelHosts, perHost: undefined, ensureHost: undefined });
   };
-  expect(await hosts('sandbox', 'sandbox', null)).toEqual({ status: 'ready', limitsNetwork: true });
-  expect(await hosts('sandbox', 'confined')).toEqual({ status: 'ready', limitsNetwork: false });
-  expect(await hosts('none')).toEqual({ status: 'ready', limitsNetwork: false });
-  expect(await hosts(null)).toEqual({ status: 'building' });
+  expect(await hosts('sandbox', 'sandbox', null)).toEqual({ state: 'ready', limitsNetwork: true });
+  expect(await hosts('sandbox', 'confined')).toEqual({ state: 'ready', limitsNetwork: false });
+  expect(await hosts('none')).toEqual({ state: 'ready', limitsNetwork: false });
+  expect(await hosts(null)).toEqual({ state: 'building' });
 });

@@ -3,14 +3,10 @@ import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import { limitsNetwork } from './kernel/wall.ts';
 import type { KernelHosts } from './kernel-host-rows.ts';
+import type { Prepared } from './prepared.ts';
 
-/** Whether this server has kernels. `building`: it will, once their Python environment is built. */
-export type KernelAvailability =
-  /** `limitsNetwork`: whether the walls of all hosts can keep code to some hosts of the network. */
-  | { status: 'ready'; limitsNetwork: boolean }
-  | { status: 'building' }
-  /** `reason` names what is missing, and what an operator can do about it. */
-  | { status: 'unavailable'; reason: string };
+/** Whether this server has kernels. `limitsNetwork`: whether the walls of all hosts can keep code to some hosts of the network. */
+export type KernelAvailability = Prepared<{ limitsNetwork: boolean }>;
 
 interface AvailabilitySources {
   kernelHosts: Pick<KernelHosts, 'running'>;
@@ -30,21 +26,21 @@ export async function kernelAvailability(
   { kernelHosts, perHost, ensureHost }: AvailabilitySources,
 ): Promise<KernelAvailability> {
   // It needs none.
-  if (!codeActionsOf(spec)) return { status: 'ready', limitsNetwork: true };
-  if (perHost === 0) return { status: 'unavailable', reason: 'its operator allows no kernels (EVERTURN_KERNELS=0)' };
+  if (!codeActionsOf(spec)) return { state: 'ready', limitsNetwork: true };
+  if (perHost === 0) return { state: 'failed', reason: 'its operator allows no kernels (EVERTURN_KERNELS=0)' };
   const problem = ensureHost?.();
   const hosts = await kernelHosts.running(Date.now());
   const ready = hosts.filter(({ state }) => state === 'ready');
   // A session may be given any of them.
   if (ready.length > 0)
-    return { status: 'ready', limitsNetwork: ready.every(({ isolation }) => limitsNetwork(isolation)) };
+    return { state: 'ready', limitsNetwork: ready.every(({ isolation }) => limitsNetwork(isolation)) };
   const isBuilding = hosts.some(({ state }) => state === 'building');
   const failed = hosts.find(({ state }) => state === 'failed');
-  if (problem !== undefined && !isBuilding) return { status: 'unavailable', reason: problem };
+  if (problem !== undefined && !isBuilding) return { state: 'failed', reason: problem };
   // A host that was just started has not said so yet.
-  if (isBuilding || (ensureHost && !failed)) return { status: 'building' };
-  if (failed) return { status: 'unavailable', reason: failed.reason ?? 'its kernel hosts have failed' };
-  return { status: 'unavailable', reason: 'no kernel host runs: start one with `everturn kernel-host`' };
+  if (isBuilding || (ensureHost && !failed)) return { state: 'building' };
+  if (failed) return { state: 'failed', reason: failed.reason ?? 'its kernel hosts have failed' };
+  return { state: 'failed', reason: 'no kernel host runs: start one with `everturn kernel-host`' };
 }
 
 /** Why the code of an agent cannot run yet, although it will. Waits for a few seconds. */
@@ -53,7 +49,7 @@ export async function kernelsNotReady(
   availability: (spec: AgentSpec) => Promise<KernelAvailability>,
 ): Promise<string | undefined> {
   for (const end = performance.now() + WAIT_MS; ; await sleep(POLL_MS)) {
-    if ((await availability(spec)).status !== 'building') return undefined;
+    if ((await availability(spec)).state !== 'building') return undefined;
     if (performance.now() >= end) {
       return 'the environment of Python for the code of agents is being built, which takes a minute at the first start: retry';
     }

@@ -1,32 +1,12 @@
-import { snapshotsOf } from './kernel-snapshot.ts';
-import { kernelsOf, resetIdsOf, resetsOf, type KernelReset } from './kernel-state.ts';
-import type { SandboxRow, Sandboxes } from './sandbox-rows.ts';
+import { hasKernel } from './ended-kernels.ts';
+import { resetIdsOf, resetsOf, type KernelReset } from './kernel-state.ts';
+import type { Sandboxes } from './sandbox-rows.ts';
 
 /** How often the row may change under a reset: by others, and by the host that has done them. */
 const MAX_ATTEMPTS = 10;
 
 /** How many resets of a session are remembered, so that a repeated request resets nothing again. */
 const MAX_REMEMBERED = 20;
-
-/** Has the host end the kernel of a thread that is done, within seconds. */
-export async function endKernel(
-  sessionId: string,
-  { threadId, id }: Pick<KernelReset, 'threadId' | 'id'>,
-  { sandboxes }: { sandboxes: Pick<Sandboxes, 'get' | 'endKernels'> },
-): Promise<void> {
-  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-    const row = await sandboxes.get(sessionId);
-    if (!row || !hasKernel(row, threadId)) return;
-    const others = resetsOf(row).filter((other) => other.threadId !== threadId);
-    const resets = JSON.stringify([...others, { threadId, id, stops: true, ends: true }]);
-    if (await sandboxes.endKernels(row, resets)) return;
-  }
-}
-
-/** Whether there is a kernel of a thread, or what is stored of one. */
-function hasKernel(row: SandboxRow, threadId: string): boolean {
-  return [...kernelsOf(row), ...snapshotsOf(row)].some((kernel) => kernel.threadId === threadId);
-}
 
 interface ResetOptions {
   sandboxes: Pick<Sandboxes, 'get' | 'createUnopened' | 'reset'>;

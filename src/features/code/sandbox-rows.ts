@@ -3,6 +3,7 @@ import type { Tables } from '../../catalog/schema.ts';
 import { addReferences, holdBlobs } from '../../catalog/blob-references.ts';
 import { Store } from '../../catalog/store.ts';
 import { newId } from '../../engine/new-id.ts';
+import { endKernels } from './ended-kernels.ts';
 import { HOST_LOST_MS } from './kernel-host-rows.ts';
 import type { KernelSnapshot } from './kernel-snapshot.ts';
 import './tables.ts';
@@ -159,18 +160,9 @@ export class Sandboxes extends Store {
     return numUpdatedRows > 0n;
   }
 
-  /**
-   * Replaces the resets of kernels that the host is to do, also while calls run: the kernels are of threads that are done.
-   * @returns false if the row has others than `previous`
-   */
-  async endKernels({ session_id: sessionId, resets: previous }: SandboxRow, resets: string): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('sandboxes')
-      .set({ resets })
-      .where('session_id', '=', sessionId)
-      .where('resets', previous === null ? 'is' : '=', previous)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+  /** Has the host end the kernels of threads that are done. */
+  async endKernels(sessionId: string, threads: string[]): Promise<void> {
+    await this.db.transaction().execute((db) => endKernels(db, sessionId, threads));
   }
 
   /** The sessions whose sandboxes on a host have resets that it has not done. */

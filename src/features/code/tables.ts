@@ -1,6 +1,7 @@
 import type { Generated } from 'kysely';
 import type { Isolation } from '../../core/records/sandbox.ts';
 import type { RuleScope } from './permissions/rule-rows.ts';
+import type { Prepared } from './prepared.ts';
 
 declare module '../../catalog/schema.ts' {
   interface Tables {
@@ -85,4 +86,4 @@ declare module '../../catalog/schema.ts' {
 }
 
 /** `building`: it gets its environment of Python. `draining`: it stops, and starts no kernels. */
-export type KernelHostState = 'ready' | 'building' | 'failed' | 'draining';
+export type KernelHostState = Prepared<object>['state'] | 'draining';

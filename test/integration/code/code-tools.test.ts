@@ -104,6 +104,14 @@ test.concurrent('the model lists the tools of its code, and what it gets imports
   expected(responsesIn(ran)).toMatchObject([{ outcome: 'succeeded', content: '3' }]);
 });
 
+test.concurrent('code calls the demo server, which a server without keys has', async ({ expect: expected }) => {
+  const demo = { type: 'truefoundry-mcp-registry' as const, name: 'demo', allowed_callers: ['code' as const] };
+  const chat = await server.chat({ spec: { ...agent(), mcp_servers: [demo] } });
+  const search = 'from mcptools.demo.search_notes import run, Params\nprint(run(Params(word="script")))';
+  const [ran] = responsesIn(await cellTurn(chat, [search]));
+  expected(ran).toMatchObject({ outcome: 'succeeded', content: '- The demo model is a script.' });
+});
+
 test.concurrent('the prompt has the categories with the number of their tools, and no signature', async ({
   expect: expected,
 }) => {

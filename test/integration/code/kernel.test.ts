@@ -1,5 +1,6 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { KernelEnded, type Kernel } from '../../../src/features/code/kernel/kernel.ts';
 import type { OutputPart } from '../../../src/core/output-parts.ts';
@@ -36,6 +37,59 @@ function run(
 function textOf({ parts }: CellEnd): string {
   return parts.map(({ text }) => text).join('');
 }
+
+describe('a hidden value', () => {
+  const hidden = { values: ['secret-value'], mask: (text: string) => text.replaceAll('secret-value', '[TOKEN]') };
+
+  /** All that is shown of cells that run one after the other. */
+  async function shown(outputBytes: number, codes: string[]): Promise<string[]> {
+    const kernel = await sandbox.startKernel({ hidden, limits: { outputBytes } });
+    const all: string[] = [];
+    for (const code of codes) {
+      const live: OutputPart[] = [];
+      const end = await run(kernel, code, { onOutput: (part) => live.push(part) });
+      all.push(JSON.stringify([live, end]));
+      // What it has started writes before the next cell.
+      if (code.includes('late')) await sleep(2_000);
+    }
+    await kernel.stop('the test has ended');
+    return all;
+  }
+
+  it.each([
+    ['by its kernel', 'print("x" * 1017 + "secret-value")'],
+    ['by its host', 'import os\nos.write(1, b"x" * 1017 + b"secret-value")'],
+    ['by its end', 'import os\nos.write(1, b"x" * 500 + b"secret-")\nos.kill(os.getpid(), 9)'],
+  ])('is not shown in part where output is cut %s', async (_by, code) => {
+    const [text] = await shown(1024, [code]);
+    expect(text).toMatch(/x{500}/);
+    expect(text).not.toContain('sec');
+  });
+
+  it('is not shown in part where names and messages are cut', async () => {
+    const [name, message] = await shown(1024, [
+      'globals()["n" * 249 + "secret-value"] = 1',
+      'raise ValueError("m" * 4_090 + "secret-value")',
+    ]);
+    expect(name).toMatch(/n{249}"/);
+    expect(message).toMatch(/m{4090}"/);
+    expect([name, message].join('')).not.toContain('sec');
+  });
+
+  it('is not shown in part where output between cells is cut', async () => {
+    const later = (print: string) => `import os, threading, time\ndef late():\n  time.sleep(0.5)\n  ${print}\n`;
+    const [, ofThread, , ofChild] = await shown(1024 * 1024, [
+      `${later('print("x" * 65_530 + "secret-value")')}threading.Thread(target=late).start()`,
+      'print("next")',
+      `${later('os.write(1, b"x" * 65_530 + b"secret-value")')}if os.fork() == 0:\n  late()\n  os._exit(0)`,
+      'print("next")',
+    ]);
+    for (const text of [ofThread, ofChild]) {
+      expect(text).toMatch(/x{65530}/);
+      expect(text).not.toContain('sec');
+    }
+  });
+});
 
 describe('a cell', () => {
   let kernel: Kernel;

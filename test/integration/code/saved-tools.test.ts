@@ -77,6 +77,8 @@ const TOOL = {
 const save = (more: object = {}) => use({ name: 'save_code_tool', args: { ...TOOL, ...more } });
 const IMPORT = 'from gentools.numbers.double.api import run\nprint(run(21).value)';
 const shown = (events: Frame[]) => responsesIn(events).map(({ outcome, content }) => `${outcome}: ${content}`);
+/** The server of the test, for code. */
+const FOR_CODE = [{ type: 'truefoundry-mcp-registry' as const, name: 'test', allowed_callers: ['code' as const] }];
 const MISSING = expect.stringMatching(/^failed: [^]*ModuleNotFoundError: No module named 'gentools\.numbers'/);
 
 test('a tool that is saved after an approval is imported in this session and in later ones of its subject alone', async () => {
@@ -162,8 +164,7 @@ test('a new version is imported by the same kernel, and the files cannot be chan
 });
 
 test('a parser gives the module of its tool a result that is parsed', async () => {
-  const mcp_servers = [{ type: 'truefoundry-mcp-registry' as const, name: 'test', allowed_callers: ['code' as const] }];
-  const name = await agent({ approvals: 'allow' }, { mcp_servers });
+  const name = await agent({ approvals: 'allow' }, { mcp_servers: FOR_CODE });
   const api = `from pydantic import BaseModel
 
 class ParseResult(BaseModel):
@@ -357,6 +358,31 @@ test('clients save, list, read and delete tools, which code imports', async () =
   expect((await root.send('PUT', shared, body)).status).toBe(201);
   expect(await send('GET', shared)).toEqual([200, 1]);
   expect(await send('DELETE', shared)).toEqual([403, 'forbidden']);
+});
+
+test('what is wrong with the code of a client is an exception where that is imported, and stops no other tool', async () => {
+  const name = await agent({ approvals: 'allow' }, { mcp_servers: FOR_CODE });
+  const path = `/v1/agents/${name}/code-tools`;
+  const { description, api, impl } = TOOL;
+  const put = (place: string, body: object) => ann.send('PUT', `${path}/${place}`, { description, ...body });
+  expect((await put('numbers/double', { api, impl })).status).toBe(201);
+  expect((await put('numbers/half', { api: 'def run(:\n    pass\n' })).status).toBe(201);
+  expect((await put('numbers/none', { api: 'x = 1\n' })).status).toBe(201);
+  expect((await put('test/stock_of', { kind: 'parser', api: 'def parse(:\n    pass\n' })).status).toBe(201);
+  const stock = 'from mcptools.test.stock_of import run, run_parsed, Params\nprint(run(Params()))';
+  const events = await turn(ann, name, [
+    cell('from gentools.numbers.half.api import run'),
+    cell('from gentools.numbers.none.api import run'),
+    cell(`${stock}\nrun_parsed(Params())`),
+    cell(IMPORT),
+  ]);
+  const wrong = (file: string) => String.raw`File \S*/gentools/${file}/api\.py:1\n[^]*SyntaxError: `;
+  expect(shown(events)).toEqual([
+    expect.stringMatching(new RegExp(`^failed: [^]*${wrong('numbers/half')}`)),
+    expect.stringMatching(/^failed: [^]*ImportError: cannot import name 'run' from 'gentools\.numbers\.none\.api'/),
+    expect.stringMatching(new RegExp(`^failed: pens: 3\ncups: 5\n[^]*${wrong('test/stock_of')}`)),
+    'succeeded: 42',
+  ]);
 });
 
 test('an agent that acts in code has the built-in skills as files, unless it disables them', async () => {

@@ -6,7 +6,7 @@ import { ThreadKernel, type Cell, type RanCell } from '../../../src/features/cod
 import type { Kernel } from '../../../src/features/code/kernel/kernel.ts';
 import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
 import { openSandbox, wallOf, type TestSandbox } from '../../support/kernels.ts';
-import { storedVariables, type SnapshotRow } from '../../support/stored-variables.ts';
+import { storedVariables, type SnapshotRow, type StoredVariablesOptions } from '../../support/stored-variables.ts';
 
 // The first test run on a machine builds it.
 beforeAll(async () => void (await kernelPython()), BUILDS_PYTHON);
@@ -305,6 +305,30 @@ describe('behind one wall', () => {
     RESTARTS,
   );
 
+  test.each([
+    ['answers at last', undefined, { end: { exit: 'ok', cell: { parts: [{ text: '2\n' }] } } }],
+    ['fails at last', new Error('full'), { end: { exit: 'stale', restored: { names: ['x'] }, lost: ['y'] } }],
+  ])(
+    'a catalog that %s delays a result by 10 s, and the next kernel has what it has stored',
+    async (_how, error, expected) => {
+      let answers = Promise.resolve();
+      const { kernel, started } = kernelIn(sandbox, { answers: () => answers });
+      await run(kernel, 'x = 1');
+      const late = Promise.withResolvers<void>();
+      answers = late.promise;
+      const ran = await run(kernel, 'x = 2; y = 3', 1);
+      const notices = ['the variables are not stored: the catalog is too slow'];
+      expect(ran.end).toMatchObject({ exit: 'ok', cell: { notices } });
+      answers = Promise.resolve();
+      if (error) late.reject(error);
+      else late.resolve();
+      await started[0]?.stop('a crash');
+      await expect.poll(() => kernel.state?.status).toBe('stopped');
+      expect(await run(kernel, 'x', 1)).toMatchObject(expected);
+    },
+    RESTARTS,
+  );
+
   test(
     'an agent that does not want its variables stored any more gives up those that are',
     async () => {
@@ -321,7 +345,7 @@ describe('behind one wall', () => {
 /** A kernel of a thread whose variables are stored. `row`: what another host has left. */
 function kernelIn(
   sandbox: TestSandbox,
-  { idleMs = 600_000, row = emptyRow(), isOn = true }: { idleMs?: number; row?: SnapshotRow; isOn?: boolean } = {},
+  { idleMs = 600_000, row = emptyRow(), ...more }: { idleMs?: number } & StoredVariablesOptions = {},
 ) {
   const started: Kernel[] = [];
   const seats = new Seats({ capacity: 1, perSubject: () => 1 });
@@ -331,7 +355,7 @@ function kernelIn(
     return kernel;
   };
   const owner = { subject: 'ann', isSubAgent: false };
-  const variables = storedVariables(sandbox, { row, isOn });
+  const variables = storedVariables(sandbox, { row, ...more });
   const kernel = new ThreadKernel({ start, variables, seats, ...owner, idleMs, suspendMs: 600_000 });
   onTestFinished(() => kernel.stop('host_lost'));
   return { kernel, started, row };

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
+import { turnWorkflowId } from '../../../src/core/temporal-names.ts';
 import type { AgentSpec } from '../../../src/spec/agent-spec.ts';
 import { newId } from '../../../src/engine/new-id.ts';
 import type { Frame } from '../../support/api-client.ts';
@@ -7,17 +8,26 @@ import { answersTo, askedIn, cell, responsesIn } from '../../support/code-turns.
 import { eventually } from '../../support/eventually.ts';
 import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
 import { held, say, use, type Script } from '../../support/scripted-model.ts';
+import { TemporalClient } from '../../support/temporal-client.ts';
 import { onTestServer, type Chat, type TestServer } from '../../support/test-server.ts';
 
 /** Agents that act in code give tasks to sub-agents, each with a kernel of its own. */
 
 let server: TestServer;
+let temporal: TemporalClient;
 beforeAll(async () => void (await kernelPython()), BUILDS_PYTHON);
 beforeAll(async () => {
   const tools = [{ name: 'wipe', annotations: { destructiveHint: true }, handler: () => 'wiped' }];
   server = await startCodeServer({ EVERTURN_KERNELS: '20' }, { mcp: { tools } });
 });
-afterAll(() => server.stop());
+beforeAll(async () => {
+  const [address, namespace] = [inject('temporalAddress'), inject('temporalNamespace')];
+  temporal = await TemporalClient.connect({ address, namespace });
+});
+afterAll(async () => {
+  await temporal.close();
+  await server.stop();
+});
 
 type Actions = NonNullable<AgentSpec['code_actions']>;
 
@@ -59,6 +69,8 @@ const resultsOf = (chat: Chat): unknown[] =>
 const toolsOf = (model: string): string[] =>
   (server.model.requestsTo(model)[0]?.tools ?? []).map((tool) => tool.function.name);
 
+const kernelsOf = async ({ path }: Chat): Promise<object[]> => (await server.api.get(`${path}/sandbox`)).data.kernels;
+
 const outputsIn = (events: Frame[], threadId: string | undefined): string[] =>
   responsesIn(events, (id) => id === threadId).map(({ content }) => content);
 
@@ -77,13 +89,23 @@ test.concurrent('two tasks have threads and kernels of their own, and their last
   expect(outputsIn(events, 'main').at(-1)).toBe('root');
   expect(resultsOf(chat).slice(1, 3)).toEqual(['a is done', 'b is done']);
   // Their kernels end with them.
-  await eventually(async () => {
-    const { data } = await server.api.get(`${chat.path}/sandbox`);
-    expect(data.kernels.map(({ thread_id }: { thread_id: string }) => thread_id)).toEqual(['main']);
-  });
+  await eventually(async () => expect(await kernelsOf(chat)).toMatchObject([{ thread_id: 'main' }]));
   expect(toolsOf(chat.agent)).toContain('create_sub_agent');
   expect(toolsOf(modelOf(chat, 'a'))).toContain('ipython');
   expect(toolsOf(modelOf(chat, 'a'))).not.toContain('create_sub_agent');
+});
+
+test.concurrent.each<[string, (chat: Chat, turnId: string) => Promise<unknown>]>([
+  ['cancelled', ({ path }) => server.api.send('POST', `${path}/cancel`, {})],
+  ['ended by an operator', (_, turnId) => temporal.terminate(turnWorkflowId(turnId))],
+])('kernels of tasks end with a turn that is %s', async (_how, end) => {
+  const chat = await agent(FREE);
+  chat.script(cell('x = "root"'), start(chat, { a: [cell('import time\ntime.sleep(600)')] }));
+  const turn = chat.turn('go');
+  await eventually(async () => expect(await kernelsOf(chat)).toMatchObject([{ status: 'ready' }, { status: 'busy' }]));
+  await end(chat, await turn.turnId());
+  expect((await turn.end()).status).not.toBe('done');
+  await eventually(async () => expect(await kernelsOf(chat)).toMatchObject([{ thread_id: 'main' }]));
 });
 
 test.concurrent('a task starts no sub-agent, and a call that cannot start one is not asked about', async () => {

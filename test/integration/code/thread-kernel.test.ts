@@ -17,12 +17,13 @@ beforeAll(async () => {
 afterAll(() => sandbox.remove());
 
 /** A kernel of a thread, on a host that has room for one. */
-function threadKernel({ idleMs = 600_000 } = {}) {
+function threadKernel({ idleMs = 600_000, startsAfter = Promise.resolve() } = {}) {
   const started: Kernel[] = [];
   const seats = new Seats({ capacity: 1, perSubject: () => 1 });
   const start = async (): Promise<Kernel> => {
     const kernel = await sandbox.startKernel();
     started.push(kernel);
+    await startsAfter;
     return kernel;
   };
   const owner = { subject: 'ann', isSubAgent: false };
@@ -47,6 +48,19 @@ test('the end of a kernel is noticed while its code waits, and frees its place',
   expect(kernel.lossOf(waits.id)).toContain('(died)');
   expect([kernel.state?.status, seats.taken]).toEqual(['stopped', 0]);
   expect(await kernel.run(cell('1'))).toMatchObject({ begun: { reason: 'died', generation: 2 }, end: { exit: 'ok' } });
+});
+
+test('a kernel that is ended while it is started does not run on', async () => {
+  const { promise: startsAfter, resolve } = Promise.withResolvers<void>();
+  const { kernel, seats, started } = threadKernel({ startsAfter });
+  const ran = kernel.run(cell('1'));
+  await expect.poll(() => started.length).toBe(1);
+  await kernel.stop('reset');
+  resolve();
+  expect(await ran).toMatchObject({ end: { exit: 'not_started', reason: expect.stringContaining('(reset)') } });
+  expect([kernel.isRunning, seats.taken]).toEqual([false, 0]);
+  expect(await started[0]?.ended).toMatchObject({ reason: 'stopped' });
+  expect(await kernel.run(cell('1'))).toMatchObject({ generation: 1, end: { exit: 'ok' } });
 });
 
 test('the cell after an idle time is not executed and is told what is lost, and the one after it runs', async () => {

@@ -10,7 +10,7 @@ import { FREE, startCodeServer, untilHosted } from '../../support/code-server.ts
 import type { Frame } from '../../support/api-client.ts';
 import { keptPort } from '../../support/kept-port.ts';
 import { Exposition } from '../../support/prometheus.ts';
-import { say, textOf, use } from '../../support/scripted-model.ts';
+import { held, say, textOf, use } from '../../support/scripted-model.ts';
 import type { Chat, TestServer } from '../../support/test-server.ts';
 
 let server: TestServer;
@@ -262,6 +262,28 @@ test.concurrent('a file of a message is in the workspace under its name, beside 
   const all = JSON.stringify(message);
   expect(all).toContain('a,b');
   expect(all).toContain(String.raw`[In your workspace: \"orders (2).csv\", \"orders (3).csv\", \"orders (2).csv\"]`);
+});
+
+test.concurrent('a file of a message that is refused stays, and is that of the same message later', async () => {
+  const chat = await server.chat({ spec: FREE });
+  const gate = held(
+    (call) => call.text('one'),
+    (call) => call.finish(),
+  );
+  chat.script(gate.script);
+  const first = chat.turn('go');
+  await gate.reached;
+  const content = [{ type: 'file', name: 'orders.csv', data: `data:text/csv;base64,${btoa('a,b')}` }];
+  const input = [{ type: 'user.message', content }];
+  const refused = await server.api.send('POST', `${chat.path}/turns`, { input, on_running: 'reject' });
+  expect([refused.status, refused.body.error.code]).toEqual([409, 'turn_running']);
+  gate.release();
+  await first.done;
+  chat.script(say('two'));
+  await chat.turn(input).done;
+  expect(JSON.stringify(chat.requests().at(-1))).toContain('orders.csv');
+  const { data } = await server.api.get(`${chat.path}/workspace`);
+  expect(data).toMatchObject([{ path: 'orders.csv' }]);
 });
 
 test.concurrent('the instructions file that a client has written is part of the prompt from the next turn on', async () => {

@@ -31,6 +31,8 @@ export interface CommandOptions {
   timeoutMs: number;
   /** More output is counted and discarded. */
   outputBytes: number;
+  /** No beginnings of these values are left where output is cut. */
+  hidden?: { readonly values: readonly string[] };
   /** Ends it. */
   signal: AbortSignal;
 }
@@ -75,7 +77,7 @@ export class RunningCommand {
   constructor(sandbox: CommandSandbox, options: CommandOptions) {
     this.#sandbox = sandbox;
     this.#options = options;
-    this.#output = new CellOutput(options.outputBytes, () => undefined);
+    this.#output = new CellOutput(options.outputBytes, () => undefined, { hidden: options.hidden });
   }
 
   /** @throws Error if it could not be started behind its wall */
@@ -168,6 +170,8 @@ export class RunningCommand {
   }
 
   #end(process: KernelProcess): CommandEnd {
+    // A flood is discarded before it comes to the output.
+    if (this.#cause || this.#output.isFull) this.#output.cut();
     const { parts, discardedBytes } = this.#output.end();
     const output = parts.map(({ text }) => text).join('') + (this.#cause?.notice ?? '');
     const exitCode = this.#cause?.exitCode ?? process.exitCode;

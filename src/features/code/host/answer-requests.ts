@@ -81,7 +81,7 @@ async function runCommand(
     // What code has put into its environment was not shown to those who have decided.
     const env = sandbox.environment(limits);
     const network = sandbox.network.allowing(actions.network.allow);
-    const options = { text, cwd, env, network, timeoutMs, outputBytes, signal };
+    const options = { text, cwd, env, network, timeoutMs, outputBytes, hidden: sandbox.hidden, signal };
     const { output, exitCode } = await sandbox.commands(limits).run(options);
     const answer = { number, status: 'exited', output, exitCode } as const;
     return { answer, records: results('succeeded', `exit code ${exitCode}`) };

@@ -189,7 +189,7 @@ async function runFileTool<Files>(
   call: CodeCall,
   { sandbox, files }: { sandbox: SessionSandbox; files: Files },
 ): Promise<EndedCall> {
-  const { text, isError, media } = await tool.run(JSON.parse(call.call.arguments), files);
+  const { text, isError, media } = await tool.run(JSON.parse(call.call.arguments), files, sandbox.hidden.values);
   const isImage = media?.mediaType.startsWith('image/') === true;
   const { images, problems } = isImage
     ? await shownImages([media], sandbox)

@@ -9,6 +9,7 @@ import { KernelMetrics } from '../../../telemetry/kernel-metrics.ts';
 import type { HostNetwork } from '../kernel/sandbox-network.ts';
 import type { Wall } from '../kernel/wall.ts';
 import { HOST_SEEN_MS, type KernelHosts } from '../kernel-host-rows.ts';
+import type { Prepared } from '../prepared.ts';
 import type { SandboxRow, Sandboxes } from '../sandbox-rows.ts';
 import type { KernelHostState } from '../tables.ts';
 import { makeHostFolder, type HostFolder } from './host-folder.ts';
@@ -17,10 +18,7 @@ import { Seats } from './seats.ts';
 import { SessionSandbox } from './session-sandbox.ts';
 
 /** What a host can start kernels with, once it is known. */
-export type KernelEnvironment =
-  | { state: 'building' }
-  | { state: 'ready'; wall: Wall; pythonVersion: string }
-  | { state: 'failed'; reason: string };
+export type KernelEnvironment = Prepared<{ wall: Wall; pythonVersion: string }>;
 
 interface SandboxHostOptions {
   /** The task queue of this process alone. */

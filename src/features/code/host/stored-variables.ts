@@ -24,6 +24,7 @@ const RESTORE_MS = 10_000;
 /** What the kernel keeps to: its variables, and their index. */
 const LIMITS = { maxBytes: 257 * 1024 * 1024, maxFiles: 1_001 };
 const MAX_NAMES = 200;
+const CATALOG_SLOW = 'the catalog is too slow';
 
 interface StoredVariablesOptions extends SessionBlobs {
   threadId: string;
@@ -74,6 +75,10 @@ export class StoredVariables {
   /** The folder of the kernel that runs, and what is stored of it. */
   #folder: string | undefined;
   #list: WorkspaceList | undefined;
+  /** The cell after which variables were stored last. */
+  #storedAfter: EndedCell | undefined;
+  /** Changes of what is stored, one after the other: one that is late goes on after the result of its cell. */
+  #changes: Promise<unknown> = Promise.resolve();
 
   constructor(options: StoredVariablesOptions) {
     this.#options = options;
@@ -95,6 +100,7 @@ export class StoredVariables {
    * @throws BlobsUnavailable, or what `start` throws
    */
   async start(start: (folder?: string) => Promise<Kernel>): Promise<StartedKernel> {
+    await this.#changes;
     if (!this.isOn) {
       await this.drop();
       return { kernel: await start() };
@@ -121,40 +127,50 @@ export class StoredVariables {
     const snapshot = this.#snapshot;
     if (!snapshot) return;
     const kept = { kept: names, keptCount: count, others: [], otherCount: 0, isBehind: false };
-    await this.#note({ ...snapshot, ...kept, generation, intactSince });
+    await this.#change(() => this.#note({ ...snapshot, ...kept, generation, intactSince }));
   }
 
   /**
-   * Stores the variables after a cell, within 10 seconds.
+   * Stores the variables after a cell. What takes longer than 10 seconds goes on, and the model is told that they are not stored.
    * @returns what the model should know, and how the kernel has ended if it did
    */
   async save(kernel: Kernel, cell: EndedCell): Promise<{ notices: string[]; kernelEnd?: KernelEnd }> {
     // A kernel that was started while the agent did not want it has no place for them.
-    if (!this.isOn || this.#folder === undefined) {
+    const folder = this.#folder;
+    if (!this.isOn || folder === undefined) {
       await this.note(cell);
       return { notices: [] };
     }
-    const since = performance.now();
+    const end = performance.now() + SAVE_MS;
+    const within = <T>(work: Promise<T>): Promise<T> => withTimeout(leftUntil(end), work, CATALOG_SLOW);
+    const noted = (): Promise<void> => within(this.note(cell)).catch(() => undefined);
     try {
+      // Those of earlier cells.
+      await within(this.#changes);
       const { variables, exit, kernelEnd } = await kernel.keepVariables('save', { timeoutMs: PICKLE_MS });
       if (kernelEnd) {
-        await this.note(cell);
+        await noted();
         return { notices: [], kernelEnd };
       }
       if (!variables) throw new Error('the kernel could not write them');
-      const left = SAVE_MS - (performance.now() - since);
-      await this.#store(this.#folder, variables, cell, left);
+      await within(this.#change(() => this.#store(folder, variables, cell, end)));
       return { notices: exit === 'timeout' ? lateNotice(variables) : [] };
     } catch (error) {
-      await this.note(cell);
+      await noted();
       return { notices: [`the variables are not stored: ${errorMessage(error)}`] };
     }
   }
 
   /** A cell has ended, after which nothing is stored: what it has made would be lost. */
-  async note({ end, ...cell }: EndedCell): Promise<void> {
+  note(cell: EndedCell): Promise<void> {
+    return this.#change(() => this.#noteCell(cell));
+  }
+
+  async #noteCell(ended: EndedCell): Promise<void> {
     const snapshot = this.#snapshot;
-    if (!snapshot) return;
+    // It may have been stored too late for its result.
+    if (!snapshot || this.#storedAfter === ended) return;
+    const { end, ...cell } = ended;
     const known = new Set([...snapshot.kept, ...snapshot.others]);
     const others = [...snapshot.others, ...end.names.filter((name) => !known.has(name))];
     // Names beyond the first 200 are not known.
@@ -165,7 +181,11 @@ export class StoredVariables {
   }
 
   /** The next kernel begins with nothing. */
-  async drop(): Promise<void> {
+  drop(): Promise<void> {
+    return this.#change(() => this.#drop());
+  }
+
+  async #drop(): Promise<void> {
     await this.#removeFolder();
     if (!this.#snapshot) return;
     this.#snapshot = undefined;
@@ -199,18 +219,32 @@ export class StoredVariables {
     return undefined;
   }
 
-  async #store(folder: string, variables: KeptVariables, cell: EndedCell, ms: number): Promise<void> {
-    const { blobs, sessionId, threadId, hidden, write } = this.#options;
+  /** @param end until when the blob store has time: see `performance.now()` */
+  async #store(folder: string, variables: KeptVariables, cell: EndedCell, end: number): Promise<void> {
+    const { threadId, hidden, write } = this.#options;
     const { generation, intactSince, turnId } = cell;
     const { kept, keptCount, lost: others, lostCount: otherCount } = variables;
-    const saving = this.#state(folder).save(this.#list);
-    const list = await withTimeout(ms, saving, 'the blob store is too slow');
-    const files = filesIn(await readWorkspaceList({ blobs, sessionId }, list));
+    const saving = this.#saveFiles(folder);
+    const { list, files } = await withTimeout(leftUntil(end), saving, 'the blob store is too slow');
     const stored = { kept, keptCount, others, otherCount, isBehind: false };
     const snapshot = { threadId, generation, intactSince, turnId, list, hidden: hidden(), ...stored };
     await write(snapshot, [list.blob, ...files.flatMap((file) => file.blobs)]);
     this.#list = list;
     this.#snapshot = snapshot;
+    this.#storedAfter = cell;
+  }
+
+  async #saveFiles(folder: string) {
+    const { blobs, sessionId } = this.#options;
+    const list = await this.#state(folder).save(this.#list);
+    return { list, files: filesIn(await readWorkspaceList({ blobs, sessionId }, list)) };
+  }
+
+  /** Changes what is stored, after what was to be changed before. */
+  #change(change: () => Promise<void>): Promise<void> {
+    const changed = this.#changes.then(change);
+    this.#changes = changed.catch(() => undefined);
+    return changed;
   }
 
   async #note(snapshot: KernelSnapshot): Promise<void> {
@@ -242,6 +276,11 @@ export class StoredVariables {
     this.#list = undefined;
     if (folder !== undefined) await removeTree(folder);
   }
+}
+
+/** @param end see `performance.now()` */
+function leftUntil(end: number): number {
+  return Math.max(0, end - performance.now());
 }
 
 function lateNotice({ lost, lostCount }: KeptVariables): string[] {

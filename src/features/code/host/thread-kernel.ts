@@ -115,6 +115,8 @@ export class ThreadKernel {
   /** Milliseconds since 1970. */
   #usedAt = Date.now();
   #isBusy = false;
+  /** How often it was stopped. */
+  #stops = 0;
   /** Cells run one after the other. */
   #last: Promise<unknown> = Promise.resolve();
 
@@ -209,6 +211,7 @@ export class ThreadKernel {
   async stop(reason: RestartReason): Promise<void> {
     clearTimeout(this.#idleTimer);
     this.#stopWaiting();
+    this.#stops += 1;
     const kernel = this.#kernel;
     this.#gone(reason);
     await kernel?.stop(reason);
@@ -257,6 +260,7 @@ export class ThreadKernel {
     const { seats, ...owner } = this.#options;
     const seat = await seats.take({ ...owner, evict: () => this.stop('evicted') }, signal);
     const { variables } = this.#options;
+    const stops = this.#stops;
     let started: StartedKernel;
     try {
       started = await variables.start(this.#options.start);
@@ -265,6 +269,12 @@ export class ThreadKernel {
       throw error;
     }
     const { kernel, restored } = started;
+    // Its thread has ended, or its host stops.
+    if (this.#stops !== stops) {
+      seat.leave();
+      await kernel.stop(this.#ended);
+      throw new Error(`the kernel was ended (${this.#ended}) while it was started`);
+    }
     this.#kernel = kernel;
     void kernel.ended.then((end) => this.#noteEnd(kernel, end));
     this.#seat = seat;

@@ -1,5 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { appendPart, type OutputPart } from '../../../core/output-parts.ts';
+import { withoutOpenEnd } from './masked-output.ts';
 
 /** How long output may be collected before it is passed on. */
 const FLUSH_MS = 100;
@@ -9,9 +10,17 @@ const FLUSH_CHARACTERS = 65_536;
 // oxlint-disable-next-line no-control-regex -- it is about control characters
 const OPEN_ESCAPE = /\u001B(?:\[[\d;?]{0,64}|\][^\u0007\u001B]{0,512})?$/;
 
+interface CellOutputOptions {
+  /** What may not be shown in part, where output is cut. */
+  hidden?: { readonly values: readonly string[] } | undefined;
+  /** Called when output is cut, after what was passed on before. */
+  onCut?: () => void;
+}
+
 /** The output of one cell: without escape sequences, bounded, and passed on in pieces as it arrives. */
 export class CellOutput {
   readonly #onOutput: (part: OutputPart) => void;
+  readonly #options: CellOutputOptions;
   #room: number;
   readonly #parts: OutputPart[] = [];
   #pending: OutputPart | undefined;
@@ -20,11 +29,14 @@ export class CellOutput {
   readonly #open = new Map<OutputPart['channel'], string>();
   #bytes = 0;
   #discardedBytes = 0;
+  /** Whether some of it was too much. */
+  #isBounded = false;
 
   /** @param maxBytes of UTF-8; more is counted and discarded */
-  constructor(maxBytes: number, onOutput: (part: OutputPart) => void) {
+  constructor(maxBytes: number, onOutput: (part: OutputPart) => void, options: CellOutputOptions = {}) {
     this.#room = maxBytes;
     this.#onOutput = onOutput;
+    this.#options = options;
   }
 
   add(channel: OutputPart['channel'], text: string): void {
@@ -37,6 +49,14 @@ export class CellOutput {
   /** Whether no more is kept. */
   get isFull(): boolean {
     return this.#room === 0;
+  }
+
+  /** What follows was cut off: what may be the beginning of a hidden value at the end is taken away. */
+  cut(): void {
+    this.flush();
+    const last = this.#parts.at(-1);
+    if (last) last.text = withoutOpenEnd(last.text, this.#options.hidden?.values ?? []);
+    this.#options.onCut?.();
   }
 
   /** Counts output that the kernel has discarded. */
@@ -56,7 +76,13 @@ export class CellOutput {
 
   #append(channel: OutputPart['channel'], text: string): void {
     const kept = this.#bounded(text);
-    if (!kept) return;
+    if (kept) this.#collect(channel, kept);
+    if (kept === text || this.#isBounded) return;
+    this.#isBounded = true;
+    this.cut();
+  }
+
+  #collect(channel: OutputPart['channel'], kept: string): void {
     if (this.#pending && this.#pending.channel !== channel) this.flush();
     this.#pending = { channel, text: (this.#pending?.text ?? '') + kept };
     if (this.#pending.text.length >= FLUSH_CHARACTERS) this.flush();

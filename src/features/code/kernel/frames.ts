@@ -5,7 +5,11 @@ import { kernelCalls, type CallAnswer } from './kernel-calls.ts';
 /** A display of 8 MiB in base64, and its frame. Calls of one frame have 8 MiB. */
 const MAX_FRAME_BYTES = 12 * 1024 * 1024;
 
-const name = z.string().max(256);
+/** Longer ones are cut. */
+export const MAX_NAME_LENGTH = 256;
+export const MAX_MESSAGE_LENGTH = 4_096;
+
+const name = z.string().max(MAX_NAME_LENGTH);
 const count = z.int().nonnegative();
 
 /** What a display may be that becomes a file. */
@@ -33,6 +37,8 @@ const kernelFrame = z.discriminatedUnion('type', [
     channel: z.enum(['stdout', 'stderr', 'display', 'error']),
     text: z.string(),
   }),
+  /** What follows the output so far is discarded. */
+  z.object({ type: z.literal('cut'), id: z.string() }),
   /** The code, or some of its threads, wait for the answers of these calls. `token`: what the cell was sent. */
   z.object({ type: z.literal('calls'), id: z.string(), token: z.string(), calls: kernelCalls }),
   z.object({ type: z.literal('display'), id: z.string(), mediaType: displayType, data: z.string() }),
@@ -41,7 +47,7 @@ const kernelFrame = z.discriminatedUnion('type', [
     id: z.string(),
     /** Whether the cell's mark was written into the output that is not in frames. */
     isMarked: z.boolean(),
-    error: z.object({ name, message: z.string().max(4096) }).nullable(),
+    error: z.object({ name, message: z.string().max(MAX_MESSAGE_LENGTH) }).nullable(),
     /** Whether the error is that a call was denied. */
     isDenied: z.boolean(),
     defined: z.array(name).max(100),

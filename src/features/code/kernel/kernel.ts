@@ -100,6 +100,7 @@ export class Kernel {
   #memoryBytes = 0;
   #stray: Buffer[] = [];
   #strayBytes = 0;
+  #isStrayCut = false;
 
   private constructor(
     started: KernelProcess,
@@ -161,7 +162,9 @@ export class Kernel {
     const { outputBytes } = this.#limits;
     const output = new MaskedOutput(this.#hidden, options.onOutput);
     const onOutput = (part: OutputPart): void => output.add(part);
-    const cell = this.#begin(new RunningCell(id, outputBytes, this.#names, { ...options, onOutput }), options);
+    const { timeoutMs } = options;
+    const shown = { timeoutMs, onOutput, hidden: this.#hidden, onCut: () => output.cut() };
+    const cell = this.#begin(new RunningCell(id, outputBytes, this.#names, shown), options);
     void cell.ended.then(() => output.flush());
     this.#passStray(cell);
     const { mark, token } = cell;
@@ -180,7 +183,8 @@ export class Kernel {
     const onOutput = ({ channel, text }: OutputPart): void => {
       if (channel !== 'notice') this.#keepStray(Buffer.from(text));
     };
-    const cell = this.#begin(new RunningCell(id, MAX_STRAY_BYTES, this.#names, { timeoutMs, onOutput }), { timeoutMs });
+    const stray = { timeoutMs, onOutput, hidden: this.#hidden, onCut: () => (this.#isStrayCut = true) };
+    const cell = this.#begin(new RunningCell(id, MAX_STRAY_BYTES, this.#names, stray), { timeoutMs });
     this.#send({ type: 'variables', id, task, mark: cell.mark });
     const stop = await this.#nextStop(cell);
     if (stop.status === 'calls') throw new Error('a task with the variables has asked for calls');
@@ -296,21 +300,24 @@ export class Kernel {
     const kept = chunk.subarray(0, MAX_STRAY_BYTES - this.#strayBytes);
     this.#strayBytes += kept.length;
     if (kept.length > 0) this.#stray.push(kept);
+    this.#isStrayCut ||= kept.length < chunk.length;
   }
 
   #passStray(cell: RunningCell): void {
     if (this.#strayBytes > 0)
       cell.takeBytes(Buffer.from('[everturn] output of processes that earlier cells have started:\n'));
     for (const chunk of this.#stray) cell.takeBytes(chunk);
+    if (this.#isStrayCut) cell.cut();
     this.#stray = [];
     this.#strayBytes = 0;
+    this.#isStrayCut = false;
   }
 
   /** What comes next: the calls of the cell, or its end. */
   async #nextStop(cell: RunningCell): Promise<CellStop> {
     this.#isSuspended = false;
     const stop = await Promise.race([
-      cell.ended.then((end) => ({ status: 'ended' as const, end: maskedEnd(end, (text) => this.#hidden.mask(text)) })),
+      cell.ended.then((end) => ({ status: 'ended' as const, end: maskedEnd(end, this.#hidden) })),
       cell.calls.asked.then((calls) => ({ status: 'calls' as const, calls })),
     ]);
     this.#isSuspended = stop.status === 'calls';

@@ -1,18 +1,26 @@
+import { MAX_MESSAGE_LENGTH, MAX_NAME_LENGTH } from './frames.ts';
+import type { HiddenTexts } from './kernel.ts';
+import { withoutOpenEnd } from './masked-output.ts';
 import type { CellEnd, Display } from './running-cell.ts';
 
 /** The end of a cell of which all texts are masked: also what output was cut into on its way. */
-export function maskedEnd(end: CellEnd, mask: (text: string) => string): CellEnd {
+export function maskedEnd(end: CellEnd, hidden: HiddenTexts): CellEnd {
+  const mask = (text: string): string => hidden.mask(text);
+  // One that is as long as it may be was probably cut.
+  const maskAtMost = (max: number) => (text: string) =>
+    mask(text.length < max ? text : withoutOpenEnd(text, hidden.values));
+  const maskName = maskAtMost(MAX_NAME_LENGTH);
   const { error, parts, displays, defined, names, notices, variables } = end;
   return {
     ...end,
-    ...(error && { error: { name: mask(error.name), message: mask(error.message) } }),
+    ...(error && { error: { name: maskName(error.name), message: maskAtMost(MAX_MESSAGE_LENGTH)(error.message) } }),
     parts: parts.map(({ channel, text }) => ({ channel, text: mask(text) })),
     displays: displays.map((display) => maskedDisplay(display, mask)),
-    defined: defined.map(mask),
-    names: names.map(mask),
+    defined: defined.map(maskName),
+    names: names.map(maskName),
     notices: notices.map(mask),
     ...(variables && {
-      variables: { ...variables, kept: variables.kept.map(mask), lost: variables.lost.map(mask) },
+      variables: { ...variables, kept: variables.kept.map(maskName), lost: variables.lost.map(maskName) },
     }),
   };
 }

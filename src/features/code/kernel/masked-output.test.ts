@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { cases } from '../../../../test/support/seed.ts';
 import { appendPart, type OutputPart } from '../../../core/output-parts.ts';
 import { HiddenValues, kernelVariables } from '../host/kernel-variables.ts';
-import { MaskedOutput } from './masked-output.ts';
+import { CellOutput } from './cell-output.ts';
+import { MaskedOutput, withoutOpenEnd } from './masked-output.ts';
 
 const host = { names: ['A', 'B', 'C'], env: { A: 'abab', B: 'ababcd', C: 'dcba' } };
 const hidden = new HiddenValues();
@@ -32,6 +33,23 @@ test('what is shown piece by piece is what is shown of the whole', () => {
     }),
     { numRuns: cases(500) },
   );
+});
+
+test('where output is cut, nothing of a value is shown', () => {
+  const shown: OutputPart[] = [];
+  const masked = new MaskedOutput(hidden, (part) => appendPart(shown, part));
+  const onCut = (): void => masked.cut();
+  const cell = new CellOutput(9, (part) => masked.add(part), { hidden, onCut });
+  cell.add('stdout', 'dcba: ');
+  cell.add('stdout', 'ababcd');
+  const { parts, discardedBytes } = cell.end();
+  masked.flush();
+  expect(parts).toEqual([{ channel: 'stdout', text: 'dcba: ' }]);
+  expect(shown).toEqual([{ channel: 'stdout', text: '[C]: ' }]);
+  expect(discardedBytes).toBe(3);
+  // A value that is complete remains to be masked.
+  expect(withoutOpenEnd('x dcba', hidden.values)).toBe('x ');
+  expect(withoutOpenEnd('x dcba.', hidden.values)).toBe('x dcba.');
 });
 
 test('only what may become a value is held back, and no more than a bound', () => {

@@ -26,6 +26,11 @@ export class MaskedOutput {
     this.#pass({ channel, text: all.slice(0, shown) });
   }
 
+  /** The rest was cut off: what is held back may be the beginning of a value. */
+  cut(): void {
+    this.#held = undefined;
+  }
+
   /** Nothing follows what is held back. */
   flush(): void {
     const held = this.#held;
@@ -36,6 +41,11 @@ export class MaskedOutput {
   #pass({ channel, text }: OutputPart): void {
     if (text !== '') this.#onOutput({ channel, text: this.#hidden.mask(text) });
   }
+}
+
+/** A text that was cut, without what may be the beginning of one of the values at its end. */
+export function withoutOpenEnd(text: string, values: readonly string[]): string {
+  return text.slice(0, openFrom(text, values));
 }
 
 /**

@@ -63,6 +63,13 @@ export interface RunOptions {
   onOutput: (part: OutputPart) => void;
 }
 
+interface RunningCellOptions extends Pick<RunOptions, 'timeoutMs' | 'onOutput'> {
+  /** No beginnings of these values are shown where output is cut. */
+  hidden: { readonly values: readonly string[] };
+  /** Called when output is cut. */
+  onCut: () => void;
+}
+
 type EndFrame = Extract<KernelFrame, { type: 'end' }>;
 type DisplayFrame = Extract<KernelFrame, { type: 'display' }>;
 export type Names = Pick<CellEnd, 'names' | 'nameCount'>;
@@ -98,12 +105,12 @@ export class RunningCell {
   #timeoutMs: number;
 
   /** @param before the variables before the cell */
-  constructor(id: string, outputBytes: number, before: Names, { timeoutMs, onOutput }: RunOptions) {
+  constructor(id: string, outputBytes: number, before: Names, { timeoutMs, onOutput, ...cut }: RunningCellOptions) {
     this.id = id;
     this.#timeoutMs = timeoutMs;
     this.#before = before;
     this.#onOutput = onOutput;
-    this.#output = new CellOutput(outputBytes, onOutput);
+    this.#output = new CellOutput(outputBytes, onOutput, cut);
     const { promise, resolve } = Promise.withResolvers<CellEnd>();
     this.ended = promise;
     this.#resolve = resolve;
@@ -119,6 +126,7 @@ export class RunningCell {
     if (this.#endFrame) return;
     if (frame.type === 'started') this.#hasStarted = true;
     else if (frame.type === 'output') this.#output.add(frame.channel, frame.text);
+    else if (frame.type === 'cut') this.cut();
     else if (frame.type === 'display') this.#display(frame);
     else this.#end(frame);
   }
@@ -126,6 +134,11 @@ export class RunningCell {
   /** The code waits: what it has written before is passed on at once. */
   flush(): void {
     this.#output.flush();
+  }
+
+  /** What follows the output so far was cut off. */
+  cut(): void {
+    this.#output.cut();
   }
 
   /** Takes output that is not in frames. */
@@ -153,6 +166,7 @@ export class RunningCell {
   /** The kernel has ended, and the cell with it. */
   endWith(kernelEnd: KernelEnd): void {
     this.#output.add('stdout', this.#marked.rest());
+    this.cut();
     this.#resolveWith({ exit: this.#cause ?? 'died', kernelEnd, defined: [], notices: [], ...this.#before });
   }
 

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { errorMessage } from '../../../lib/errors.ts';
+import type { Prepared } from '../prepared.ts';
 import { environmentPython, type BuildStep } from './build-environment.ts';
 import { removeUnusedBeside, useEnvironment } from './environment-users.ts';
 import { findPython, importAll, NEEDED_PYTHON, probe, type ProcessOptions } from './interpreter.ts';
@@ -24,12 +25,6 @@ interface ReadyPython {
   version: string;
 }
 
-export type KernelPythonState =
-  | { status: 'building'; since: Date; step: BuildStep | 'looking for Python' }
-  | ({ status: 'ready' } & ReadyPython)
-  /** `reason` says what is missing. It is tried again from time to time. */
-  | { status: 'failed'; reason: string };
-
 interface KernelPythonOptions {
   /** Environments are built in its subfolder `kernels`. */
   cacheDir: string;
@@ -50,7 +45,8 @@ export class KernelPython {
   readonly #options: KernelPythonOptions;
   readonly #closing = new AbortController();
   readonly #work: Promise<void>;
-  #state: KernelPythonState = { status: 'building', since: new Date(), step: 'looking for Python' };
+  /** What has failed is tried again from time to time. */
+  #state: Prepared<ReadyPython> = { state: 'building' };
   #attempt: Promise<ReadyPython>;
 
   private constructor(options: KernelPythonOptions) {
@@ -64,7 +60,7 @@ export class KernelPython {
     return new KernelPython(options);
   }
 
-  state(): KernelPythonState {
+  state(): Prepared<ReadyPython> {
     return this.#state;
   }
 
@@ -86,17 +82,17 @@ export class KernelPython {
     for (;;) {
       try {
         const found = await this.#attempt;
-        this.#state = { status: 'ready', ...found };
+        this.#state = { state: 'ready', ...found };
         log.info(found, 'kernels have a Python');
         return;
       } catch (error) {
         if (signal.aborted) return;
         const reason = errorMessage(error);
         // The same failure is logged once.
-        if (this.#state.status !== 'failed' || this.#state.reason !== reason) {
+        if (this.#state.state !== 'failed' || this.#state.reason !== reason) {
           log.warn({ err: error }, `no agent can act in code: ${reason}`);
         }
-        this.#state = { status: 'failed', reason };
+        this.#state = { state: 'failed', reason };
       }
       await sleep(retryMs, undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
@@ -114,7 +110,7 @@ export class KernelPython {
     const locks = [await readLock(LOCK), ...(requirements === undefined ? [] : [await readMore(requirements)])];
     const interpreter = await findPython(options);
     const folder = path.join(cacheDir, 'kernels');
-    const onStep = (step: BuildStep) => this.#show(step);
+    const onStep = (step: BuildStep) => this.#log(step);
     const file = await environmentPython({ ...options, folder, interpreter, locks, modules: MODULES, onStep });
     await this.#removeOthers(path.dirname(path.dirname(file)));
     return { python: file, version: interpreter.version };
@@ -130,11 +126,9 @@ export class KernelPython {
     }
   }
 
-  /** While a failed attempt is repeated, its reason is still what is missing. */
-  #show(step: BuildStep): void {
-    if (this.#state.status !== 'building') return;
-    this.#state = { ...this.#state, step };
-    if (step === 'creating the environment') {
+  /** Not when a failed attempt is repeated. */
+  #log(step: BuildStep): void {
+    if (step === 'creating the environment' && this.#state.state === 'building') {
       this.#options.log.info('building the Python environment of kernels: once, for some minutes');
     }
   }

@@ -18,10 +18,10 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 const put = (name: string, content: string | Buffer) => writeFile(path.join(folder, name), content);
 const contentOf = (name: string) => readFile(path.join(folder, name), 'utf8');
 
-function call(tool: string, args: object) {
+function call(tool: string, args: object, hidden?: string[]) {
   const found = FILE_TOOLS.find(({ name }) => name === tool);
   if (!found) throw new Error(`there is no tool ${tool}`);
-  return found.run(args, files);
+  return found.run(args, files, hidden);
 }
 
 const succeeded = (text: string) => ({ text, isError: false });
@@ -92,6 +92,16 @@ test('read_file continues where it has cut a long text', async () => {
     offset = next === undefined ? undefined : Number(next);
   }
   expect(read).toBe(lines.join('\n'));
+});
+
+test('read_file shows no beginning of a hidden value where it cuts a text', async () => {
+  const read = async (more: object) =>
+    (await call('read_file', { path: 'a.txt', ...more }, ['secret\nkey', 'secret'])).text;
+  await put('a.txt', `${'x'.repeat(262_140)}secret`);
+  expect(await read({})).toMatch(/^x{262140}\n\[everturn\] cut: line 1 /);
+  await put('a.txt', 'one\nsecret\nkey');
+  expect(await read({ limit: 2 })).toBe('one\n');
+  expect(await read({})).toBe('one\nsecret\nkey');
 });
 
 test('read_file cuts a line that is too long, between two characters', async () => {

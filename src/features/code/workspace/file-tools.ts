@@ -30,8 +30,11 @@ export interface FileTool<Files = WorkspaceFiles> extends OfferedTool {
   effect: ServerRun['effect'];
   /** What a policy decides on. */
   action: 'file_read' | 'file_write' | 'file_edit';
-  /** @throws ZodError if the arguments do not fit the schema of the tool */
-  run: (args: unknown, files: Files) => Promise<FileToolResult>;
+  /**
+   * @param hidden values of which a text that is not all of its file does not end with a beginning
+   * @throws ZodError if the arguments do not fit the schema of the tool
+   */
+  run: (args: unknown, files: Files, hidden?: readonly string[]) => Promise<FileToolResult>;
 }
 
 export interface FileToolResult {
@@ -42,7 +45,7 @@ export interface FileToolResult {
 
 type Definition<Input extends z.ZodObject, Files> = Omit<FileTool<Files>, 'parameters' | 'run'> & {
   input: Input;
-  run: (input: z.infer<Input>, files: Files) => Promise<Omit<FileToolResult, 'isError'>>;
+  run: (input: z.infer<Input>, files: Files, hidden?: readonly string[]) => Promise<Omit<FileToolResult, 'isError'>>;
 };
 
 function fileTool<Input extends z.ZodObject, Files>({
@@ -54,10 +57,10 @@ function fileTool<Input extends z.ZodObject, Files>({
   return {
     ...tool,
     parameters: { ...parameters, additionalProperties: false },
-    run: async (args, files) => {
+    run: async (args, files, hidden) => {
       const parsed = input.parse(args);
       try {
-        return { ...(await run(parsed, files)), isError: false };
+        return { ...(await run(parsed, files, hidden)), isError: false };
       } catch (error) {
         if (error instanceof WorkspaceFileError) return { text: error.message, isError: true };
         throw error;
@@ -79,7 +82,9 @@ export const READ_FILE = fileTool({
     offset: z.int().min(1).max(MAX_LINES).default(1).describe('The first line, from 1.'),
     limit: z.int().min(1).max(MAX_LINES).optional().describe('How many lines. Default: all.'),
   }),
-  run: async ({ path, ...range }, files: ReadableFiles) => ({ text: await readLines(files, path, range) }),
+  run: async ({ path, ...range }, files: ReadableFiles, hidden) => ({
+    text: await readLines(files, path, { ...range, hidden }),
+  }),
 });
 
 /** What models can do with the files of a sandbox without code. */

@@ -1,3 +1,4 @@
+import { withoutOpenEnd } from '../kernel/masked-output.ts';
 import { textOf } from './text-content.ts';
 import { chunksOf, type WorkspaceFiles } from './workspace-files.ts';
 import { shown, WorkspaceFileError } from './workspace-path.ts';
@@ -15,6 +16,8 @@ interface LineRange {
   offset: number;
   /** How many lines; default: all. */
   limit?: number | undefined;
+  /** Values of which a text that is not all of its file does not end with a beginning. */
+  hidden?: readonly string[] | undefined;
 }
 
 /**
@@ -22,10 +25,11 @@ interface LineRange {
  * @throws WorkspaceFileError
  */
 export async function readLines(files: Pick<WorkspaceFiles, 'read'>, path: string, range: LineRange): Promise<string> {
-  const { offset } = range;
+  const { offset, limit, hidden = [] } = range;
   const found = await findLines(files, path, range);
   const { bytes, isCut } = cut(found);
-  const text = textOf(path, bytes).replace(/^\uFEFF/, '');
+  const read = textOf(path, bytes).replace(/^\uFEFF/, '');
+  const text = isCut || limit !== undefined ? withoutOpenEnd(read, hidden) : read;
   if (!isCut) return text;
   const lines = count(bytes);
   const note =

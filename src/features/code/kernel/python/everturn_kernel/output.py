@@ -27,6 +27,7 @@ class Output:
         self._cell = None
         self._backlog = []
         self._backlog_bytes = 0
+        self._is_backlog_cut = False
 
     def begin(self, cell, limit):
         """From now on output belongs to this cell, but that of threads which other cells have started."""
@@ -41,9 +42,13 @@ class Output:
         """Sends what earlier cells' threads have written, marked."""
         with self._lock:
             backlog, self._backlog, self._backlog_bytes = self._backlog, [], 0
+            is_cut, self._is_backlog_cut = self._is_backlog_cut, False
             if backlog:
                 text = "".join(backlog)
-                self._send("stdout", f"[everturn] output of threads that earlier cells have started:\n{text}\n")
+                self._send("stdout", f"[everturn] output of threads that earlier cells have started:\n{text}")
+                if is_cut:
+                    self._send_cut()
+                self._send("stdout", "\n")
             if self.displays > _MAX_DISPLAYS:
                 self.notices.append(f"{self.displays - _MAX_DISPLAYS} displays are left out: a cell may show {_MAX_DISPLAYS}")
             self._cell = None
@@ -84,19 +89,29 @@ class Output:
 
     def _send(self, name, text):
         encoded = text.encode("utf-8", "replace")
-        if len(encoded) > self._room:
+        is_cut = len(encoded) > self._room
+        is_first = self.discarded == 0
+        if is_cut:
             text = encoded[: self._room].decode("utf-8", "ignore")
             self.discarded += len(encoded) - self._room
         self._room -= min(len(encoded), self._room)
         for start in range(0, len(text), _FRAME_CHARACTERS):
             piece = text[start : start + _FRAME_CHARACTERS]
             self._channel.send(type="output", id=self._cell, channel=name, text=piece)
+        if is_cut and is_first:
+            self._send_cut()
+
+    def _send_cut(self):
+        """The kernel host takes away what may be the beginning of a value that it hides."""
+        self._channel.send(type="cut", id=self._cell)
 
     def _keep(self, text):
         kept = text[: max(0, _BACKLOG_BYTES - self._backlog_bytes)]
         self._backlog_bytes += len(kept.encode("utf-8", "replace"))
         if kept:
             self._backlog.append(kept)
+        if len(kept) < len(text):
+            self._is_backlog_cut = True
 
 
 def _bytes_of(value, media_type):

@@ -1,0 +1,60 @@
+import { randomUUID } from 'node:crypto';
+import type { Transaction } from 'kysely';
+import type { LogReader } from '../../catalog/log-reader.ts';
+import type { Tables } from '../../catalog/schema.ts';
+import type { LogEntry, LogRecord, NewRecord } from '../../core/records/log.ts';
+import { snapshotsOf } from './kernel-snapshot.ts';
+import { kernelsOf, resetsOf } from './kernel-state.ts';
+import type { SandboxRow } from './sandbox-rows.ts';
+
+declare module '../../catalog/log-reader.ts' {
+  interface EntriesReading {
+    /** The sub-agents that have ended, each with the ordinal of the record that says so. */
+    endedAgents?: { ordinal: number; threadId: string }[];
+  }
+}
+
+/** The thread of the sub-agent whose end a record is; undefined if it is none. */
+export function endedAgent(record: LogRecord | NewRecord): string | undefined {
+  return record.kind === 'tool.response' ? record.fromThread : undefined;
+}
+
+/** What `endedKernelsReader` stores of entries of a log. */
+export function endedAgents(entries: LogEntry[]): { ordinal: number; threadId: string }[] {
+  return entries.flatMap(({ ordinal, record }) => {
+    const threadId = endedAgent(record);
+    return threadId === undefined ? [] : { ordinal, threadId };
+  });
+}
+
+/** The kernels of sub-agents end with their threads, however these end. */
+export const endedKernelsReader: LogReader = {
+  entriesAdded: async (db, turn, { endedAgents: ended = [] }) => {
+    const added = ended.filter(({ ordinal }) => ordinal > turn.archived_through);
+    if (added.length === 0) return;
+    const threads = added.map(({ threadId }) => threadId);
+    await endKernels(db, turn.session_id, threads);
+  },
+};
+
+/** Has the host end the kernels of threads that are done, within seconds, also while calls run in the sandbox. */
+export async function endKernels(db: Transaction<Tables>, sessionId: string, threads: string[]): Promise<void> {
+  const row = await db
+    .updateTable('sandboxes')
+    // This locks the row: clients and the host change the resets, too.
+    .set((eb) => ({ resets: eb.ref('resets') }))
+    .where('session_id', '=', sessionId)
+    .returningAll()
+    .executeTakeFirst();
+  const ended = row ? threads.filter((threadId) => hasKernel(row, threadId)) : [];
+  if (!row || ended.length === 0) return;
+  const others = resetsOf(row).filter(({ threadId }) => !ended.includes(threadId));
+  const added = ended.map((threadId) => ({ threadId, id: randomUUID(), stops: true, ends: true }));
+  const resets = JSON.stringify([...others, ...added]);
+  await db.updateTable('sandboxes').set({ resets }).where('session_id', '=', sessionId).execute();
+}
+
+/** Whether there is a kernel of a thread, or what is stored of one. */
+export function hasKernel(row: Pick<SandboxRow, 'kernels' | 'snapshots'>, threadId: string): boolean {
+  return [...kernelsOf(row), ...snapshotsOf(row)].some((kernel) => kernel.threadId === threadId);
+}
