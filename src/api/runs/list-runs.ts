@@ -5,7 +5,7 @@ import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { exampleRunSummary } from './examples.ts';
 import { toRunHeader } from './run-header.ts';
@@ -41,10 +41,7 @@ export function listRoutes(context: ApiContext): Route[] {
         description:
           'Without their items. A list follows a run within a moment; its figures are those of its last pause, or of its end.',
         query: listQuery,
-        answer: json(pageOf(runSummary), {
-          data: [exampleRunSummary],
-          pagination: { limit: LIMIT, next_page_token: null, previous_page_token: null },
-        }),
+        answer: pageOf(runSummary, [exampleRunSummary], LIMIT),
       },
       async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
         const subjectId = mayReadAll(caller) ? undefined : caller.subject.subjectId;

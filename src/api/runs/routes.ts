@@ -10,6 +10,7 @@ import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
 import { disconnection } from '../http/disconnection.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
+import { numberQuery } from '../http/number-query.ts';
 import { json, type Route } from '../http/route.ts';
 import { cursorOf } from '../http/turn-stream.ts';
 import { turnEvents, turnEventsAnswer, turnEventsQuery } from '../sessions/turn-events.ts';
@@ -34,22 +35,13 @@ const MAX_WAIT_SECONDS = 60;
 /** A run that does not wait for a model or a tool ends within this time. */
 const CANCEL_WAIT_MS = 1_000;
 
-const seconds = `must be a number from 0 to ${MAX_WAIT_SECONDS}`;
-
 const waitQuery = z.object({
-  wait_seconds: z
-    .string(seconds)
-    .regex(/^\d+$/, seconds)
-    .transform(Number)
-    .pipe(z.int(seconds).max(MAX_WAIT_SECONDS, seconds))
-    .default(0)
-    .meta({
-      description: 'how long to wait for the end of the run, or its next pause',
-      override: ({ jsonSchema }) => {
-        delete jsonSchema.pattern;
-        Object.assign(jsonSchema, { type: 'integer', minimum: 0, maximum: MAX_WAIT_SECONDS, default: 0 });
-      },
-    }),
+  wait_seconds: numberQuery({
+    min: 0,
+    max: MAX_WAIT_SECONDS,
+    byDefault: 0,
+    description: 'how long to wait for the end of the run, or its next pause',
+  }),
 });
 
 const run = json(runResource, exampleRun);

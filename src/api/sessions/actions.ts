@@ -12,7 +12,7 @@ import { EventStream, type ServerSentEvent } from '../http/event-stream.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { exampleAction, exampleActionEvent, examplePage } from './examples.ts';
+import { exampleAction, exampleActionEvent } from './examples.ts';
 import {
   actionEvent,
   actionEventToWire,
@@ -59,7 +59,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
         description:
           'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
         query: listQuery,
-        answer: json(pageOf(actionResource), { data: [exampleAction], pagination: examplePage(LIMIT) }),
+        answer: pageOf(actionResource, [exampleAction], LIMIT),
       },
       async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
         const reader = deciderOf(caller);

@@ -15,7 +15,7 @@ import {
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
-import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
+import { exampleAgent, exampleAgentVersion, exampleSpec } from './examples.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
@@ -56,7 +56,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         id: 'listAgents',
         summary: 'All agents in their newest versions, by name',
         query: agentsQuery,
-        answer: json(pageOf(agentResource), { data: [exampleAgent], pagination: examplePage(LIMIT) }),
+        answer: pageOf(agentResource, [exampleAgent], LIMIT),
       },
       async ({ query: { limit, order, page_token: token } }) => {
         const position = positionOf(agentPosition, token, { order });
@@ -136,7 +136,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         summary: 'All versions of an agent, newest first',
         description: 'Also for a deleted agent.',
         query: versionsQuery,
-        answer: json(pageOf(agentVersionResource), { data: [exampleAgentVersion], pagination: examplePage(LIMIT) }),
+        answer: pageOf(agentVersionResource, [exampleAgentVersion], LIMIT),
         errors: ['agent_not_found'],
       },
       async ({ params: { agent_name: name }, query: { limit, order, page_token: token } }) => {

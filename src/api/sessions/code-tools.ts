@@ -15,7 +15,7 @@ import { mayCall, type AgentTool } from '../../tools/toolset.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { codeTool, codeToolToResource, savedCodeToolToResource, type CodeToolResource } from './wire/code-tools.ts';
 
@@ -59,10 +59,7 @@ export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
           query: z.string().min(1).max(MAX_TEXT_LENGTH).optional().describe('only those that match, the best first'),
           source: z.enum(['true', 'false']).default('false').describe('with their sources'),
         }),
-        answer: json(pageOf(codeTool), {
-          data: [exampleTool],
-          pagination: { limit: 100, next_page_token: null, previous_page_token: null },
-        }),
+        answer: pageOf(codeTool, [exampleTool], 100),
       },
       async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');

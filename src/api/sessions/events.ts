@@ -7,8 +7,8 @@ import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { invalidPageToken, positionOf, pageFrom, pageQuery, pageOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
-import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
+import type { Route } from '../http/route.ts';
+import { exampleMessage, exampleTurn } from './examples.ts';
 import { routesOf } from './route.ts';
 import {
   entries,
@@ -60,10 +60,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         summary: 'The events of a session, newest first',
         description: 'The events of its last turn and of the turns before it; a running turn is left out.',
         query: sessionQuery,
-        answer: json(pageOf(sessionEventItem), {
-          data: [{ turn_id: exampleTurn.id, event: exampleMessage }],
-          pagination: examplePage(100),
-        }),
+        answer: pageOf(sessionEventItem, [{ turn_id: exampleTurn.id, event: exampleMessage }], 100),
         errors: ['turn_not_found'],
       },
       async ({ params, query, caller }) => {

@@ -4,9 +4,9 @@ import { authorizeSession } from '../../engine/access.ts';
 import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import type { ApiContext } from '../http/context.ts';
 import { pagination, pageOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { examplePage, exampleTurn } from './examples.ts';
+import { exampleTurn } from './examples.ts';
 import { turnResource } from './wire/resources.ts';
 import { toTurnResource } from './wire/resources-to-wire.ts';
 
@@ -22,10 +22,11 @@ export function queueRoutes({ catalog, logs, turnIndex, log }: ApiContext): Rout
         id: 'listQueue',
         summary: 'The turns that wait in the queue of a session, in their order',
         description: `All of them, on one page: at most ${MAX_QUEUED} can wait. Each is cancelled by its id.`,
-        answer: json(pageOf(turnResource), {
-          data: [{ ...exampleTurn, state: { status: 'running', queued: { position: 1 } } }],
-          pagination: examplePage(MAX_QUEUED),
-        }),
+        answer: pageOf(
+          turnResource,
+          [{ ...exampleTurn, state: { status: 'running', queued: { position: 1 } } }],
+          MAX_QUEUED,
+        ),
       },
       async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');

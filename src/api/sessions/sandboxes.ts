@@ -205,10 +205,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
             .default('false')
             .describe('with what is in its folders, and with `.everturn`'),
         }),
-        answer: json(pageOf(workspaceFile), {
-          data: [exampleFile],
-          pagination: { limit: 100, next_page_token: null, previous_page_token: null },
-        }),
+        answer: pageOf(workspaceFile, [exampleFile], 100),
         errors: ['invalid_path', 'file_not_found'],
       },
       async ({ params, query: { limit, page_token: token, ...query }, caller }) => {

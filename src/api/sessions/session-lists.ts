@@ -10,9 +10,9 @@ import { identifier } from '../../spec/bounds.ts';
 import { anySessionResource, draftResource, SHOWN_SESSION_STATES, sessionResource } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound } from '../http/errors.ts';
-import { exampleDraft, examplePage, exampleSession } from './examples.ts';
+import { exampleDraft, exampleSession } from './examples.ts';
 import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import type { AnySessionResource } from './wire/resources.ts';
 import { STATE_OF, toSessionOrDraft, toDraft, toSession, type SessionWithActions } from './wire/resources-to-wire.ts';
@@ -37,10 +37,7 @@ const searchQuery = listQuery.extend({
   created_by_subject_type: identifier.optional(),
 });
 
-const mixed = json(pageOf(anySessionResource), {
-  data: [exampleSession, exampleDraft],
-  pagination: examplePage(LIMIT),
-});
+const mixed = pageOf(anySessionResource, [exampleSession, exampleDraft], LIMIT);
 
 /** The contents of a list: sessions of these types, either the caller's own or all that it may read. */
 interface Listing<T> {
@@ -65,7 +62,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         summary: 'The sessions that you may read, newest first',
         description: 'A deleted agent still has its sessions; the name of an agent that never existed is an error.',
         query: listQuery.extend(slugFilter),
-        answer: json(pageOf(sessionResource), { data: [exampleSession], pagination: examplePage(LIMIT) }),
+        answer: pageOf(sessionResource, [exampleSession], LIMIT),
         errors: ['agent_not_found'],
       },
       async ({ query, caller }) => {
@@ -83,7 +80,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         id: 'listDraftSessions',
         summary: 'Your drafts, newest first',
         query: listQuery,
-        answer: json(pageOf(draftResource), { data: [exampleDraft], pagination: examplePage(LIMIT) }),
+        answer: pageOf(draftResource, [exampleDraft], LIMIT),
       },
       async ({ query, caller }) =>
         list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (draft) => toDraft(draft, catalog) }),

@@ -12,7 +12,7 @@ import { pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { SESSION_ERRORS } from './errors.ts';
-import { exampleConnection, examplePage } from './examples.ts';
+import { exampleConnection } from './examples.ts';
 import { browserOf, formToken, keepAddress, sendEnd, sendOffer, sendText } from './sign-in-pages.ts';
 import { connectionResource, type ConnectionResource } from './wire/resources.ts';
 
@@ -168,7 +168,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
         id: 'listMcpConnections',
         summary: 'The MCP servers that the caller is signed in to, oldest first',
         query: connectionsQuery,
-        answer: json(pageOf(connectionResource), { data: [exampleConnection], pagination: examplePage(LIMIT) }),
+        answer: pageOf(connectionResource, [exampleConnection], LIMIT),
       },
       async ({ caller, query: { limit, page_token: token } }) => {
         const { connection = '' } = positionOf(connectionPosition, token) ?? {};

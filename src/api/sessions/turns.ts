@@ -7,7 +7,7 @@ import { actionsBody, createTurnBody } from './wire/input.ts';
 import { acceptedAnswers, dataOf, subscribeBody, turnResource } from './wire/resources.ts';
 import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
-import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
+import { exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
 import { readerOf } from '../../auth/rights.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
@@ -50,7 +50,7 @@ export function turnRoutes(context: ApiContext): Route[] {
         summary: 'The turns of a session, newest first',
         description: 'The last turn, the one that it continues, and so on.',
         query: listQuery,
-        answer: json(pageOf(turnResource), { data: [exampleTurn], pagination: examplePage(10) }),
+        answer: pageOf(turnResource, [exampleTurn], 10),
       },
       async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');

@@ -4,7 +4,7 @@ import { exampleSecret, FaceWebhooks, webhookNotFound } from '../http/face-webho
 import { pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { exampleDelivery, examplePage, exampleWebhook } from './examples.ts';
+import { exampleDelivery, exampleWebhook } from './examples.ts';
 import { dataOf } from './wire/resources.ts';
 import {
   createWebhookBody,
@@ -110,7 +110,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
         id: 'listWebhookDeliveries',
         summary: 'The deliveries of a webhook in the last days, newest first',
         query: deliveriesQuery,
-        answer: json(pageOf(deliveryResource), { data: [exampleDelivery], pagination: examplePage(LIMIT) }),
+        answer: pageOf(deliveryResource, [exampleDelivery], LIMIT),
       },
       async ({ params: { webhook_id: id }, query: { limit, page_token: token } }) => {
         await webhooks.find(id);
