@@ -64,6 +64,11 @@ export function json<S extends z.ZodType>(schema: S, example: z.output<S>): Cont
   return { schema, example };
 }
 
+/** Declares JSON whose only field is `data`. */
+export function dataOf<S extends z.ZodType>(schema: S, example: z.output<S>) {
+  return { schema: z.object({ data: schema }), example: { data: example } };
+}
+
 /** The body of requests that take none. Some clients send an empty object. */
 const NOTHING = json(z.strictObject({}).optional(), {});
 

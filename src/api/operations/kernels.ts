@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Operations');
@@ -33,7 +33,7 @@ export function kernelRoutes({ catalog }: Pick<ApiContext, 'catalog'>): Route[] 
         id: 'listKernelHosts',
         summary: 'The kernel hosts that run, at most 100',
         requires: 'readKernels',
-        answer: json(z.object({ data: z.array(kernelHost) }), { data: [example] }),
+        answer: dataOf(z.array(kernelHost), [example]),
       },
       async () => {
         const hosts = await catalog.kernelHosts.running(Date.now());

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Operations');
@@ -57,7 +57,7 @@ export function mcpServerRoutes({ checkServers }: Pick<ApiContext, 'checkServers
           'Over connections of its own, with the sign-ins of the caller: programs are started for it, and ended. Takes as long ' +
           'as the slowest server.',
         requires: 'checkMcpServers',
-        answer: json(z.object({ data: z.array(checkedServer) }), { data: [example] }),
+        answer: dataOf(z.array(checkedServer), [example]),
       },
       async ({ caller, response }) => ({
         data: await checkServers(caller.subject.subjectId, disconnection(response)),

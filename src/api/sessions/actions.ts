@@ -10,7 +10,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { EventStream, type ServerSentEvent } from '../http/event-stream.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { exampleAction, exampleActionEvent } from './examples.ts';
 import {
@@ -20,7 +20,6 @@ import {
   actionToResource,
   serverSentActionEvent,
 } from './wire/actions.ts';
-import { dataOf } from './wire/resources.ts';
 import { lastEventId } from '../http/headers.ts';
 import { SESSION_ERRORS } from './errors.ts';
 
@@ -111,7 +110,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
       {
         id: 'getAction',
         summary: 'An action that you may decide, or could, with all arguments of its call',
-        answer: json(dataOf(actionResource), { data: exampleAction }),
+        answer: dataOf(actionResource, exampleAction),
       },
       async ({ params, caller }) => {
         const action = await catalog.actions.find(params.action_id, deciderOf(caller));

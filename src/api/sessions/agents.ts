@@ -8,7 +8,6 @@ import { identifier } from '../../spec/bounds.ts';
 import {
   agentResource,
   agentVersionResource,
-  dataOf,
   type AgentResource,
   type AgentVersionResource,
 } from './wire/resources.ts';
@@ -17,7 +16,7 @@ import { disconnection } from '../http/disconnection.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, exampleSpec } from './examples.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Agents');
@@ -44,7 +43,7 @@ const putQuery = z.object({
 /** The column has 32 bits. */
 const MAX_VERSION = 2 ** 31 - 1;
 
-const answer = json(dataOf(agentResource), { data: exampleAgent });
+const answer = dataOf(agentResource, exampleAgent);
 
 /** `/v1/agents/{name}`: the registry of agents. */
 export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Route[] {
@@ -156,7 +155,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         summary: 'One version of an agent',
         description:
           'A version never changes, and remains after the agent is deleted, because sessions are pinned to it.',
-        answer: json(dataOf(agentVersionResource), { data: exampleAgentVersion }),
+        answer: dataOf(agentVersionResource, exampleAgentVersion),
         errors: ['agent_not_found'],
       },
       async ({ params: { agent_name: name, agent_version: text } }) => {

@@ -6,7 +6,7 @@ import { sessionNow } from '../../features/inbox/session-now.ts';
 import { newId } from '../../engine/new-id.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
-import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from './wire/resources.ts';
+import { createDraftBody, draftResource, updateDraftBody, type DraftResource } from './wire/resources.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkNewAgent } from '../../engine/agent-check.ts';
 import { deleteSession } from '../../engine/engine.ts';
@@ -14,14 +14,14 @@ import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { toDraft } from './wire/resources-to-wire.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 
 const route = routesOf('Draft sessions');
 
-const answer = json(dataOf(draftResource), { data: exampleDraft });
+const answer = dataOf(draftResource, exampleDraft);
 
 /** `/v1/agents/draft-sessions`: conversations with an agent that is still being edited. */
 export function draftSessionRoutes(context: ApiContext): Route[] {

@@ -15,19 +15,18 @@ import { permissionRule, ruleProblem, type PermissionRule } from '../../spec/per
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleRule } from './examples.ts';
 import { routesOf } from './route.ts';
-import { dataOf } from './wire/resources.ts';
 import { ruleResource, ruleToResource, type RuleResource } from './wire/permissions.ts';
 
 const route = routesOf('Permissions');
 
 const headers = z.object(idempotencyKey);
 const body = json(permissionRule, { effect: 'allow', action: 'shell', command: 'git status *' });
-const list = json(z.object({ data: z.array(ruleResource) }), { data: [exampleRule] });
-const answer = json(dataOf(ruleResource), { data: exampleRule });
+const list = dataOf(z.array(ruleResource), [exampleRule]);
+const answer = dataOf(ruleResource, exampleRule);
 const existing = 'there is an equal rule already';
 
 /** A request for a change of the rules in a place. */

@@ -26,11 +26,10 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
 import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { sendRange } from '../http/send-range.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSandboxId, routesOf } from './route.ts';
-import { dataOf } from './wire/resources.ts';
 import { sandboxResource, workspaceFile } from './wire/sandboxes.ts';
 
 const route = routesOf('Sandboxes');
@@ -68,6 +67,8 @@ const exampleSandbox: z.output<typeof sandboxResource> = {
   expires_at: '2026-11-30T08:30:00.000Z',
   created_at: '2026-11-30T07:59:58.000Z',
 };
+
+const sandbox = dataOf(sandboxResource, exampleSandbox);
 
 /** The position of a page of a workspace: the first path of it. */
 const placeInList = z.object({ list: z.string(), path: z.string() });
@@ -110,7 +111,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       {
         id: 'getSandbox',
         summary: 'The sandbox of a session or draft, as it was after its last call',
-        answer: json(dataOf(sandboxResource), { data: exampleSandbox }),
+        answer: sandbox,
       },
       async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
@@ -128,8 +129,8 @@ export function sandboxRoutes(context: ApiContext): Route[] {
           'was printed, and the turn continues. The response is sent once the turn has recorded the interrupt; the code ' +
           'may run a few seconds longer.',
         body: json(z.strictObject({ thread_id: threadId }), { thread_id: ROOT_THREAD }),
-        answer: json(dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') })), {
-          data: { interrupted: true },
+        answer: dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') }), {
+          interrupted: true,
         }),
         errors: ['forbidden', 'code_waits', 'feature_not_available'],
       },
@@ -161,7 +162,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
           }),
           { thread_id: ROOT_THREAD, stop: false },
         ),
-        answer: json(dataOf(sandboxResource), { data: exampleSandbox }),
+        answer: sandbox,
         errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
       },
       async ({ params, headers, body, caller }) => {
@@ -234,7 +235,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         headers: z.object(idempotencyKey),
         isRaw: true,
         body: { schema: bytesSchema(), example: Buffer.from('order,days\n17,3') },
-        answer: json(dataOf(workspaceFile), { data: exampleFile }),
+        answer: dataOf(workspaceFile, exampleFile),
         errors: [
           'forbidden',
           'invalid_path',

@@ -17,11 +17,10 @@ import { codeActionsOf } from '../../spec/code-actions.ts';
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSavedTool } from './examples.ts';
 import { routesOf } from './route.ts';
-import { dataOf } from './wire/resources.ts';
 import {
   savedTool,
   savedToolAbout,
@@ -35,7 +34,7 @@ const route = routesOf('Saved tools');
 const headers = z.object(idempotencyKey);
 const { api, impl, ...exampleAbout } = exampleSavedTool;
 const exampleBody = { kind: exampleAbout.kind, description: exampleAbout.description, api, impl };
-const answer = json(dataOf(savedTool), { data: exampleSavedTool });
+const answer = dataOf(savedTool, exampleSavedTool);
 
 /** The tools that the code of an agent's sessions has saved, or that a client saves for it. */
 export function savedToolRoutes({ catalog }: ApiContext): Route[] {
@@ -47,7 +46,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
         id: 'listSavedTools',
         summary: 'The saved tools of an agent, by category and name, without their code',
         description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
-        answer: json(z.object({ data: z.array(savedToolAbout) }), { data: [exampleAbout] }),
+        answer: dataOf(z.array(savedToolAbout), [exampleAbout]),
         errors: ['agent_not_found'],
       },
       async ({ params, caller }) => {

@@ -9,18 +9,18 @@ import type { Subject } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { idempotencyKey } from '../http/headers.ts';
 import { metadata } from './wire/headers.ts';
-import { cancelBody, createSessionBody, dataOf, sessionResource, type CreateSessionBody } from './wire/resources.ts';
+import { cancelBody, createSessionBody, sessionResource, type CreateSessionBody } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound } from '../http/errors.ts';
 import { exampleSession } from './examples.ts';
 import { claimByKey, withClaim } from '../../engine/request-claims.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { toSession } from './wire/resources-to-wire.ts';
 
 const route = routesOf('Sessions');
 
-const answer = json(dataOf(sessionResource), { data: exampleSession });
+const answer = dataOf(sessionResource, exampleSession);
 
 /** `/v1/agents/sessions`: conversations with registered agents. */
 export function sessionRoutes(context: ApiContext): Route[] {

@@ -4,7 +4,7 @@ import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { actionsBody, createTurnBody } from './wire/input.ts';
-import { acceptedAnswers, dataOf, subscribeBody, turnResource } from './wire/resources.ts';
+import { acceptedAnswers, subscribeBody, turnResource } from './wire/resources.ts';
 import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleServerSentEvent, exampleTurn } from './examples.ts';
@@ -13,7 +13,7 @@ import { readerOf } from '../../auth/rights.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { sessionWithAnswers } from '../../features/inbox/session-now.ts';
 import { invalidPageToken, positionOf, pageQuery, pagination, pageOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { cancelTurns } from '../../engine/engine.ts';
 import { answerCalls, waitingNow } from '../../engine/answer-calls.ts';
 import { newId } from '../../engine/new-id.ts';
@@ -32,7 +32,7 @@ const route = routesOf('Turns');
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const position = z.object({ turn: z.string().refine(isId) });
 
-const turn = json(dataOf(turnResource), { data: exampleTurn });
+const turn = dataOf(turnResource, exampleTurn);
 // In OpenAPI 3.1 a stream is described by the schema of one event.
 const stream = json(serverSentEvent, exampleServerSentEvent);
 const withView = z.object(viewQuery);
@@ -145,7 +145,7 @@ export function turnRoutes(context: ApiContext): Route[] {
             { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
           ],
         }),
-        answer: json(dataOf(acceptedAnswers), { data: { accepted: ['call_1'], waiting: ['call_2'] } }),
+        answer: dataOf(acceptedAnswers, { accepted: ['call_1'], waiting: ['call_2'] }),
         errors: [
           'forbidden',
           'not_an_approver',

@@ -2,10 +2,9 @@ import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { exampleSecret, FaceWebhooks, webhookNotFound } from '../http/face-webhooks.ts';
 import { pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { exampleDelivery, exampleWebhook } from './examples.ts';
-import { dataOf } from './wire/resources.ts';
 import {
   createWebhookBody,
   deliveryResource,
@@ -24,7 +23,7 @@ const deliveriesQuery = pageQuery({ defaultLimit: LIMIT, maxLimit: 100 });
 const deliveryPosition = z.object({ deliveries_of: z.string(), before: z.int() });
 
 const route = routesOf('Webhooks', { requires: 'manageWebhooks' });
-const withSecret = json(dataOf(webhookWithSecret), { data: { ...exampleWebhook, secret: exampleSecret } });
+const withSecret = dataOf(webhookWithSecret, { ...exampleWebhook, secret: exampleSecret });
 
 /** `/v1/webhooks`: for admins. */
 export function webhookRoutes({ catalog }: ApiContext): Route[] {
@@ -60,7 +59,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       {
         id: 'listWebhooks',
         summary: 'All webhooks, oldest first',
-        answer: json(z.object({ data: z.array(webhookResource) }), { data: [exampleWebhook] }),
+        answer: dataOf(z.array(webhookResource), [exampleWebhook]),
       },
       async () => ({ data: (await catalog.webhooks.list('sessions')).map(webhookToResource) }),
     ),
@@ -94,7 +93,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
         id: 'pingWebhook',
         summary: 'Send a webhook a message of the type `ping`',
         description: 'It is sent like an event; the list of deliveries has the outcome.',
-        answer: json(dataOf(deliveryResource), { data: exampleDelivery }),
+        answer: dataOf(deliveryResource, exampleDelivery),
       },
       async ({ params: { webhook_id: id } }) => {
         await webhooks.find(id);
