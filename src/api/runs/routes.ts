@@ -12,7 +12,7 @@ import { disconnection } from '../http/disconnection.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { numberQuery } from '../http/number-query.ts';
 import { json, type Route } from '../http/route.ts';
-import { cursorOf } from '../http/turn-stream.ts';
+import { cursorOfEventSource } from '../http/turn-stream.ts';
 import { turnEvents, turnEventsAnswer, turnEventsQuery } from '../sessions/turn-events.ts';
 import { routesOf } from './route.ts';
 import { describedAgent, registeredAgent } from './agent-of-run.ts';
@@ -171,7 +171,7 @@ export function runRoutes(context: ApiContext): Route[] {
       },
       async ({ params, query, headers, caller, request, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
-        const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after_sequence_number);
+        const cursor = cursorOfEventSource(headers, query.after_sequence_number);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         await responder.stream(found, response, { cursor });

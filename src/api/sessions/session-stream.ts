@@ -8,11 +8,10 @@ import { isUnavailable } from '../../engine/unavailable.ts';
 import type { ApiContext } from '../http/context.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { json, type Route } from '../http/route.ts';
-import { sendTurn } from '../http/turn-stream.ts';
+import { cursorOfEventSource, sendTurn } from '../http/turn-stream.ts';
 import { routesOf } from './route.ts';
 import { exampleSessionServerSentEvent } from './examples.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
-import { cursorOf } from '../http/turn-stream.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from '../http/headers.ts';
 import { viewQuery, type View } from './wire/view.ts';
@@ -40,8 +39,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
       },
       async ({ params, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
-        // An EventSource repeats the query of its first request; its header has the last number that it has received.
-        const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after);
+        const cursor = cursorOfEventSource(headers, query.after);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         const stream = new EventStream(response, metrics);

@@ -24,7 +24,7 @@ import { turnResourceOf } from './turn-resource.ts';
 import { remembering } from './remembering.ts';
 import { rulesIn, toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { cursorOf, streamTurn } from '../http/turn-stream.ts';
+import { cursorOf, cursorOfEventSource, streamTurn } from '../http/turn-stream.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
 
 const route = routesOf('Turns');
@@ -264,9 +264,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       },
       async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
-        // An EventSource repeats the query of its first request; its header has the last number that it has received.
-        const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
-        const cursor = cursorOf(undefined, seen);
+        const cursor = cursorOfEventSource(headers, query.after_sequence_number);
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);

@@ -4,6 +4,7 @@ import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/outbox.ts'
 import type { Action, ActionDecision } from '../../../features/inbox/action-index.ts';
 import type { ActionEvent } from '../../../features/inbox/action-rows.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
+import { sentAs } from '../../http/event-stream.ts';
 import { rowToWire } from '../../http/wire-fields.ts';
 import { budgetReport } from './budget.ts';
 import { timestamp } from './event.ts';
@@ -68,15 +69,9 @@ export const actionEvent = z
   .meta({ id: 'ActionEvent' });
 
 /** One event of the stream of actions. */
-export const serverSentActionEvent = z
-  .object({
-    id: z.string().regex(/^\d+$/).describe('the cursor after the event'),
-    data: z.string().meta({
-      contentMediaType: 'application/json',
-      contentSchema: { $ref: '#/components/schemas/ActionEvent' },
-    }),
-  })
-  .meta({ id: 'ServerSentActionEvent' });
+export const serverSentActionEvent = sentAs('ActionEvent', 'the cursor after the event').meta({
+  id: 'ServerSentActionEvent',
+});
 
 export type ActionResource = z.infer<typeof actionResource>;
 
