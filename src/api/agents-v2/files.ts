@@ -65,36 +65,28 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
   return [
     // Before the route of a file, which has the same form.
     ...DEVICE_FILES.map(({ name, id, summary, body }) =>
-      route(
-        'post',
-        `/api/v2/sessions/:id/files/${name}`,
-        {
-          id,
-          ...(name === 'write_file' && { largeBody: true }),
-          summary,
-          description: 'Agents of this server act on no device whose files they could share: this is always an error.',
-          body,
-          answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
-          errors: ['forbidden', 'feature_not_available'],
-        },
-        async ({ params, caller }) => {
+      route('post', `/api/v2/sessions/:id/files/${name}`, {
+        id,
+        ...(name === 'write_file' && { largeBody: true }),
+        summary,
+        description: 'Agents of this server act on no device whose files they could share: this is always an error.',
+        body,
+        answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
+        errors: ['forbidden', 'feature_not_available'],
+        handler: async ({ params, caller }) => {
           await authorizeSession(catalog, fromUuid(params.id), caller, name === 'write_file' ? 'send' : 'read');
           const message = 'the session has no environment with files: agents of this server act on no device';
           throw new ApiError('feature_not_available', message);
         },
-      ),
+      }),
     ),
-    route(
-      'get',
-      '/api/v2/sessions/:id/resources/:bucket/*key',
-      {
-        id: 'getSessionResource',
-        summary: 'A file in an event of a session',
-        description: 'Leads to its bytes.',
-        query: fileQuery,
-        status: 302,
-      },
-      async ({ params: { id, bucket, key }, query, caller, response }) => {
+    route('get', '/api/v2/sessions/:id/resources/:bucket/*key', {
+      id: 'getSessionResource',
+      summary: 'A file in an event of a session',
+      description: 'Leads to its bytes.',
+      query: fileQuery,
+      status: 302,
+      handler: async ({ params: { id, bucket, key }, query, caller, response }) => {
         await authorizeRead(catalog, id, caller);
         if (bucket !== FILES_BUCKET || !FILE_ID.test(key))
           throw new ApiError('file_not_found', 'there is no such file');
@@ -102,20 +94,16 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         // clients may not reach it. Relative, so that the prefix under which a proxy serves this server applies.
         response.location(`../../files/${key}?${new URLSearchParams(query).toString()}`);
       },
-    ),
-    route(
-      'get',
-      '/api/v2/sessions/:id/files/:file_id',
-      {
-        id: 'getSessionFile',
-        summary: 'The bytes of a file in an event of a session',
-        query: fileQuery,
-        answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
-      },
-      async ({ params, query: { name, type }, caller, response }) => {
+    }),
+    route('get', '/api/v2/sessions/:id/files/:file_id', {
+      id: 'getSessionFile',
+      summary: 'The bytes of a file in an event of a session',
+      query: fileQuery,
+      answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
+      handler: async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });
       },
-    ),
+    }),
   ];
 }

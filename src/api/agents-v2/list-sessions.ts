@@ -20,19 +20,15 @@ const MAX_SEARCHED = 500;
 /** The list of sessions. */
 export function sessionListRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/api/v2/sessions',
-      {
-        id: 'listSessions',
-        summary: 'The sessions that you may read',
-        description:
-          'Also those of the Sessions API, which wait for messages after each answer. A search looks at the first ' +
-          `${MAX_SEARCHED} sessions that match the other parameters.`,
-        query: sessionListQuery,
-        answer: json(sessionPage, { items: [exampleSummary], total: 1, page: 1 }),
-      },
-      async ({ query, caller }) => {
+    route('get', '/api/v2/sessions', {
+      id: 'listSessions',
+      summary: 'The sessions that you may read',
+      description:
+        'Also those of the Sessions API, which wait for messages after each answer. A search looks at the first ' +
+        `${MAX_SEARCHED} sessions that match the other parameters.`,
+      query: sessionListQuery,
+      answer: json(sessionPage, { items: [exampleSummary], total: 1, page: 1 }),
+      handler: async ({ query, caller }) => {
         const { page, size, search } = query;
         const listing = { filter: filterOf(query, caller), order: orderOf(query), now: new Date() };
         const slice = rangeOf(query);
@@ -47,7 +43,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         );
         return { items: hits.slice(slice.offset, slice.offset + size).map(summary), total: hits.length, page };
       },
-    ),
+    }),
   ];
 }
 

@@ -26,16 +26,12 @@ const example: z.output<typeof kernelHost> = {
 /** `/v1/kernels`: the hosts on which the code of agents runs, for admins. */
 export function kernelRoutes({ catalog }: Pick<ApiContext, 'catalog'>): Route[] {
   return [
-    route(
-      'get',
-      '/v1/kernels',
-      {
-        id: 'listKernelHosts',
-        summary: 'The kernel hosts that run, at most 100',
-        requires: 'readKernels',
-        answer: dataOf(z.array(kernelHost), [example]),
-      },
-      async () => {
+    route('get', '/v1/kernels', {
+      id: 'listKernelHosts',
+      summary: 'The kernel hosts that run, at most 100',
+      requires: 'readKernels',
+      answer: dataOf(z.array(kernelHost), [example]),
+      handler: async () => {
         const hosts = await catalog.kernelHosts.running(Date.now());
         const data = hosts.map(({ host, kernels, capacity, state, seen_at: seenAt }) => ({
           host,
@@ -46,6 +42,6 @@ export function kernelRoutes({ catalog }: Pick<ApiContext, 'catalog'>): Route[] 
         }));
         return { data };
       },
-    ),
+    }),
   ];
 }

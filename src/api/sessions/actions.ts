@@ -49,18 +49,14 @@ const position = z.object({
 /** The inbox: the actions that the caller may decide, over all sessions. */
 export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/actions',
-      {
-        id: 'listActions',
-        summary: 'The actions that you may decide, newest first',
-        description:
-          'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
-        query: listQuery,
-        answer: pageOf(actionResource, [exampleAction], LIMIT),
-      },
-      async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
+    route('get', '/v1/agents/actions', {
+      id: 'listActions',
+      summary: 'The actions that you may decide, newest first',
+      description:
+        'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
+      query: listQuery,
+      answer: pageOf(actionResource, [exampleAction], LIMIT),
+      handler: async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
         const reader = deciderOf(caller);
         const list = hashOf({ ...reader, order, status, agentName: agentName ?? null });
         const after = positionOf(position, token, { list });
@@ -77,21 +73,17 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
           after: ({ id, requested_at }) => ({ list, requested_at, id }),
         });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/actions/stream',
-      {
-        id: 'streamActions',
-        summary: 'The changes of the actions that you may decide',
-        description:
-          'A server-sent event stream without an end. Without `Last-Event-ID` it starts now: open it, then list the ' +
-          'pending actions. With one it continues after that event, however old it is.',
-        headers: z.object(lastEventId),
-        schemas: { ActionEvent: actionEvent },
-        answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
-      },
-      async ({ headers, caller, request, response }) => {
+    }),
+    route('get', '/v1/agents/actions/stream', {
+      id: 'streamActions',
+      summary: 'The changes of the actions that you may decide',
+      description:
+        'A server-sent event stream without an end. Without `Last-Event-ID` it starts now: open it, then list the ' +
+        'pending actions. With one it continues after that event, however old it is.',
+      headers: z.object(lastEventId),
+      schemas: { ActionEvent: actionEvent },
+      answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
+      handler: async ({ headers, caller, request, response }) => {
         const newest = await catalog.actions.newest();
         const cursor = cursorOf(headers['Last-Event-ID'], newest);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
@@ -103,16 +95,12 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
         await follow(stream, cursor, caller);
         stream.end();
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/actions/:action_id',
-      {
-        id: 'getAction',
-        summary: 'An action that you may decide, or could, with all arguments of its call',
-        answer: dataOf(actionResource, exampleAction),
-      },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/v1/agents/actions/:action_id', {
+      id: 'getAction',
+      summary: 'An action that you may decide, or could, with all arguments of its call',
+      answer: dataOf(actionResource, exampleAction),
+      handler: async ({ params, caller }) => {
         const action = await catalog.actions.find(params.action_id, deciderOf(caller));
         if (!action) throw new ApiError(SESSION_ERRORS.action_not_found, 'there is no such action that you may decide');
         const whole = await wholeArguments(action, logs);
@@ -120,7 +108,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
           data: actionToResource({ ...action, detail: action.detail && { ...action.detail, arguments: whole } }, INBOX),
         };
       },
-    ),
+    }),
   ];
 
   /** Sends the changes after a number at the reader's pace, until it disconnects. */

@@ -21,19 +21,15 @@ const fileQuery = z.object({
 /** `/v1/agents/sessions/{session_id}/files/{file_id}`: the bytes of a file that is too large for an event. */
 export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/files/:file_id',
-      {
-        id: 'getFile',
-        summary: 'The bytes of a file, or of a result that is too large for an event',
-        query: fileQuery,
-        answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
-      },
-      async ({ params, query: { name, type }, caller, response }) => {
+    route('get', '/v1/agents/sessions/:session_id/files/:file_id', {
+      id: 'getFile',
+      summary: 'The bytes of a file, or of a result that is too large for an event',
+      query: fileQuery,
+      answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
+      handler: async ({ params, query: { name, type }, caller, response }) => {
         const session = await readableSession(catalog, params.session_id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });
       },
-    ),
+    }),
   ];
 }

@@ -39,96 +39,76 @@ interface Change {
 /** The rules that users make on what agents may do in code: in a session, and in all their sessions with an agent. */
 export function permissionRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/permissions',
-      { id: 'listSessionRules', summary: 'The rules of a session, oldest first', answer: list },
-      async ({ params, caller }) => {
+    route('get', '/v1/agents/sessions/:session_id/permissions', {
+      id: 'listSessionRules',
+      summary: 'The rules of a session, oldest first',
+      answer: list,
+      handler: async ({ params, caller }) => {
         const { id: sessionId } = await authorizeSession(catalog, params.session_id, caller, 'read');
         return rulesIn({ scope: 'session', sessionId });
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/permissions',
-      {
-        id: 'addSessionRule',
-        summary: 'Add a rule to a session',
-        description: 'It counts for the calls that the agent makes from now on. Calls that wait are still answered.',
-        headers,
-        body,
-        status: 201,
-        answer,
-        existing,
-        errors: ['forbidden', 'invalid_rule', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/permissions', {
+      id: 'addSessionRule',
+      summary: 'Add a rule to a session',
+      description: 'It counts for the calls that the agent makes from now on. Calls that wait are still answered.',
+      headers,
+      body,
+      status: 201,
+      answer,
+      existing,
+      errors: ['forbidden', 'invalid_rule', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'decide');
         checkRule(rule, await catalog.agents.spec(session.spec_hash));
         return add(rule, { place: { scope: 'session', sessionId: session.id }, caller, key }, response);
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/sessions/:session_id/permissions/:rule_id',
-      {
-        id: 'deleteSessionRule',
-        summary: 'Delete a rule of a session',
-        headers,
-        errors: ['forbidden', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+    }),
+    route('delete', '/v1/agents/sessions/:session_id/permissions/:rule_id', {
+      id: 'deleteSessionRule',
+      summary: 'Delete a rule of a session',
+      headers,
+      errors: ['forbidden', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const { id: sessionId } = await authorizeSession(catalog, params.session_id, caller, 'decide');
         await remove(params.rule_id, { place: { scope: 'session', sessionId }, caller, key });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name/permissions',
-      {
-        id: 'listAgentRules',
-        summary: 'Your rules for an agent, oldest first',
-        answer: list,
-        errors: ['agent_not_found'],
-      },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/v1/agents/:agent_name/permissions', {
+      id: 'listAgentRules',
+      summary: 'Your rules for an agent, oldest first',
+      answer: list,
+      errors: ['agent_not_found'],
+      handler: async ({ params, caller }) => {
         const { name } = await findAgent(params.agent_name);
         return rulesIn(ofCaller(caller, name));
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/:agent_name/permissions',
-      {
-        id: 'addAgentRule',
-        summary: 'Add a rule for your sessions with an agent',
-        headers,
-        body,
-        status: 201,
-        answer,
-        existing,
-        errors: ['agent_not_found', 'invalid_rule', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
+    }),
+    route('post', '/v1/agents/:agent_name/permissions', {
+      id: 'addAgentRule',
+      summary: 'Add a rule for your sessions with an agent',
+      headers,
+      body,
+      status: 201,
+      answer,
+      existing,
+      errors: ['agent_not_found', 'invalid_rule', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
         const { name, spec } = await findAgent(params.agent_name);
         checkRule(rule, spec);
         return add(rule, { place: ofCaller(caller, name), caller, key }, response);
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/:agent_name/permissions/:rule_id',
-      {
-        id: 'deleteAgentRule',
-        summary: 'Delete one of your rules for an agent',
-        headers,
-        errors: ['agent_not_found', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+    }),
+    route('delete', '/v1/agents/:agent_name/permissions/:rule_id', {
+      id: 'deleteAgentRule',
+      summary: 'Delete one of your rules for an agent',
+      headers,
+      errors: ['agent_not_found', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const { name } = await findAgent(params.agent_name);
         await remove(params.rule_id, { place: ofCaller(caller, name), caller, key });
       },
-    ),
+    }),
   ];
 
   async function rulesIn(place: RulePlace): Promise<{ data: RuleResource[] }> {

@@ -78,17 +78,13 @@ export function sandboxRoutes(context: ApiContext): Route[] {
   const { catalog, blobs } = context;
   const workspaces = new StoredWorkspaces({ catalog, blobs });
   return [
-    route(
-      'get',
-      '/v1/agents/sandbox/:sandbox_id/file',
-      {
-        id: 'getWorkspaceFile',
-        summary: 'The bytes of a file of a workspace, or a range of them',
-        query: z.object({ path }),
-        answer: { written: { '*/*': { schema: z.unknown(), example: 'order,days\n17,3' } } },
-        errors: ['forbidden', 'invalid_path', 'file_not_found', 'file_too_large', 'range_not_satisfiable'],
-      },
-      async ({ params, query, caller, request, response }) => {
+    route('get', '/v1/agents/sandbox/:sandbox_id/file', {
+      id: 'getWorkspaceFile',
+      summary: 'The bytes of a file of a workspace, or a range of them',
+      query: z.object({ path }),
+      answer: { written: { '*/*': { schema: z.unknown(), example: 'order,days\n17,3' } } },
+      errors: ['forbidden', 'invalid_path', 'file_not_found', 'file_too_large', 'range_not_satisfiable'],
+      handler: async ({ params, query, caller, request, response }) => {
         const row = isId(params.sandbox_id) ? await catalog.sandboxes.find(params.sandbox_id) : undefined;
         const session = row && (await readerSession(row, caller));
         if (!row || !session) throw new ApiError(SESSION_ERRORS.sandbox_not_found, 'there is no such sandbox');
@@ -104,37 +100,29 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         const content = (from: number) => workspaces.content(session.id, found, from);
         await explained(() => sendRange(request, response, { ...found, name, type: mediaTypeByName(name), content }));
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/sandbox',
-      {
-        id: 'getSandbox',
-        summary: 'The sandbox of a session or draft, as it was after its last call',
-        answer: sandbox,
-      },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/sandbox', {
+      id: 'getSandbox',
+      summary: 'The sandbox of a session or draft, as it was after its last call',
+      answer: sandbox,
+      handler: async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         return { data: await sandboxOf(session.id) };
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/sandbox/interrupt',
-      {
-        id: 'interruptSandbox',
-        summary: 'Interrupt the code of a thread',
-        description:
-          "Raises KeyboardInterrupt in the code, even while it waits for a decision or a tool. The cell's result has what " +
-          'was printed, and the turn continues. The response is sent once the turn has recorded the interrupt; the code ' +
-          'may run a few seconds longer.',
-        body: json(z.strictObject({ thread_id: threadId }), { thread_id: ROOT_THREAD }),
-        answer: dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') }), {
-          interrupted: true,
-        }),
-        errors: ['forbidden', 'code_waits', 'feature_not_available'],
-      },
-      async ({ params, body, caller }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/sandbox/interrupt', {
+      id: 'interruptSandbox',
+      summary: 'Interrupt the code of a thread',
+      description:
+        "Raises KeyboardInterrupt in the code, even while it waits for a decision or a tool. The cell's result has what " +
+        'was printed, and the turn continues. The response is sent once the turn has recorded the interrupt; the code ' +
+        'may run a few seconds longer.',
+      body: json(z.strictObject({ thread_id: threadId }), { thread_id: ROOT_THREAD }),
+      answer: dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') }), {
+        interrupted: true,
+      }),
+      errors: ['forbidden', 'code_waits', 'feature_not_available'],
+      handler: async ({ params, body, caller }) => {
         const { session } = await changeable(params.session_id, caller);
         const interrupted = await interruptCell(context, { session, caller, threadId: body.thread_id });
         if (interrupted !== 'waiting') return { data: { interrupted: interrupted === 'interrupted' } };
@@ -143,29 +131,25 @@ export function sandboxRoutes(context: ApiContext): Route[] {
           'the code waits for a decision, and no turn runs: answer its calls in the next turn, or reset the kernel, which loses it',
         );
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/sandbox/reset',
-      {
-        id: 'resetSandbox',
-        summary: 'Restart the kernel of a thread',
-        description:
-          'All variables are lost, files remain; the next cell that relies on variables is not executed, and the model is ' +
-          'told. Code that waits for a decision after its turn is lost. The host does it within seconds, and before the ' +
-          'next cell in any case. A thread without a kernel stays as it is.',
-        headers: z.object(idempotencyKey),
-        body: json(
-          z.strictObject({
-            thread_id: threadId,
-            stop: z.boolean().default(false).describe('no other kernel is started before the next cell'),
-          }),
-          { thread_id: ROOT_THREAD, stop: false },
-        ),
-        answer: sandbox,
-        errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
-      },
-      async ({ params, headers, body, caller }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/sandbox/reset', {
+      id: 'resetSandbox',
+      summary: 'Restart the kernel of a thread',
+      description:
+        'All variables are lost, files remain; the next cell that relies on variables is not executed, and the model is ' +
+        'told. Code that waits for a decision after its turn is lost. The host does it within seconds, and before the ' +
+        'next cell in any case. A thread without a kernel stays as it is.',
+      headers: z.object(idempotencyKey),
+      body: json(
+        z.strictObject({
+          thread_id: threadId,
+          stop: z.boolean().default(false).describe('no other kernel is started before the next cell'),
+        }),
+        { thread_id: ROOT_THREAD, stop: false },
+      ),
+      answer: sandbox,
+      errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
+      handler: async ({ params, headers, body, caller }) => {
         const { session } = await changeable(params.session_id, caller);
         const claim = await claimByKey({
           catalog,
@@ -192,24 +176,20 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         });
         return { data: await sandboxOf(session.id) };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/workspace',
-      {
-        id: 'listWorkspace',
-        summary: 'The files in a folder of the workspace of a session or draft, by path',
-        query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
-          path: z.string().default('.').describe('the folder, relative to the workspace or absolute below it'),
-          recursive: z
-            .enum(['true', 'false'])
-            .default('false')
-            .describe('with what is in its folders, and with `.everturn`'),
-        }),
-        answer: pageOf(workspaceFile, [exampleFile], 100),
-        errors: ['invalid_path', 'file_not_found'],
-      },
-      async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/workspace', {
+      id: 'listWorkspace',
+      summary: 'The files in a folder of the workspace of a session or draft, by path',
+      query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
+        path: z.string().default('.').describe('the folder, relative to the workspace or absolute below it'),
+        recursive: z
+          .enum(['true', 'false'])
+          .default('false')
+          .describe('with what is in its folders, and with `.everturn`'),
+      }),
+      answer: pageOf(workspaceFile, [exampleFile], 100),
+      errors: ['invalid_path', 'file_not_found'],
+      handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const list = sha256(JSON.stringify([session.id, query]));
         const from = positionOf(placeInList, token, { list });
@@ -222,30 +202,26 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         const placed = rest.map((item) => ({ item: fileToWire(item), position: { list, path: item.path } }));
         return pageFrom(placed, limit);
       },
-    ),
-    route(
-      'put',
-      '/v1/agents/sessions/:session_id/workspace/file',
-      {
-        id: 'putWorkspaceFile',
-        stores: true,
-        summary: 'Write a file into the workspace of a session or draft',
-        description: 'With the folders that it needs. The agent finds it with its next call, whichever host runs that.',
-        query: z.object({ path }),
-        headers: z.object(idempotencyKey),
-        isRaw: true,
-        body: { schema: bytesSchema(), example: Buffer.from('order,days\n17,3') },
-        answer: dataOf(workspaceFile, exampleFile),
-        errors: [
-          'forbidden',
-          'invalid_path',
-          'cell_running',
-          'workspace_full',
-          'feature_not_available',
-          'idempotency_key_reused',
-        ],
-      },
-      async ({ params, query, headers, body, caller }) => {
+    }),
+    route('put', '/v1/agents/sessions/:session_id/workspace/file', {
+      id: 'putWorkspaceFile',
+      stores: true,
+      summary: 'Write a file into the workspace of a session or draft',
+      description: 'With the folders that it needs. The agent finds it with its next call, whichever host runs that.',
+      query: z.object({ path }),
+      headers: z.object(idempotencyKey),
+      isRaw: true,
+      body: { schema: bytesSchema(), example: Buffer.from('order,days\n17,3') },
+      answer: dataOf(workspaceFile, exampleFile),
+      errors: [
+        'forbidden',
+        'invalid_path',
+        'cell_running',
+        'workspace_full',
+        'feature_not_available',
+        'idempotency_key_reused',
+      ],
+      handler: async ({ params, query, headers, body, caller }) => {
         const { session, workspace } = await changeable(params.session_id, caller);
         const write = () => explained(() => workspaces.write(session.id, query.path, { content: body, workspace }));
         const file = await withClaim(
@@ -262,21 +238,17 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         );
         return { data: fileToWire({ path: file.path, file }) };
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/sessions/:session_id/workspace/file',
-      {
-        id: 'deleteWorkspaceFile',
-        summary: 'Delete a file of the workspace of a session or draft',
-        query: z.object({ path }),
-        errors: ['forbidden', 'invalid_path', 'file_not_found', 'cell_running', 'feature_not_available'],
-      },
-      async ({ params, query, caller }) => {
+    }),
+    route('delete', '/v1/agents/sessions/:session_id/workspace/file', {
+      id: 'deleteWorkspaceFile',
+      summary: 'Delete a file of the workspace of a session or draft',
+      query: z.object({ path }),
+      errors: ['forbidden', 'invalid_path', 'file_not_found', 'cell_running', 'feature_not_available'],
+      handler: async ({ params, query, caller }) => {
         const { session, workspace } = await changeable(params.session_id, caller);
         await explained(() => workspaces.remove(session.id, query.path, workspace));
       },
-    ),
+    }),
   ];
 
   /** The session of a sandbox; undefined if the caller may not read it. */

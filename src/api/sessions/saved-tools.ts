@@ -39,51 +39,41 @@ const answer = dataOf(savedTool, exampleSavedTool);
 /** The tools that the code of an agent's sessions has saved, or that a client saves for it. */
 export function savedToolRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/:agent_name/code-tools',
-      {
-        id: 'listSavedTools',
-        summary: 'The saved tools of an agent, by category and name, without their code',
-        description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
-        answer: dataOf(z.array(savedToolAbout), [exampleAbout]),
-        errors: ['agent_not_found'],
-      },
-      async ({ params, caller }) => {
+    route('get', '/v1/agents/:agent_name/code-tools', {
+      id: 'listSavedTools',
+      summary: 'The saved tools of an agent, by category and name, without their code',
+      description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
+      answer: dataOf(z.array(savedToolAbout), [exampleAbout]),
+      errors: ['agent_not_found'],
+      handler: async ({ params, caller }) => {
         const place = await findPlace(params.agent_name, caller);
         return { data: place ? (await catalog.savedTools.list(place)).map(savedToolAboutToResource) : [] };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
-      {
-        id: 'getSavedTool',
-        summary: 'A saved tool with its code',
-        answer,
-        errors: ['agent_not_found', 'code_tool_not_found'],
-      },
-      async ({ params, caller }) => ({ data: await get(await findPlace(params.agent_name, caller), nameIn(params)) }),
-    ),
-    route(
-      'put',
-      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
-      {
-        id: 'putSavedTool',
-        largeBody: true,
-        summary: 'Save a tool, or its next version',
-        description:
-          'Code imports it from its next run on. It is not compiled now, since this server runs no code outside of sandboxes: ' +
-          'what is wrong with it is an exception where it is imported. The tools of an agent with `saved_tools: "agent"` are ' +
-          'saved by those who may write agents.',
-        headers,
-        body: json(savedToolBody, exampleBody),
-        status: 201,
-        answer,
-        existing: 'it is a new version of a tool that there was',
-        errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {
+    }),
+    route('get', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
+      id: 'getSavedTool',
+      summary: 'A saved tool with its code',
+      answer,
+      errors: ['agent_not_found', 'code_tool_not_found'],
+      handler: async ({ params, caller }) => ({
+        data: await get(await findPlace(params.agent_name, caller), nameIn(params)),
+      }),
+    }),
+    route('put', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
+      id: 'putSavedTool',
+      largeBody: true,
+      summary: 'Save a tool, or its next version',
+      description:
+        'Code imports it from its next run on. It is not compiled now, since this server runs no code outside of sandboxes: ' +
+        'what is wrong with it is an exception where it is imported. The tools of an agent with `saved_tools: "agent"` are ' +
+        'saved by those who may write agents.',
+      headers,
+      body: json(savedToolBody, exampleBody),
+      status: 201,
+      answer,
+      existing: 'it is a new version of a tool that there was',
+      errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {
         const name = { category: params.category, name: params.tool_name };
         const place = await placeToChange(params.agent_name, caller);
         const { description, api, impl, kind } = body;
@@ -106,17 +96,13 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
         if (!isNew) response.json(data);
         return data;
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
-      {
-        id: 'deleteSavedTool',
-        summary: 'Delete a saved tool',
-        headers,
-        errors: ['forbidden', 'agent_not_found', 'code_tool_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+    }),
+    route('delete', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
+      id: 'deleteSavedTool',
+      summary: 'Delete a saved tool',
+      headers,
+      errors: ['forbidden', 'agent_not_found', 'code_tool_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const name = nameIn(params);
         const place = await placeToChange(params.agent_name, caller);
         const request = { caller, resource: resourceOf(place, name), key, body: {} };
@@ -128,7 +114,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
           throw notFound(name);
         });
       },
-    ),
+    }),
   ];
 
   /** Whose saved tools a caller gets; undefined if the agent has none. */

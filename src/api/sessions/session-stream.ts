@@ -22,22 +22,18 @@ const route = routesOf('Events');
 export function sessionStreamRoutes(context: ApiContext): Route[] {
   const { catalog, metrics, streamLimits } = context;
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/stream',
-      {
-        id: 'streamSession',
-        summary: 'The stream of a session from a cursor on',
-        description:
-          'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
-          'turns and follows every turn that starts. Its sequence numbers count on over all turns, and are not those of ' +
-          "the turns' own streams. It ends when the session is deleted.",
-        query: z.object({ ...after, ...viewQuery }),
-        headers: z.object(lastEventId),
-        schemas: { SessionStreamEvent: sessionStreamEvent },
-        answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
-      },
-      async ({ params, query, headers, caller, request, response }) => {
+    route('get', '/v1/agents/sessions/:session_id/stream', {
+      id: 'streamSession',
+      summary: 'The stream of a session from a cursor on',
+      description:
+        'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
+        'turns and follows every turn that starts. Its sequence numbers count on over all turns, and are not those of ' +
+        "the turns' own streams. It ends when the session is deleted.",
+      query: z.object({ ...after, ...viewQuery }),
+      headers: z.object(lastEventId),
+      schemas: { SessionStreamEvent: sessionStreamEvent },
+      answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
+      handler: async ({ params, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const cursor = cursorOfEventSource(headers, query.after);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
@@ -52,7 +48,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
           reader: readerOf(caller, session),
         });
       },
-    ),
+    }),
   ];
 }
 

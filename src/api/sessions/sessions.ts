@@ -26,22 +26,18 @@ const answer = dataOf(sessionResource, exampleSession);
 export function sessionRoutes(context: ApiContext): Route[] {
   const { catalog, agentCheck } = context;
   return [
-    route(
-      'post',
-      '/v1/agents/sessions',
-      {
-        id: 'createSession',
-        requires: 'createSessions',
-        stores: true,
-        summary: 'Create a session with an agent',
-        description: "The session keeps the agent's current version.",
-        headers: z.object({ ...idempotencyKey, ...metadata }),
-        body: json(createSessionBody, { agent_name: 'helper' }),
-        status: 201,
-        answer,
-        errors: ['agent_not_found', 'invalid_agent', 'feature_not_available', 'idempotency_key_reused'],
-      },
-      async ({ headers, body, caller }) => {
+    route('post', '/v1/agents/sessions', {
+      id: 'createSession',
+      requires: 'createSessions',
+      stores: true,
+      summary: 'Create a session with an agent',
+      description: "The session keeps the agent's current version.",
+      headers: z.object({ ...idempotencyKey, ...metadata }),
+      body: json(createSessionBody, { agent_name: 'helper' }),
+      status: 201,
+      answer,
+      errors: ['agent_not_found', 'invalid_agent', 'feature_not_available', 'idempotency_key_reused'],
+      handler: async ({ headers, body, caller }) => {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
         const unused = newId('ses');
         const request = { caller, resource: 'sessions', key, body: [body, metadata] };
@@ -52,48 +48,40 @@ export function sessionRoutes(context: ApiContext): Route[] {
         addLogContext({ sessionId: id });
         return { data: toSession(await sessionNow(await authorizeSession(catalog, id, caller, 'read'), context)) };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id',
-      { id: 'getSession', summary: 'A session', answer },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id', {
+      id: 'getSession',
+      summary: 'A session',
+      answer,
+      handler: async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         if (session.type !== 'session') throw sessionNotFound(session.id);
         return { data: toSession(await sessionNow(session, context)) };
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/sessions/:session_id',
-      {
-        id: 'deleteSession',
-        summary: 'Delete a session or draft with everything in it',
-        description:
-          'A running turn is cancelled. After the answer the session no longer exists; its log, its files and its ' +
-          'histories in Temporal are removed, usually within a minute.',
-        errors: ['forbidden'],
-      },
-      async ({ params, caller }) =>
+    }),
+    route('delete', '/v1/agents/sessions/:session_id', {
+      id: 'deleteSession',
+      summary: 'Delete a session or draft with everything in it',
+      description:
+        'A running turn is cancelled. After the answer the session no longer exists; its log, its files and its ' +
+        'histories in Temporal are removed, usually within a minute.',
+      errors: ['forbidden'],
+      handler: async ({ params, caller }) =>
         deleteSession(context, await authorizeSession(catalog, params.session_id, caller, 'delete')),
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/cancel',
-      {
-        id: 'cancelSession',
-        summary: 'Cancel the running turn of a session or draft, and those in its queue',
-        description: 'Their events so far are kept. With `close: true` the session accepts no further turns.',
-        body: json(cancelBody, {}),
-        answer: json(z.object({}), {}),
-        errors: ['forbidden'],
-      },
-      async ({ params, body, caller }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/cancel', {
+      id: 'cancelSession',
+      summary: 'Cancel the running turn of a session or draft, and those in its queue',
+      description: 'Their events so far are kept. With `close: true` the session accepts no further turns.',
+      body: json(cancelBody, {}),
+      answer: json(z.object({}), {}),
+      errors: ['forbidden'],
+      handler: async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'cancel');
         await cancelTurns(context, session, { close: body.close === true });
         return {};
       },
-    ),
+    }),
   ];
 
   async function createSession({ id, body, metadata, subject }: NewSession): Promise<void> {

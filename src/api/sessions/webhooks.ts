@@ -29,22 +29,18 @@ const withSecret = dataOf(webhookWithSecret, { ...exampleWebhook, secret: exampl
 export function webhookRoutes({ catalog }: ApiContext): Route[] {
   const webhooks = new FaceWebhooks(catalog, { face: 'sessions', limit: MAX_WEBHOOKS });
   return [
-    route(
-      'post',
-      '/v1/webhooks',
-      {
-        id: 'createWebhook',
-        summary: 'Register a URL that is told of events',
-        description:
-          'Each event is sent as a `POST` with the JSON of `WebhookMessage`, signed as in ' +
-          '[Standard Webhooks](https://www.standardwebhooks.com); see the guide to webhooks.',
-        body: json(createWebhookBody, { url: exampleWebhook.url, events: exampleWebhook.events }),
-        schemas: { WebhookMessage: webhookMessage },
-        status: 201,
-        answer: withSecret,
-        errors: ['too_many_webhooks'],
-      },
-      async ({ body: { url, events, agent_name: agentName } }) => {
+    route('post', '/v1/webhooks', {
+      id: 'createWebhook',
+      summary: 'Register a URL that is told of events',
+      description:
+        'Each event is sent as a `POST` with the JSON of `WebhookMessage`, signed as in ' +
+        '[Standard Webhooks](https://www.standardwebhooks.com); see the guide to webhooks.',
+      body: json(createWebhookBody, { url: exampleWebhook.url, events: exampleWebhook.events }),
+      schemas: { WebhookMessage: webhookMessage },
+      status: 201,
+      answer: withSecret,
+      errors: ['too_many_webhooks'],
+      handler: async ({ body: { url, events, agent_name: agentName } }) => {
         const webhook = await webhooks.register({
           url,
           events: [...new Set(events)],
@@ -52,66 +48,46 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
         });
         return { data: { ...webhookToResource(webhook), secret: webhook.secret } };
       },
-    ),
-    route(
-      'get',
-      '/v1/webhooks',
-      {
-        id: 'listWebhooks',
-        summary: 'All webhooks, oldest first',
-        answer: dataOf(z.array(webhookResource), [exampleWebhook]),
-      },
-      async () => ({ data: (await catalog.webhooks.list('sessions')).map(webhookToResource) }),
-    ),
-    route(
-      'delete',
-      '/v1/webhooks/:webhook_id',
-      {
-        id: 'deleteWebhook',
-        summary: 'Delete a webhook with its deliveries',
-      },
-      async ({ params }) => webhooks.delete(params.webhook_id),
-    ),
-    route(
-      'post',
-      '/v1/webhooks/:webhook_id/rotate',
-      {
-        id: 'rotateWebhookSecret',
-        summary: 'Replace the secret of a webhook',
-        description: 'For 24 hours deliveries are signed with both secrets.',
-        answer: withSecret,
-      },
-      async ({ params: { webhook_id: id } }) => {
+    }),
+    route('get', '/v1/webhooks', {
+      id: 'listWebhooks',
+      summary: 'All webhooks, oldest first',
+      answer: dataOf(z.array(webhookResource), [exampleWebhook]),
+      handler: async () => ({ data: (await catalog.webhooks.list('sessions')).map(webhookToResource) }),
+    }),
+    route('delete', '/v1/webhooks/:webhook_id', {
+      id: 'deleteWebhook',
+      summary: 'Delete a webhook with its deliveries',
+      handler: async ({ params }) => webhooks.delete(params.webhook_id),
+    }),
+    route('post', '/v1/webhooks/:webhook_id/rotate', {
+      id: 'rotateWebhookSecret',
+      summary: 'Replace the secret of a webhook',
+      description: 'For 24 hours deliveries are signed with both secrets.',
+      answer: withSecret,
+      handler: async ({ params: { webhook_id: id } }) => {
         const webhook = await webhooks.rotate(id);
         return { data: { ...webhookToResource(webhook), secret: webhook.secret } };
       },
-    ),
-    route(
-      'post',
-      '/v1/webhooks/:webhook_id/ping',
-      {
-        id: 'pingWebhook',
-        summary: 'Send a webhook a message of the type `ping`',
-        description: 'It is sent like an event; the list of deliveries has the outcome.',
-        answer: dataOf(deliveryResource, exampleDelivery),
-      },
-      async ({ params: { webhook_id: id } }) => {
+    }),
+    route('post', '/v1/webhooks/:webhook_id/ping', {
+      id: 'pingWebhook',
+      summary: 'Send a webhook a message of the type `ping`',
+      description: 'It is sent like an event; the list of deliveries has the outcome.',
+      answer: dataOf(deliveryResource, exampleDelivery),
+      handler: async ({ params: { webhook_id: id } }) => {
         await webhooks.find(id);
         const delivery = await catalog.deliveries.get(await catalog.deliveries.ping(id));
         if (!delivery) throw webhookNotFound(id);
         return { data: deliveryToResource(delivery) };
       },
-    ),
-    route(
-      'get',
-      '/v1/webhooks/:webhook_id/deliveries',
-      {
-        id: 'listWebhookDeliveries',
-        summary: 'The deliveries of a webhook in the last days, newest first',
-        query: deliveriesQuery,
-        answer: pageOf(deliveryResource, [exampleDelivery], LIMIT),
-      },
-      async ({ params: { webhook_id: id }, query: { limit, page_token: token } }) => {
+    }),
+    route('get', '/v1/webhooks/:webhook_id/deliveries', {
+      id: 'listWebhookDeliveries',
+      summary: 'The deliveries of a webhook in the last days, newest first',
+      query: deliveriesQuery,
+      answer: pageOf(deliveryResource, [exampleDelivery], LIMIT),
+      handler: async ({ params: { webhook_id: id }, query: { limit, page_token: token } }) => {
         await webhooks.find(id);
         const position = positionOf(deliveryPosition, token, { deliveries_of: id });
         return pageOfRows(await catalog.deliveries.list(id, position?.before, limit + 1), limit, {
@@ -119,6 +95,6 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
           after: ({ sequence }) => ({ deliveries_of: id, before: sequence }),
         });
       },
-    ),
+    }),
   ];
 }
