@@ -5,7 +5,7 @@ import type { Caller } from '../../core/subject.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { tooManyRules } from '../../features/code/permissions/remember.ts';
 import type { RulePlace } from '../../features/code/permissions/rule-rows.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
@@ -121,14 +121,10 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     { place, caller, key }: Change,
     response: Response,
   ): Promise<{ data: RuleResource }> {
-    const request = { caller, resource: `permissions/${nameOf(place)}`, key, body: rule };
-    const claim = await claimByKey({ catalog, ...request, resourceId: newId('rule'), sessionId: sessionOf(place) });
-    const added = await withClaim(claim, async () => {
-      const one = await catalog.permissionRules.add(
-        place,
-        { rule, by: caller.subject, id: claim.resourceId },
-        Date.now(),
-      );
+    const created = { resourceId: newId('rule'), sessionId: sessionOf(place) };
+    const request = { catalog, caller, resource: `permissions/${nameOf(place)}`, key, body: rule, ...created };
+    const added = await byKey(request, async ({ resourceId: id }) => {
+      const one = await catalog.permissionRules.add(place, { rule, by: caller.subject, id }, Date.now());
       if (!one) throw tooManyRules();
       return one;
     });
@@ -139,13 +135,9 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
 
   async function remove(id: string, { place, caller, key }: Change): Promise<void> {
     if (!isId(id)) throw ruleNotFound(id);
-    const request = { caller, resource: `permissions/${nameOf(place)}/${id}`, key, body: {} };
-    const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: sessionOf(place) });
-    if (!claim.isNew) return;
-    await withClaim(claim, async () => {
-      if (await catalog.permissionRules.delete(place, id)) return;
-      await claim.release();
-      throw ruleNotFound(id);
+    const resource = `permissions/${nameOf(place)}/${id}`;
+    await byKey({ catalog, caller, resource, key, body: {}, sessionId: sessionOf(place) }, async ({ isNew }) => {
+      if (isNew && !(await catalog.permissionRules.delete(place, id))) throw ruleNotFound(id);
     });
   }
 

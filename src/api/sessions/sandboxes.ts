@@ -8,8 +8,7 @@ import type { Caller } from '../../core/subject.ts';
 import { authorizeSession, readableSession, requireRight } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { interruptCell, runsCode } from '../../engine/interrupt-cell.ts';
-import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { resetKernel } from '../../features/code/reset-kernel.ts';
 import type { SandboxRow } from '../../features/code/sandbox-rows.ts';
 import { sandboxState } from '../../features/code/sandbox-state.ts';
@@ -151,30 +150,19 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
       handler: async ({ params, headers, body, caller }) => {
         const { session } = await changeable(params.session_id, caller);
-        const claim = await claimByKey({
-          catalog,
-          caller,
-          resource: `${session.id}/sandbox/reset`,
-          key: headers['Idempotency-Key'],
-          body,
-          resourceId: newId('req'),
-          sessionId: session.id,
-        });
+        const { id: sessionId } = session;
         const { thread_id: threadId, stop: stops } = body;
-        const reset = { threadId, stops, id: claim.resourceId };
-        const { sandboxes } = catalog;
-        await withClaim(claim, async () => {
-          const isReset = await resetKernel(session.id, reset, {
-            sandboxes,
-            runsCode: () => runsCode(context, session, threadId),
-          });
-          if (isReset) return;
+        const key = headers['Idempotency-Key'];
+        const request = { catalog, caller, resource: `${sessionId}/sandbox/reset`, key, body, sessionId };
+        await byKey(request, async ({ resourceId: id }) => {
+          const options = { sandboxes: catalog.sandboxes, runsCode: () => runsCode(context, session, threadId) };
+          if (await resetKernel(sessionId, { threadId, stops, id }, options)) return;
           throw new ApiError(
             SESSION_ERRORS.cell_running,
             'code runs in the sandbox: interrupt it first, or try again after it',
           );
         });
-        return { data: await sandboxOf(session.id) };
+        return { data: await sandboxOf(sessionId) };
       },
     }),
     route('get', '/v1/agents/sessions/:session_id/workspace', {
@@ -223,18 +211,11 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       ],
       handler: async ({ params, query, headers, body, caller }) => {
         const { session, workspace } = await changeable(params.session_id, caller);
-        const write = () => explained(() => workspaces.write(session.id, query.path, { content: body, workspace }));
-        const file = await withClaim(
-          await claimByKey({
-            catalog,
-            caller,
-            resource: `${session.id}/workspace`,
-            key: headers['Idempotency-Key'],
-            body: [query.path, sha256(body)],
-            resourceId: newId('req'),
-            sessionId: session.id,
-          }),
-          write,
+        const { id: sessionId } = session;
+        const key = headers['Idempotency-Key'];
+        const request = { caller, resource: `${sessionId}/workspace`, key, body: [query.path, sha256(body)] };
+        const file = await byKey({ catalog, ...request, sessionId }, () =>
+          explained(() => workspaces.write(sessionId, query.path, { content: body, workspace })),
         );
         return { data: fileToWire({ path: file.path, file }) };
       },

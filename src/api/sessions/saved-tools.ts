@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
 import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
-import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import {
   MAX_SAVED_TOOLS,
   moduleOf,
@@ -82,13 +81,12 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
         const isOther = category !== name.category || own !== name.name;
         const problem = isOther ? 'the body names another tool than the path' : savedToolProblem(tool);
         if (problem !== undefined) throw new ApiError(SESSION_ERRORS.invalid_code_tool, problem);
-        const request = { caller, resource: resourceOf(place, name), key, body };
-        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: '' });
-        const { isNew } = await withClaim(claim, async () => {
-          const by = { by: caller.subject, request: claim.resourceId };
+        const request = { catalog, caller, resource: resourceOf(place, name), key, body, sessionId: '' };
+        const { isNew } = await byKey(request, async ({ resourceId, release }) => {
+          const by = { by: caller.subject, request: resourceId };
           const saved = await catalog.savedTools.save(place, tool, by, Date.now());
           if (saved) return saved;
-          await claim.release();
+          await release();
           const full = `there are ${MAX_SAVED_TOOLS} saved tools: delete some`;
           throw new ApiError(SESSION_ERRORS.invalid_code_tool, full);
         });
@@ -105,13 +103,9 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const name = nameIn(params);
         const place = await placeToChange(params.agent_name, caller);
-        const request = { caller, resource: resourceOf(place, name), key, body: {} };
-        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: '' });
-        if (!claim.isNew) return;
-        await withClaim(claim, async () => {
-          if (await catalog.savedTools.delete(place, name)) return;
-          await claim.release();
-          throw notFound(name);
+        const request = { catalog, caller, resource: resourceOf(place, name), key, body: {}, sessionId: '' };
+        await byKey(request, async ({ isNew }) => {
+          if (isNew && !(await catalog.savedTools.delete(place, name))) throw notFound(name);
         });
       },
     }),

@@ -13,7 +13,7 @@ import { cancelBody, createSessionBody, sessionResource, type CreateSessionBody 
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound } from '../http/errors.ts';
 import { exampleSession } from './examples.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { toSession } from './wire/resources-to-wire.ts';
@@ -40,11 +40,12 @@ export function sessionRoutes(context: ApiContext): Route[] {
       handler: async ({ headers, body, caller }) => {
         const { 'Idempotency-Key': key, 'x-tfy-metadata': metadata = null } = headers;
         const unused = newId('ses');
-        const request = { caller, resource: 'sessions', key, body: [body, metadata] };
-        const claim = await claimByKey({ catalog, ...request, resourceId: unused, sessionId: unused });
-        const id = claim.resourceId;
-        const isCreated = !claim.isNew && (await catalog.sessions.get(id)) !== undefined;
-        if (!isCreated) await withClaim(claim, () => createSession({ id, body, metadata, subject: caller.subject }));
+        const request = { catalog, caller, resource: 'sessions', key, body: [body, metadata] };
+        const id = await byKey({ ...request, resourceId: unused, sessionId: unused }, async ({ resourceId, isNew }) => {
+          const isCreated = !isNew && (await catalog.sessions.get(resourceId)) !== undefined;
+          if (!isCreated) await createSession({ id: resourceId, body, metadata, subject: caller.subject });
+          return resourceId;
+        });
         addLogContext({ sessionId: id });
         return { data: toSession(await sessionNow(await authorizeSession(catalog, id, caller, 'read'), context)) };
       },

@@ -16,8 +16,7 @@ import { invalidPageToken, positionOf, pageQuery, pagination, pageOf } from '../
 import { dataOf, json, type Route } from '../http/route.ts';
 import { cancelTurns } from '../../engine/engine.ts';
 import { answerCalls, waitingNow } from '../../engine/answer-calls.ts';
-import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { routesOf } from './route.ts';
 import { respondWithTurn } from './create-turn.ts';
 import { turnResourceOf } from './turn-resource.ts';
@@ -158,18 +157,18 @@ export function turnRoutes(context: ApiContext): Route[] {
       handler: async ({ params, headers, body, caller }) => {
         const session = await sessionWithAnswers(catalog, params.session_id, caller);
         const answers = toAnswers(body.input);
-        const request = { caller, resource: `answers/${session.id}`, key: headers['Idempotency-Key'], body };
-        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: session.id });
-        // With the same key it is a repetition, also where a call that the first one has allowed is asked about once more.
-        const given = { session, caller, answers, isRepetition: !claim.isNew };
-        const rules = claim.isNew ? rulesIn(body.input) : [];
-        const waiting = () => waitingNow(context, session);
-        const answer = () =>
-          remembering(context, { session, caller, rules, waiting }, async (add) => {
+        const { id: sessionId } = session;
+        const key = headers['Idempotency-Key'];
+        const request = { catalog, caller, resource: `answers/${sessionId}`, key, body, sessionId };
+        const { turnId, repeated, ...data } = await byKey(request, ({ isNew }) => {
+          const rules = isNew ? rulesIn(body.input) : [];
+          const waiting = () => waitingNow(context, session);
+          return remembering(context, { session, caller, rules, waiting }, async (add) => {
             await add();
-            return answerCalls(context, given);
+            // With the same key it is a repetition, also where a call that the first one has allowed is asked about once more.
+            return answerCalls(context, { session, caller, answers, isRepetition: !isNew });
           });
-        const { turnId, repeated, ...data } = await withClaim(claim, answer);
+        });
         // To others, turns of the session are of no use.
         const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
         return { data: { ...data, ...(repeated.length > 0 && { repeated }), ...(isShown && { turn_id: turnId }) } };
