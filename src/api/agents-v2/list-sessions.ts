@@ -4,13 +4,20 @@ import type { Caller } from '../../core/subject.ts';
 import { SESSION_STATES, type SessionState } from '../../core/session-state.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, type Route } from '../http/route.ts';
+import { rowToWire } from '../http/wire-fields.ts';
 import { routesOf } from './route.ts';
 import { rangeOf } from './catalog-queries.ts';
 import { exampleSummary } from './examples.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
 import { STATUS_OF } from './session-state.ts';
 import type { SessionStatusName } from './wire/session.ts';
-import { sessionListQuery, sessionPage, type SessionListQuery, type SessionSummary } from './wire/list.ts';
+import {
+  sessionListQuery,
+  sessionPage,
+  sessionSummary,
+  type SessionListQuery,
+  type SessionSummary,
+} from './wire/list.ts';
 
 const route = routesOf('Agent sessions');
 
@@ -48,20 +55,16 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
 }
 
 function summary({ firstMessage, state, ...row }: ListedSession): SessionSummary {
-  return {
+  return rowToWire(sessionSummary, {
+    ...row,
     id: toUuid(row.id),
-    agent: row.agent,
-    agent_revision: row.agent_revision,
     status: STATUS_OF[state],
     agent_view_url: null,
     first_message:
       firstMessage === undefined ? null : { type: 'user_message', message: firstMessage, caller_id: 'user' },
-    created_at: row.created_at,
-    started_at: row.started_at,
-    finished_at: row.finished_at,
     last_activity_at: row.active_at,
     anonymized_at: null,
-  };
+  });
 }
 
 function filterOf(query: SessionListQuery, caller: Caller): SessionListFilter {

@@ -27,9 +27,10 @@ import { idempotencyKey } from '../http/headers.ts';
 import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
 import { dataOf, json, type Route } from '../http/route.ts';
 import { sendRange } from '../http/send-range.ts';
+import { fieldsToWire } from '../http/wire-fields.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSandboxId, routesOf } from './route.ts';
-import { sandboxResource, workspaceFile } from './wire/sandboxes.ts';
+import { kernelResource, sandboxResource, workspaceFile } from './wire/sandboxes.ts';
 
 const route = routesOf('Sandboxes');
 
@@ -261,13 +262,9 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       session_id: sessionId,
       status,
       isolation,
-      kernels: kernels.map(({ threadId, generation, status, lastUsedAt, memoryBytes }) => ({
-        thread_id: threadId,
-        generation,
-        status,
-        last_used_at: timeOf(lastUsedAt),
-        memory_bytes: memoryBytes,
-      })),
+      kernels: kernels.map((kernel) =>
+        fieldsToWire(kernelResource, { ...kernel, lastUsedAt: timeOf(kernel.lastUsedAt) }, 'expiresAt'),
+      ),
       workspace: { path: WORKSPACE, files: list?.files ?? 0, bytes: list?.bytes ?? 0 },
       expires_at: expiresAt === null ? null : timeOf(expiresAt),
       created_at: row?.created_at ?? null,
