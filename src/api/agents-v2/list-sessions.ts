@@ -6,7 +6,7 @@ import type { ApiContext } from '../http/context.ts';
 import { json, type Route } from '../http/route.ts';
 import { rowToWire } from '../http/wire-fields.ts';
 import { routesOf } from './route.ts';
-import { rangeOf } from './catalog-queries.ts';
+import { orderOf, rangeOf } from './catalog-queries.ts';
 import { exampleSummary } from './examples.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
 import { STATUS_OF } from './session-state.ts';
@@ -82,10 +82,6 @@ function filterOf(query: SessionListQuery, caller: Caller): SessionListFilter {
     finishedFrom: query.finished_after,
     finishedTo: query.finished_before,
   };
-}
-
-function orderOf({ sort: [first] }: SessionListQuery): 'asc' | 'desc' {
-  return first === 'created_at' ? 'asc' : 'desc';
 }
 
 function statesOf(statuses: readonly SessionStatusName[]): SessionState[] {

@@ -11,9 +11,9 @@ import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { AGENTS_V2_ERRORS } from './errors.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
-import { rangeOf } from './catalog-queries.ts';
+import { orderOf, rangeOf } from './catalog-queries.ts';
 import { toList } from './create-session.ts';
-import { exampleSchedule, exampleScheduleRun } from './examples.ts';
+import { exampleRequest, exampleSchedule, exampleScheduleRun } from './examples.ts';
 import {
   authorizeSchedule,
   readResource,
@@ -78,14 +78,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       body: json(createScheduleBody, {
         name: exampleSchedule.name,
         timing: exampleSchedule.timing,
-        session_request: {
-          agent: 'order-desk',
-          messages: 'Which orders are late?',
-          delete_after_min: 43_200,
-          delete_screenshot_after_min: 43_200,
-          queue: true,
-          overrides: {},
-        },
+        session_request: exampleRequest,
       }),
       status: 201,
       answer,
@@ -129,7 +122,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       handler: async ({ query, caller }) => {
         const { items, total } = await catalog.schedules.list({
           subjectId: mayReadAll(caller) ? undefined : caller.subject.subjectId,
-          order: query.sort[0] === 'created_at' ? 'asc' : 'desc',
+          order: orderOf(query),
           ...rangeOf(query),
         });
         return { items: await toResources(context, items), total, page: query.page };
@@ -221,8 +214,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
       answer: json(scheduleRunPage, { items: [exampleScheduleRun], total: 1, page: 1 }),
       handler: async ({ params, query, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
-        const order = query.sort[0] === 'scheduled_for' ? 'asc' : 'desc';
-        const { items, total } = await catalog.scheduleRuns.list(id, { order, ...rangeOf(query) });
+        const { items, total } = await catalog.scheduleRuns.list(id, { order: orderOf(query), ...rangeOf(query) });
         return { items: items.map(runToResource), total, page: query.page };
       },
     }),

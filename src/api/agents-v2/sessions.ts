@@ -7,7 +7,7 @@ import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { cancelIfOpen } from './cancel-session.ts';
 import { createSession } from './create-session.ts';
-import { exampleSession, exampleStatus } from './examples.ts';
+import { exampleRequest, exampleSession, exampleStatus } from './examples.ts';
 import { forEveryone, toResource, toStatus, type SessionReader } from './read-session.ts';
 import { fromUuid } from './session-ids.ts';
 import { sessionRequest, sessionResource, sessionStatus } from './wire/session.ts';
@@ -35,14 +35,7 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
       stores: true,
       summary: 'Create a session',
       headers: z.object({ 'Idempotency-Key': idempotencyKey }),
-      body: json(sessionRequest, {
-        agent: 'order-desk',
-        messages: 'Which orders are late?',
-        delete_after_min: 43_200,
-        delete_screenshot_after_min: 43_200,
-        queue: true,
-        overrides: {},
-      }),
+      body: json(sessionRequest, exampleRequest),
       status: 201,
       answer,
       errors: [

@@ -6,6 +6,7 @@ import { ApiError } from '../http/errors.ts';
 import { exampleSecret, FaceWebhooks } from '../http/face-webhooks.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
+import { orderOf, rangeOf } from './catalog-queries.ts';
 import { AGENTS_V2_ERRORS } from './errors.ts';
 import { exampleWebhook } from './examples.ts';
 import { messageId } from './webhook-messages.ts';
@@ -68,11 +69,12 @@ export function webhookRoutes({ catalog, allowPrivateUrls }: ApiContext): Route[
       summary: 'The webhooks, newest first',
       query: webhooksQuery,
       answer: json(webhookPage, { items: [exampleWebhook], total: 1, page: 1 }),
-      handler: async ({ query: { page, size, sort } }) => {
+      handler: async ({ query }) => {
         const all = await catalog.webhooks.list('agents-v2');
-        const sorted = sort[0] === 'created_at' ? all : all.toReversed();
-        const items = sorted.slice((page - 1) * size, page * size).map(webhookToRecord);
-        return { items, total: all.length, page };
+        const { offset, limit } = rangeOf(query);
+        const sorted = orderOf(query) === 'asc' ? all : all.toReversed();
+        const items = sorted.slice(offset, offset + limit).map(webhookToRecord);
+        return { items, total: all.length, page: query.page };
       },
     }),
     route('get', '/api/v2/webhooks/events', {

@@ -49,26 +49,36 @@ const events = json(sentRunEvent, exampleSentRunEvent);
 const schemas = { RunStreamEvent: runStreamEvent };
 const answer = { written: { 'application/json': run, 'text/event-stream': events } };
 
-const ERRORS_OF_REQUESTS = [
-  'forbidden',
-  'invalid_items',
-  'unsupported_part',
-  'invalid_context',
-  'run_in_progress',
-  'duplicate_tool_name',
-  'invalid_agent',
-  'feature_not_available',
-  'idempotency_key_reused',
-  'request_expired',
-  'too_many_turns',
-] as const;
+/** What the routes have in common that start runs. */
+const starts = {
+  handlesRateLimit: true,
+  largeBody: true,
+  stores: true,
+  requires: 'createSessions',
+  headers: z.object(idempotencyKey),
+  schemas,
+  answer,
+  errors: [
+    'forbidden',
+    'invalid_items',
+    'unsupported_part',
+    'invalid_context',
+    'run_in_progress',
+    'duplicate_tool_name',
+    'invalid_agent',
+    'feature_not_available',
+    'idempotency_key_reused',
+    'request_expired',
+    'too_many_turns',
+  ],
+} as const;
 
 interface RunCall {
   body: RunRequest | AgentRunRequest;
   /** Equal for equal requests. */
   identity: unknown;
   readAgent: () => Promise<NewRun['agent']>;
-  key: string | undefined;
+  headers: { 'Idempotency-Key'?: string | undefined };
   caller: Caller;
   rateLimitError?: ApiError | undefined;
   response: Response;
@@ -87,53 +97,23 @@ export function runRoutes(context: ApiContext): Route[] {
     ...listRoutes(context),
     route('post', '/v1/runs', {
       id: 'createRun',
-      handlesRateLimit: true,
-      largeBody: true,
-      stores: true,
-      requires: 'createSessions',
+      ...starts,
       summary: 'Run an agent that the request describes',
       description:
         'The response is 200 even if the run fails; the run continues if the connection breaks. It is sent when ' +
         'the run ends or pauses, or after `wait_seconds`; its headers, with the id of the run, are sent at once.',
-      headers: z.object(idempotencyKey),
       body: json(runRequest, exampleRunRequest),
-      schemas,
-      answer,
-      errors: ERRORS_OF_REQUESTS,
-      handler: async ({ headers, body, caller, rateLimitError, response }) =>
-        create({
-          body,
-          identity: body,
-          readAgent: () => Promise.resolve(describedAgent(body)),
-          key: headers['Idempotency-Key'],
-          caller,
-          rateLimitError,
-          response,
-        }),
+      handler: async ({ body, ...call }) =>
+        create({ ...call, body, identity: body, readAgent: () => Promise.resolve(describedAgent(body)) }),
     }),
     route('post', '/v1/agents/:agent_name/runs', {
       id: 'createRunOfAgent',
-      handlesRateLimit: true,
-      largeBody: true,
-      stores: true,
-      requires: 'createSessions',
+      ...starts,
       summary: 'Run a registered agent',
       description: 'Like `POST /v1/runs`. `params` replace those of the agent, for this run.',
-      headers: z.object(idempotencyKey),
       body: json(agentRunRequest, { input: exampleRunRequest.input }),
-      schemas,
-      answer,
-      errors: ERRORS_OF_REQUESTS,
-      handler: async ({ params: { agent_name: name }, headers, body, caller, rateLimitError, response }) =>
-        create({
-          body,
-          identity: { name, body },
-          readAgent: () => registeredAgent(catalog, name, body),
-          key: headers['Idempotency-Key'],
-          caller,
-          rateLimitError,
-          response,
-        }),
+      handler: async ({ params: { agent_name: name }, body, ...call }) =>
+        create({ ...call, body, identity: { name, body }, readAgent: () => registeredAgent(catalog, name, body) }),
     }),
     route('get', '/v1/runs/:run_id', {
       id: 'getRun',
@@ -233,9 +213,9 @@ export function runRoutes(context: ApiContext): Route[] {
     }),
   ];
 
-  async function create({ body, identity, readAgent, key, caller, rateLimitError, response }: RunCall): Promise<void> {
+  async function create({ body, identity, readAgent, headers, caller, rateLimitError, response }: RunCall) {
     if (keepsOpen(body)) streamLimits.admit(caller, response);
-    const claimed = await claimRun(context, { caller, key, identity });
+    const claimed = await claimRun(context, { caller, key: headers['Idempotency-Key'], identity });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
     try {
