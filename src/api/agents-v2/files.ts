@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { authorizeSession } from '../../engine/access.ts';
-import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { json, type Route } from '../http/route.ts';
-import { sendFile } from '../http/send-file.ts';
+import { fileAnswer, fileQuery, sendFile } from '../http/send-file.ts';
 import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { FILES_BUCKET } from './resource-paths.ts';
@@ -15,15 +14,7 @@ const route = routesOf('Agent sessions');
 /** The name of a blob. */
 const FILE_ID = /^[\da-f]{64}$/;
 
-/** The name and type of the file, from the URL that `resourcePath` makes. */
-const fileQuery = z.object({
-  name: z.string().max(256).default('file').describe('the name under which the file is saved'),
-  type: z
-    .string()
-    .regex(new RegExp(`^${MEDIA_TYPE}$`))
-    .default('application/octet-stream')
-    .describe('its media type'),
-});
+const query = fileQuery(z.string().max(256));
 
 const path = z.string().min(1).max(4_096);
 
@@ -84,7 +75,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       id: 'getSessionResource',
       summary: 'A file in an event of a session',
       description: 'Leads to its bytes.',
-      query: fileQuery,
+      query,
       status: 302,
       handler: async ({ params: { id, bucket, key }, query, caller, response }) => {
         await authorizeRead(catalog, id, caller);
@@ -98,8 +89,8 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
     route('get', '/api/v2/sessions/:id/files/:file_id', {
       id: 'getSessionFile',
       summary: 'The bytes of a file in an event of a session',
-      query: fileQuery,
-      answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
+      query,
+      answer: fileAnswer,
       handler: async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });
