@@ -5,6 +5,7 @@ import type { Action, ActionDecision } from '../../../features/inbox/action-inde
 import type { ActionEvent } from '../../../features/inbox/action-rows.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
 import { sentAs } from '../../http/event-stream.ts';
+import { isJsonObject } from '../../../lib/json.ts';
 import { rowToWire } from '../../http/wire-fields.ts';
 import { budgetReport } from './budget.ts';
 import { timestamp } from './event.ts';
@@ -82,7 +83,7 @@ export function actionToResource(action: Action, { isOwner }: Reader): ActionRes
   return rowToWire(actionResource, {
     ...action,
     tool: detail?.tool ?? { server: null, name: '' },
-    arguments: isRecord(detail?.arguments) ? detail.arguments : null,
+    arguments: isJsonObject(detail?.arguments) ? detail.arguments : null,
     auth_url: isOwner ? detail?.authUrl : undefined,
     budget: detail?.budget,
     expires_at: expires_at ?? undefined,
@@ -101,8 +102,4 @@ export function actionEventToWire(
 
 function decisionToWire({ by, ...decision }: ActionDecision): z.infer<typeof decisionResource> {
   return { ...(by && { by: subjectToWire(by) }), ...decision };
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
