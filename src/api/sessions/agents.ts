@@ -17,6 +17,7 @@ import { agentNotFound, ApiError } from '../http/errors.ts';
 import { exampleAgent, exampleAgentVersion, exampleSpec } from './examples.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
 import { dataOf, json, type Route } from '../http/route.ts';
+import { requireAgent } from './require-agent.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Agents');
@@ -67,8 +68,7 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
       answer,
       errors: ['agent_not_found'],
       handler: async ({ params: { agent_name: name } }) => {
-        const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
-        if (!agent) throw agentNotFound(name);
+        const agent = await requireAgent(catalog, name);
         return { data: withWarnings(toResource(agent), await agentCheck.warnings(agent.spec)) };
       },
     }),

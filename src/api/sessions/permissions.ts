@@ -9,15 +9,15 @@ import { byKey } from '../../engine/request-claims.ts';
 import { tooManyRules } from '../../features/code/permissions/remember.ts';
 import type { RulePlace } from '../../features/code/permissions/rule-rows.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { identifier } from '../../spec/bounds.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import { permissionRule, ruleProblem, type PermissionRule } from '../../spec/permission-rule.ts';
 import type { ApiContext } from '../http/context.ts';
-import { agentNotFound, ApiError } from '../http/errors.ts';
+import { ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
 import { dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleRule } from './examples.ts';
+import { requireAgent } from './require-agent.ts';
 import { routesOf } from './route.ts';
 import { ruleResource, ruleToResource, type RuleResource } from './wire/permissions.ts';
 
@@ -80,7 +80,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       answer: list,
       errors: ['agent_not_found'],
       handler: async ({ params, caller }) => {
-        const { name } = await findAgent(params.agent_name);
+        const { name } = await requireAgent(catalog, params.agent_name);
         return rulesIn(ofCaller(caller, name));
       },
     }),
@@ -94,7 +94,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       existing,
       errors: ['agent_not_found', 'invalid_rule', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
-        const { name, spec } = await findAgent(params.agent_name);
+        const { name, spec } = await requireAgent(catalog, params.agent_name);
         checkRule(rule, spec);
         return add(rule, { place: ofCaller(caller, name), caller, key }, response);
       },
@@ -105,7 +105,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       headers,
       errors: ['agent_not_found', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
-        const { name } = await findAgent(params.agent_name);
+        const { name } = await requireAgent(catalog, params.agent_name);
         await remove(params.rule_id, { place: ofCaller(caller, name), caller, key });
       },
     }),
@@ -139,12 +139,6 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     await byKey({ catalog, caller, resource, key, body: {}, sessionId: sessionOf(place) }, async ({ isNew }) => {
       if (isNew && !(await catalog.permissionRules.delete(place, id))) throw ruleNotFound(id);
     });
-  }
-
-  async function findAgent(name: string): Promise<{ name: string; spec: AgentSpec }> {
-    const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
-    if (!agent) throw agentNotFound(name);
-    return agent;
   }
 }
 

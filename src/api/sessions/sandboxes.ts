@@ -22,7 +22,7 @@ import { identifier } from '../../spec/bounds.ts';
 import { codeActionsOf, type CodeActions } from '../../spec/code-actions.ts';
 import { WORKSPACE, WORKSPACE_PATH_RULE } from '../../spec/workspace-path.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError } from '../http/errors.ts';
+import { ApiError, ERRORS, type ErrorKind } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
 import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
 import { dataOf, json, type Route } from '../http/route.ts';
@@ -296,25 +296,19 @@ async function explained<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     if (error instanceof BlobNotFound) throw new ApiError('file_not_found', 'the file is lost', { cause: error });
     if (!(error instanceof WorkspaceFileError)) throw error;
-    throw new ApiError(kindOf(error.code), error.message, { cause: error, ...paramOf(error.code) });
+    throw new ApiError(KINDS[error.code], error.message, { cause: error, ...paramOf(error.code) });
   }
 }
 
-function kindOf(code: WorkspaceFileError['code']) {
-  switch (code) {
-    case 'not_found':
-      return 'file_not_found';
-    case 'running':
-      return SESSION_ERRORS.cell_running;
-    case 'full':
-      return SESSION_ERRORS.workspace_full;
-    case 'invalid_path':
-    case 'not_a_file':
-    case 'unsuitable':
-    case 'failed':
-      return SESSION_ERRORS.invalid_path;
-  }
-}
+const KINDS: Record<WorkspaceFileError['code'], ErrorKind> = {
+  not_found: ERRORS.file_not_found,
+  running: SESSION_ERRORS.cell_running,
+  full: SESSION_ERRORS.workspace_full,
+  invalid_path: SESSION_ERRORS.invalid_path,
+  not_a_file: SESSION_ERRORS.invalid_path,
+  unsuitable: SESSION_ERRORS.invalid_path,
+  failed: SESSION_ERRORS.invalid_path,
+};
 
 function paramOf(code: WorkspaceFileError['code']) {
   return code === 'invalid_path' || code === 'not_a_file' ? { param: 'path' } : {};

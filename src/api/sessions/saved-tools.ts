@@ -11,14 +11,14 @@ import {
   type SavedToolName,
   type SavedToolPlace,
 } from '../../features/code/saved-tools/saved-tool.ts';
-import { identifier } from '../../spec/bounds.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import type { ApiContext } from '../http/context.ts';
-import { agentNotFound, ApiError } from '../http/errors.ts';
+import { ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
 import { dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSavedTool } from './examples.ts';
+import { requireAgent } from './require-agent.ts';
 import { routesOf } from './route.ts';
 import {
   savedTool,
@@ -113,9 +113,8 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
 
   /** Whose saved tools a caller gets; undefined if the agent has none. */
   async function findPlace(agentName: string, caller: Caller): Promise<SavedToolPlace | undefined> {
-    const agent = identifier.safeParse(agentName).success ? await catalog.agents.get(agentName) : undefined;
-    if (!agent) throw agentNotFound(agentName);
-    return placeFor(codeActionsOf(agent.spec), { agentName, subjectId: caller.subject.subjectId });
+    const { spec } = await requireAgent(catalog, agentName);
+    return placeFor(codeActionsOf(spec), { agentName, subjectId: caller.subject.subjectId });
   }
 
   async function placeToChange(agentName: string, caller: Caller): Promise<SavedToolPlace> {
