@@ -4,6 +4,7 @@ import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records/usage.ts';
 import type { AcceptedMedia, AgentProblem, CheckScope, RegisteredVersion } from '../engine/agent-check.ts';
 import { hashOf } from '../lib/hash.ts';
+import { isGiven } from '../lib/is-given.ts';
 import { withTimeout } from '../lib/timeout.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import { mayUse } from '../mcp/server-policy.ts';
@@ -29,10 +30,6 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
 function delegatesProblem({ delegates = [], config }: AgentSpec): AgentProblem | undefined {
   if (delegates.length === 0 || config?.pause === 'wait') return undefined;
   return { code: 'invalid_agent', message: 'an agent that delegates requires pause: "wait"', param: 'delegates' };
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }
 
 interface AgentValidatorOptions {

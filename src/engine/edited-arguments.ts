@@ -3,7 +3,7 @@ import type { SessionOwner, ToolScope } from '../core/history.ts';
 import type { ToolCall } from '../core/records/calls.ts';
 import type { InputItem } from '../core/records/input.ts';
 import type { ModelMessage } from '../core/records/message.ts';
-import type { EditedArguments, PendingCall } from '../core/records/pending.ts';
+import type { Approval, EditedArguments, PendingCall } from '../core/records/pending.ts';
 import type { SubAgent } from '../core/records/threads.ts';
 import { callKey } from '../core/tool-records.ts';
 import { ownerOfCall, ownerOfThread } from '../core/work-owner.ts';
@@ -43,6 +43,21 @@ const MAX_INLINE_BYTES = 1024;
 
 export function editedArguments(value: Record<string, unknown>): EditedArguments {
   return { arguments: JSON.stringify(value), hash: hashOf(value) };
+}
+
+interface SentDecision {
+  status: Approval['status'];
+  /** Of a denial. */
+  reason?: string | null | undefined;
+  /** With which the call is allowed, if they were edited. */
+  arguments?: Record<string, unknown> | null | undefined;
+}
+
+/** A decision on a call, as clients send it. */
+export function approvalOf({ status, reason, arguments: edited }: SentDecision): Approval {
+  return status === 'allow'
+    ? { status, ...(edited && { edited: editedArguments(edited) }) }
+    : { status, ...(reason && { reason }) };
 }
 
 /**

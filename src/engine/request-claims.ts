@@ -4,6 +4,7 @@ import { FOREVER } from '../catalog/session-states.ts';
 import type { Caller } from '../core/subject.ts';
 import { hashOf } from '../lib/hash.ts';
 import { EngineError, isRejected } from './errors.ts';
+import { newId } from './new-id.ts';
 
 /** An equal request without a key is a repetition within this time after the first one's answer was lost. */
 const REPEAT_WITHIN_MS = 30_000;
@@ -120,7 +121,9 @@ export async function claimRequest({
   };
 }
 
-interface NamedRequest extends Omit<ClaimOptions, 'scope' | 'bodyHash'> {
+interface NamedRequest extends Omit<ClaimOptions, 'scope' | 'bodyHash' | 'resourceId'> {
+  /** The id of what the request creates, unless it is a repetition; by default one that names the request. */
+  resourceId?: string;
   caller: Caller;
   /** The resource that the request is for. */
   resource: string;
@@ -132,10 +135,26 @@ interface NamedRequest extends Omit<ClaimOptions, 'scope' | 'bodyHash'> {
  * Claims what a request creates, under its idempotency key. Without a key two requests are two, however equal they are.
  * @throws EngineError `idempotency_key_reused`
  */
-export async function claimByKey({ caller, resource, body, ...request }: NamedRequest): Promise<SharedClaim> {
-  if (request.key === undefined) return soleClaim(request.resourceId);
+export async function claimByKey({
+  caller,
+  resource,
+  body,
+  resourceId = newId('req'),
+  ...request
+}: NamedRequest): Promise<SharedClaim> {
+  if (request.key === undefined) return soleClaim(resourceId);
   // Only with a key: hashing a body of 30 MB takes 160 ms.
-  return claimRequest({ ...request, scope: `${caller.subject.subjectId}/${resource}`, bodyHash: hashOf(body) });
+  const scope = `${caller.subject.subjectId}/${resource}`;
+  return claimRequest({ ...request, resourceId, scope, bodyHash: hashOf(body) });
+}
+
+/**
+ * Claims a request under its idempotency key, and does its work: see `claimByKey` and `withClaim`.
+ * @throws EngineError `idempotency_key_reused`
+ */
+export async function byKey<T>(request: NamedRequest, work: (claim: RequestClaim) => Promise<T>): Promise<T> {
+  const claim = await claimByKey(request);
+  return withClaim(claim, () => work(claim));
 }
 
 /** Does the work of a request with an idempotency key, which can be used again if the first request is rejected. */

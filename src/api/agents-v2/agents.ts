@@ -68,34 +68,26 @@ export function agentRoutes(context: ApiContext): Route[] {
   const { catalog } = context;
   const writer = new AgentWriter(context);
   return [
-    route(
-      'post',
-      '/api/v2/agents',
-      {
-        id: 'createAgent',
-        requires,
-        largeBody: true,
-        summary: 'Register an agent',
-        query: messageQuery,
-        body: json(sentAgent, exampleAgent),
-        status: 201,
-        answer,
-        errors: [...notRunnable, 'already_exists'],
-      },
-      async ({ query: { message }, body, caller, response }) =>
+    route('post', '/api/v2/agents', {
+      id: 'createAgent',
+      requires,
+      largeBody: true,
+      summary: 'Register an agent',
+      query: messageQuery,
+      body: json(sentAgent, exampleAgent),
+      status: 201,
+      answer,
+      errors: [...notRunnable, 'already_exists'],
+      handler: async ({ query: { message }, body, caller, response }) =>
         withTag(response, await writer.create(body, { caller, message })),
-    ),
-    route(
-      'get',
-      '/api/v2/agents',
-      {
-        id: 'listAgents',
-        summary: 'All registered agents by pages',
-        query: listQuery,
-        answer: json(numberedPageOf(agentResource), { items: [exampleAgent], total: 1, page: 1 }),
-        errors: ['page_too_large'],
-      },
-      async ({ query: { agent_name: name, search, reserved, include, sort, ...range } }) => {
+    }),
+    route('get', '/api/v2/agents', {
+      id: 'listAgents',
+      summary: 'All registered agents by pages',
+      query: listQuery,
+      answer: json(numberedPageOf(agentResource), { items: [exampleAgent], total: 1, page: 1 }),
+      errors: ['page_too_large'],
+      handler: async ({ query: { agent_name: name, search, reserved, include, sort, ...range } }) => {
         const prefix = reserved === undefined ? undefined : reserved ? { is: RESERVED } : { not: RESERVED };
         const query = { name, search, prefix, sort, ...rangeOf(range) };
         const page = await catalog.agentDefinitions.page(query, MAX_PAGE_LENGTH);
@@ -107,17 +99,13 @@ export function agentRoutes(context: ApiContext): Route[] {
         }));
         return { items, total: page.total, page: range.page };
       },
-    ),
-    route(
-      'get',
-      '/api/v2/agents/*agent/revisions',
-      {
-        id: 'listAgentRevisions',
-        summary: 'The revisions of an agent by pages, newest first',
-        query: revisionsQuery,
-        answer: json(numberedPageOf(agentRevision), { items: [exampleRevision], total: 3, page: 1 }),
-      },
-      async ({ params, query }) => {
+    }),
+    route('get', '/api/v2/agents/*agent/revisions', {
+      id: 'listAgentRevisions',
+      summary: 'The revisions of an agent by pages, newest first',
+      query: revisionsQuery,
+      answer: json(numberedPageOf(agentRevision), { items: [exampleRevision], total: 3, page: 1 }),
+      handler: async ({ params, query }) => {
         const descending = query.sort.at(0)?.descending ?? true;
         const isName = identifier.safeParse(params.agent).success;
         const range = { ...rangeOf(query), descending };
@@ -125,95 +113,75 @@ export function agentRoutes(context: ApiContext): Route[] {
         if (!page) throw agentNotFound(params.agent);
         return { items: page.rows, total: page.total, page: query.page };
       },
-    ),
-    route(
-      'post',
-      '/api/v2/agents/*agent/revisions/:revision/restore',
-      {
-        id: 'restoreAgentRevision',
-        requires,
-        summary: 'Make an earlier revision the current one again, as a new revision',
-        headers: ifMatch,
-        answer,
-        errors: [...notRunnable, 'precondition_failed'],
-      },
-      async ({ params, headers, caller, response }) => {
+    }),
+    route('post', '/api/v2/agents/*agent/revisions/:revision/restore', {
+      id: 'restoreAgentRevision',
+      requires,
+      summary: 'Make an earlier revision the current one again, as a new revision',
+      headers: ifMatch,
+      answer,
+      errors: [...notRunnable, 'precondition_failed'],
+      handler: async ({ params, headers, caller, response }) => {
         const revision = /^[1-9]\d{0,8}$/.test(params.revision) ? Number(params.revision) : 0;
         const stored = await writer.restore(params.agent, revision, { caller, ifMatch: headers['If-Match'] });
         return withTag(response, stored);
       },
-    ),
-    route(
-      'get',
-      '/api/v2/agents/*agent',
-      {
-        id: 'getAgent',
-        summary: 'A registered agent',
-        description: 'Agents of the Sessions API are here, too: with what this API has words for.',
-        query: readQuery,
-        answer,
-        errors: ['content_too_large'],
-      },
-      async ({ params, query: { revision, resolve }, response }) => {
+    }),
+    route('get', '/api/v2/agents/*agent', {
+      id: 'getAgent',
+      summary: 'A registered agent',
+      description: 'Agents of the Sessions API are here, too: with what this API has words for.',
+      query: readQuery,
+      answer,
+      errors: ['content_too_large'],
+      handler: async ({ params, query: { revision, resolve }, response }) => {
         const found = await readAgent(catalog, params.agent, revision);
         if (!found) throw agentNotFound(params.agent);
         const { name, definition } = found;
         if (resolve) return new AgentExpansion(catalog).expand(definition, (inner) => inner, name);
         return withTag(response, { agent: definition, revision: found.revision });
       },
-    ),
-    route(
-      'put',
-      '/api/v2/agents/*agent',
-      {
-        id: 'updateAgent',
-        requires,
-        largeBody: true,
-        summary: 'Replace an agent by a new revision',
-        description: 'Sessions that exist keep the revision that they have. An equal definition makes no new revision.',
-        query: messageQuery,
-        headers: ifMatch,
-        body: json(sentAgent, exampleAgent),
-        answer,
-        errors: [...notRunnable, 'precondition_failed'],
-      },
-      async ({ params, query: { message }, headers, body, caller, response }) => {
+    }),
+    route('put', '/api/v2/agents/*agent', {
+      id: 'updateAgent',
+      requires,
+      largeBody: true,
+      summary: 'Replace an agent by a new revision',
+      description: 'Sessions that exist keep the revision that they have. An equal definition makes no new revision.',
+      query: messageQuery,
+      headers: ifMatch,
+      body: json(sentAgent, exampleAgent),
+      answer,
+      errors: [...notRunnable, 'precondition_failed'],
+      handler: async ({ params, query: { message }, headers, body, caller, response }) => {
         const change = { caller, message, ifMatch: headers['If-Match'] };
         return withTag(response, await writer.replace(params.agent, body, change));
       },
-    ),
-    route(
-      'patch',
-      '/api/v2/agents/*agent',
-      {
-        id: 'patchAgent',
-        requires,
-        largeBody: true,
-        summary: 'Change some fields of an agent, as a new revision',
-        query: messageQuery,
-        headers: ifMatch,
-        body: json(agentPatch, { description: exampleAgent.description }),
-        answer,
-        errors: [...notRunnable, 'precondition_failed'],
-      },
-      async ({ params, query: { message }, headers, body, caller, response }) => {
+    }),
+    route('patch', '/api/v2/agents/*agent', {
+      id: 'patchAgent',
+      requires,
+      largeBody: true,
+      summary: 'Change some fields of an agent, as a new revision',
+      query: messageQuery,
+      headers: ifMatch,
+      body: json(agentPatch, { description: exampleAgent.description }),
+      answer,
+      errors: [...notRunnable, 'precondition_failed'],
+      handler: async ({ params, query: { message }, headers, body, caller, response }) => {
         const change = { caller, message, ifMatch: headers['If-Match'] };
         return withTag(response, await writer.patch(params.agent, body, change));
       },
-    ),
-    route(
-      'delete',
-      '/api/v2/agents/*agent',
-      {
-        id: 'deleteAgent',
-        requires,
-        summary: 'Delete an agent',
-        description: 'Its sessions keep their revisions. If the name is registered again, the numbers continue.',
-        headers: ifMatch,
-        errors: ['precondition_failed'],
-      },
-      ({ params, headers }) => writer.delete(params.agent, headers['If-Match']),
-    ),
+    }),
+    route('delete', '/api/v2/agents/*agent', {
+      id: 'deleteAgent',
+      requires,
+      summary: 'Delete an agent',
+      description: 'Its sessions keep their revisions. If the name is registered again, the numbers continue.',
+      headers: ifMatch,
+      errors: ['precondition_failed'],
+      handler: ({ params, headers }) => writer.delete(params.agent, headers['If-Match']),
+    }),
   ];
 }
 

@@ -37,6 +37,11 @@ export function rangeOf({ page, size }: { page: number; size: number }): { offse
   return { offset: (page - 1) * size, limit: size };
 }
 
+/** The order of a listing that is sorted by one field. */
+export function orderOf({ sort: [first = ''] }: { sort: string[] }): 'asc' | 'desc' {
+  return first.startsWith('-') ? 'desc' : 'asc';
+}
+
 export function pageTooLarge(): ApiError {
   return new ApiError(
     AGENTS_V2_ERRORS.page_too_large,

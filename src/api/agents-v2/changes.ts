@@ -25,20 +25,16 @@ const changesQuery = z.object({
 /** The long poll: the events of a session after those that a client has, with the state. */
 export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
-    route(
-      'get',
-      '/api/v2/sessions/:id/changes',
-      {
-        id: 'getSessionChanges',
-        summary: 'The events after those that you have, and the state of the session',
-        description:
-          'The next `from_index` is the number of all events that you have. A 204 means that there are no further ' +
-          'events, also after the session has ended: `/status` says whether it has.',
-        query: changesQuery,
-        answer: { written: { 'application/json': json(sessionChanges, exampleChanges) } },
-        noContent: 'the session has no event after `from_index`; `ETag` repeats it',
-      },
-      async ({ params, query, caller, response }) => {
+    route('get', '/api/v2/sessions/:id/changes', {
+      id: 'getSessionChanges',
+      summary: 'The events after those that you have, and the state of the session',
+      description:
+        'The next `from_index` is the number of all events that you have. A 204 means that there are no further ' +
+        'events, also after the session has ended: `/status` says whether it has.',
+      query: changesQuery,
+      answer: { written: { 'application/json': json(sessionChanges, exampleChanges) } },
+      noContent: 'the session has no event after `from_index`; `ETag` repeats it',
+      handler: async ({ params, query, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         const from = Math.max(0, query.from_index);
         const { include_events: withEvents, limit, wait_for_seconds: seconds } = query;
@@ -57,6 +53,6 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
         const events = withEvents ? await read.view.page(from, limit) : [];
         response.json(toChanges(read, events, from));
       },
-    ),
+    }),
   ];
 }

@@ -2,7 +2,7 @@ import { isRejected } from '../../engine/errors.ts';
 import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import { deleteSession, type Engine } from '../../engine/engine.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import type { ApiContext } from '../http/context.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
@@ -42,9 +42,9 @@ export async function createSession(context: SessionCreation, session: NewSessio
   const { caller, key, request } = session;
   const id = newSessionId();
   if (key === undefined) return createUnnamed(context, session, id);
-  const named = { caller, resource: 'v2/sessions', key, body: request };
-  const claim = await claimByKey({ catalog: context.catalog, ...named, resourceId: id, sessionId: id });
-  return withClaim(claim, () => createWithId(context, session, claim.resourceId));
+  const { catalog } = context;
+  const named = { catalog, caller, resource: 'v2/sessions', key, body: request, resourceId: id, sessionId: id };
+  return byKey(named, ({ resourceId }) => createWithId(context, session, resourceId));
 }
 
 /**

@@ -25,85 +25,65 @@ const answer = json(environment, exampleEnvironment);
 export function environmentRoutes({ catalog }: ApiContext): Route[] {
   const environments = environmentsOf(catalog);
   return [
-    route(
-      'post',
-      '/api/v2/environments',
-      {
-        id: 'createEnvironment',
-        requires,
-        summary: 'Register an environment',
-        description: 'It is provided by an MCP server that the operator has registered for its kind.',
-        body: json(registeredEnvironment, exampleEnvironment),
-        status: 201,
-        answer,
-        errors: ['already_exists'],
-      },
-      ({ body }) => environments.create(body),
-    ),
-    route(
-      'get',
-      '/api/v2/environments',
-      {
-        id: 'listEnvironments',
-        summary: 'All environments by pages',
-        query: listQuery,
-        answer: json(numberedPageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
-        errors: ['page_too_large'],
-      },
-      async ({ query: { id, ...query } }) => ({
+    route('post', '/api/v2/environments', {
+      id: 'createEnvironment',
+      requires,
+      summary: 'Register an environment',
+      description: 'It is provided by an MCP server that the operator has registered for its kind.',
+      body: json(registeredEnvironment, exampleEnvironment),
+      status: 201,
+      answer,
+      errors: ['already_exists'],
+      handler: ({ body }) => environments.create(body),
+    }),
+    route('get', '/api/v2/environments', {
+      id: 'listEnvironments',
+      summary: 'All environments by pages',
+      query: listQuery,
+      answer: json(numberedPageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
+      errors: ['page_too_large'],
+      handler: async ({ query: { id, ...query } }) => ({
         ...(await environments.page({ ...query, name: id, ...rangeOf(query) })),
         page: query.page,
       }),
-    ),
-    route(
-      'get',
-      '/api/v2/environments/*environment',
-      { id: 'getEnvironment', summary: 'An environment', answer },
-      ({ params }) => environments.get(params.environment),
-    ),
-    route(
-      'put',
-      '/api/v2/environments/*environment',
-      {
-        id: 'updateEnvironment',
-        requires,
-        summary: 'Replace an environment',
-        description: 'Sessions that exist keep the environment as it was.',
-        body: json(registeredEnvironment, exampleEnvironment),
-        answer,
-      },
-      ({ params, body }) => {
+    }),
+    route('get', '/api/v2/environments/*environment', {
+      id: 'getEnvironment',
+      summary: 'An environment',
+      answer,
+      handler: ({ params }) => environments.get(params.environment),
+    }),
+    route('put', '/api/v2/environments/*environment', {
+      id: 'updateEnvironment',
+      requires,
+      summary: 'Replace an environment',
+      description: 'Sessions that exist keep the environment as it was.',
+      body: json(registeredEnvironment, exampleEnvironment),
+      answer,
+      handler: ({ params, body }) => {
         requireSameName('id', { body: body.id, url: params.environment });
         return environments.change(params.environment, () => body);
       },
-    ),
-    route(
-      'patch',
-      '/api/v2/environments/*environment',
-      {
-        id: 'patchEnvironment',
-        requires,
-        summary: 'Change some fields of an environment',
-        body: json(environmentPatch, { start_url: 'https://shop.example.com' }),
-        answer,
-      },
-      ({ params, body }) =>
+    }),
+    route('patch', '/api/v2/environments/*environment', {
+      id: 'patchEnvironment',
+      requires,
+      summary: 'Change some fields of an environment',
+      body: json(environmentPatch, { start_url: 'https://shop.example.com' }),
+      answer,
+      handler: ({ params, body }) =>
         environments.change(params.environment, (current) => {
           const changed = parsePart(registeredEnvironment, patched(current, body), 'body');
           requireSameName('id', { body: changed.id, url: params.environment });
           return changed;
         }),
-    ),
-    route(
-      'delete',
-      '/api/v2/environments/*environment',
-      {
-        id: 'deleteEnvironment',
-        requires,
-        summary: 'Delete an environment',
-        description: 'Agents that name it start no further sessions.',
-      },
-      ({ params }) => environments.delete(params.environment),
-    ),
+    }),
+    route('delete', '/api/v2/environments/*environment', {
+      id: 'deleteEnvironment',
+      requires,
+      summary: 'Delete an environment',
+      description: 'Agents that name it start no further sessions.',
+      handler: ({ params }) => environments.delete(params.environment),
+    }),
   ];
 }

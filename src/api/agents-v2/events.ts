@@ -31,18 +31,14 @@ const SLICE = 20;
  */
 export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
-    route(
-      'get',
-      '/api/v2/sessions/:id/events',
-      {
-        id: 'listSessionEvents',
-        summary: 'The events of a session by pages',
-        query: eventsQuery,
-        answer: {
-          written: { 'application/json': json(eventPage, { items: exampleEvents, total: 2, page: 1 }) },
-        },
+    route('get', '/api/v2/sessions/:id/events', {
+      id: 'listSessionEvents',
+      summary: 'The events of a session by pages',
+      query: eventsQuery,
+      answer: {
+        written: { 'application/json': json(eventPage, { items: exampleEvents, total: 2, page: 1 }) },
       },
-      async ({ params, query: { page, size, sort, type }, caller, response }) => {
+      handler: async ({ params, query: { page, size, sort, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         const { view } = await reader.read(session);
         const total = view.countOf(type);
@@ -53,7 +49,7 @@ export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Rou
         response.type('application/json');
         await pipeline(pageText(events, { total, page }), response);
       },
-    ),
+    }),
   ];
 }
 

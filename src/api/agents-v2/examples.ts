@@ -3,12 +3,21 @@ import type { Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
 import type { SessionEvent } from './wire/events.ts';
 import type { SessionSummary } from './wire/list.ts';
-import type { SessionResource, SessionStatus } from './wire/session.ts';
+import type { SessionRequest, SessionResource, SessionStatus } from './wire/session.ts';
 import type { WebhookRecord } from './wire/webhooks.ts';
 
 /** The examples of the API's description. */
 
 const AT = '2026-11-21T09:30:00.000Z';
+
+export const exampleRequest: SessionRequest = {
+  agent: 'order-desk',
+  messages: 'Which orders are late?',
+  delete_after_min: 43_200,
+  delete_screenshot_after_min: 43_200,
+  queue: true,
+  overrides: {},
+};
 
 export const exampleStatus: SessionStatus = {
   status: 'completed',

@@ -1,4 +1,5 @@
 import type { Catalog } from '../../features/catalog.ts';
+import { isGiven } from '../../lib/is-given.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { environmentsOf, skillsOf, type Parts } from './agent-parts.ts';
@@ -127,10 +128,6 @@ export class AgentExpansion {
 
 function joined(...parts: string[]): string {
   return parts.filter(Boolean).join('.');
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }
 
 function refusal(message: string, param: string): ApiError {

@@ -21,32 +21,24 @@ const body = json(feedback, { success: false, message: 'Order 17 is not late.' }
 /** What the owner of a session thinks of it. Feedback replaces earlier feedback on the same. */
 export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
-    route(
-      'post',
-      '/api/v2/sessions/:id/feedback',
-      {
-        id: 'submitSessionFeedback',
-        stores: true,
-        summary: 'Say whether a session did what it should',
-        description: 'Only for its owner. Replaces earlier feedback.',
-        body,
-      },
-      async ({ params, body: { success, message = null }, caller }) => {
+    route('post', '/api/v2/sessions/:id/feedback', {
+      id: 'submitSessionFeedback',
+      stores: true,
+      summary: 'Say whether a session did what it should',
+      description: 'Only for its owner. Replaces earlier feedback.',
+      body,
+      handler: async ({ params, body: { success, message = null }, caller }) => {
         const { id } = await authorizeOwner(catalog, params.id, caller);
         await catalog.sessionFeedback.put({ sessionId: id }, { isSuccess: success, message }, now());
       },
-    ),
-    route(
-      'put',
-      '/api/v2/sessions/:id/events/:event_index/feedback',
-      {
-        id: 'submitEventFeedback',
-        stores: true,
-        summary: 'Say whether an event of a session is as it should be',
-        description: 'Only for the owner of the session. Replaces earlier feedback on the event.',
-        body,
-      },
-      async ({ params, body: { success, message = null }, caller }) => {
+    }),
+    route('put', '/api/v2/sessions/:id/events/:event_index/feedback', {
+      id: 'submitEventFeedback',
+      stores: true,
+      summary: 'Say whether an event of a session is as it should be',
+      description: 'Only for the owner of the session. Replaces earlier feedback on the event.',
+      body,
+      handler: async ({ params, body: { success, message = null }, caller }) => {
         const event = indexOf(params.event_index);
         const session = await authorizeOwner(catalog, params.id, caller);
         const { view } = await reader.read(session);
@@ -58,7 +50,7 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
         }
         await catalog.sessionFeedback.put({ sessionId: session.id, event }, { isSuccess: success, message }, now());
       },
-    ),
+    }),
   ];
 }
 

@@ -1,10 +1,9 @@
 import { z } from 'zod';
 import { authorizeSession } from '../../engine/access.ts';
-import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { json, type Route } from '../http/route.ts';
-import { sendFile } from '../http/send-file.ts';
+import { fileAnswer, fileQuery, sendFile } from '../http/send-file.ts';
 import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { FILES_BUCKET } from './resource-paths.ts';
@@ -15,15 +14,7 @@ const route = routesOf('Agent sessions');
 /** The name of a blob. */
 const FILE_ID = /^[\da-f]{64}$/;
 
-/** The name and type of the file, from the URL that `resourcePath` makes. */
-const fileQuery = z.object({
-  name: z.string().max(256).default('file').describe('the name under which the file is saved'),
-  type: z
-    .string()
-    .regex(new RegExp(`^${MEDIA_TYPE}$`))
-    .default('application/octet-stream')
-    .describe('its media type'),
-});
+const query = fileQuery(z.string().max(256));
 
 const path = z.string().min(1).max(4_096);
 
@@ -65,36 +56,28 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
   return [
     // Before the route of a file, which has the same form.
     ...DEVICE_FILES.map(({ name, id, summary, body }) =>
-      route(
-        'post',
-        `/api/v2/sessions/:id/files/${name}`,
-        {
-          id,
-          ...(name === 'write_file' && { largeBody: true }),
-          summary,
-          description: 'Agents of this server act on no device whose files they could share: this is always an error.',
-          body,
-          answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
-          errors: ['forbidden', 'feature_not_available'],
-        },
-        async ({ params, caller }) => {
+      route('post', `/api/v2/sessions/:id/files/${name}`, {
+        id,
+        ...(name === 'write_file' && { largeBody: true }),
+        summary,
+        description: 'Agents of this server act on no device whose files they could share: this is always an error.',
+        body,
+        answer: json(z.looseObject({ path }), { path: '~/Downloads' }),
+        errors: ['forbidden', 'feature_not_available'],
+        handler: async ({ params, caller }) => {
           await authorizeSession(catalog, fromUuid(params.id), caller, name === 'write_file' ? 'send' : 'read');
           const message = 'the session has no environment with files: agents of this server act on no device';
           throw new ApiError('feature_not_available', message);
         },
-      ),
+      }),
     ),
-    route(
-      'get',
-      '/api/v2/sessions/:id/resources/:bucket/*key',
-      {
-        id: 'getSessionResource',
-        summary: 'A file in an event of a session',
-        description: 'Leads to its bytes.',
-        query: fileQuery,
-        status: 302,
-      },
-      async ({ params: { id, bucket, key }, query, caller, response }) => {
+    route('get', '/api/v2/sessions/:id/resources/:bucket/*key', {
+      id: 'getSessionResource',
+      summary: 'A file in an event of a session',
+      description: 'Leads to its bytes.',
+      query,
+      status: 302,
+      handler: async ({ params: { id, bucket, key }, query, caller, response }) => {
         await authorizeRead(catalog, id, caller);
         if (bucket !== FILES_BUCKET || !FILE_ID.test(key))
           throw new ApiError('file_not_found', 'there is no such file');
@@ -102,20 +85,16 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         // clients may not reach it. Relative, so that the prefix under which a proxy serves this server applies.
         response.location(`../../files/${key}?${new URLSearchParams(query).toString()}`);
       },
-    ),
-    route(
-      'get',
-      '/api/v2/sessions/:id/files/:file_id',
-      {
-        id: 'getSessionFile',
-        summary: 'The bytes of a file in an event of a session',
-        query: fileQuery,
-        answer: { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } },
-      },
-      async ({ params, query: { name, type }, caller, response }) => {
+    }),
+    route('get', '/api/v2/sessions/:id/files/:file_id', {
+      id: 'getSessionFile',
+      summary: 'The bytes of a file in an event of a session',
+      query,
+      answer: fileAnswer,
+      handler: async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });
       },
-    ),
+    }),
   ];
 }

@@ -4,13 +4,20 @@ import type { Caller } from '../../core/subject.ts';
 import { SESSION_STATES, type SessionState } from '../../core/session-state.ts';
 import type { ApiContext } from '../http/context.ts';
 import { json, type Route } from '../http/route.ts';
+import { rowToWire } from '../http/wire-fields.ts';
 import { routesOf } from './route.ts';
-import { rangeOf } from './catalog-queries.ts';
+import { orderOf, rangeOf } from './catalog-queries.ts';
 import { exampleSummary } from './examples.ts';
 import { fromUuid, toUuid } from './session-ids.ts';
 import { STATUS_OF } from './session-state.ts';
 import type { SessionStatusName } from './wire/session.ts';
-import { sessionListQuery, sessionPage, type SessionListQuery, type SessionSummary } from './wire/list.ts';
+import {
+  sessionListQuery,
+  sessionPage,
+  sessionSummary,
+  type SessionListQuery,
+  type SessionSummary,
+} from './wire/list.ts';
 
 const route = routesOf('Agent sessions');
 
@@ -20,19 +27,15 @@ const MAX_SEARCHED = 500;
 /** The list of sessions. */
 export function sessionListRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/api/v2/sessions',
-      {
-        id: 'listSessions',
-        summary: 'The sessions that you may read',
-        description:
-          'Also those of the Sessions API, which wait for messages after each answer. A search looks at the first ' +
-          `${MAX_SEARCHED} sessions that match the other parameters.`,
-        query: sessionListQuery,
-        answer: json(sessionPage, { items: [exampleSummary], total: 1, page: 1 }),
-      },
-      async ({ query, caller }) => {
+    route('get', '/api/v2/sessions', {
+      id: 'listSessions',
+      summary: 'The sessions that you may read',
+      description:
+        'Also those of the Sessions API, which wait for messages after each answer. A search looks at the first ' +
+        `${MAX_SEARCHED} sessions that match the other parameters.`,
+      query: sessionListQuery,
+      answer: json(sessionPage, { items: [exampleSummary], total: 1, page: 1 }),
+      handler: async ({ query, caller }) => {
         const { page, size, search } = query;
         const listing = { filter: filterOf(query, caller), order: orderOf(query), now: new Date() };
         const slice = rangeOf(query);
@@ -47,25 +50,21 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
         );
         return { items: hits.slice(slice.offset, slice.offset + size).map(summary), total: hits.length, page };
       },
-    ),
+    }),
   ];
 }
 
 function summary({ firstMessage, state, ...row }: ListedSession): SessionSummary {
-  return {
+  return rowToWire(sessionSummary, {
+    ...row,
     id: toUuid(row.id),
-    agent: row.agent,
-    agent_revision: row.agent_revision,
     status: STATUS_OF[state],
     agent_view_url: null,
     first_message:
       firstMessage === undefined ? null : { type: 'user_message', message: firstMessage, caller_id: 'user' },
-    created_at: row.created_at,
-    started_at: row.started_at,
-    finished_at: row.finished_at,
     last_activity_at: row.active_at,
     anonymized_at: null,
-  };
+  });
 }
 
 function filterOf(query: SessionListQuery, caller: Caller): SessionListFilter {
@@ -83,10 +82,6 @@ function filterOf(query: SessionListQuery, caller: Caller): SessionListFilter {
     finishedFrom: query.finished_after,
     finishedTo: query.finished_before,
   };
-}
-
-function orderOf({ sort: [first] }: SessionListQuery): 'asc' | 'desc' {
-  return first === 'created_at' ? 'asc' : 'desc';
 }
 
 function statesOf(statuses: readonly SessionStatusName[]): SessionState[] {

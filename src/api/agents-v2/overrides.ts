@@ -1,3 +1,4 @@
+import { isJsonObject } from '../../lib/json.ts';
 import { ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
 import { parsePath, type Step } from './override-path.ts';
@@ -64,7 +65,7 @@ function replace(current: unknown, [step, ...rest]: Step[], to: Override & { val
   }
   const { field } = step;
   if (Array.isArray(current)) throw refusal(path, `select a member of the list before ${field}: [field=value]`);
-  if (!isObject(current)) throw refusal(path, `there is no value in which ${field} could be replaced`);
+  if (!isJsonObject(current)) throw refusal(path, `there is no value in which ${field} could be replaced`);
   place.push(field);
   const inner = Object.hasOwn(current, field) ? current[field] : undefined;
   return { ...current, [field]: replace(inner, rest, to) };
@@ -92,12 +93,8 @@ function common(a: PropertyKey[], b: PropertyKey[]): number {
 
 /** The value of a field as text; undefined if it is not a text, a number or a truth value. */
 function textOf(member: unknown, field: string): string | undefined {
-  const value = isObject(member) && Object.hasOwn(member, field) ? member[field] : undefined;
+  const value = isJsonObject(member) && Object.hasOwn(member, field) ? member[field] : undefined;
   return ['string', 'number', 'boolean'].includes(typeof value) ? String(value) : undefined;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function refusal(path: string, message: string, code = 'invalid_override'): ApiError {

@@ -34,34 +34,26 @@ const A_DAY = { window_start: '2026-11-21T00:00:00.000Z', window_end: '2026-11-2
 /** What callers may use. */
 export function quotaRoutes(context: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/api/v2/sessions/quota',
-      {
-        id: 'getSessionQuota',
-        summary: 'How many sessions may work at once',
-        description:
-          'Of all callers of this server together; `available` is for the caller, of whom it also depends on the share of ' +
-          'one subject. Sessions that are idle, or wait in the queue, are not counted.',
-        answer: json(sessionQuota, { scope: 'org', limit: 100, active: 3, available: 97 }),
-      },
-      async ({ caller }) => {
+    route('get', '/api/v2/sessions/quota', {
+      id: 'getSessionQuota',
+      summary: 'How many sessions may work at once',
+      description:
+        'Of all callers of this server together; `available` is for the caller, of whom it also depends on the share of ' +
+        'one subject. Sessions that are idle, or wait in the queue, are not counted.',
+      answer: json(sessionQuota, { scope: 'org', limit: 100, active: 3, available: 97 }),
+      handler: async ({ caller }) => {
         const { limit, active, available } = await context.sessionQueue.quota(caller.subject.subjectId);
         return { scope: 'org' as const, limit, active, available };
       },
-    ),
-    route(
-      'get',
-      '/api/v2/quota/tokens',
-      {
-        id: 'getTokenQuota',
-        summary: 'How many tokens you may use',
-        description:
-          "The caller's budget in the current day or month of UTC. Without a limit of tokens, only what was used, if it " +
-          'is counted.',
-        answer: json(tokenQuota, { limit: 2_000_000, used: 120_000, remaining: 1_880_000, ...A_DAY }),
-      },
-      async ({ caller }) => {
+    }),
+    route('get', '/api/v2/quota/tokens', {
+      id: 'getTokenQuota',
+      summary: 'How many tokens you may use',
+      description:
+        "The caller's budget in the current day or month of UTC. Without a limit of tokens, only what was used, if it " +
+        'is counted.',
+      answer: json(tokenQuota, { limit: 2_000_000, used: 120_000, remaining: 1_880_000, ...A_DAY }),
+      handler: async ({ caller }) => {
         const now = new Date();
         const use = await useOf(context, caller.subject.subjectId, now);
         if (!use) {
@@ -78,6 +70,6 @@ export function quotaRoutes(context: ApiContext): Route[] {
           window_end: end,
         };
       },
-    ),
+    }),
   ];
 }

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { SessionRow } from '../../catalog/schema.ts';
+import { isGiven } from '../../lib/is-given.ts';
 import type { SessionRequestRow } from '../../features/agent-sessions/session-requests.ts';
 import { toUuid } from './session-ids.ts';
 import { stateOf, type AgentSessionState } from './session-state.ts';
@@ -86,12 +87,12 @@ export function toResource(read: ReadSession): SessionResource {
   const { session, request, view } = read;
   return {
     id: toUuid(session.id),
-    request: isSet(request?.request)
+    request: isGiven(request?.request)
       ? parseStored(request.request)
       : {
           agent: { name: session.agent_name ?? '', description: '', environments: [] },
           messages: [],
-          parent_session_id: isSet(request?.parent_session_id) ? toUuid(request.parent_session_id) : null,
+          parent_session_id: isGiven(request?.parent_session_id) ? toUuid(request.parent_session_id) : null,
         },
     status: toStatus(read),
     agent_revision: request?.agent_revision ?? session.agent_version,
@@ -133,8 +134,4 @@ export function toChanges(read: ReadSession, newEvents: SessionEvent[], firstInd
     metrics: metricsOf(view.totals),
     pending_tool_calls: pendingToolCalls(view),
   };
-}
-
-function isSet<T>(value: T | null | undefined): value is T {
-  return value !== null && value !== undefined;
 }

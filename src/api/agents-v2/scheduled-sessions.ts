@@ -2,6 +2,7 @@ import { isRejected } from '../../engine/errors.ts';
 import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
 import type { Keyring } from '../../auth/api-keys.ts';
 import type { Schedule } from '../../features/schedules/schedule-rows.ts';
+import { subjectOf } from '../../catalog/sessions.ts';
 import type { Caller } from '../../core/subject.ts';
 import { deleteSession } from '../../engine/engine.ts';
 import type { StorageQuota } from '../../engine/storage-quota.ts';
@@ -17,8 +18,7 @@ import { sessionRequest } from './wire/session.ts';
 
 /** The owner of a schedule, with the roles that it has now by the credential with which it wrote the schedule. */
 async function ownerOf(keyring: Keyring, schedule: Schedule): Promise<Caller> {
-  const { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug, roles, key_id } = schedule;
-  const owner = { subject: { subjectId, subjectType, subjectSlug }, roles, keyId: key_id ?? undefined };
+  const owner = { subject: subjectOf(schedule), roles: schedule.roles, keyId: schedule.key_id ?? undefined };
   return { ...owner, roles: await keyring.rolesNow(owner) };
 }
 

@@ -11,9 +11,9 @@ import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { AGENTS_V2_ERRORS } from './errors.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
-import { rangeOf } from './catalog-queries.ts';
+import { orderOf, rangeOf } from './catalog-queries.ts';
 import { toList } from './create-session.ts';
-import { exampleSchedule, exampleScheduleRun } from './examples.ts';
+import { exampleRequest, exampleSchedule, exampleScheduleRun } from './examples.ts';
 import {
   authorizeSchedule,
   readResource,
@@ -67,34 +67,23 @@ export function scheduleRoutes(context: ApiContext): Route[] {
     return readResource(context, id);
   };
   return [
-    route(
-      'post',
-      '/api/v2/schedules',
-      {
-        id: 'createSchedule',
-        requires: 'createSessions',
-        largeBody: true,
-        summary: 'Create a schedule, which creates a session at each of its times',
-        description:
-          'A session is created with the rights that the key has then with which `session_request` was written. None is created while the last ' +
-          'one has not ended, or for a time that is more than an hour ago.',
-        body: json(createScheduleBody, {
-          name: exampleSchedule.name,
-          timing: exampleSchedule.timing,
-          session_request: {
-            agent: 'order-desk',
-            messages: 'Which orders are late?',
-            delete_after_min: 43_200,
-            delete_screenshot_after_min: 43_200,
-            queue: true,
-            overrides: {},
-          },
-        }),
-        status: 201,
-        answer,
-        errors: ['too_many_schedules', ...REQUEST_ERRORS],
-      },
-      async ({ body, caller }) => {
+    route('post', '/api/v2/schedules', {
+      id: 'createSchedule',
+      requires: 'createSessions',
+      largeBody: true,
+      summary: 'Create a schedule, which creates a session at each of its times',
+      description:
+        'A session is created with the rights that the key has then with which `session_request` was written. None is created while the last ' +
+        'one has not ended, or for a time that is more than an hour ago.',
+      body: json(createScheduleBody, {
+        name: exampleSchedule.name,
+        timing: exampleSchedule.timing,
+        session_request: exampleRequest,
+      }),
+      status: 201,
+      answer,
+      errors: ['too_many_schedules', ...REQUEST_ERRORS],
+      handler: async ({ body, caller }) => {
         const request = await checkRequest(context, body.session_request, caller);
         const now = new Date().toISOString();
         const schedule: NewSchedule = {
@@ -124,43 +113,35 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         }
         return readResource(context, schedule.id);
       },
-    ),
-    route(
-      'get',
-      '/api/v2/schedules',
-      {
-        id: 'listSchedules',
-        summary: 'The schedules that the caller may read, newest first',
-        query: schedulesQuery,
-        answer: json(schedulePage, { items: [exampleSchedule], total: 1, page: 1 }),
-      },
-      async ({ query, caller }) => {
+    }),
+    route('get', '/api/v2/schedules', {
+      id: 'listSchedules',
+      summary: 'The schedules that the caller may read, newest first',
+      query: schedulesQuery,
+      answer: json(schedulePage, { items: [exampleSchedule], total: 1, page: 1 }),
+      handler: async ({ query, caller }) => {
         const { items, total } = await catalog.schedules.list({
           subjectId: mayReadAll(caller) ? undefined : caller.subject.subjectId,
-          order: query.sort[0] === 'created_at' ? 'asc' : 'desc',
+          order: orderOf(query),
           ...rangeOf(query),
         });
         return { items: await toResources(context, items), total, page: query.page };
       },
-    ),
+    }),
     route('get', path, { id: 'getSchedule', summary: 'A schedule', answer }, async ({ params, caller }) => {
       const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
       return readResource(context, id);
     }),
-    route(
-      'patch',
-      path,
-      {
-        id: 'updateSchedule',
-        requires: 'createSessions',
-        largeBody: true,
-        summary: 'Change a schedule',
-        description: 'What is absent stays. If as many sessions as `repeats` were created already, it is paused.',
-        body: json(updateScheduleBody, { timing: exampleSchedule.timing }),
-        answer,
-        errors: [...REQUEST_ERRORS],
-      },
-      async ({ params, body, caller }) => {
+    route('patch', path, {
+      id: 'updateSchedule',
+      requires: 'createSessions',
+      largeBody: true,
+      summary: 'Change a schedule',
+      description: 'What is absent stays. If as many sessions as `repeats` were created already, it is paused.',
+      body: json(updateScheduleBody, { timing: exampleSchedule.timing }),
+      answer,
+      errors: [...REQUEST_ERRORS],
+      handler: async ({ params, body, caller }) => {
         const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const { name, description, timing, session_request: given, repeats } = body;
         return change(schedule.id, {
@@ -172,49 +153,37 @@ export function scheduleRoutes(context: ApiContext): Route[] {
           ...(repeats !== undefined && isComplete({ ...schedule, repeats }) && { paused: true }),
         });
       },
-    ),
-    route(
-      'delete',
-      path,
-      {
-        id: 'deleteSchedule',
-        summary: 'Delete a schedule with its runs',
-        description: 'The sessions that it has created stay, and continue.',
-        errors: ['forbidden'],
-      },
-      async ({ params, caller }) => {
+    }),
+    route('delete', path, {
+      id: 'deleteSchedule',
+      summary: 'Delete a schedule with its runs',
+      description: 'The sessions that it has created stay, and continue.',
+      errors: ['forbidden'],
+      handler: async ({ params, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'delete');
         await catalog.schedules.delete(id, new Date().toISOString());
         await syncSchedule(schedulingOf(context), id);
       },
-    ),
-    route(
-      'post',
-      `${path}/pause`,
-      {
-        id: 'pauseSchedule',
-        summary: 'Pause a schedule',
-        description: 'It can be triggered nevertheless.',
-        body: json(pauseScheduleBody, { note: 'Until the holidays are over' }),
-        answer: json(scheduleResource, { ...exampleSchedule, paused: true, next_run_times: [] }),
-        errors: ['forbidden'],
-      },
-      async ({ params, body, caller }) => {
+    }),
+    route('post', `${path}/pause`, {
+      id: 'pauseSchedule',
+      summary: 'Pause a schedule',
+      description: 'It can be triggered nevertheless.',
+      body: json(pauseScheduleBody, { note: 'Until the holidays are over' }),
+      answer: json(scheduleResource, { ...exampleSchedule, paused: true, next_run_times: [] }),
+      errors: ['forbidden'],
+      handler: async ({ params, body, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'cancel');
         return change(id, { paused: true, pause_note: body?.note ?? null });
       },
-    ),
-    route(
-      'post',
-      `${path}/resume`,
-      {
-        id: 'resumeSchedule',
-        requires: 'createSessions',
-        summary: 'Resume a paused schedule',
-        description: 'The times that have passed meanwhile are not made up for.',
-        answer: json(scheduleResource, exampleSchedule),
-      },
-      async ({ params, caller }) => {
+    }),
+    route('post', `${path}/resume`, {
+      id: 'resumeSchedule',
+      requires: 'createSessions',
+      summary: 'Resume a paused schedule',
+      description: 'The times that have passed meanwhile are not made up for.',
+      answer: json(scheduleResource, exampleSchedule),
+      handler: async ({ params, caller }) => {
         const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const { id, repeats, sessions_created: created } = schedule;
         if (isComplete(schedule)) {
@@ -223,41 +192,32 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         }
         return change(id, { paused: false, pause_note: null });
       },
-    ),
-    route(
-      'post',
-      `${path}/trigger`,
-      {
-        id: 'triggerSchedule',
-        requires: 'createSessions',
-        summary: 'Create a session now, even if the schedule is paused',
-        description: 'None is created while the last one has not ended. The times of the schedule stay.',
-        answer: json(scheduleRunResource, { ...exampleScheduleRun, triggered_manually: true }),
-      },
-      async ({ params, caller }) => {
+    }),
+    route('post', `${path}/trigger`, {
+      id: 'triggerSchedule',
+      requires: 'createSessions',
+      summary: 'Create a session now, even if the schedule is paused',
+      description: 'None is created while the last one has not ended. The times of the schedule stay.',
+      answer: json(scheduleRunResource, { ...exampleScheduleRun, triggered_manually: true }),
+      handler: async ({ params, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const run = await catalog.scheduleRuns.get(runIdOf(await triggerSchedule(schedulingOf(context), id)));
         if (!run) throw scheduleNotFound(id);
         return runToResource(run);
       },
-    ),
-    route(
-      'get',
-      `${path}/runs`,
-      {
-        id: 'listScheduleRuns',
-        summary: 'What became of the last times of a schedule, newest first',
-        description: 'The last thousand are kept.',
-        query: scheduleRunsQuery,
-        answer: json(scheduleRunPage, { items: [exampleScheduleRun], total: 1, page: 1 }),
-      },
-      async ({ params, query, caller }) => {
+    }),
+    route('get', `${path}/runs`, {
+      id: 'listScheduleRuns',
+      summary: 'What became of the last times of a schedule, newest first',
+      description: 'The last thousand are kept.',
+      query: scheduleRunsQuery,
+      answer: json(scheduleRunPage, { items: [exampleScheduleRun], total: 1, page: 1 }),
+      handler: async ({ params, query, caller }) => {
         const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
-        const order = query.sort[0] === 'scheduled_for' ? 'asc' : 'desc';
-        const { items, total } = await catalog.scheduleRuns.list(id, { order, ...rangeOf(query) });
+        const { items, total } = await catalog.scheduleRuns.list(id, { order: orderOf(query), ...rangeOf(query) });
         return { items: items.map(runToResource), total, page: query.page };
       },
-    ),
+    }),
   ];
 }
 

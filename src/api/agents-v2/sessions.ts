@@ -7,7 +7,7 @@ import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { cancelIfOpen } from './cancel-session.ts';
 import { createSession } from './create-session.ts';
-import { exampleSession, exampleStatus } from './examples.ts';
+import { exampleRequest, exampleSession, exampleStatus } from './examples.ts';
 import { forEveryone, toResource, toStatus, type SessionReader } from './read-session.ts';
 import { fromUuid } from './session-ids.ts';
 import { sessionRequest, sessionResource, sessionStatus } from './wire/session.ts';
@@ -27,43 +27,32 @@ const answer = json(sessionResource, exampleSession);
 export function sessionRoutes(context: ApiContext, reader: SessionReader): Route[] {
   const { catalog } = context;
   return [
-    route(
-      'post',
-      '/api/v2/sessions',
-      {
-        id: 'createSession',
-        requires: 'createSessions',
-        handlesRateLimit: true,
-        largeBody: true,
-        stores: true,
-        summary: 'Create a session',
-        headers: z.object({ 'Idempotency-Key': idempotencyKey }),
-        body: json(sessionRequest, {
-          agent: 'order-desk',
-          messages: 'Which orders are late?',
-          delete_after_min: 43_200,
-          delete_screenshot_after_min: 43_200,
-          queue: true,
-          overrides: {},
-        }),
-        status: 201,
-        answer,
-        errors: [
-          'agent_not_found',
-          'session_not_found',
-          'forbidden',
-          'invalid_agent',
-          'feature_not_available',
-          'idempotency_key_reused',
-          'invalid_data_uri',
-          'file_unavailable',
-          'content_too_large',
-          'too_many_turns',
-          'too_many_sessions',
-          'budget_exceeded',
-        ],
-      },
-      async ({ headers, body, caller, rateLimitError, request }) => {
+    route('post', '/api/v2/sessions', {
+      id: 'createSession',
+      requires: 'createSessions',
+      handlesRateLimit: true,
+      largeBody: true,
+      stores: true,
+      summary: 'Create a session',
+      headers: z.object({ 'Idempotency-Key': idempotencyKey }),
+      body: json(sessionRequest, exampleRequest),
+      status: 201,
+      answer,
+      errors: [
+        'agent_not_found',
+        'session_not_found',
+        'forbidden',
+        'invalid_agent',
+        'feature_not_available',
+        'idempotency_key_reused',
+        'invalid_data_uri',
+        'file_unavailable',
+        'content_too_large',
+        'too_many_turns',
+        'too_many_sessions',
+        'budget_exceeded',
+      ],
+      handler: async ({ headers, body, caller, rateLimitError, request }) => {
         const id = await createSession(context, {
           request: body,
           caller,
@@ -74,44 +63,36 @@ export function sessionRoutes(context: ApiContext, reader: SessionReader): Route
         addLogContext({ sessionId: id });
         return toResource(await reader.read(await authorizeSession(catalog, id, caller, 'read')));
       },
-    ),
-    route(
-      'get',
-      '/api/v2/sessions/:id',
-      { id: 'getSession', summary: 'A session', answer },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/api/v2/sessions/:id', {
+      id: 'getSession',
+      summary: 'A session',
+      answer,
+      handler: async ({ params, caller }) => {
         const { session, isForeign } = await authorizeRead(catalog, params.id, caller);
         const resource = toResource(await reader.read(session));
         return isForeign ? forEveryone(resource) : resource;
       },
-    ),
-    route(
-      'get',
-      '/api/v2/sessions/:id/status',
-      {
-        id: 'getSessionStatus',
-        summary: 'The state of a session',
-        description: 'What this says has ended can be read in `/changes` before.',
-        answer: json(sessionStatus, exampleStatus),
-      },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/api/v2/sessions/:id/status', {
+      id: 'getSessionStatus',
+      summary: 'The state of a session',
+      description: 'What this says has ended can be read in `/changes` before.',
+      answer: json(sessionStatus, exampleStatus),
+      handler: async ({ params, caller }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         return toStatus(await reader.read(session));
       },
-    ),
-    route(
-      'delete',
-      '/api/v2/sessions/:id',
-      {
-        id: 'cancelSession',
-        summary: 'Cancel a session',
-        description: 'Its events are kept. Without effect on a session that has ended. A message starts it again.',
-        errors: ['forbidden'],
-      },
-      async ({ params, caller }) => {
+    }),
+    route('delete', '/api/v2/sessions/:id', {
+      id: 'cancelSession',
+      summary: 'Cancel a session',
+      description: 'Its events are kept. Without effect on a session that has ended. A message starts it again.',
+      errors: ['forbidden'],
+      handler: async ({ params, caller }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'cancel');
         await cancelIfOpen(context, reader, session);
       },
-    ),
+    }),
   ];
 }

@@ -22,76 +22,57 @@ const answer = json(skill, exampleSkill);
 export function skillRoutes({ catalog }: ApiContext): Route[] {
   const skills = skillsOf(catalog);
   return [
-    route(
-      'post',
-      '/api/v2/skills',
-      {
-        id: 'createSkill',
-        requires,
-        largeBody: true,
-        summary: 'Register a skill',
-        body: json(skill, exampleSkill),
-        status: 201,
-        answer,
-        errors: ['already_exists'],
-      },
-      ({ body }) => skills.create(body),
-    ),
-    route(
-      'get',
-      '/api/v2/skills',
-      {
-        id: 'listSkills',
-        summary: 'All skills by pages',
-        query: listQuery,
-        answer: json(numberedPageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
-        errors: ['page_too_large'],
-      },
-      async ({ query }) => ({ ...(await skills.page({ ...query, ...rangeOf(query) })), page: query.page }),
-    ),
+    route('post', '/api/v2/skills', {
+      id: 'createSkill',
+      requires,
+      largeBody: true,
+      summary: 'Register a skill',
+      body: json(skill, exampleSkill),
+      status: 201,
+      answer,
+      errors: ['already_exists'],
+      handler: ({ body }) => skills.create(body),
+    }),
+    route('get', '/api/v2/skills', {
+      id: 'listSkills',
+      summary: 'All skills by pages',
+      query: listQuery,
+      answer: json(numberedPageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
+      errors: ['page_too_large'],
+      handler: async ({ query }) => ({ ...(await skills.page({ ...query, ...rangeOf(query) })), page: query.page }),
+    }),
     route('get', '/api/v2/skills/*skill', { id: 'getSkill', summary: 'A skill', answer }, ({ params }) =>
       skills.get(params.skill),
     ),
-    route(
-      'put',
-      '/api/v2/skills/*skill',
-      {
-        id: 'updateSkill',
-        requires,
-        largeBody: true,
-        summary: 'Replace a skill',
-        description: 'Sessions that exist keep the skill as it was.',
-        body: json(skill, exampleSkill),
-        answer,
-      },
-      ({ params, body }) => {
+    route('put', '/api/v2/skills/*skill', {
+      id: 'updateSkill',
+      requires,
+      largeBody: true,
+      summary: 'Replace a skill',
+      description: 'Sessions that exist keep the skill as it was.',
+      body: json(skill, exampleSkill),
+      answer,
+      handler: ({ params, body }) => {
         requireSameName('name', { body: body.name, url: params.skill });
         return skills.change(params.skill, () => body);
       },
-    ),
-    route(
-      'patch',
-      '/api/v2/skills/*skill',
-      {
-        id: 'patchSkill',
-        requires,
-        largeBody: true,
-        summary: 'Change some fields of a skill',
-        body: json(skillPatch, { description: exampleSkill.description }),
-        answer,
-      },
-      ({ params, body }) => skills.change(params.skill, (current) => parsePart(skill, patched(current, body), 'body')),
-    ),
-    route(
-      'delete',
-      '/api/v2/skills/*skill',
-      {
-        id: 'deleteSkill',
-        requires,
-        summary: 'Delete a skill',
-        description: 'Agents that name it start no further sessions.',
-      },
-      ({ params }) => skills.delete(params.skill),
-    ),
+    }),
+    route('patch', '/api/v2/skills/*skill', {
+      id: 'patchSkill',
+      requires,
+      largeBody: true,
+      summary: 'Change some fields of a skill',
+      body: json(skillPatch, { description: exampleSkill.description }),
+      answer,
+      handler: ({ params, body }) =>
+        skills.change(params.skill, (current) => parsePart(skill, patched(current, body), 'body')),
+    }),
+    route('delete', '/api/v2/skills/*skill', {
+      id: 'deleteSkill',
+      requires,
+      summary: 'Delete a skill',
+      description: 'Agents that name it start no further sessions.',
+      handler: ({ params }) => skills.delete(params.skill),
+    }),
   ];
 }

@@ -24,36 +24,32 @@ const CONTROLS = [
 export function steeringRoutes(context: ApiContext, reader: SessionReader): Route[] {
   const { catalog } = context;
   return [
-    route(
-      'post',
-      '/api/v2/sessions/:id/messages',
-      {
-        id: 'sendSessionMessages',
-        handlesRateLimit: true,
-        largeBody: true,
-        stores: true,
-        summary: 'Send messages to a session',
-        description:
-          'The agent reads them with its next step; a session in the queue begins with them. A paused session resumes; one that waits for messages, or has ' +
-          'ended, starts again with all of its history.',
-        body: json(messagesBody, { type: 'user_message', message: 'Only those of this week.', caller_id: 'user' }),
-        status: 202,
-        errors: [
-          'forbidden',
-          'session_closed',
-          'actions_pending',
-          'too_many_messages',
-          'invalid_data_uri',
-          'file_unavailable',
-          'content_too_large',
-          'invalid_agent',
-          'feature_not_available',
-          'too_many_turns',
-          'too_many_sessions',
-          'budget_exceeded',
-        ],
-      },
-      async ({ params, body, caller, rateLimitError, request, response }) => {
+    route('post', '/api/v2/sessions/:id/messages', {
+      id: 'sendSessionMessages',
+      handlesRateLimit: true,
+      largeBody: true,
+      stores: true,
+      summary: 'Send messages to a session',
+      description:
+        'The agent reads them with its next step; a session in the queue begins with them. A paused session resumes; one that waits for messages, or has ' +
+        'ended, starts again with all of its history.',
+      body: json(messagesBody, { type: 'user_message', message: 'Only those of this week.', caller_id: 'user' }),
+      status: 202,
+      errors: [
+        'forbidden',
+        'session_closed',
+        'actions_pending',
+        'too_many_messages',
+        'invalid_data_uri',
+        'file_unavailable',
+        'content_too_large',
+        'invalid_agent',
+        'feature_not_available',
+        'too_many_turns',
+        'too_many_sessions',
+        'budget_exceeded',
+      ],
+      handler: async ({ params, body, caller, rateLimitError, request, response }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'send');
         const messages = body.type === 'batch' ? body.messages : [body];
         await sendMessages(context, {
@@ -66,24 +62,20 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
           answer: () => sendWhole(response, () => response.status(202).end()),
         });
       },
-    ),
-    route(
-      'post',
-      '/api/v2/sessions/:id/tool_results',
-      {
-        id: 'sendToolResults',
-        largeBody: true,
-        summary: 'Send the results of tools that the client runs',
-        description: 'Of some or of all calls that wait. A repetition changes nothing.',
-        body: json(toolResultsBody, {
-          kind: 'tool_result',
-          tool_req: { tool_name: 'lookup', args: { id: 17 }, id: 'call_1' },
-          result: { late: true },
-        }),
-        status: 202,
-        errors: ['forbidden', 'nothing_pending', 'already_decided', 'content_too_large'],
-      },
-      async ({ params, body, caller }) => {
+    }),
+    route('post', '/api/v2/sessions/:id/tool_results', {
+      id: 'sendToolResults',
+      largeBody: true,
+      summary: 'Send the results of tools that the client runs',
+      description: 'Of some or of all calls that wait. A repetition changes nothing.',
+      body: json(toolResultsBody, {
+        kind: 'tool_result',
+        tool_req: { tool_name: 'lookup', args: { id: 17 }, id: 'call_1' },
+        result: { late: true },
+      }),
+      status: 202,
+      errors: ['forbidden', 'nothing_pending', 'already_decided', 'content_too_large'],
+      handler: async ({ params, body, caller }) => {
         const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'send');
         const { view } = await reader.read(session);
         let answers = resultsFor(body, view.turn?.forClient ?? []);
@@ -97,22 +89,18 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
         }
         await answerCalls(context, { session, caller, answers });
       },
-    ),
+    }),
     ...CONTROLS.map(({ name, id, summary }) =>
-      route(
-        'post',
-        `/api/v2/sessions/:id/${name}`,
-        {
-          id,
-          summary,
-          status: 202,
-          errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
-        },
-        async ({ params, caller }) => {
+      route('post', `/api/v2/sessions/:id/${name}`, {
+        id,
+        summary,
+        status: 202,
+        errors: ['forbidden', 'nothing_running', 'budget_exceeded'],
+        handler: async ({ params, caller }) => {
           const session = await authorizeSession(catalog, fromUuid(params.id), caller, 'cancel');
           await controlTurn(context, { session, caller, type: name });
         },
-      ),
+      }),
     ),
   ];
 }

@@ -22,9 +22,9 @@ export interface ServerSentEvent {
 }
 
 /** One event of a stream as it is sent, for OpenAPI: its data is JSON of the schema with this name. */
-export function sentAs(schema: string) {
+export function sentAs(schema: string, id = 'the sequence number') {
   return z.object({
-    id: z.string().regex(/^\d+$/).describe('the sequence number'),
+    id: z.string().regex(/^\d+$/).describe(id),
     data: z.string().meta({
       contentMediaType: 'application/json',
       contentSchema: { $ref: `#/components/schemas/${schema}` },

@@ -2,6 +2,8 @@ import { z } from 'zod';
 import { isId } from '../../core/ids.ts';
 import { timeBound } from '../../spec/bounds.ts';
 import { ApiError } from './errors.ts';
+import { numberQuery } from './number-query.ts';
+import { json } from './route.ts';
 
 /** The position of a page in a listing. */
 const paginationResource = z
@@ -12,12 +14,13 @@ const paginationResource = z
   })
   .meta({ id: 'Pagination' });
 
-/** The response with a page of a listing. */
-export function pageOf<T extends z.ZodType>(item: T) {
-  return z.object({ data: z.array(item), pagination: paginationResource });
+/** Declares the response with a page of a listing. The example is that of its only page. */
+export function pageOf<T extends z.ZodType>(item: T, examples: z.output<T>[], limit: number) {
+  const page = z.object({ data: z.array(item), pagination: paginationResource });
+  return json(page, { data: examples, pagination: pagination(limit, undefined) });
 }
 
-export type Pagination = z.infer<typeof paginationResource>;
+type Pagination = z.infer<typeof paginationResource>;
 
 /** Encodes a position in a listing; opaque to clients. */
 function encodePageToken(position: Record<string, unknown>): string {
@@ -81,21 +84,8 @@ export function placeAfter(item: { created_at: string; id: string }, list: strin
 
 /** Query parameters of a listing. */
 export function pageQuery({ defaultLimit, maxLimit }: { defaultLimit: number; maxLimit: number }) {
-  const error = `must be a number from 1 to ${maxLimit}`;
   return z.object({
-    limit: z
-      .string(error)
-      .regex(/^\d+$/, error)
-      .transform(Number)
-      .pipe(z.int(error).min(1, error).max(maxLimit, error))
-      .default(defaultLimit)
-      .meta({
-        description: 'maximum number of items',
-        override: ({ jsonSchema }) => {
-          delete jsonSchema.pattern;
-          Object.assign(jsonSchema, { type: 'integer', minimum: 1, maximum: maxLimit, default: defaultLimit });
-        },
-      }),
+    limit: numberQuery({ min: 1, max: maxLimit, byDefault: defaultLimit, description: 'maximum number of items' }),
     page_token: z
       .string()
       .optional()

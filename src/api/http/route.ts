@@ -64,6 +64,11 @@ export function json<S extends z.ZodType>(schema: S, example: z.output<S>): Cont
   return { schema, example };
 }
 
+/** Declares JSON whose only field is `data`. */
+export function dataOf<S extends z.ZodType>(schema: S, example: z.output<S>) {
+  return { schema: z.object({ data: schema }), example: { data: example } };
+}
+
 /** The body of requests that take none. Some clients send an empty object. */
 const NOTHING = json(z.strictObject({}).optional(), {});
 
@@ -73,6 +78,9 @@ interface Written {
 }
 
 type Answer = Content | Written | undefined;
+
+/** Of requests whose query or headers no route reads. */
+type NoParameters = z.ZodObject<Record<string, never>>;
 
 /** What a route takes and returns. It parses requests, types the handler, and is the documentation. */
 interface Declaration<
@@ -140,6 +148,36 @@ interface Call<F extends FaceFacts, P extends string, Q, H, B> {
 
 type Returned<A> = A extends Content<infer S> ? z.output<S> : void;
 
+type Handler<
+  F extends FaceFacts,
+  P extends string,
+  Q extends z.ZodType,
+  H extends z.ZodType,
+  B extends z.ZodType,
+  A extends Answer,
+> = (call: Call<F, P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>;
+
+/** A declaration with the handler, which the fields above it type. */
+interface Handled<
+  F extends FaceFacts,
+  P extends string,
+  Q extends z.ZodObject,
+  H extends z.ZodObject,
+  B extends z.ZodType,
+  A extends Answer,
+> extends Declaration<Q, H, B, A, F> {
+  handler: Handler<F, P, Q, H, B, A>;
+}
+
+/** A declaration that may have the handler, whose types do not matter any more. */
+interface AnyDeclaration extends Declaration {
+  handler?: (call: never) => unknown;
+}
+
+/** A path below a prefix of a face, all of whose parameters the face has. */
+type PathOf<F extends FaceFacts, P extends string> =
+  PathParameter<P> extends keyof F['parameters'] ? P & Below<keyof F['prefixes'] & string> : never;
+
 export interface Route {
   method: Method;
   path: string;
@@ -154,19 +192,35 @@ export interface Route {
  * The functions that declare the routes of a face, by their group in the documentation, and by what all of them require.
  */
 export function routesOfFace<const F extends FaceFacts>(facts: F) {
-  return (tag: keyof F['tags'] & string, ofAll: Pick<Declaration, 'requires'> = {}) =>
-    /** Declares a method of a path. The declaration types the handler and parses its requests. */
+  return (tag: keyof F['tags'] & string, ofAll: Pick<Declaration, 'requires'> = {}) => {
+    /**
+     * Declares a method of a path. The declaration types the handler and parses its requests; it may have the handler, as
+     * its last field.
+     */
     function route<
       P extends string,
-      Q extends z.ZodObject = z.ZodObject<Record<string, never>>,
-      H extends z.ZodObject = z.ZodObject<Record<string, never>>,
+      Q extends z.ZodObject = NoParameters,
+      H extends z.ZodObject = NoParameters,
+      B extends z.ZodType = z.ZodUndefined,
+      A extends Answer = undefined,
+    >(method: Method, path: PathOf<F, P>, declaration: Handled<F, P, Q, H, B, A>): Route;
+    function route<
+      P extends string,
+      Q extends z.ZodObject = NoParameters,
+      H extends z.ZodObject = NoParameters,
       B extends z.ZodType = z.ZodUndefined,
       A extends Answer = undefined,
     >(
       method: Method,
-      path: PathParameter<P> extends keyof F['parameters'] ? P & Below<keyof F['prefixes'] & string> : never,
+      path: PathOf<F, P>,
       declaration: Declaration<Q, H, B, A, F>,
-      handler: (call: Call<F, P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>,
+      handler: Handler<F, P, Q, H, B, A>,
+    ): Route;
+    function route(
+      method: Method,
+      path: string,
+      { handler: own, ...declaration }: AnyDeclaration,
+      handler = own,
     ): Route {
       const { query, headers, answer, handlesRateLimit, largeBody, stores, isForm, isRaw } = declaration;
       const { requires } = { ...ofAll, ...declaration };
@@ -199,8 +253,8 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
           request,
           response,
         };
-        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
-        const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above; by the overloads, there is a handler
+        const returned = await handler?.(call as never);
         // A handler that must know whether its answer was delivered has sent it.
         if (response.writableEnded) return;
         if (!answer) response.status(status).end();
@@ -216,7 +270,9 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
         handlers: [check, ...readBody, ...(stores ? [checkStorage] : []), respond],
         facts,
       };
-    };
+    }
+    return route;
+  };
 }
 
 /** The status of a route's response, unless it is an error. */

@@ -1,5 +1,7 @@
 import type { Response } from 'express';
+import { z } from 'zod';
 import { BlobNotFound, type BlobStore } from '../../blobs/blob-store.ts';
+import { MEDIA_TYPE } from '../../spec/bounds.ts';
 import { ApiError } from './errors.ts';
 
 interface StoredFile {
@@ -11,17 +13,28 @@ interface StoredFile {
   type: string;
 }
 
+/** The name and type of a file, from the URL that a face has given it. */
+export function fileQuery(name = z.string()) {
+  const type = z.string().regex(new RegExp(`^${MEDIA_TYPE}$`));
+  return z.object({
+    name: name.default('file').describe('the name under which the file is saved'),
+    type: type.default('application/octet-stream').describe('its media type'),
+  });
+}
+
+export const fileAnswer = { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } };
+
+/** Makes a response a download. Users, tools and code write these files: a browser must not run their content. */
+export function asDownload(response: Response, { name, type }: Pick<StoredFile, 'name' | 'type'>): void {
+  response.attachment(name);
+  response.set({ 'content-type': type, 'content-security-policy': "default-src 'none'; sandbox" });
+}
+
 /** Sends the bytes of a file as a download. @throws ApiError `file_not_found` */
 export async function sendFile(response: Response, file: StoredFile): Promise<void> {
   const bytes = await bytesOf(file);
-  response.attachment(file.name);
-  response.set({
-    'content-type': file.type,
-    // Users and tools write these files: a browser must not run their content.
-    'content-security-policy': "default-src 'none'; sandbox",
-    'cache-control': 'private, max-age=31536000, immutable',
-  });
-  response.send(bytes);
+  asDownload(response, file);
+  response.set('cache-control', 'private, max-age=31536000, immutable').send(bytes);
 }
 
 async function bytesOf({ blobs, sessionId, blob }: StoredFile): Promise<Buffer> {

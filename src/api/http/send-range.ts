@@ -2,6 +2,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Request, Response } from 'express';
 import { ApiError } from './errors.ts';
+import { asDownload } from './send-file.ts';
 
 /** A file that is read in pieces. */
 interface RangedFile {
@@ -29,11 +30,8 @@ export async function sendRange(request: Request, response: Response, file: Rang
   const { start, end } = range ?? { start: 0, end: file.bytes - 1 };
   const pieces = file.content(start);
   const first = await pieces.next();
-  response.attachment(file.name);
+  asDownload(response, file);
   response.set({
-    'content-type': file.type,
-    // Users and code write these files: a browser must not run their content.
-    'content-security-policy': "default-src 'none'; sandbox",
     'x-content-type-options': 'nosniff',
     'cache-control': 'private, no-cache',
     'accept-ranges': 'bytes',

@@ -227,6 +227,14 @@ async function replay(
   }
 }
 
+/** The cursor of an EventSource, which repeats the query of its first request: `Last-Event-ID` takes precedence. */
+export function cursorOfEventSource(
+  headers: { 'Last-Event-ID'?: string | undefined },
+  query: string | undefined,
+): Cursor {
+  return cursorOf(undefined, headers['Last-Event-ID']?.trim() || query);
+}
+
 /** The cursor of a reader: from the body, else from `Last-Event-ID`. @throws ApiError `invalid_cursor` */
 export function cursorOf(after: number | undefined, lastEventId = ''): Cursor {
   const header = lastEventId.trim();

@@ -55,34 +55,26 @@ const VENDORED = new Set(['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x
 /** `/docs`: Swagger UI on `/openapi.json`, without requests to other servers. */
 export function docsRoutes(): Route[] {
   return [
-    route(
-      'get',
-      '/docs',
-      {
-        id: 'getDocs',
-        summary: 'Get this description as a page on which requests can be tried',
-        answer: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
-      },
-      ({ request, response }) => {
+    route('get', '/docs', {
+      id: 'getDocs',
+      summary: 'Get this description as a page on which requests can be tried',
+      answer: { written: { 'text/html': { schema: z.string(), example: '<!doctype html>' } } },
+      handler: ({ request, response }) => {
         // The page's links are relative, so that it works behind any prefix, and do not work from `/docs/`.
         if (request.path.endsWith('/')) return response.redirect('../docs');
         response.set('content-security-policy', CONTENT_SECURITY_POLICY).type('html').send(PAGE);
       },
-    ),
-    route(
-      'get',
-      '/docs/:asset',
-      {
-        id: 'getDocsAsset',
-        summary: 'Get a file of the page',
-        answer: { written: { '*/*': { schema: z.unknown(), example: START } } },
-        errors: ['not_found'],
-      },
-      async ({ params: { asset }, response }) => {
+    }),
+    route('get', '/docs/:asset', {
+      id: 'getDocsAsset',
+      summary: 'Get a file of the page',
+      answer: { written: { '*/*': { schema: z.unknown(), example: START } } },
+      errors: ['not_found'],
+      handler: async ({ params: { asset }, response }) => {
         const content = asset === 'start.js' ? START : await vendored(asset);
         response.set('cache-control', 'public, max-age=3600').type(asset).send(content);
       },
-    ),
+    }),
   ];
 }
 

@@ -24,27 +24,19 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
   const toText = ({ problem, reason, since }: Finding): string =>
     `${problem}${saysWhy() ? `: ${reason}` : ''} (since ${since})`;
   return [
-    route(
-      'get',
-      '/healthz',
-      {
-        id: 'getHealth',
-        summary: 'Check whether the process is alive',
-        answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
-        errors: ['unavailable'],
-      },
-      () => ({ status: 'ok' as const }),
-    ),
-    route(
-      'get',
-      '/readyz',
-      {
-        id: 'getReadiness',
-        summary: 'Check whether the server is ready to process requests',
-        answer: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
-        errors: ['unavailable'],
-      },
-      async ({ response }) => {
+    route('get', '/healthz', {
+      id: 'getHealth',
+      summary: 'Check whether the process is alive',
+      answer: json(z.object({ status: z.literal('ok') }), { status: 'ok' }),
+      errors: ['unavailable'],
+      handler: () => ({ status: 'ok' as const }),
+    }),
+    route('get', '/readyz', {
+      id: 'getReadiness',
+      summary: 'Check whether the server is ready to process requests',
+      answer: { written: { 'application/json': json(findings, { status: 'ready', problems: [], warnings: [] }) } },
+      errors: ['unavailable'],
+      handler: async ({ response }) => {
         const result = await readiness.check();
         const [problems, warnings] = [result.problems.map(toText), result.warnings.map(toText)];
         if (problems.length === 0) {
@@ -57,6 +49,6 @@ export function healthRoutes({ readiness, saysWhy }: HealthContext): Route[] {
         response.status(answer.status).set(answer.headers);
         response.json({ status: 'not ready', problems, warnings, ...answer.body });
       },
-    ),
+    }),
   ];
 }

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Operations');
@@ -26,16 +26,12 @@ const example: z.output<typeof kernelHost> = {
 /** `/v1/kernels`: the hosts on which the code of agents runs, for admins. */
 export function kernelRoutes({ catalog }: Pick<ApiContext, 'catalog'>): Route[] {
   return [
-    route(
-      'get',
-      '/v1/kernels',
-      {
-        id: 'listKernelHosts',
-        summary: 'The kernel hosts that run, at most 100',
-        requires: 'readKernels',
-        answer: json(z.object({ data: z.array(kernelHost) }), { data: [example] }),
-      },
-      async () => {
+    route('get', '/v1/kernels', {
+      id: 'listKernelHosts',
+      summary: 'The kernel hosts that run, at most 100',
+      requires: 'readKernels',
+      answer: dataOf(z.array(kernelHost), [example]),
+      handler: async () => {
         const hosts = await catalog.kernelHosts.running(Date.now());
         const data = hosts.map(({ host, kernels, capacity, state, seen_at: seenAt }) => ({
           host,
@@ -46,6 +42,6 @@ export function kernelRoutes({ catalog }: Pick<ApiContext, 'catalog'>): Route[] 
         }));
         return { data };
       },
-    ),
+    }),
   ];
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Operations');
@@ -47,21 +47,17 @@ const example: z.output<typeof checkedServer> = {
 /** `/v1/agents/mcp/servers`: what `everturn mcp check` prints, for admins. */
 export function mcpServerRoutes({ checkServers }: Pick<ApiContext, 'checkServers'>): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/mcp/servers',
-      {
-        id: 'checkMcpServers',
-        summary: 'Connect to each registered MCP server, and list its tools and which of them ask',
-        description:
-          'Over connections of its own, with the sign-ins of the caller: programs are started for it, and ended. Takes as long ' +
-          'as the slowest server.',
-        requires: 'checkMcpServers',
-        answer: json(z.object({ data: z.array(checkedServer) }), { data: [example] }),
-      },
-      async ({ caller, response }) => ({
+    route('get', '/v1/agents/mcp/servers', {
+      id: 'checkMcpServers',
+      summary: 'Connect to each registered MCP server, and list its tools and which of them ask',
+      description:
+        'Over connections of its own, with the sign-ins of the caller: programs are started for it, and ended. Takes as long ' +
+        'as the slowest server.',
+      requires: 'checkMcpServers',
+      answer: dataOf(z.array(checkedServer), [example]),
+      handler: async ({ caller, response }) => ({
         data: await checkServers(caller.subject.subjectId, disconnection(response)),
       }),
-    ),
+    }),
   ];
 }

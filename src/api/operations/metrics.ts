@@ -14,20 +14,16 @@ const text = {
 /** The metrics of this process, for Prometheus. */
 export function metricsRoutes({ scrape }: Pick<ApiContext, 'scrape'>): Route[] {
   return [
-    route(
-      'get',
-      '/metrics',
-      {
-        id: 'getMetrics',
-        summary: "Get the metrics of this process in Prometheus' text format",
-        description: 'The port EVERTURN_METRICS_PORT serves them without a key.',
-        requires: 'readMetrics',
-        answer: { written: { 'text/plain': text } },
-      },
-      async ({ response }) => {
+    route('get', '/metrics', {
+      id: 'getMetrics',
+      summary: "Get the metrics of this process in Prometheus' text format",
+      description: 'The port EVERTURN_METRICS_PORT serves them without a key.',
+      requires: 'readMetrics',
+      answer: { written: { 'text/plain': text } },
+      handler: async ({ response }) => {
         const { contentType, text: body } = await scrape();
         response.type(contentType).send(body);
       },
-    ),
+    }),
   ];
 }

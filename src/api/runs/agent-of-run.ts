@@ -1,5 +1,6 @@
 import type { Catalog } from '../../features/catalog.ts';
-import { ApiError } from '../http/errors.ts';
+import { isGiven } from '../../lib/is-given.ts';
+import { agentNotFound, ApiError } from '../http/errors.ts';
 import { toSpec, withParams } from './agent-to-spec.ts';
 import type { NewRun } from './create-run.ts';
 import type { AgentRunRequest, RunRequest } from './wire/request.ts';
@@ -24,14 +25,10 @@ export async function registeredAgent(
 ): Promise<NewRun['agent']> {
   checkContext(context);
   const agent = await agents.get(name);
-  if (!agent) throw new ApiError('agent_not_found', `there is no agent ${JSON.stringify(name)}`);
+  if (!agent) throw agentNotFound(name);
   const isChanged = Object.values(params ?? {}).some(isGiven);
   const changed = withParams(agent.spec, params ?? {}, context ?? {});
   return { name, version: agent.version, isRegistered: !isChanged, hasNewModel: isGiven(params?.model), ...changed };
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }
 
 function checkContext(context: unknown): void {

@@ -5,7 +5,7 @@ import { hashOf } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { exampleRunSummary } from './examples.ts';
 import { toRunHeader } from './run-header.ts';
@@ -32,21 +32,14 @@ const listQuery = createdQuery(LIMIT).extend({
 export function listRoutes(context: ApiContext): Route[] {
   const { catalog } = context;
   return [
-    route(
-      'get',
-      '/v1/runs',
-      {
-        id: 'listRuns',
-        summary: 'The runs that you may read, newest first',
-        description:
-          'Without their items. A list follows a run within a moment; its figures are those of its last pause, or of its end.',
-        query: listQuery,
-        answer: json(pageOf(runSummary), {
-          data: [exampleRunSummary],
-          pagination: { limit: LIMIT, next_page_token: null, previous_page_token: null },
-        }),
-      },
-      async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
+    route('get', '/v1/runs', {
+      id: 'listRuns',
+      summary: 'The runs that you may read, newest first',
+      description:
+        'Without their items. A list follows a run within a moment; its figures are those of its last pause, or of its end.',
+      query: listQuery,
+      answer: pageOf(runSummary, [exampleRunSummary], LIMIT),
+      handler: async ({ query: { limit, page_token: token, order, status, ...filters }, caller }) => {
         const subjectId = mayReadAll(caller) ? undefined : caller.subject.subjectId;
         const fingerprint = hashOf({ subjectId: subjectId ?? null, order, status: status ?? null, filters });
         const { agent_name: agentName, start_timestamp: from, end_timestamp: to } = filters;
@@ -67,7 +60,7 @@ export function listRoutes(context: ApiContext): Route[] {
           after: (last) => placeAfter(last, fingerprint),
         });
       },
-    ),
+    }),
   ];
 }
 

@@ -2,7 +2,7 @@ import type { StoredFile } from '../../core/records/input.ts';
 import type { AnswerableCall, Approval } from '../../core/records/pending.ts';
 import { ROOT_THREAD } from '../../core/records/threads.ts';
 import { callKey, outcomeText, type CallKey } from '../../core/tool-records.ts';
-import { editedArguments } from '../../engine/edited-arguments.ts';
+import { approvalOf } from '../../engine/edited-arguments.ts';
 import { refusal, type Place } from './errors.ts';
 import { waitingCalls } from './required-action.ts';
 import { readResultContent } from './result-content.ts';
@@ -57,14 +57,6 @@ export function requireSupportedResults({ tool_results: results }: ResumeRequest
       requireSupported(part, ['tool_results', i, 'content', j], { author: 'result', accepted });
     }
   }
-}
-
-type Decision = Pick<NonNullable<ResumeRequest['approvals']>[number], 'status' | 'reason' | 'arguments'>;
-
-function approvalOf({ status, reason, arguments: edited }: Decision): Approval {
-  return status === 'allow'
-    ? { status, ...(edited && { edited: editedArguments(edited) }) }
-    : { status, ...(reason && { reason }) };
 }
 
 /** The call that an answer is for. @throws ApiError `call_not_pending` if the run has never waited for that answer */

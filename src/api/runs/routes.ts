@@ -10,8 +10,9 @@ import type { ApiContext } from '../http/context.ts';
 import type { ApiError } from '../http/errors.ts';
 import { disconnection } from '../http/disconnection.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
+import { numberQuery } from '../http/number-query.ts';
 import { json, type Route } from '../http/route.ts';
-import { cursorOf } from '../http/turn-stream.ts';
+import { cursorOfEventSource } from '../http/turn-stream.ts';
 import { turnEvents, turnEventsAnswer, turnEventsQuery } from '../sessions/turn-events.ts';
 import { routesOf } from './route.ts';
 import { describedAgent, registeredAgent } from './agent-of-run.ts';
@@ -34,22 +35,13 @@ const MAX_WAIT_SECONDS = 60;
 /** A run that does not wait for a model or a tool ends within this time. */
 const CANCEL_WAIT_MS = 1_000;
 
-const seconds = `must be a number from 0 to ${MAX_WAIT_SECONDS}`;
-
 const waitQuery = z.object({
-  wait_seconds: z
-    .string(seconds)
-    .regex(/^\d+$/, seconds)
-    .transform(Number)
-    .pipe(z.int(seconds).max(MAX_WAIT_SECONDS, seconds))
-    .default(0)
-    .meta({
-      description: 'how long to wait for the end of the run, or its next pause',
-      override: ({ jsonSchema }) => {
-        delete jsonSchema.pattern;
-        Object.assign(jsonSchema, { type: 'integer', minimum: 0, maximum: MAX_WAIT_SECONDS, default: 0 });
-      },
-    }),
+  wait_seconds: numberQuery({
+    min: 0,
+    max: MAX_WAIT_SECONDS,
+    byDefault: 0,
+    description: 'how long to wait for the end of the run, or its next pause',
+  }),
 });
 
 const run = json(runResource, exampleRun);
@@ -57,26 +49,36 @@ const events = json(sentRunEvent, exampleSentRunEvent);
 const schemas = { RunStreamEvent: runStreamEvent };
 const answer = { written: { 'application/json': run, 'text/event-stream': events } };
 
-const ERRORS_OF_REQUESTS = [
-  'forbidden',
-  'invalid_items',
-  'unsupported_part',
-  'invalid_context',
-  'run_in_progress',
-  'duplicate_tool_name',
-  'invalid_agent',
-  'feature_not_available',
-  'idempotency_key_reused',
-  'request_expired',
-  'too_many_turns',
-] as const;
+/** What the routes have in common that start runs. */
+const starts = {
+  handlesRateLimit: true,
+  largeBody: true,
+  stores: true,
+  requires: 'createSessions',
+  headers: z.object(idempotencyKey),
+  schemas,
+  answer,
+  errors: [
+    'forbidden',
+    'invalid_items',
+    'unsupported_part',
+    'invalid_context',
+    'run_in_progress',
+    'duplicate_tool_name',
+    'invalid_agent',
+    'feature_not_available',
+    'idempotency_key_reused',
+    'request_expired',
+    'too_many_turns',
+  ],
+} as const;
 
 interface RunCall {
   body: RunRequest | AgentRunRequest;
   /** Equal for equal requests. */
   identity: unknown;
   readAgent: () => Promise<NewRun['agent']>;
-  key: string | undefined;
+  headers: { 'Idempotency-Key'?: string | undefined };
   caller: Caller;
   rateLimitError?: ApiError | undefined;
   response: Response;
@@ -93,189 +95,127 @@ export function runRoutes(context: ApiContext): Route[] {
   const responder = new RunResponder(context);
   return [
     ...listRoutes(context),
-    route(
-      'post',
-      '/v1/runs',
-      {
-        id: 'createRun',
-        handlesRateLimit: true,
-        largeBody: true,
-        stores: true,
-        requires: 'createSessions',
-        summary: 'Run an agent that the request describes',
-        description:
-          'The response is 200 even if the run fails; the run continues if the connection breaks. It is sent when ' +
-          'the run ends or pauses, or after `wait_seconds`; its headers, with the id of the run, are sent at once.',
-        headers: z.object(idempotencyKey),
-        body: json(runRequest, exampleRunRequest),
-        schemas,
-        answer,
-        errors: ERRORS_OF_REQUESTS,
-      },
-      async ({ headers, body, caller, rateLimitError, response }) =>
-        create({
-          body,
-          identity: body,
-          readAgent: () => Promise.resolve(describedAgent(body)),
-          key: headers['Idempotency-Key'],
-          caller,
-          rateLimitError,
-          response,
-        }),
-    ),
-    route(
-      'post',
-      '/v1/agents/:agent_name/runs',
-      {
-        id: 'createRunOfAgent',
-        handlesRateLimit: true,
-        largeBody: true,
-        stores: true,
-        requires: 'createSessions',
-        summary: 'Run a registered agent',
-        description: 'Like `POST /v1/runs`. `params` replace those of the agent, for this run.',
-        headers: z.object(idempotencyKey),
-        body: json(agentRunRequest, { input: exampleRunRequest.input }),
-        schemas,
-        answer,
-        errors: ERRORS_OF_REQUESTS,
-      },
-      async ({ params: { agent_name: name }, headers, body, caller, rateLimitError, response }) =>
-        create({
-          body,
-          identity: { name, body },
-          readAgent: () => registeredAgent(catalog, name, body),
-          key: headers['Idempotency-Key'],
-          caller,
-          rateLimitError,
-          response,
-        }),
-    ),
-    route(
-      'get',
-      '/v1/runs/:run_id',
-      {
-        id: 'getRun',
-        summary: 'A run, now or when it ends or pauses',
-        query: waitQuery,
-        answer: run,
-      },
-      async ({ params, query, caller, response }) => {
+    route('post', '/v1/runs', {
+      id: 'createRun',
+      ...starts,
+      summary: 'Run an agent that the request describes',
+      description:
+        'The response is 200 even if the run fails; the run continues if the connection breaks. It is sent when ' +
+        'the run ends or pauses, or after `wait_seconds`; its headers, with the id of the run, are sent at once.',
+      body: json(runRequest, exampleRunRequest),
+      handler: async ({ body, ...call }) =>
+        create({ ...call, body, identity: body, readAgent: () => Promise.resolve(describedAgent(body)) }),
+    }),
+    route('post', '/v1/agents/:agent_name/runs', {
+      id: 'createRunOfAgent',
+      ...starts,
+      summary: 'Run a registered agent',
+      description: 'Like `POST /v1/runs`. `params` replace those of the agent, for this run.',
+      body: json(agentRunRequest, { input: exampleRunRequest.input }),
+      handler: async ({ params: { agent_name: name }, body, ...call }) =>
+        create({ ...call, body, identity: { name, body }, readAgent: () => registeredAgent(catalog, name, body) }),
+    }),
+    route('get', '/v1/runs/:run_id', {
+      id: 'getRun',
+      summary: 'A run, now or when it ends or pauses',
+      query: waitQuery,
+      answer: run,
+      handler: async ({ params, query, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
         return responder.follow(found, { waitMs: query.wait_seconds * 1000, signal: disconnection(response) });
       },
-    ),
-    route(
-      'get',
-      '/v1/runs/:run_id/stream',
-      {
-        id: 'streamRun',
-        summary: 'The stream of a run from a cursor on',
-        query: z.object(afterSequenceNumber),
-        headers: z.object(lastEventId),
-        schemas,
-        answer: { written: { 'text/event-stream': events } },
-        noContent: 'the run has ended, and the cursor is at its end',
-      },
-      async ({ params, query, headers, caller, request, response }) => {
+    }),
+    route('get', '/v1/runs/:run_id/stream', {
+      id: 'streamRun',
+      summary: 'The stream of a run from a cursor on',
+      query: z.object(afterSequenceNumber),
+      headers: z.object(lastEventId),
+      schemas,
+      answer: { written: { 'text/event-stream': events } },
+      noContent: 'the run has ended, and the cursor is at its end',
+      handler: async ({ params, query, headers, caller, request, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
-        const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after_sequence_number);
+        const cursor = cursorOfEventSource(headers, query.after_sequence_number);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         await responder.stream(found, response, { cursor });
       },
-    ),
-    route(
-      'get',
-      '/v1/runs/:run_id/events',
-      {
-        id: 'listRunEvents',
-        summary: 'The log of a run: its model calls, its tool calls and its sub-agents',
-        description: 'Has the events of a turn, in the form of the Sessions API.',
-        query: turnEventsQuery,
-        answer: turnEventsAnswer,
-      },
-      async ({ params, query, caller }) => {
+    }),
+    route('get', '/v1/runs/:run_id/events', {
+      id: 'listRunEvents',
+      summary: 'The log of a run: its model calls, its tool calls and its sub-agents',
+      description: 'Has the events of a turn, in the form of the Sessions API.',
+      query: turnEventsQuery,
+      answer: turnEventsAnswer,
+      handler: async ({ params, query, caller }) => {
         const { session, turnId, runId, reader } = await authorizeRun(catalog, params.run_id, caller, 'read');
         if (!(await hasTurn(context, session, turnId))) throw runNotFound(runId);
         return turnEvents(context, turnId, query, reader);
       },
-    ),
-    route(
-      'post',
-      '/v1/runs/:run_id/resume',
-      {
-        id: 'resumeRun',
-        largeBody: true,
-        summary: 'Give a run what it waits for: results of tools, approvals, toolkits',
-        description:
-          'Takes any part of what the run waits for: all answers of the request are accepted, or none. The run continues ' +
-          'when nothing is left. The response is that of `POST /v1/runs`, from this point on. An equal answer that is ' +
-          'repeated changes nothing.',
-        headers: z.object(idempotencyKey),
-        body: json(resumeRequest, exampleResumeRequest),
-        schemas,
-        answer,
-        errors: [
-          'forbidden',
-          'not_an_approver',
-          'run_ended',
-          'call_not_pending',
-          'call_already_answered',
-          'call_answered_twice',
-          'duplicate_tool_name',
-          'unsupported_part',
-          'invalid_arguments',
-          'edit_not_allowed',
-          'remember_not_allowed',
-          'feature_not_available',
-          'content_too_large',
-          'idempotency_key_reused',
-        ],
-      },
-      async ({ params, headers, body, caller, response }) => {
+    }),
+    route('post', '/v1/runs/:run_id/resume', {
+      id: 'resumeRun',
+      largeBody: true,
+      summary: 'Give a run what it waits for: results of tools, approvals, toolkits',
+      description:
+        'Takes any part of what the run waits for: all answers of the request are accepted, or none. The run continues ' +
+        'when nothing is left. The response is that of `POST /v1/runs`, from this point on. An equal answer that is ' +
+        'repeated changes nothing.',
+      headers: z.object(idempotencyKey),
+      body: json(resumeRequest, exampleResumeRequest),
+      schemas,
+      answer,
+      errors: [
+        'forbidden',
+        'not_an_approver',
+        'run_ended',
+        'call_not_pending',
+        'call_already_answered',
+        'call_answered_twice',
+        'duplicate_tool_name',
+        'unsupported_part',
+        'invalid_arguments',
+        'edit_not_allowed',
+        'remember_not_allowed',
+        'feature_not_available',
+        'content_too_large',
+        'idempotency_key_reused',
+      ],
+      handler: async ({ params, headers, body, caller, response }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'read');
         if (keepsOpen(body)) streamLimits.admit(caller, response);
         const cursor = await resumeRun(context, { run: found, body, key: headers['Idempotency-Key'], caller });
         await responder.respond(found, body, response, { cursor });
       },
-    ),
-    route(
-      'post',
-      '/v1/runs/:run_id/cancel',
-      {
-        id: 'cancelRun',
-        summary: 'Cancel a run',
-        description: 'Without effect on a run that has ended. The response may still say `running`.',
-        answer: run,
-        errors: ['forbidden'],
-      },
-      async ({ params, caller }) => {
+    }),
+    route('post', '/v1/runs/:run_id/cancel', {
+      id: 'cancelRun',
+      summary: 'Cancel a run',
+      description: 'Without effect on a run that has ended. The response may still say `running`.',
+      answer: run,
+      errors: ['forbidden'],
+      handler: async ({ params, caller }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'cancel');
         await cancelTurns(context, found.session, { turnId: found.turnId });
         // A run that was paused does not say any more that it waits for its client.
         return responder.follow(found, { waitMs: CANCEL_WAIT_MS, ignoresPauses: true });
       },
-    ),
-    route(
-      'delete',
-      '/v1/runs/:run_id',
-      {
-        id: 'deleteRun',
-        summary: 'Delete a run with its log, its files and its input',
-        description: 'A running one is cancelled.',
-        errors: ['forbidden'],
-      },
-      async ({ params, caller }) => {
+    }),
+    route('delete', '/v1/runs/:run_id', {
+      id: 'deleteRun',
+      summary: 'Delete a run with its log, its files and its input',
+      description: 'A running one is cancelled.',
+      errors: ['forbidden'],
+      handler: async ({ params, caller }) => {
         const { session } = await authorizeRun(catalog, params.run_id, caller, 'delete');
         await deleteSession(context, session);
       },
-    ),
+    }),
   ];
 
-  async function create({ body, identity, readAgent, key, caller, rateLimitError, response }: RunCall): Promise<void> {
+  async function create({ body, identity, readAgent, headers, caller, rateLimitError, response }: RunCall) {
     if (keepsOpen(body)) streamLimits.admit(caller, response);
-    const claimed = await claimRun(context, { caller, key, identity });
+    const claimed = await claimRun(context, { caller, key: headers['Idempotency-Key'], identity });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
     try {

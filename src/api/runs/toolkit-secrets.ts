@@ -1,3 +1,4 @@
+import { isJsonObject } from '../../lib/json.ts';
 import { pick, type ServerSecrets } from '../../mcp/server-secrets.ts';
 import type { GivenToServer } from '../../spec/agent-spec.ts';
 import { refusal, type Place } from './errors.ts';
@@ -46,7 +47,7 @@ export function secretsOf(toolkits: ToolkitServer[], context: unknown): ToolkitS
   }
   if (given.length === 0) return { given, secrets: undefined };
   const keys = new Set(given.flatMap(({ contextKeys = [] }) => contextKeys));
-  return { given, secrets: { headers: all, context: pick(isObject(context) ? context : {}, [...keys]) } };
+  return { given, secrets: { headers: all, context: pick(isJsonObject(context) ? context : {}, [...keys]) } };
 }
 
 /** The headers of a server, with names in lower case. @throws ApiError */
@@ -84,8 +85,4 @@ function headersOf({ authorization, headers }: McpToolkit, context: unknown, pla
     throw refusal('invalid_request', [...place, 'headers'], message);
   }
   return Object.fromEntries(read);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

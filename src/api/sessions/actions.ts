@@ -10,9 +10,9 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { EventStream, type ServerSentEvent } from '../http/event-stream.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { exampleAction, exampleActionEvent, examplePage } from './examples.ts';
+import { exampleAction, exampleActionEvent } from './examples.ts';
 import {
   actionEvent,
   actionEventToWire,
@@ -20,7 +20,6 @@ import {
   actionToResource,
   serverSentActionEvent,
 } from './wire/actions.ts';
-import { dataOf } from './wire/resources.ts';
 import { lastEventId } from '../http/headers.ts';
 import { SESSION_ERRORS } from './errors.ts';
 
@@ -50,18 +49,14 @@ const position = z.object({
 /** The inbox: the actions that the caller may decide, over all sessions. */
 export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/actions',
-      {
-        id: 'listActions',
-        summary: 'The actions that you may decide, newest first',
-        description:
-          'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
-        query: listQuery,
-        answer: json(pageOf(actionResource), { data: [exampleAction], pagination: examplePage(LIMIT) }),
-      },
-      async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
+    route('get', '/v1/agents/actions', {
+      id: 'listActions',
+      summary: 'The actions that you may decide, newest first',
+      description:
+        'They are answered in a turn of their session, sign-ins at their `auth_url`; see the guide to approvals.',
+      query: listQuery,
+      answer: pageOf(actionResource, [exampleAction], LIMIT),
+      handler: async ({ query: { limit, page_token: token, order, status, agent_name: agentName }, caller }) => {
         const reader = deciderOf(caller);
         const list = hashOf({ ...reader, order, status, agentName: agentName ?? null });
         const after = positionOf(position, token, { list });
@@ -78,21 +73,17 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
           after: ({ id, requested_at }) => ({ list, requested_at, id }),
         });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/actions/stream',
-      {
-        id: 'streamActions',
-        summary: 'The changes of the actions that you may decide',
-        description:
-          'A server-sent event stream without an end. Without `Last-Event-ID` it starts now: open it, then list the ' +
-          'pending actions. With one it continues after that event, however old it is.',
-        headers: z.object(lastEventId),
-        schemas: { ActionEvent: actionEvent },
-        answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
-      },
-      async ({ headers, caller, request, response }) => {
+    }),
+    route('get', '/v1/agents/actions/stream', {
+      id: 'streamActions',
+      summary: 'The changes of the actions that you may decide',
+      description:
+        'A server-sent event stream without an end. Without `Last-Event-ID` it starts now: open it, then list the ' +
+        'pending actions. With one it continues after that event, however old it is.',
+      headers: z.object(lastEventId),
+      schemas: { ActionEvent: actionEvent },
+      answer: { written: { 'text/event-stream': json(serverSentActionEvent, exampleActionEvent) } },
+      handler: async ({ headers, caller, request, response }) => {
         const newest = await catalog.actions.newest();
         const cursor = cursorOf(headers['Last-Event-ID'], newest);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
@@ -104,16 +95,12 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
         await follow(stream, cursor, caller);
         stream.end();
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/actions/:action_id',
-      {
-        id: 'getAction',
-        summary: 'An action that you may decide, or could, with all arguments of its call',
-        answer: json(dataOf(actionResource), { data: exampleAction }),
-      },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/v1/agents/actions/:action_id', {
+      id: 'getAction',
+      summary: 'An action that you may decide, or could, with all arguments of its call',
+      answer: dataOf(actionResource, exampleAction),
+      handler: async ({ params, caller }) => {
         const action = await catalog.actions.find(params.action_id, deciderOf(caller));
         if (!action) throw new ApiError(SESSION_ERRORS.action_not_found, 'there is no such action that you may decide');
         const whole = await wholeArguments(action, logs);
@@ -121,7 +108,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
           data: actionToResource({ ...action, detail: action.detail && { ...action.detail, arguments: whole } }, INBOX),
         };
       },
-    ),
+    }),
   ];
 
   /** Sends the changes after a number at the reader's pace, until it disconnects. */

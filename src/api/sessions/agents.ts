@@ -8,16 +8,16 @@ import { identifier } from '../../spec/bounds.ts';
 import {
   agentResource,
   agentVersionResource,
-  dataOf,
   type AgentResource,
   type AgentVersionResource,
 } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { disconnection } from '../http/disconnection.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
-import { exampleAgent, exampleAgentVersion, examplePage, exampleSpec } from './examples.ts';
+import { exampleAgent, exampleAgentVersion, exampleSpec } from './examples.ts';
 import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
+import { requireAgent } from './require-agent.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Agents');
@@ -44,57 +44,49 @@ const putQuery = z.object({
 /** The column has 32 bits. */
 const MAX_VERSION = 2 ** 31 - 1;
 
-const answer = json(dataOf(agentResource), { data: exampleAgent });
+const answer = dataOf(agentResource, exampleAgent);
 
 /** `/v1/agents/{name}`: the registry of agents. */
 export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents',
-      {
-        id: 'listAgents',
-        summary: 'All agents in their newest versions, by name',
-        query: agentsQuery,
-        answer: json(pageOf(agentResource), { data: [exampleAgent], pagination: examplePage(LIMIT) }),
-      },
-      async ({ query: { limit, order, page_token: token } }) => {
+    route('get', '/v1/agents', {
+      id: 'listAgents',
+      summary: 'All agents in their newest versions, by name',
+      query: agentsQuery,
+      answer: pageOf(agentResource, [exampleAgent], LIMIT),
+      handler: async ({ query: { limit, order, page_token: token } }) => {
         const position = positionOf(agentPosition, token, { order });
         return pageOfRows(await catalog.agents.list(order, position?.agent, limit + 1), limit, {
           toItem: async (row) => toResource({ ...row, spec: await catalog.agents.spec(row.spec_hash) }),
           after: ({ name }) => ({ order, agent: name }),
         });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name',
-      { id: 'getAgent', summary: 'The newest version of an agent', answer, errors: ['agent_not_found'] },
-      async ({ params: { agent_name: name } }) => {
-        const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
-        if (!agent) throw agentNotFound(name);
+    }),
+    route('get', '/v1/agents/:agent_name', {
+      id: 'getAgent',
+      summary: 'The newest version of an agent',
+      answer,
+      errors: ['agent_not_found'],
+      handler: async ({ params: { agent_name: name } }) => {
+        const agent = await requireAgent(catalog, name);
         return { data: withWarnings(toResource(agent), await agentCheck.warnings(agent.spec)) };
       },
-    ),
-    route(
-      'put',
-      '/v1/agents/:agent_name',
-      {
-        id: 'putAgent',
-        largeBody: true,
-        requires: 'writeAgents',
-        summary: 'Register an agent, or a new version of it',
-        description:
-          'Existing sessions keep the version that they were created with. With `check=true` each of its models gets a ' +
-          'question of a few tokens, and each of its MCP servers lists its tools, with the credentials of this server and ' +
-          'the sign-ins of the caller; `checks` has the results. Models and servers over HTTP are waited for up to ' +
-          '15 seconds, programs that are being installed as long as that may take.',
-        query: putQuery,
-        body: json(agentSpec, exampleSpec),
-        answer,
-        errors: ['invalid_agent', 'feature_not_available'],
-      },
-      async ({ params: { agent_name: name }, query: { check }, body: spec, caller, response }) => {
+    }),
+    route('put', '/v1/agents/:agent_name', {
+      id: 'putAgent',
+      largeBody: true,
+      requires: 'writeAgents',
+      summary: 'Register an agent, or a new version of it',
+      description:
+        'Existing sessions keep the version that they were created with. With `check=true` each of its models gets a ' +
+        'question of a few tokens, and each of its MCP servers lists its tools, with the credentials of this server and ' +
+        'the sign-ins of the caller; `checks` has the results. Models and servers over HTTP are waited for up to ' +
+        '15 seconds, programs that are being installed as long as that may take.',
+      query: putQuery,
+      body: json(agentSpec, exampleSpec),
+      answer,
+      errors: ['invalid_agent', 'feature_not_available'],
+      handler: async ({ params: { agent_name: name }, query: { check }, body: spec, caller, response }) => {
         if (!NAME.test(name) || RESERVED.has(name)) {
           throw new ApiError('invalid_agent', `an agent cannot be named ${JSON.stringify(name)}`, {
             param: 'agent_name',
@@ -110,36 +102,28 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         ]);
         return { data: { ...withWarnings(toResource(agent), warnings), ...(checks && { checks }) } };
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/:agent_name',
-      {
-        id: 'deleteAgent',
-        requires: 'writeAgents',
-        summary: 'Delete an agent',
-        description:
-          'Its sessions keep their versions, which can still be read; no new sessions can be created. When the name is ' +
-          'registered again, the numbers of its versions continue.',
-        errors: ['agent_not_found'],
-      },
-      async ({ params: { agent_name: name } }) => {
+    }),
+    route('delete', '/v1/agents/:agent_name', {
+      id: 'deleteAgent',
+      requires: 'writeAgents',
+      summary: 'Delete an agent',
+      description:
+        'Its sessions keep their versions, which can still be read; no new sessions can be created. When the name is ' +
+        'registered again, the numbers of its versions continue.',
+      errors: ['agent_not_found'],
+      handler: async ({ params: { agent_name: name } }) => {
         const isDeleted = identifier.safeParse(name).success && (await catalog.agents.delete(name));
         if (!isDeleted) throw agentNotFound(name);
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name/versions',
-      {
-        id: 'listAgentVersions',
-        summary: 'All versions of an agent, newest first',
-        description: 'Also for a deleted agent.',
-        query: versionsQuery,
-        answer: json(pageOf(agentVersionResource), { data: [exampleAgentVersion], pagination: examplePage(LIMIT) }),
-        errors: ['agent_not_found'],
-      },
-      async ({ params: { agent_name: name }, query: { limit, order, page_token: token } }) => {
+    }),
+    route('get', '/v1/agents/:agent_name/versions', {
+      id: 'listAgentVersions',
+      summary: 'All versions of an agent, newest first',
+      description: 'Also for a deleted agent.',
+      query: versionsQuery,
+      answer: pageOf(agentVersionResource, [exampleAgentVersion], LIMIT),
+      errors: ['agent_not_found'],
+      handler: async ({ params: { agent_name: name }, query: { limit, order, page_token: token } }) => {
         const position = positionOf(versionPosition, token, { order, versions_of: name });
         const isName = identifier.safeParse(name).success;
         const rows = isName ? await catalog.agents.versions(name, order, position?.version, limit + 1) : [];
@@ -147,26 +131,22 @@ export function agentRoutes({ catalog, agentCheck, tryAgent }: ApiContext): Rout
         const after = ({ version }: { version: number }) => ({ order, versions_of: name, version });
         return pageOfRows(rows, limit, { toItem: toVersion, after });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name/versions/:agent_version',
-      {
-        id: 'getAgentVersion',
-        summary: 'One version of an agent',
-        description:
-          'A version never changes, and remains after the agent is deleted, because sessions are pinned to it.',
-        answer: json(dataOf(agentVersionResource), { data: exampleAgentVersion }),
-        errors: ['agent_not_found'],
-      },
-      async ({ params: { agent_name: name, agent_version: text } }) => {
+    }),
+    route('get', '/v1/agents/:agent_name/versions/:agent_version', {
+      id: 'getAgentVersion',
+      summary: 'One version of an agent',
+      description:
+        'A version never changes, and remains after the agent is deleted, because sessions are pinned to it.',
+      answer: dataOf(agentVersionResource, exampleAgentVersion),
+      errors: ['agent_not_found'],
+      handler: async ({ params: { agent_name: name, agent_version: text } }) => {
         const version = /^\d{1,10}$/.test(text) ? Number(text) : 0;
         const isValid = identifier.safeParse(name).success && version > 0 && version <= MAX_VERSION;
         const row = isValid ? await catalog.agents.version(name, version) : undefined;
         if (!row) throw new ApiError('agent_not_found', `agent ${JSON.stringify(name)} has no version ${text}`);
         return { data: await toVersion(row) };
       },
-    ),
+    }),
   ];
 
   async function toVersion(row: AgentVersionRow): Promise<AgentVersionResource> {

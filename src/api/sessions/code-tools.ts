@@ -15,7 +15,7 @@ import { mayCall, type AgentTool } from '../../tools/toolset.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { codeTool, codeToolToResource, savedCodeToolToResource, type CodeToolResource } from './wire/code-tools.ts';
 
@@ -45,26 +45,19 @@ const exampleTool: CodeToolResource = {
 /** The tools that the code of an agent may call. */
 export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/code-tools',
-      {
-        id: 'listCodeTools',
-        summary: 'The tools that the code of a session or draft may call: the saved ones, then those of servers',
-        description:
-          'By category and name. Those of servers are as the MCP servers of its agent offer them now. A server that cannot be reached, or that its user is not ' +
-          'signed in to, has none.',
-        query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
-          category: z.string().max(MAX_TEXT_LENGTH).optional().describe('only its tools'),
-          query: z.string().min(1).max(MAX_TEXT_LENGTH).optional().describe('only those that match, the best first'),
-          source: z.enum(['true', 'false']).default('false').describe('with their sources'),
-        }),
-        answer: json(pageOf(codeTool), {
-          data: [exampleTool],
-          pagination: { limit: 100, next_page_token: null, previous_page_token: null },
-        }),
-      },
-      async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
+    route('get', '/v1/agents/sessions/:session_id/code-tools', {
+      id: 'listCodeTools',
+      summary: 'The tools that the code of a session or draft may call: the saved ones, then those of servers',
+      description:
+        'By category and name. Those of servers are as the MCP servers of its agent offer them now. A server that cannot be reached, or that its user is not ' +
+        'signed in to, has none.',
+      query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
+        category: z.string().max(MAX_TEXT_LENGTH).optional().describe('only its tools'),
+        query: z.string().min(1).max(MAX_TEXT_LENGTH).optional().describe('only those that match, the best first'),
+        source: z.enum(['true', 'false']).default('false').describe('with their sources'),
+      }),
+      answer: pageOf(codeTool, [exampleTool], 100),
+      handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const list = sha256(JSON.stringify([session.id, query]));
         const { skipped } = positionOf(placeInList, token, { list }) ?? { skipped: 0 };
@@ -83,7 +76,7 @@ export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
         const resources = resourcesOf(found.slice(skipped), { spec, rules, withSource, codeOf });
         return pageFrom(placed(resources, { list, skipped }), limit);
       },
-    ),
+    }),
   ];
 
   async function toolsOf(spec: AgentSpec, scope: ToolScope): Promise<Iterable<AgentTool>> {

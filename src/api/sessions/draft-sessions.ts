@@ -6,7 +6,7 @@ import { sessionNow } from '../../features/inbox/session-now.ts';
 import { newId } from '../../engine/new-id.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { metadata } from './wire/headers.ts';
-import { createDraftBody, dataOf, draftResource, updateDraftBody, type DraftResource } from './wire/resources.ts';
+import { createDraftBody, draftResource, updateDraftBody, type DraftResource } from './wire/resources.ts';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkNewAgent } from '../../engine/agent-check.ts';
 import { deleteSession } from '../../engine/engine.ts';
@@ -14,35 +14,31 @@ import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleDraft, exampleSpec } from './examples.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { toDraft } from './wire/resources-to-wire.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 
 const route = routesOf('Draft sessions');
 
-const answer = json(dataOf(draftResource), { data: exampleDraft });
+const answer = dataOf(draftResource, exampleDraft);
 
 /** `/v1/agents/draft-sessions`: conversations with an agent that is still being edited. */
 export function draftSessionRoutes(context: ApiContext): Route[] {
   const { catalog, agentCheck } = context;
   return [
-    route(
-      'post',
-      '/v1/agents/draft-sessions',
-      {
-        id: 'createDraftSession',
-        largeBody: true,
-        stores: true,
-        requires: 'createSessions',
-        summary: 'Create a draft session with an agent of its own',
-        description: 'For its turns and events, a draft has the routes of a session.',
-        headers: z.object(metadata),
-        body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
-        answer,
-        errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
-      },
-      async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
+    route('post', '/v1/agents/draft-sessions', {
+      id: 'createDraftSession',
+      largeBody: true,
+      stores: true,
+      requires: 'createSessions',
+      summary: 'Create a draft session with an agent of its own',
+      description: 'For its turns and events, a draft has the routes of a session.',
+      headers: z.object(metadata),
+      body: json(createDraftBody, { agent_spec: exampleSpec, agent_name: 'idea' }),
+      answer,
+      errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
+      handler: async ({ headers, body: { agent_spec: spec, agent_name: agentName }, caller }) => {
         await checkSpec(spec, caller);
         const id = newId('ses');
         addLogContext({ sessionId: id });
@@ -62,27 +58,23 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         });
         return { data: await readDraft(id, caller) };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/draft-sessions/:session_id',
-      { id: 'getDraftSession', summary: 'A draft', answer },
-      async ({ params, caller }) => ({ data: await readDraft(params.session_id, caller) }),
-    ),
-    route(
-      'patch',
-      '/v1/agents/draft-sessions/:session_id',
-      {
-        id: 'updateDraftSession',
-        largeBody: true,
-        stores: true,
-        summary: 'Change the agent of a draft',
-        description: 'The change applies from the next turn on.',
-        body: json(updateDraftBody, { agent_spec: exampleSpec }),
-        answer,
-        errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
-      },
-      async ({ params, body: { agent_spec: spec }, caller }) => {
+    }),
+    route('get', '/v1/agents/draft-sessions/:session_id', {
+      id: 'getDraftSession',
+      summary: 'A draft',
+      answer,
+      handler: async ({ params, caller }) => ({ data: await readDraft(params.session_id, caller) }),
+    }),
+    route('patch', '/v1/agents/draft-sessions/:session_id', {
+      id: 'updateDraftSession',
+      largeBody: true,
+      stores: true,
+      summary: 'Change the agent of a draft',
+      description: 'The change applies from the next turn on.',
+      body: json(updateDraftBody, { agent_spec: exampleSpec }),
+      answer,
+      errors: ['forbidden', 'invalid_agent', 'feature_not_available'],
+      handler: async ({ params, body: { agent_spec: spec }, caller }) => {
         const { id } = await authorizeDraft(params.session_id, caller, 'edit');
         if (spec) await checkSpec(spec, caller);
         const now = new Date().toISOString();
@@ -95,17 +87,14 @@ export function draftSessionRoutes(context: ApiContext): Route[] {
         });
         return { data: await readDraft(id, caller) };
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/draft-sessions/:session_id',
-      {
-        id: 'deleteDraftSession',
-        summary: 'Delete a draft with everything in it',
-        errors: ['forbidden'],
-      },
-      async ({ params, caller }) => deleteSession(context, await authorizeDraft(params.session_id, caller, 'delete')),
-    ),
+    }),
+    route('delete', '/v1/agents/draft-sessions/:session_id', {
+      id: 'deleteDraftSession',
+      summary: 'Delete a draft with everything in it',
+      errors: ['forbidden'],
+      handler: async ({ params, caller }) =>
+        deleteSession(context, await authorizeDraft(params.session_id, caller, 'delete')),
+    }),
   ];
 
   async function checkSpec(spec: AgentSpec, { subject, roles }: Caller): Promise<void> {

@@ -7,8 +7,8 @@ import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { invalidPageToken, positionOf, pageFrom, pageQuery, pageOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
-import { exampleMessage, examplePage, exampleTurn } from './examples.ts';
+import type { Route } from '../http/route.ts';
+import { exampleMessage, exampleTurn } from './examples.ts';
 import { routesOf } from './route.ts';
 import {
   entries,
@@ -36,37 +36,26 @@ const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().
 export function eventRoutes(context: ApiContext): Route[] {
   const { catalog, logs, turnIndex, log } = context;
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/turns/:turn_id/events',
-      {
-        id: 'listTurnEvents',
-        summary: 'The events of a turn, folded',
-        description: 'Without `turn.created`, `turn.done` and deltas; also available while the turn runs.',
-        query: turnEventsQuery,
-        answer: turnEventsAnswer,
-      },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
+    route('get', '/v1/agents/sessions/:session_id/turns/:turn_id/events', {
+      id: 'listTurnEvents',
+      summary: 'The events of a turn, folded',
+      description: 'Without `turn.created`, `turn.done` and deltas; also available while the turn runs.',
+      query: turnEventsQuery,
+      answer: turnEventsAnswer,
+      handler: async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
         return turnEvents(context, turnId, query, readerOf(caller, session));
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/events',
-      {
-        id: 'listSessionEvents',
-        summary: 'The events of a session, newest first',
-        description: 'The events of its last turn and of the turns before it; a running turn is left out.',
-        query: sessionQuery,
-        answer: json(pageOf(sessionEventItem), {
-          data: [{ turn_id: exampleTurn.id, event: exampleMessage }],
-          pagination: examplePage(100),
-        }),
-        errors: ['turn_not_found'],
-      },
-      async ({ params, query, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/events', {
+      id: 'listSessionEvents',
+      summary: 'The events of a session, newest first',
+      description: 'The events of its last turn and of the turns before it; a running turn is left out.',
+      query: sessionQuery,
+      answer: pageOf(sessionEventItem, [{ turn_id: exampleTurn.id, event: exampleMessage }], 100),
+      errors: ['turn_not_found'],
+      handler: async ({ params, query, caller }) => {
         const { limit, view, page_token: token, last_turn_id: lastTurnId, thread_id: threadId } = query;
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const place = positionOf(sessionPlace, token);
@@ -76,7 +65,7 @@ export function eventRoutes(context: ApiContext): Route[] {
         const listing = listingFrom(turn, { place: place?.ordinal, limit, view, threadId }, readerOf(caller, session));
         return pageFrom(listing, limit);
       },
-    ),
+    }),
   ];
 
   async function* listingFrom(

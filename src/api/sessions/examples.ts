@@ -1,4 +1,3 @@
-import type { Pagination } from '../http/pagination.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import type { NumberedStreamEvent, SessionStreamEvent, WireModelMessage } from './wire/events.ts';
 import type { ActionResource, WireActionEvent } from './wire/actions.ts';
@@ -135,11 +134,6 @@ export const exampleConnection: ConnectionResource = {
   scopes: ['crm.read'],
   created_at,
 };
-
-/** The pagination of a listing without a further page. */
-export function examplePage(limit: number): Pagination {
-  return { limit, next_page_token: null, previous_page_token: null };
-}
 
 const exampleDelta = {
   type: 'model.message.delta' as const,

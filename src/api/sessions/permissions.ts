@@ -5,29 +5,28 @@ import type { Caller } from '../../core/subject.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { tooManyRules } from '../../features/code/permissions/remember.ts';
 import type { RulePlace } from '../../features/code/permissions/rule-rows.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { identifier } from '../../spec/bounds.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import { permissionRule, ruleProblem, type PermissionRule } from '../../spec/permission-rule.ts';
 import type { ApiContext } from '../http/context.ts';
-import { agentNotFound, ApiError } from '../http/errors.ts';
+import { ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleRule } from './examples.ts';
+import { requireAgent } from './require-agent.ts';
 import { routesOf } from './route.ts';
-import { dataOf } from './wire/resources.ts';
 import { ruleResource, ruleToResource, type RuleResource } from './wire/permissions.ts';
 
 const route = routesOf('Permissions');
 
 const headers = z.object(idempotencyKey);
 const body = json(permissionRule, { effect: 'allow', action: 'shell', command: 'git status *' });
-const list = json(z.object({ data: z.array(ruleResource) }), { data: [exampleRule] });
-const answer = json(dataOf(ruleResource), { data: exampleRule });
+const list = dataOf(z.array(ruleResource), [exampleRule]);
+const answer = dataOf(ruleResource, exampleRule);
 const existing = 'there is an equal rule already';
 
 /** A request for a change of the rules in a place. */
@@ -40,96 +39,76 @@ interface Change {
 /** The rules that users make on what agents may do in code: in a session, and in all their sessions with an agent. */
 export function permissionRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/permissions',
-      { id: 'listSessionRules', summary: 'The rules of a session, oldest first', answer: list },
-      async ({ params, caller }) => {
+    route('get', '/v1/agents/sessions/:session_id/permissions', {
+      id: 'listSessionRules',
+      summary: 'The rules of a session, oldest first',
+      answer: list,
+      handler: async ({ params, caller }) => {
         const { id: sessionId } = await authorizeSession(catalog, params.session_id, caller, 'read');
         return rulesIn({ scope: 'session', sessionId });
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/permissions',
-      {
-        id: 'addSessionRule',
-        summary: 'Add a rule to a session',
-        description: 'It counts for the calls that the agent makes from now on. Calls that wait are still answered.',
-        headers,
-        body,
-        status: 201,
-        answer,
-        existing,
-        errors: ['forbidden', 'invalid_rule', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/permissions', {
+      id: 'addSessionRule',
+      summary: 'Add a rule to a session',
+      description: 'It counts for the calls that the agent makes from now on. Calls that wait are still answered.',
+      headers,
+      body,
+      status: 201,
+      answer,
+      existing,
+      errors: ['forbidden', 'invalid_rule', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'decide');
         checkRule(rule, await catalog.agents.spec(session.spec_hash));
         return add(rule, { place: { scope: 'session', sessionId: session.id }, caller, key }, response);
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/sessions/:session_id/permissions/:rule_id',
-      {
-        id: 'deleteSessionRule',
-        summary: 'Delete a rule of a session',
-        headers,
-        errors: ['forbidden', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+    }),
+    route('delete', '/v1/agents/sessions/:session_id/permissions/:rule_id', {
+      id: 'deleteSessionRule',
+      summary: 'Delete a rule of a session',
+      headers,
+      errors: ['forbidden', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const { id: sessionId } = await authorizeSession(catalog, params.session_id, caller, 'decide');
         await remove(params.rule_id, { place: { scope: 'session', sessionId }, caller, key });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name/permissions',
-      {
-        id: 'listAgentRules',
-        summary: 'Your rules for an agent, oldest first',
-        answer: list,
-        errors: ['agent_not_found'],
-      },
-      async ({ params, caller }) => {
-        const { name } = await findAgent(params.agent_name);
+    }),
+    route('get', '/v1/agents/:agent_name/permissions', {
+      id: 'listAgentRules',
+      summary: 'Your rules for an agent, oldest first',
+      answer: list,
+      errors: ['agent_not_found'],
+      handler: async ({ params, caller }) => {
+        const { name } = await requireAgent(catalog, params.agent_name);
         return rulesIn(ofCaller(caller, name));
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/:agent_name/permissions',
-      {
-        id: 'addAgentRule',
-        summary: 'Add a rule for your sessions with an agent',
-        headers,
-        body,
-        status: 201,
-        answer,
-        existing,
-        errors: ['agent_not_found', 'invalid_rule', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
-        const { name, spec } = await findAgent(params.agent_name);
+    }),
+    route('post', '/v1/agents/:agent_name/permissions', {
+      id: 'addAgentRule',
+      summary: 'Add a rule for your sessions with an agent',
+      headers,
+      body,
+      status: 201,
+      answer,
+      existing,
+      errors: ['agent_not_found', 'invalid_rule', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
+        const { name, spec } = await requireAgent(catalog, params.agent_name);
         checkRule(rule, spec);
         return add(rule, { place: ofCaller(caller, name), caller, key }, response);
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/:agent_name/permissions/:rule_id',
-      {
-        id: 'deleteAgentRule',
-        summary: 'Delete one of your rules for an agent',
-        headers,
-        errors: ['agent_not_found', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
-        const { name } = await findAgent(params.agent_name);
+    }),
+    route('delete', '/v1/agents/:agent_name/permissions/:rule_id', {
+      id: 'deleteAgentRule',
+      summary: 'Delete one of your rules for an agent',
+      headers,
+      errors: ['agent_not_found', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+        const { name } = await requireAgent(catalog, params.agent_name);
         await remove(params.rule_id, { place: ofCaller(caller, name), caller, key });
       },
-    ),
+    }),
   ];
 
   async function rulesIn(place: RulePlace): Promise<{ data: RuleResource[] }> {
@@ -142,14 +121,10 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     { place, caller, key }: Change,
     response: Response,
   ): Promise<{ data: RuleResource }> {
-    const request = { caller, resource: `permissions/${nameOf(place)}`, key, body: rule };
-    const claim = await claimByKey({ catalog, ...request, resourceId: newId('rule'), sessionId: sessionOf(place) });
-    const added = await withClaim(claim, async () => {
-      const one = await catalog.permissionRules.add(
-        place,
-        { rule, by: caller.subject, id: claim.resourceId },
-        Date.now(),
-      );
+    const created = { resourceId: newId('rule'), sessionId: sessionOf(place) };
+    const request = { catalog, caller, resource: `permissions/${nameOf(place)}`, key, body: rule, ...created };
+    const added = await byKey(request, async ({ resourceId: id }) => {
+      const one = await catalog.permissionRules.add(place, { rule, by: caller.subject, id }, Date.now());
       if (!one) throw tooManyRules();
       return one;
     });
@@ -160,20 +135,10 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
 
   async function remove(id: string, { place, caller, key }: Change): Promise<void> {
     if (!isId(id)) throw ruleNotFound(id);
-    const request = { caller, resource: `permissions/${nameOf(place)}/${id}`, key, body: {} };
-    const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: sessionOf(place) });
-    if (!claim.isNew) return;
-    await withClaim(claim, async () => {
-      if (await catalog.permissionRules.delete(place, id)) return;
-      await claim.release();
-      throw ruleNotFound(id);
+    const resource = `permissions/${nameOf(place)}/${id}`;
+    await byKey({ catalog, caller, resource, key, body: {}, sessionId: sessionOf(place) }, async ({ isNew }) => {
+      if (isNew && !(await catalog.permissionRules.delete(place, id))) throw ruleNotFound(id);
     });
-  }
-
-  async function findAgent(name: string): Promise<{ name: string; spec: AgentSpec }> {
-    const agent = identifier.safeParse(name).success ? await catalog.agents.get(name) : undefined;
-    if (!agent) throw agentNotFound(name);
-    return agent;
   }
 }
 

@@ -8,8 +8,7 @@ import type { Caller } from '../../core/subject.ts';
 import { authorizeSession, readableSession, requireRight } from '../../engine/access.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { interruptCell, runsCode } from '../../engine/interrupt-cell.ts';
-import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { resetKernel } from '../../features/code/reset-kernel.ts';
 import type { SandboxRow } from '../../features/code/sandbox-rows.ts';
 import { sandboxState } from '../../features/code/sandbox-state.ts';
@@ -23,15 +22,15 @@ import { identifier } from '../../spec/bounds.ts';
 import { codeActionsOf, type CodeActions } from '../../spec/code-actions.ts';
 import { WORKSPACE, WORKSPACE_PATH_RULE } from '../../spec/workspace-path.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError } from '../http/errors.ts';
+import { ApiError, ERRORS, type ErrorKind } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
 import { pageFrom, pageOf, pageQuery, positionOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { sendRange } from '../http/send-range.ts';
+import { fieldsToWire } from '../http/wire-fields.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSandboxId, routesOf } from './route.ts';
-import { dataOf } from './wire/resources.ts';
-import { sandboxResource, workspaceFile } from './wire/sandboxes.ts';
+import { kernelResource, sandboxResource, workspaceFile } from './wire/sandboxes.ts';
 
 const route = routesOf('Sandboxes');
 
@@ -69,6 +68,8 @@ const exampleSandbox: z.output<typeof sandboxResource> = {
   created_at: '2026-11-30T07:59:58.000Z',
 };
 
+const sandbox = dataOf(sandboxResource, exampleSandbox);
+
 /** The position of a page of a workspace: the first path of it. */
 const placeInList = z.object({ list: z.string(), path: z.string() });
 
@@ -77,17 +78,13 @@ export function sandboxRoutes(context: ApiContext): Route[] {
   const { catalog, blobs } = context;
   const workspaces = new StoredWorkspaces({ catalog, blobs });
   return [
-    route(
-      'get',
-      '/v1/agents/sandbox/:sandbox_id/file',
-      {
-        id: 'getWorkspaceFile',
-        summary: 'The bytes of a file of a workspace, or a range of them',
-        query: z.object({ path }),
-        answer: { written: { '*/*': { schema: z.unknown(), example: 'order,days\n17,3' } } },
-        errors: ['forbidden', 'invalid_path', 'file_not_found', 'file_too_large', 'range_not_satisfiable'],
-      },
-      async ({ params, query, caller, request, response }) => {
+    route('get', '/v1/agents/sandbox/:sandbox_id/file', {
+      id: 'getWorkspaceFile',
+      summary: 'The bytes of a file of a workspace, or a range of them',
+      query: z.object({ path }),
+      answer: { written: { '*/*': { schema: z.unknown(), example: 'order,days\n17,3' } } },
+      errors: ['forbidden', 'invalid_path', 'file_not_found', 'file_too_large', 'range_not_satisfiable'],
+      handler: async ({ params, query, caller, request, response }) => {
         const row = isId(params.sandbox_id) ? await catalog.sandboxes.find(params.sandbox_id) : undefined;
         const session = row && (await readerSession(row, caller));
         if (!row || !session) throw new ApiError(SESSION_ERRORS.sandbox_not_found, 'there is no such sandbox');
@@ -103,37 +100,29 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         const content = (from: number) => workspaces.content(session.id, found, from);
         await explained(() => sendRange(request, response, { ...found, name, type: mediaTypeByName(name), content }));
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/sandbox',
-      {
-        id: 'getSandbox',
-        summary: 'The sandbox of a session or draft, as it was after its last call',
-        answer: json(dataOf(sandboxResource), { data: exampleSandbox }),
-      },
-      async ({ params, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/sandbox', {
+      id: 'getSandbox',
+      summary: 'The sandbox of a session or draft, as it was after its last call',
+      answer: sandbox,
+      handler: async ({ params, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         return { data: await sandboxOf(session.id) };
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/sandbox/interrupt',
-      {
-        id: 'interruptSandbox',
-        summary: 'Interrupt the code of a thread',
-        description:
-          "Raises KeyboardInterrupt in the code, even while it waits for a decision or a tool. The cell's result has what " +
-          'was printed, and the turn continues. The response is sent once the turn has recorded the interrupt; the code ' +
-          'may run a few seconds longer.',
-        body: json(z.strictObject({ thread_id: threadId }), { thread_id: ROOT_THREAD }),
-        answer: json(dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') })), {
-          data: { interrupted: true },
-        }),
-        errors: ['forbidden', 'code_waits', 'feature_not_available'],
-      },
-      async ({ params, body, caller }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/sandbox/interrupt', {
+      id: 'interruptSandbox',
+      summary: 'Interrupt the code of a thread',
+      description:
+        "Raises KeyboardInterrupt in the code, even while it waits for a decision or a tool. The cell's result has what " +
+        'was printed, and the turn continues. The response is sent once the turn has recorded the interrupt; the code ' +
+        'may run a few seconds longer.',
+      body: json(z.strictObject({ thread_id: threadId }), { thread_id: ROOT_THREAD }),
+      answer: dataOf(z.object({ interrupted: z.boolean().describe('false: no code of the thread runs') }), {
+        interrupted: true,
+      }),
+      errors: ['forbidden', 'code_waits', 'feature_not_available'],
+      handler: async ({ params, body, caller }) => {
         const { session } = await changeable(params.session_id, caller);
         const interrupted = await interruptCell(context, { session, caller, threadId: body.thread_id });
         if (interrupted !== 'waiting') return { data: { interrupted: interrupted === 'interrupted' } };
@@ -142,76 +131,54 @@ export function sandboxRoutes(context: ApiContext): Route[] {
           'the code waits for a decision, and no turn runs: answer its calls in the next turn, or reset the kernel, which loses it',
         );
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/sandbox/reset',
-      {
-        id: 'resetSandbox',
-        summary: 'Restart the kernel of a thread',
-        description:
-          'All variables are lost, files remain; the next cell that relies on variables is not executed, and the model is ' +
-          'told. Code that waits for a decision after its turn is lost. The host does it within seconds, and before the ' +
-          'next cell in any case. A thread without a kernel stays as it is.',
-        headers: z.object(idempotencyKey),
-        body: json(
-          z.strictObject({
-            thread_id: threadId,
-            stop: z.boolean().default(false).describe('no other kernel is started before the next cell'),
-          }),
-          { thread_id: ROOT_THREAD, stop: false },
-        ),
-        answer: json(dataOf(sandboxResource), { data: exampleSandbox }),
-        errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
-      },
-      async ({ params, headers, body, caller }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/sandbox/reset', {
+      id: 'resetSandbox',
+      summary: 'Restart the kernel of a thread',
+      description:
+        'All variables are lost, files remain; the next cell that relies on variables is not executed, and the model is ' +
+        'told. Code that waits for a decision after its turn is lost. The host does it within seconds, and before the ' +
+        'next cell in any case. A thread without a kernel stays as it is.',
+      headers: z.object(idempotencyKey),
+      body: json(
+        z.strictObject({
+          thread_id: threadId,
+          stop: z.boolean().default(false).describe('no other kernel is started before the next cell'),
+        }),
+        { thread_id: ROOT_THREAD, stop: false },
+      ),
+      answer: sandbox,
+      errors: ['forbidden', 'cell_running', 'feature_not_available', 'idempotency_key_reused'],
+      handler: async ({ params, headers, body, caller }) => {
         const { session } = await changeable(params.session_id, caller);
-        const claim = await claimByKey({
-          catalog,
-          caller,
-          resource: `${session.id}/sandbox/reset`,
-          key: headers['Idempotency-Key'],
-          body,
-          resourceId: newId('req'),
-          sessionId: session.id,
-        });
+        const { id: sessionId } = session;
         const { thread_id: threadId, stop: stops } = body;
-        const reset = { threadId, stops, id: claim.resourceId };
-        const { sandboxes } = catalog;
-        await withClaim(claim, async () => {
-          const isReset = await resetKernel(session.id, reset, {
-            sandboxes,
-            runsCode: () => runsCode(context, session, threadId),
-          });
-          if (isReset) return;
+        const key = headers['Idempotency-Key'];
+        const request = { catalog, caller, resource: `${sessionId}/sandbox/reset`, key, body, sessionId };
+        await byKey(request, async ({ resourceId: id }) => {
+          const options = { sandboxes: catalog.sandboxes, runsCode: () => runsCode(context, session, threadId) };
+          if (await resetKernel(sessionId, { threadId, stops, id }, options)) return;
           throw new ApiError(
             SESSION_ERRORS.cell_running,
             'code runs in the sandbox: interrupt it first, or try again after it',
           );
         });
-        return { data: await sandboxOf(session.id) };
+        return { data: await sandboxOf(sessionId) };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/workspace',
-      {
-        id: 'listWorkspace',
-        summary: 'The files in a folder of the workspace of a session or draft, by path',
-        query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
-          path: z.string().default('.').describe('the folder, relative to the workspace or absolute below it'),
-          recursive: z
-            .enum(['true', 'false'])
-            .default('false')
-            .describe('with what is in its folders, and with `.everturn`'),
-        }),
-        answer: json(pageOf(workspaceFile), {
-          data: [exampleFile],
-          pagination: { limit: 100, next_page_token: null, previous_page_token: null },
-        }),
-        errors: ['invalid_path', 'file_not_found'],
-      },
-      async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/workspace', {
+      id: 'listWorkspace',
+      summary: 'The files in a folder of the workspace of a session or draft, by path',
+      query: pageQuery({ defaultLimit: 100, maxLimit: 1_000 }).extend({
+        path: z.string().default('.').describe('the folder, relative to the workspace or absolute below it'),
+        recursive: z
+          .enum(['true', 'false'])
+          .default('false')
+          .describe('with what is in its folders, and with `.everturn`'),
+      }),
+      answer: pageOf(workspaceFile, [exampleFile], 100),
+      errors: ['invalid_path', 'file_not_found'],
+      handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const list = sha256(JSON.stringify([session.id, query]));
         const from = positionOf(placeInList, token, { list });
@@ -224,61 +191,46 @@ export function sandboxRoutes(context: ApiContext): Route[] {
         const placed = rest.map((item) => ({ item: fileToWire(item), position: { list, path: item.path } }));
         return pageFrom(placed, limit);
       },
-    ),
-    route(
-      'put',
-      '/v1/agents/sessions/:session_id/workspace/file',
-      {
-        id: 'putWorkspaceFile',
-        stores: true,
-        summary: 'Write a file into the workspace of a session or draft',
-        description: 'With the folders that it needs. The agent finds it with its next call, whichever host runs that.',
-        query: z.object({ path }),
-        headers: z.object(idempotencyKey),
-        isRaw: true,
-        body: { schema: bytesSchema(), example: Buffer.from('order,days\n17,3') },
-        answer: json(dataOf(workspaceFile), { data: exampleFile }),
-        errors: [
-          'forbidden',
-          'invalid_path',
-          'cell_running',
-          'workspace_full',
-          'feature_not_available',
-          'idempotency_key_reused',
-        ],
-      },
-      async ({ params, query, headers, body, caller }) => {
+    }),
+    route('put', '/v1/agents/sessions/:session_id/workspace/file', {
+      id: 'putWorkspaceFile',
+      stores: true,
+      summary: 'Write a file into the workspace of a session or draft',
+      description: 'With the folders that it needs. The agent finds it with its next call, whichever host runs that.',
+      query: z.object({ path }),
+      headers: z.object(idempotencyKey),
+      isRaw: true,
+      body: { schema: bytesSchema(), example: Buffer.from('order,days\n17,3') },
+      answer: dataOf(workspaceFile, exampleFile),
+      errors: [
+        'forbidden',
+        'invalid_path',
+        'cell_running',
+        'workspace_full',
+        'feature_not_available',
+        'idempotency_key_reused',
+      ],
+      handler: async ({ params, query, headers, body, caller }) => {
         const { session, workspace } = await changeable(params.session_id, caller);
-        const write = () => explained(() => workspaces.write(session.id, query.path, { content: body, workspace }));
-        const file = await withClaim(
-          await claimByKey({
-            catalog,
-            caller,
-            resource: `${session.id}/workspace`,
-            key: headers['Idempotency-Key'],
-            body: [query.path, sha256(body)],
-            resourceId: newId('req'),
-            sessionId: session.id,
-          }),
-          write,
+        const { id: sessionId } = session;
+        const key = headers['Idempotency-Key'];
+        const request = { caller, resource: `${sessionId}/workspace`, key, body: [query.path, sha256(body)] };
+        const file = await byKey({ catalog, ...request, sessionId }, () =>
+          explained(() => workspaces.write(sessionId, query.path, { content: body, workspace })),
         );
         return { data: fileToWire({ path: file.path, file }) };
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/sessions/:session_id/workspace/file',
-      {
-        id: 'deleteWorkspaceFile',
-        summary: 'Delete a file of the workspace of a session or draft',
-        query: z.object({ path }),
-        errors: ['forbidden', 'invalid_path', 'file_not_found', 'cell_running', 'feature_not_available'],
-      },
-      async ({ params, query, caller }) => {
+    }),
+    route('delete', '/v1/agents/sessions/:session_id/workspace/file', {
+      id: 'deleteWorkspaceFile',
+      summary: 'Delete a file of the workspace of a session or draft',
+      query: z.object({ path }),
+      errors: ['forbidden', 'invalid_path', 'file_not_found', 'cell_running', 'feature_not_available'],
+      handler: async ({ params, query, caller }) => {
         const { session, workspace } = await changeable(params.session_id, caller);
         await explained(() => workspaces.remove(session.id, query.path, workspace));
       },
-    ),
+    }),
   ];
 
   /** The session of a sandbox; undefined if the caller may not read it. */
@@ -310,13 +262,9 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       session_id: sessionId,
       status,
       isolation,
-      kernels: kernels.map(({ threadId, generation, status, lastUsedAt, memoryBytes }) => ({
-        thread_id: threadId,
-        generation,
-        status,
-        last_used_at: timeOf(lastUsedAt),
-        memory_bytes: memoryBytes,
-      })),
+      kernels: kernels.map((kernel) =>
+        fieldsToWire(kernelResource, { ...kernel, lastUsedAt: timeOf(kernel.lastUsedAt) }, 'expiresAt'),
+      ),
       workspace: { path: WORKSPACE, files: list?.files ?? 0, bytes: list?.bytes ?? 0 },
       expires_at: expiresAt === null ? null : timeOf(expiresAt),
       created_at: row?.created_at ?? null,
@@ -348,25 +296,19 @@ async function explained<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     if (error instanceof BlobNotFound) throw new ApiError('file_not_found', 'the file is lost', { cause: error });
     if (!(error instanceof WorkspaceFileError)) throw error;
-    throw new ApiError(kindOf(error.code), error.message, { cause: error, ...paramOf(error.code) });
+    throw new ApiError(KINDS[error.code], error.message, { cause: error, ...paramOf(error.code) });
   }
 }
 
-function kindOf(code: WorkspaceFileError['code']) {
-  switch (code) {
-    case 'not_found':
-      return 'file_not_found';
-    case 'running':
-      return SESSION_ERRORS.cell_running;
-    case 'full':
-      return SESSION_ERRORS.workspace_full;
-    case 'invalid_path':
-    case 'not_a_file':
-    case 'unsuitable':
-    case 'failed':
-      return SESSION_ERRORS.invalid_path;
-  }
-}
+const KINDS: Record<WorkspaceFileError['code'], ErrorKind> = {
+  not_found: ERRORS.file_not_found,
+  running: SESSION_ERRORS.cell_running,
+  full: SESSION_ERRORS.workspace_full,
+  invalid_path: SESSION_ERRORS.invalid_path,
+  not_a_file: SESSION_ERRORS.invalid_path,
+  unsuitable: SESSION_ERRORS.invalid_path,
+  failed: SESSION_ERRORS.invalid_path,
+};
 
 function paramOf(code: WorkspaceFileError['code']) {
   return code === 'invalid_path' || code === 'not_a_file' ? { param: 'path' } : {};

@@ -1,8 +1,7 @@
 import { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
 import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
-import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import {
   MAX_SAVED_TOOLS,
   moduleOf,
@@ -12,16 +11,15 @@ import {
   type SavedToolName,
   type SavedToolPlace,
 } from '../../features/code/saved-tools/saved-tool.ts';
-import { identifier } from '../../spec/bounds.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import type { ApiContext } from '../http/context.ts';
-import { agentNotFound, ApiError } from '../http/errors.ts';
+import { ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSavedTool } from './examples.ts';
+import { requireAgent } from './require-agent.ts';
 import { routesOf } from './route.ts';
-import { dataOf } from './wire/resources.ts';
 import {
   savedTool,
   savedToolAbout,
@@ -35,56 +33,46 @@ const route = routesOf('Saved tools');
 const headers = z.object(idempotencyKey);
 const { api, impl, ...exampleAbout } = exampleSavedTool;
 const exampleBody = { kind: exampleAbout.kind, description: exampleAbout.description, api, impl };
-const answer = json(dataOf(savedTool), { data: exampleSavedTool });
+const answer = dataOf(savedTool, exampleSavedTool);
 
 /** The tools that the code of an agent's sessions has saved, or that a client saves for it. */
 export function savedToolRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/:agent_name/code-tools',
-      {
-        id: 'listSavedTools',
-        summary: 'The saved tools of an agent, by category and name, without their code',
-        description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
-        answer: json(z.object({ data: z.array(savedToolAbout) }), { data: [exampleAbout] }),
-        errors: ['agent_not_found'],
-      },
-      async ({ params, caller }) => {
+    route('get', '/v1/agents/:agent_name/code-tools', {
+      id: 'listSavedTools',
+      summary: 'The saved tools of an agent, by category and name, without their code',
+      description: 'Your own, or, if the agent has `saved_tools: "agent"`, those that all of its sessions share.',
+      answer: dataOf(z.array(savedToolAbout), [exampleAbout]),
+      errors: ['agent_not_found'],
+      handler: async ({ params, caller }) => {
         const place = await findPlace(params.agent_name, caller);
         return { data: place ? (await catalog.savedTools.list(place)).map(savedToolAboutToResource) : [] };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
-      {
-        id: 'getSavedTool',
-        summary: 'A saved tool with its code',
-        answer,
-        errors: ['agent_not_found', 'code_tool_not_found'],
-      },
-      async ({ params, caller }) => ({ data: await get(await findPlace(params.agent_name, caller), nameIn(params)) }),
-    ),
-    route(
-      'put',
-      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
-      {
-        id: 'putSavedTool',
-        largeBody: true,
-        summary: 'Save a tool, or its next version',
-        description:
-          'Code imports it from its next run on. It is not compiled now, since this server runs no code outside of sandboxes: ' +
-          'what is wrong with it is an exception where it is imported. The tools of an agent with `saved_tools: "agent"` are ' +
-          'saved by those who may write agents.',
-        headers,
-        body: json(savedToolBody, exampleBody),
-        status: 201,
-        answer,
-        existing: 'it is a new version of a tool that there was',
-        errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {
+    }),
+    route('get', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
+      id: 'getSavedTool',
+      summary: 'A saved tool with its code',
+      answer,
+      errors: ['agent_not_found', 'code_tool_not_found'],
+      handler: async ({ params, caller }) => ({
+        data: await get(await findPlace(params.agent_name, caller), nameIn(params)),
+      }),
+    }),
+    route('put', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
+      id: 'putSavedTool',
+      largeBody: true,
+      summary: 'Save a tool, or its next version',
+      description:
+        'Code imports it from its next run on. It is not compiled now, since this server runs no code outside of sandboxes: ' +
+        'what is wrong with it is an exception where it is imported. The tools of an agent with `saved_tools: "agent"` are ' +
+        'saved by those who may write agents.',
+      headers,
+      body: json(savedToolBody, exampleBody),
+      status: 201,
+      answer,
+      existing: 'it is a new version of a tool that there was',
+      errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {
         const name = { category: params.category, name: params.tool_name };
         const place = await placeToChange(params.agent_name, caller);
         const { description, api, impl, kind } = body;
@@ -93,13 +81,12 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
         const isOther = category !== name.category || own !== name.name;
         const problem = isOther ? 'the body names another tool than the path' : savedToolProblem(tool);
         if (problem !== undefined) throw new ApiError(SESSION_ERRORS.invalid_code_tool, problem);
-        const request = { caller, resource: resourceOf(place, name), key, body };
-        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: '' });
-        const { isNew } = await withClaim(claim, async () => {
-          const by = { by: caller.subject, request: claim.resourceId };
+        const request = { catalog, caller, resource: resourceOf(place, name), key, body, sessionId: '' };
+        const { isNew } = await byKey(request, async ({ resourceId, release }) => {
+          const by = { by: caller.subject, request: resourceId };
           const saved = await catalog.savedTools.save(place, tool, by, Date.now());
           if (saved) return saved;
-          await claim.release();
+          await release();
           const full = `there are ${MAX_SAVED_TOOLS} saved tools: delete some`;
           throw new ApiError(SESSION_ERRORS.invalid_code_tool, full);
         });
@@ -107,36 +94,27 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
         if (!isNew) response.json(data);
         return data;
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/:agent_name/code-tools/:category/:tool_name',
-      {
-        id: 'deleteSavedTool',
-        summary: 'Delete a saved tool',
-        headers,
-        errors: ['forbidden', 'agent_not_found', 'code_tool_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
-      },
-      async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
+    }),
+    route('delete', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
+      id: 'deleteSavedTool',
+      summary: 'Delete a saved tool',
+      headers,
+      errors: ['forbidden', 'agent_not_found', 'code_tool_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
+      handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const name = nameIn(params);
         const place = await placeToChange(params.agent_name, caller);
-        const request = { caller, resource: resourceOf(place, name), key, body: {} };
-        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: '' });
-        if (!claim.isNew) return;
-        await withClaim(claim, async () => {
-          if (await catalog.savedTools.delete(place, name)) return;
-          await claim.release();
-          throw notFound(name);
+        const request = { catalog, caller, resource: resourceOf(place, name), key, body: {}, sessionId: '' };
+        await byKey(request, async ({ isNew }) => {
+          if (isNew && !(await catalog.savedTools.delete(place, name))) throw notFound(name);
         });
       },
-    ),
+    }),
   ];
 
   /** Whose saved tools a caller gets; undefined if the agent has none. */
   async function findPlace(agentName: string, caller: Caller): Promise<SavedToolPlace | undefined> {
-    const agent = identifier.safeParse(agentName).success ? await catalog.agents.get(agentName) : undefined;
-    if (!agent) throw agentNotFound(agentName);
-    return placeFor(codeActionsOf(agent.spec), { agentName, subjectId: caller.subject.subjectId });
+    const { spec } = await requireAgent(catalog, agentName);
+    return placeFor(codeActionsOf(spec), { agentName, subjectId: caller.subject.subjectId });
   }
 
   async function placeToChange(agentName: string, caller: Caller): Promise<SavedToolPlace> {

@@ -10,9 +10,9 @@ import { identifier } from '../../spec/bounds.ts';
 import { anySessionResource, draftResource, SHOWN_SESSION_STATES, sessionResource } from './wire/resources.ts';
 import type { ApiContext } from '../http/context.ts';
 import { agentNotFound } from '../http/errors.ts';
-import { exampleDraft, examplePage, exampleSession } from './examples.ts';
+import { exampleDraft, exampleSession } from './examples.ts';
 import { createdAfter, createdQuery, pageOf, pageOfRows, placeAfter } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import type { AnySessionResource } from './wire/resources.ts';
 import { STATE_OF, toSessionOrDraft, toDraft, toSession, type SessionWithActions } from './wire/resources-to-wire.ts';
@@ -37,10 +37,7 @@ const searchQuery = listQuery.extend({
   created_by_subject_type: identifier.optional(),
 });
 
-const mixed = json(pageOf(anySessionResource), {
-  data: [exampleSession, exampleDraft],
-  pagination: examplePage(LIMIT),
-});
+const mixed = pageOf(anySessionResource, [exampleSession, exampleDraft], LIMIT);
 
 /** The contents of a list: sessions of these types, either the caller's own or all that it may read. */
 interface Listing<T> {
@@ -57,62 +54,46 @@ type Query = z.output<typeof listQuery> & Partial<z.output<typeof searchQuery>>;
  */
 export function sessionListRoutes({ catalog }: ApiContext): Route[] {
   return [
-    route(
-      'get',
-      '/v1/agents/sessions',
-      {
-        id: 'listSessions',
-        summary: 'The sessions that you may read, newest first',
-        description: 'A deleted agent still has its sessions; the name of an agent that never existed is an error.',
-        query: listQuery.extend(slugFilter),
-        answer: json(pageOf(sessionResource), { data: [exampleSession], pagination: examplePage(LIMIT) }),
-        errors: ['agent_not_found'],
-      },
-      async ({ query, caller }) => {
+    route('get', '/v1/agents/sessions', {
+      id: 'listSessions',
+      summary: 'The sessions that you may read, newest first',
+      description: 'A deleted agent still has its sessions; the name of an agent that never existed is an error.',
+      query: listQuery.extend(slugFilter),
+      answer: pageOf(sessionResource, [exampleSession], LIMIT),
+      errors: ['agent_not_found'],
+      handler: async ({ query, caller }) => {
         const { agent_name: name } = query;
         if (name !== undefined && (await catalog.agents.versions(name, 'asc', undefined, 1)).length === 0) {
           throw agentNotFound(name);
         }
         return list(query, caller, { types: ['session'], whose: 'readable', toItem: toSession });
       },
-    ),
-    draftRoute(
-      'get',
-      '/v1/agents/draft-sessions',
-      {
-        id: 'listDraftSessions',
-        summary: 'Your drafts, newest first',
-        query: listQuery,
-        answer: json(pageOf(draftResource), { data: [exampleDraft], pagination: examplePage(LIMIT) }),
-      },
-      async ({ query, caller }) =>
+    }),
+    draftRoute('get', '/v1/agents/draft-sessions', {
+      id: 'listDraftSessions',
+      summary: 'Your drafts, newest first',
+      query: listQuery,
+      answer: pageOf(draftResource, [exampleDraft], LIMIT),
+      handler: async ({ query, caller }) =>
         list(query, caller, { types: ['session/draft'], whose: 'own', toItem: (draft) => toDraft(draft, catalog) }),
-    ),
-    route(
-      'get',
-      '/v1/x/agents/owned-sessions',
-      {
-        id: 'listOwnedSessions',
-        summary: 'Your sessions and drafts, newest first',
-        query: listQuery,
-        answer: mixed,
-      },
-      async ({ query, caller }) => list(query, caller, { types: SHOWN_SESSIONS, whose: 'own', toItem }),
-    ),
-    route(
-      'get',
-      '/v1/x/agents/search-sessions',
-      {
-        id: 'searchSessions',
-        summary: 'Search the sessions and drafts that you may read',
-        query: searchQuery,
-        answer: mixed,
-      },
-      async ({ query, caller }) => {
+    }),
+    route('get', '/v1/x/agents/owned-sessions', {
+      id: 'listOwnedSessions',
+      summary: 'Your sessions and drafts, newest first',
+      query: listQuery,
+      answer: mixed,
+      handler: async ({ query, caller }) => list(query, caller, { types: SHOWN_SESSIONS, whose: 'own', toItem }),
+    }),
+    route('get', '/v1/x/agents/search-sessions', {
+      id: 'searchSessions',
+      summary: 'Search the sessions and drafts that you may read',
+      query: searchQuery,
+      answer: mixed,
+      handler: async ({ query, caller }) => {
         const { session_type: type } = query;
         return list(query, caller, { types: type ? [type] : SHOWN_SESSIONS, whose: 'readable', toItem });
       },
-    ),
+    }),
   ];
 
   function toItem(session: SessionWithActions): Promise<AnySessionResource> {

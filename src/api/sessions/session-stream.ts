@@ -8,11 +8,10 @@ import { isUnavailable } from '../../engine/unavailable.ts';
 import type { ApiContext } from '../http/context.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { json, type Route } from '../http/route.ts';
-import { sendTurn } from '../http/turn-stream.ts';
+import { cursorOfEventSource, sendTurn } from '../http/turn-stream.ts';
 import { routesOf } from './route.ts';
 import { exampleSessionServerSentEvent } from './examples.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
-import { cursorOf } from '../http/turn-stream.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from '../http/headers.ts';
 import { viewQuery, type View } from './wire/view.ts';
@@ -23,25 +22,20 @@ const route = routesOf('Events');
 export function sessionStreamRoutes(context: ApiContext): Route[] {
   const { catalog, metrics, streamLimits } = context;
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/stream',
-      {
-        id: 'streamSession',
-        summary: 'The stream of a session from a cursor on',
-        description:
-          'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
-          'turns and follows every turn that starts. Its sequence numbers count on over all turns, and are not those of ' +
-          "the turns' own streams. It ends when the session is deleted.",
-        query: z.object({ ...after, ...viewQuery }),
-        headers: z.object(lastEventId),
-        schemas: { SessionStreamEvent: sessionStreamEvent },
-        answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
-      },
-      async ({ params, query, headers, caller, request, response }) => {
+    route('get', '/v1/agents/sessions/:session_id/stream', {
+      id: 'streamSession',
+      summary: 'The stream of a session from a cursor on',
+      description:
+        'The events of all turns in the order of the turns, each with its `turn_id`. The stream stays open between ' +
+        'turns and follows every turn that starts. Its sequence numbers count on over all turns, and are not those of ' +
+        "the turns' own streams. It ends when the session is deleted.",
+      query: z.object({ ...after, ...viewQuery }),
+      headers: z.object(lastEventId),
+      schemas: { SessionStreamEvent: sessionStreamEvent },
+      answer: { written: { 'text/event-stream': json(sessionServerSentEvent, exampleSessionServerSentEvent) } },
+      handler: async ({ params, query, headers, caller, request, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
-        // An EventSource repeats the query of its first request; its header has the last number that it has received.
-        const cursor = cursorOf(undefined, headers['Last-Event-ID']?.trim() || query.after);
+        const cursor = cursorOfEventSource(headers, query.after);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         const stream = new EventStream(response, metrics);
@@ -54,7 +48,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
           reader: readerOf(caller, session),
         });
       },
-    ),
+    }),
   ];
 }
 

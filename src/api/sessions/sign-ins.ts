@@ -12,7 +12,7 @@ import { pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { SESSION_ERRORS } from './errors.ts';
-import { exampleConnection, examplePage } from './examples.ts';
+import { exampleConnection } from './examples.ts';
 import { browserOf, formToken, keepAddress, sendEnd, sendOffer, sendText } from './sign-in-pages.ts';
 import { connectionResource, type ConnectionResource } from './wire/resources.ts';
 
@@ -63,42 +63,34 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
     );
   };
   return [
-    route(
-      'get',
-      AUTHORIZE,
-      {
-        id: 'authorizeMcpServer',
-        summary: 'Read on a page what a sign-in is for, and confirm it: the `auth_url` of `mcp.auth_required`',
-        description: 'A key is not needed; one of another subject than the session is rejected.',
-        query: authorizeQuery,
-        answer: page,
-        errors: ['sign_in_not_found'],
-      },
-      ({ query, caller, request, response }) =>
+    route('get', AUTHORIZE, {
+      id: 'authorizeMcpServer',
+      summary: 'Read on a page what a sign-in is for, and confirm it: the `auth_url` of `mcp.auth_required`',
+      description: 'A key is not needed; one of another subject than the session is rejected.',
+      query: authorizeQuery,
+      answer: page,
+      errors: ['sign_in_not_found'],
+      handler: ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
           const offer = await signIns.offer(query.state, subjectOf(caller));
           sendOffer({ request, response, isSecure: isSecure() }, query.state, offer);
         }),
-    ),
-    route(
-      'post',
-      AUTHORIZE,
-      {
-        id: 'confirmMcpSignIn',
-        summary: 'Go to the authorization server of an MCP server, or decline',
-        description:
-          'The form of the page. To continue redirects (303), and binds the link to the browser. Only a browser that has ' +
-          'opened the page is accepted. In a second browser the link ends, and a turn that waits gets a new one.',
-        query: authorizeQuery,
-        body: json(confirmation, {
-          token: 'f2ca1bb6c7e907d06dafe4687e579fce76b37e4e93b7605022da52e6ccc26fd2',
-          decision: 'continue',
-        }),
-        isForm: true,
-        answer: page,
-        errors: ['sign_in_not_found', 'sign_in_failed'],
-      },
-      ({ query, body: { token, decision }, caller, request, response }) =>
+    }),
+    route('post', AUTHORIZE, {
+      id: 'confirmMcpSignIn',
+      summary: 'Go to the authorization server of an MCP server, or decline',
+      description:
+        'The form of the page. To continue redirects (303), and binds the link to the browser. Only a browser that has ' +
+        'opened the page is accepted. In a second browser the link ends, and a turn that waits gets a new one.',
+      query: authorizeQuery,
+      body: json(confirmation, {
+        token: 'f2ca1bb6c7e907d06dafe4687e579fce76b37e4e93b7605022da52e6ccc26fd2',
+        decision: 'continue',
+      }),
+      isForm: true,
+      answer: page,
+      errors: ['sign_in_not_found', 'sign_in_failed'],
+      handler: ({ query, body: { token, decision }, caller, request, response }) =>
         toBrowser(request, response, async () => {
           const browser = browserOf(request, isSecure());
           if (browser === undefined || token !== formToken(browser, query.state)) {
@@ -122,77 +114,61 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
             throw error;
           }
         }),
-    ),
-    route(
-      'get',
-      CALLBACK,
-      {
-        id: 'completeMcpSignIn',
-        summary: 'Come back from the authorization server, and read on a page what to do next',
-        description: 'Only the browser that has confirmed the sign-in is accepted.',
-        query: callbackQuery,
-        answer: page,
-        errors: ['sign_in_not_found', 'sign_in_failed'],
-      },
-      ({ query, caller, request, response }) =>
+    }),
+    route('get', CALLBACK, {
+      id: 'completeMcpSignIn',
+      summary: 'Come back from the authorization server, and read on a page what to do next',
+      description: 'Only the browser that has confirmed the sign-in is accepted.',
+      query: callbackQuery,
+      answer: page,
+      errors: ['sign_in_not_found', 'sign_in_failed'],
+      handler: ({ query, caller, request, response }) =>
         toBrowser(request, response, async () => {
           const browser = browserOf(request, isSecure());
           const ended = await signIns.finish(query, subjectOf(caller), browser);
           await tellTurns();
           sendEnd(response, ended);
         }),
-    ),
-    route(
-      'get',
-      CLIENT_METADATA,
-      {
-        id: 'getMcpClientMetadata',
-        summary: 'Describe this server to authorization servers (OAuth client id metadata document)',
-        answer: json(z.looseObject({ client_id: z.string(), redirect_uris: z.array(z.string()) }), {
-          client_id: `https://everturn.example.com${CLIENT_METADATA}`,
-          redirect_uris: [`https://everturn.example.com${CALLBACK}`],
-        }),
-        errors: ['not_found'],
-      },
-      () => {
+    }),
+    route('get', CLIENT_METADATA, {
+      id: 'getMcpClientMetadata',
+      summary: 'Describe this server to authorization servers (OAuth client id metadata document)',
+      answer: json(z.looseObject({ client_id: z.string(), redirect_uris: z.array(z.string()) }), {
+        client_id: `https://everturn.example.com${CLIENT_METADATA}`,
+        redirect_uris: [`https://everturn.example.com${CALLBACK}`],
+      }),
+      errors: ['not_found'],
+      handler: () => {
         const { urls } = signIns;
         if (!urls) throw new ApiError('not_found', 'EVERTURN_PUBLIC_URL is not set');
         const { clientMetadata, redirectUri } = urls;
         return { client_id: clientMetadata, ...clientMetadataFor(redirectUri), token_endpoint_auth_method: 'none' };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/mcp/connections',
-      {
-        id: 'listMcpConnections',
-        summary: 'The MCP servers that the caller is signed in to, oldest first',
-        query: connectionsQuery,
-        answer: json(pageOf(connectionResource), { data: [exampleConnection], pagination: examplePage(LIMIT) }),
-      },
-      async ({ caller, query: { limit, page_token: token } }) => {
+    }),
+    route('get', '/v1/agents/mcp/connections', {
+      id: 'listMcpConnections',
+      summary: 'The MCP servers that the caller is signed in to, oldest first',
+      query: connectionsQuery,
+      answer: pageOf(connectionResource, [exampleConnection], LIMIT),
+      handler: async ({ caller, query: { limit, page_token: token } }) => {
         const { connection = '' } = positionOf(connectionPosition, token) ?? {};
         return pageOfRows(await signIns.connections(caller.subject.subjectId, connection, limit + 1), limit, {
           toItem: toResource,
           after: ({ id }) => ({ connection: id }),
         });
       },
-    ),
-    route(
-      'delete',
-      '/v1/agents/mcp/connections/:connection_id',
-      {
-        id: 'deleteMcpConnection',
-        summary: 'Sign out of an MCP server',
-        description: 'Also revokes the tokens at the authorization server, if it can.',
-      },
-      async ({ caller, params: { connection_id: id } }) => {
+    }),
+    route('delete', '/v1/agents/mcp/connections/:connection_id', {
+      id: 'deleteMcpConnection',
+      summary: 'Sign out of an MCP server',
+      description: 'Also revokes the tokens at the authorization server, if it can.',
+      handler: async ({ caller, params: { connection_id: id } }) => {
         if (!isId(id) || !(await signIns.revoke(caller.subject.subjectId, id))) {
           throw new ApiError(SESSION_ERRORS.connection_not_found, `you have no connection ${JSON.stringify(id)}`);
         }
         toolPool.endGrant(id);
       },
-    ),
+    }),
   ];
 }
 

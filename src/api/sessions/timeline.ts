@@ -4,9 +4,9 @@ import { authorizeSession, requireTurn } from '../../engine/access.ts';
 import { turnTimeline } from '../../engine/turn-attempts.ts';
 import type { ApiContext } from '../http/context.ts';
 import { positionOf, invalidPageToken, pageFrom, pageOf, pageQuery } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import type { Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { examplePage, exampleSpan } from './examples.ts';
+import { exampleSpan } from './examples.ts';
 import { span } from './wire/timeline.ts';
 import { spanToWire } from './wire/timeline-to-wire.ts';
 
@@ -19,19 +19,19 @@ const place = z.object({ turn: z.string(), span: z.int().min(1) });
 export function timelineRoutes(context: ApiContext): Route[] {
   const { catalog } = context;
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/turns/:turn_id/timeline',
-      {
-        id: 'getTurnTimeline',
-        summary: 'What a turn has spent its time on',
-        description:
-          'Each attempt of each model call and tool call, waits, pauses, sub-agents and the time in the queue, by their ' +
-          'beginning. While the turn runs, the attempts that run are among them, as `pending`.',
-        query,
-        answer: json(pageOf(span), { data: [exampleSpan], pagination: examplePage(1000) }),
-      },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, query: { limit, page_token: token }, caller }) => {
+    route('get', '/v1/agents/sessions/:session_id/turns/:turn_id/timeline', {
+      id: 'getTurnTimeline',
+      summary: 'What a turn has spent its time on',
+      description:
+        'Each attempt of each model call and tool call, waits, pauses, sub-agents and the time in the queue, by their ' +
+        'beginning. While the turn runs, the attempts that run are among them, as `pending`.',
+      query,
+      answer: pageOf(span, [exampleSpan], 1000),
+      handler: async ({
+        params: { session_id: sessionId, turn_id: turnId },
+        query: { limit, page_token: token },
+        caller,
+      }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
         const { span: from = 0 } = positionOf(place, token, { turn: turnId }) ?? {};
@@ -43,6 +43,6 @@ export function timelineRoutes(context: ApiContext): Route[] {
         });
         return pageFrom(spans.values().drop(from).map(placed), limit);
       },
-    ),
+    }),
   ];
 }

@@ -5,8 +5,7 @@ import { ignoreUnreadable } from '../../engine/turn-log-reader.ts';
 import { identifier } from '../../spec/bounds.ts';
 import type { ApiContext } from '../http/context.ts';
 import { invalidPageToken, positionOf, order, pageFrom, pageQuery, pageOf } from '../http/pagination.ts';
-import { json } from '../http/route.ts';
-import { exampleMessage, examplePage } from './examples.ts';
+import { exampleMessage } from './examples.ts';
 import { turnEvent, type SessionEvent } from './wire/events.ts';
 import { toWire } from './wire/events-to-wire.ts';
 import { isInView, viewQuery, type View } from './wire/view.ts';
@@ -29,7 +28,7 @@ export const turnEventsQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).e
   ...viewQuery,
 });
 
-export const turnEventsAnswer = json(pageOf(turnEvent), { data: [exampleMessage], pagination: examplePage(25) });
+export const turnEventsAnswer = pageOf(turnEvent, [exampleMessage], 25);
 
 const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
 

@@ -2,7 +2,7 @@ import { inlineFile, type FileContent } from '../../blobs/store-files.ts';
 import type { InputItem, UserContentPart } from '../../core/records/input.ts';
 import type { Answer } from '../../core/turn-command.ts';
 import type { RuleToRemember } from '../../features/code/permissions/remember.ts';
-import { editedArguments } from '../../engine/edited-arguments.ts';
+import { approvalOf } from '../../engine/edited-arguments.ts';
 import type { ActionsBody, CreateTurnBody } from './wire/input.ts';
 import { ApiError } from '../http/errors.ts';
 import { checkFiles, type SentFile } from '../http/sent-files.ts';
@@ -80,13 +80,7 @@ export function toAnswers(items: ActionsBody['input']): Answer[] {
 function toAnswer(item: ActionsBody['input'][number]): Answer {
   const call = { threadId: item.thread_id, toolCallId: item.tool_call_id };
   if (item.type === 'user.tool_response') return { type: item.type, ...call, content: item.content };
-  const { type, approval } = item;
-  if (approval.status === 'allow') {
-    const { status, arguments: edited } = approval;
-    return { type, ...call, approval: { status, ...(edited && { edited: editedArguments(edited) }) } };
-  }
-  const { status, reason } = approval;
-  return { type, ...call, approval: { status, ...(reason && { reason }) } };
+  return { type: item.type, ...call, approval: approvalOf(item.approval) };
 }
 
 /** The rules that are to be made beside the decisions of an input. */

@@ -4,27 +4,26 @@ import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
 import { actionsBody, createTurnBody } from './wire/input.ts';
-import { acceptedAnswers, dataOf, subscribeBody, turnResource } from './wire/resources.ts';
+import { acceptedAnswers, subscribeBody, turnResource } from './wire/resources.ts';
 import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
-import { examplePage, exampleServerSentEvent, exampleTurn } from './examples.ts';
+import { exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
 import { readerOf } from '../../auth/rights.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { sessionWithAnswers } from '../../features/inbox/session-now.ts';
 import { invalidPageToken, positionOf, pageQuery, pagination, pageOf } from '../http/pagination.ts';
-import { json, type Route } from '../http/route.ts';
+import { dataOf, json, type Route } from '../http/route.ts';
 import { cancelTurns } from '../../engine/engine.ts';
 import { answerCalls, waitingNow } from '../../engine/answer-calls.ts';
-import { newId } from '../../engine/new-id.ts';
-import { claimByKey, withClaim } from '../../engine/request-claims.ts';
+import { byKey } from '../../engine/request-claims.ts';
 import { routesOf } from './route.ts';
 import { respondWithTurn } from './create-turn.ts';
 import { turnResourceOf } from './turn-resource.ts';
 import { remembering } from './remembering.ts';
 import { rulesIn, toAnswers } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
-import { cursorOf, streamTurn } from '../http/turn-stream.ts';
+import { cursorOf, cursorOfEventSource, streamTurn } from '../http/turn-stream.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
 
 const route = routesOf('Turns');
@@ -32,7 +31,7 @@ const route = routesOf('Turns');
 const listQuery = pageQuery({ defaultLimit: 10, maxLimit: 25 });
 const position = z.object({ turn: z.string().refine(isId) });
 
-const turn = json(dataOf(turnResource), { data: exampleTurn });
+const turn = dataOf(turnResource, exampleTurn);
 // In OpenAPI 3.1 a stream is described by the schema of one event.
 const stream = json(serverSentEvent, exampleServerSentEvent);
 const withView = z.object(viewQuery);
@@ -42,17 +41,13 @@ const schemas = { StreamEvent: numberedStreamEvent };
 export function turnRoutes(context: ApiContext): Route[] {
   const { catalog, logs, turnIndex, metrics, streamLimits, client, log } = context;
   return [
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/turns',
-      {
-        id: 'listTurns',
-        summary: 'The turns of a session, newest first',
-        description: 'The last turn, the one that it continues, and so on.',
-        query: listQuery,
-        answer: json(pageOf(turnResource), { data: [exampleTurn], pagination: examplePage(10) }),
-      },
-      async ({ params, query: { limit, page_token: token }, caller }) => {
+    route('get', '/v1/agents/sessions/:session_id/turns', {
+      id: 'listTurns',
+      summary: 'The turns of a session, newest first',
+      description: 'The last turn, the one that it continues, and so on.',
+      query: listQuery,
+      answer: pageOf(turnResource, [exampleTurn], 10),
+      handler: async ({ params, query: { limit, page_token: token }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const from = positionOf(position, token)?.turn ?? (await turnIndex.knownLast(session.id))?.id;
         const chain = from === undefined ? [] : await catalog.turns.chain(from, limit + 1);
@@ -68,56 +63,52 @@ export function turnRoutes(context: ApiContext): Route[] {
           pagination: pagination(limit, next && { turn: next.id }),
         };
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/turns',
-      {
-        id: 'createTurn',
-        handlesRateLimit: true,
-        largeBody: true,
-        stores: true,
-        summary: 'Start a turn',
-        description:
-          'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
-          'client disconnects. By default it cancels the running turn, which requires the right to cancel. With `on_running: "steer"` the running turn ' +
-          'gets the messages, and the answer is that turn.',
-        query: withView,
-        headers: z.object(idempotencyKey),
-        body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
-        schemas,
-        answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
-        errors: [
-          'forbidden',
-          'not_an_approver',
-          'invalid_data_uri',
-          'mixed_input',
-          'turn_not_found',
-          'turn_running',
-          'queue_full',
-          'session_closed',
-          'request_expired',
-          'empty_message',
-          'messages_required',
-          'too_many_messages',
-          'actions_pending',
-          'call_not_pending',
-          'call_answered_twice',
-          'calls_unanswered',
-          'invalid_answer',
-          'invalid_arguments',
-          'edit_not_allowed',
-          'invalid_rule',
-          'remember_not_allowed',
-          'invalid_agent',
-          'feature_not_available',
-          'idempotency_key_reused',
-          'content_too_large',
-          'file_unavailable',
-          'too_many_turns',
-        ],
-      },
-      async ({ params, query, headers, body, ...call }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/turns', {
+      id: 'createTurn',
+      handlesRateLimit: true,
+      largeBody: true,
+      stores: true,
+      summary: 'Start a turn',
+      description:
+        'Answers with the stream of the turn, or with `stream: false` at once with the turn. The turn continues when the ' +
+        'client disconnects. By default it cancels the running turn, which requires the right to cancel. With `on_running: "steer"` the running turn ' +
+        'gets the messages, and the answer is that turn.',
+      query: withView,
+      headers: z.object(idempotencyKey),
+      body: json(createTurnBody, { input: [{ type: 'user.message', content: 'Which orders are late?' }] }),
+      schemas,
+      answer: { written: { 'text/event-stream': stream, 'application/json': turn } },
+      errors: [
+        'forbidden',
+        'not_an_approver',
+        'invalid_data_uri',
+        'mixed_input',
+        'turn_not_found',
+        'turn_running',
+        'queue_full',
+        'session_closed',
+        'request_expired',
+        'empty_message',
+        'messages_required',
+        'too_many_messages',
+        'actions_pending',
+        'call_not_pending',
+        'call_answered_twice',
+        'calls_unanswered',
+        'invalid_answer',
+        'invalid_arguments',
+        'edit_not_allowed',
+        'invalid_rule',
+        'remember_not_allowed',
+        'invalid_agent',
+        'feature_not_available',
+        'idempotency_key_reused',
+        'content_too_large',
+        'file_unavailable',
+        'too_many_turns',
+      ],
+      handler: async ({ params, query, headers, body, ...call }) => {
         if (body.stream !== false) streamLimits.admit(call.caller, call.response);
         await respondWithTurn(context, {
           ...call,
@@ -127,113 +118,104 @@ export function turnRoutes(context: ApiContext): Route[] {
           view: query.view,
         });
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/actions',
-      {
-        id: 'answerCalls',
-        summary: 'Answer tool calls that wait in the running turn, or on the ended one',
-        description:
-          'Takes any part of what waits, from several people; either all of the answers apply or none. The response is ' +
-          'sent once they are recorded: by the turn, if it waits (`pause: "wait"`), else with the session, and the last ' +
-          'one starts the turn that has all of them as its input. A repeated answer changes nothing, and is named as such.',
-        largeBody: true,
-        headers: z.object(idempotencyKey),
-        body: json(actionsBody, {
-          input: [
-            { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
-          ],
-        }),
-        answer: json(dataOf(acceptedAnswers), { data: { accepted: ['call_1'], waiting: ['call_2'] } }),
-        errors: [
-          'forbidden',
-          'not_an_approver',
-          'session_closed',
-          'request_expired',
-          'invalid_agent',
-          'feature_not_available',
-          'idempotency_key_reused',
-          'too_many_turns',
-          'nothing_pending',
-          'already_decided',
-          'invalid_answer',
-          'invalid_arguments',
-          'edit_not_allowed',
-          'invalid_rule',
-          'remember_not_allowed',
-          'call_not_pending',
-          'call_answered_twice',
-          'content_too_large',
+    }),
+    route('post', '/v1/agents/sessions/:session_id/actions', {
+      id: 'answerCalls',
+      summary: 'Answer tool calls that wait in the running turn, or on the ended one',
+      description:
+        'Takes any part of what waits, from several people; either all of the answers apply or none. The response is ' +
+        'sent once they are recorded: by the turn, if it waits (`pause: "wait"`), else with the session, and the last ' +
+        'one starts the turn that has all of them as its input. A repeated answer changes nothing, and is named as such.',
+      largeBody: true,
+      headers: z.object(idempotencyKey),
+      body: json(actionsBody, {
+        input: [
+          { type: 'user.tool_approval', thread_id: 'main', tool_call_id: 'call_1', approval: { status: 'allow' } },
         ],
-      },
-      async ({ params, headers, body, caller }) => {
+      }),
+      answer: dataOf(acceptedAnswers, { accepted: ['call_1'], waiting: ['call_2'] }),
+      errors: [
+        'forbidden',
+        'not_an_approver',
+        'session_closed',
+        'request_expired',
+        'invalid_agent',
+        'feature_not_available',
+        'idempotency_key_reused',
+        'too_many_turns',
+        'nothing_pending',
+        'already_decided',
+        'invalid_answer',
+        'invalid_arguments',
+        'edit_not_allowed',
+        'invalid_rule',
+        'remember_not_allowed',
+        'call_not_pending',
+        'call_answered_twice',
+        'content_too_large',
+      ],
+      handler: async ({ params, headers, body, caller }) => {
         const session = await sessionWithAnswers(catalog, params.session_id, caller);
         const answers = toAnswers(body.input);
-        const request = { caller, resource: `answers/${session.id}`, key: headers['Idempotency-Key'], body };
-        const claim = await claimByKey({ catalog, ...request, resourceId: newId('req'), sessionId: session.id });
-        // With the same key it is a repetition, also where a call that the first one has allowed is asked about once more.
-        const given = { session, caller, answers, isRepetition: !claim.isNew };
-        const rules = claim.isNew ? rulesIn(body.input) : [];
-        const waiting = () => waitingNow(context, session);
-        const answer = () =>
-          remembering(context, { session, caller, rules, waiting }, async (add) => {
+        const { id: sessionId } = session;
+        const key = headers['Idempotency-Key'];
+        const request = { catalog, caller, resource: `answers/${sessionId}`, key, body, sessionId };
+        const { turnId, repeated, ...data } = await byKey(request, ({ isNew }) => {
+          const rules = isNew ? rulesIn(body.input) : [];
+          const waiting = () => waitingNow(context, session);
+          return remembering(context, { session, caller, rules, waiting }, async (add) => {
             await add();
-            return answerCalls(context, given);
+            // With the same key it is a repetition, also where a call that the first one has allowed is asked about once more.
+            return answerCalls(context, { session, caller, answers, isRepetition: !isNew });
           });
-        const { turnId, repeated, ...data } = await withClaim(claim, answer);
+        });
         // To others, turns of the session are of no use.
         const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
         return { data: { ...data, ...(repeated.length > 0 && { repeated }), ...(isShown && { turn_id: turnId }) } };
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/turns/:turn_id',
-      {
-        id: 'getTurn',
-        summary: 'A turn with its state',
-        answer: turn,
-      },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/turns/:turn_id', {
+      id: 'getTurn',
+      summary: 'A turn with its state',
+      answer: turn,
+      handler: async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);
         return { data: await turnResourceOf(client, await logs.firstAndLast(turnId), readerOf(caller, session)) };
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/turns/:turn_id/cancel',
-      {
-        id: 'cancelTurn',
-        summary: 'Cancel a turn that runs, or waits in the queue',
-        description: 'Its events so far are kept. Without effect on a turn that has ended.',
-        answer: json(z.object({}), {}),
-        errors: ['forbidden'],
-      },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/turns/:turn_id/cancel', {
+      id: 'cancelTurn',
+      summary: 'Cancel a turn that runs, or waits in the queue',
+      description: 'Its events so far are kept. Without effect on a turn that has ended.',
+      answer: json(z.object({}), {}),
+      errors: ['forbidden'],
+      handler: async ({ params: { session_id: sessionId, turn_id: turnId }, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'cancel');
         await requireTurn(context, session, turnId);
         await cancelTurns(context, session, { turnId });
         return {};
       },
-    ),
-    route(
-      'post',
-      '/v1/agents/sessions/:session_id/turns/:turn_id/subscribe',
-      {
-        id: 'subscribeToTurn',
-        summary: 'The stream of a turn from a cursor on',
-        description:
-          'For running and ended turns, without a time limit. Without a cursor the stream starts at the beginning. The ' +
-          'body takes precedence over `Last-Event-ID`.',
-        query: withView,
-        headers: z.object(lastEventId),
-        body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
-        schemas,
-        answer: { written: { 'text/event-stream': stream } },
-      },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, body, caller, response }) => {
+    }),
+    route('post', '/v1/agents/sessions/:session_id/turns/:turn_id/subscribe', {
+      id: 'subscribeToTurn',
+      summary: 'The stream of a turn from a cursor on',
+      description:
+        'For running and ended turns, without a time limit. Without a cursor the stream starts at the beginning. The ' +
+        'body takes precedence over `Last-Event-ID`.',
+      query: withView,
+      headers: z.object(lastEventId),
+      body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
+      schemas,
+      answer: { written: { 'text/event-stream': stream } },
+      handler: async ({
+        params: { session_id: sessionId, turn_id: turnId },
+        query,
+        headers,
+        body,
+        caller,
+        response,
+      }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
         await requireTurn(context, session, turnId);
@@ -246,27 +228,28 @@ export function turnRoutes(context: ApiContext): Route[] {
         });
         await streamTurn({ context, turnId, reader });
       },
-    ),
-    route(
-      'get',
-      '/v1/agents/sessions/:session_id/turns/:turn_id/stream',
-      {
-        id: 'streamTurn',
-        summary: 'The stream of a turn from a cursor on, for EventSource',
-        description:
-          'Like `subscribe`, by GET. An EventSource reconnects after the end of the stream with the number of ' +
-          '`turn.done`, and the answer 204 stops it.',
-        query: withView.extend(afterSequenceNumber),
-        headers: z.object(lastEventId),
-        schemas,
-        answer: { written: { 'text/event-stream': stream } },
-        noContent: 'the turn has ended, and the cursor is at its end',
-      },
-      async ({ params: { session_id: sessionId, turn_id: turnId }, query, headers, caller, request, response }) => {
+    }),
+    route('get', '/v1/agents/sessions/:session_id/turns/:turn_id/stream', {
+      id: 'streamTurn',
+      summary: 'The stream of a turn from a cursor on, for EventSource',
+      description:
+        'Like `subscribe`, by GET. An EventSource reconnects after the end of the stream with the number of ' +
+        '`turn.done`, and the answer 204 stops it.',
+      query: withView.extend(afterSequenceNumber),
+      headers: z.object(lastEventId),
+      schemas,
+      answer: { written: { 'text/event-stream': stream } },
+      noContent: 'the turn has ended, and the cursor is at its end',
+      handler: async ({
+        params: { session_id: sessionId, turn_id: turnId },
+        query,
+        headers,
+        caller,
+        request,
+        response,
+      }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
-        // An EventSource repeats the query of its first request; its header has the last number that it has received.
-        const seen = headers['Last-Event-ID']?.trim() || query.after_sequence_number;
-        const cursor = cursorOf(undefined, seen);
+        const cursor = cursorOfEventSource(headers, query.after_sequence_number);
         await requireTurn(context, session, turnId);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
@@ -278,6 +261,6 @@ export function turnRoutes(context: ApiContext): Route[] {
         });
         await streamTurn({ context, turnId, reader, endsWithNothing: true });
       },
-    ),
+    }),
   ];
 }

@@ -1,4 +1,5 @@
 import type { AgentProblem } from '../../engine/agent-check.ts';
+import { isGiven } from '../../lib/is-given.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { skillName, type AgentSkill } from '../../spec/skill-spec.ts';
 import { MAX_NAME_BYTES } from '../../spec/workspace-path.ts';
@@ -149,10 +150,6 @@ async function unlessUnreadable<T>(read: () => Promise<T>): Promise<T | undefine
 /** Whether a skill is inside the spec. */
 function isInline({ description, content, files }: AgentSkill): boolean {
   return [description, content, files].some(isGiven);
-}
-
-function isGiven(value: unknown): boolean {
-  return value !== undefined && value !== null;
 }
 
 function inlineHeader({ description }: AgentSkill, name: string): SkillHeader {

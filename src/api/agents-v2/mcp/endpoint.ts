@@ -24,24 +24,20 @@ export function mcpRoute(context: ApiContext, reader: SessionReader): Route {
   });
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- made for Node's requests, with less exact types
   const respond = toNodeHandler(handler) as Respond;
-  return route(
-    'post',
-    MCP_PATH,
-    {
-      id: 'callMcp',
-      summary: 'A message of the Model Context Protocol',
-      largeBody: true,
-      // One message: a batch would evade the limit of requests.
-      body: { schema: z.looseObject({ jsonrpc: z.literal('2.0') }), example: { jsonrpc: '2.0', method: 'tools/list' } },
-      answer: { written: {} },
-      isUndocumented: true,
-    },
-    async ({ body, caller, request, response }) => {
+  return route('post', MCP_PATH, {
+    id: 'callMcp',
+    summary: 'A message of the Model Context Protocol',
+    largeBody: true,
+    // One message: a batch would evade the limit of requests.
+    body: { schema: z.looseObject({ jsonrpc: z.literal('2.0') }), example: { jsonrpc: '2.0', method: 'tools/list' } },
+    answer: { written: {} },
+    isUndocumented: true,
+    handler: async ({ body, caller, request, response }) => {
       const extra: McpCaller = { caller, host: request.get('host') };
       const auth: AuthInfo = { token: '', clientId: caller.subject.subjectId, scopes: [], extra: { ...extra } };
       await respond(Object.assign(request, { auth }), response, body);
     },
-  );
+  });
 }
 
 function callerOf(authInfo: AuthInfo | undefined): McpCaller {

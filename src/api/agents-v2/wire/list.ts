@@ -32,7 +32,7 @@ export const sessionListQuery = z.object({
 
 export type SessionListQuery = z.output<typeof sessionListQuery>;
 
-const sessionSummary = z
+export const sessionSummary = z
   .object({
     id: z.guid(),
     agent: z.string().nullable().describe('the name of the registered agent'),

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
+import { isGiven } from '../../../lib/is-given.ts';
 import {
   clientTool,
   modelParams,
@@ -204,7 +205,3 @@ export type Capability = (typeof CAPABILITIES)[number];
 export type Toolkit = NonNullable<AgentChanges['toolkits']>[number];
 export type FunctionTool = z.infer<typeof functionTool>;
 export type RefreshedToolkit = z.infer<typeof refreshedToolkit>;
-
-function isGiven(value: unknown): boolean {
-  return value !== null && value !== undefined;
-}

@@ -4,6 +4,8 @@ import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/outbox.ts'
 import type { Action, ActionDecision } from '../../../features/inbox/action-index.ts';
 import type { ActionEvent } from '../../../features/inbox/action-rows.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
+import { sentAs } from '../../http/event-stream.ts';
+import { isJsonObject } from '../../../lib/json.ts';
 import { rowToWire } from '../../http/wire-fields.ts';
 import { budgetReport } from './budget.ts';
 import { timestamp } from './event.ts';
@@ -68,15 +70,9 @@ export const actionEvent = z
   .meta({ id: 'ActionEvent' });
 
 /** One event of the stream of actions. */
-export const serverSentActionEvent = z
-  .object({
-    id: z.string().regex(/^\d+$/).describe('the cursor after the event'),
-    data: z.string().meta({
-      contentMediaType: 'application/json',
-      contentSchema: { $ref: '#/components/schemas/ActionEvent' },
-    }),
-  })
-  .meta({ id: 'ServerSentActionEvent' });
+export const serverSentActionEvent = sentAs('ActionEvent', 'the cursor after the event').meta({
+  id: 'ServerSentActionEvent',
+});
 
 export type ActionResource = z.infer<typeof actionResource>;
 
@@ -87,7 +83,7 @@ export function actionToResource(action: Action, { isOwner }: Reader): ActionRes
   return rowToWire(actionResource, {
     ...action,
     tool: detail?.tool ?? { server: null, name: '' },
-    arguments: isRecord(detail?.arguments) ? detail.arguments : null,
+    arguments: isJsonObject(detail?.arguments) ? detail.arguments : null,
     auth_url: isOwner ? detail?.authUrl : undefined,
     budget: detail?.budget,
     expires_at: expires_at ?? undefined,
@@ -106,8 +102,4 @@ export function actionEventToWire(
 
 function decisionToWire({ by, ...decision }: ActionDecision): z.infer<typeof decisionResource> {
   return { ...(by && { by: subjectToWire(by) }), ...decision };
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { isJsonObject } from '../../../lib/json.ts';
 
 /** Headers of requests, by the names that the documentation shows. */
 
@@ -13,7 +14,7 @@ export const metadata = {
       if (header === '') return undefined;
       // Node decodes each byte of a header to one character (latin1).
       const value = parseMetadata(Buffer.from(header, 'latin1'));
-      if (typeof value === 'object' && value !== null && !Array.isArray(value)) return JSON.stringify(value);
+      if (isJsonObject(value)) return JSON.stringify(value);
       context.addIssue('must be a JSON object of at most 4 KiB in UTF-8');
       return z.NEVER;
     })

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { StoredRule } from '../../../features/code/permissions/rule-rows.ts';
 import { RULE_ACTIONS, RULE_EFFECTS } from '../../../spec/permission-rule.ts';
+import { rowToWire } from '../../http/wire-fields.ts';
 import { timestamp } from './event.ts';
 import { subject, subjectToWire } from './subject.ts';
 
@@ -23,13 +24,12 @@ export const ruleResource = z
 export type RuleResource = z.infer<typeof ruleResource>;
 
 export function ruleToResource({ id, scope, rule, createdAt, createdBy }: StoredRule): RuleResource {
-  const { expires_at: expiresAt, ...rest } = rule;
-  return {
+  return rowToWire(ruleResource, {
     id,
     scope,
-    ...rest,
+    ...rule,
     created_at: createdAt,
     created_by: subjectToWire(createdBy),
-    ...(typeof expiresAt === 'string' && { expires_at: expiresAt }),
-  };
+    expires_at: rule.expires_at ?? undefined,
+  });
 }

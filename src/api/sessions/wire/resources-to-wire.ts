@@ -2,6 +2,7 @@ import type { Reader } from '../../../auth/rights.ts';
 import type { Catalog } from '../../../features/catalog.ts';
 import type { PendingAction } from '../../../features/inbox/action-rows.ts';
 import type { SessionRow } from '../../../catalog/schema.ts';
+import { subjectOf } from '../../../catalog/sessions.ts';
 import type { Retrying } from '../../../core/attempts.ts';
 import type { SessionState } from '../../../core/session-state.ts';
 import type { TurnSummary } from '../../../engine/turn-log-reader.ts';
@@ -60,15 +61,10 @@ export async function toSessionOrDraft(one: SessionWithActions, catalog: Catalog
 /** The fields that sessions and drafts share. */
 function commonFields(session: SessionRow, waiting: PendingAction[]) {
   const { id, title, created_at, updated_at, metadata, state, closed } = session;
-  const owner = subjectToWire({
-    subjectId: session.subject_id,
-    subjectType: session.subject_type,
-    subjectSlug: session.subject_slug,
-  });
   return {
     id,
     title,
-    created_by_subject: owner,
+    created_by_subject: subjectToWire(subjectOf(session)),
     created_at,
     updated_at,
     metrics: metricsOf(session),

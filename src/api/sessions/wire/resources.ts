@@ -163,11 +163,6 @@ export const anySessionResource = z.discriminatedUnion('type', [sessionResource,
 /** An item of `GET …/{sid}/events`. */
 export const sessionEventItem = z.object({ turn_id: z.string(), event: sessionEvent }).meta({ id: 'SessionEventItem' });
 
-/** The response with one resource. */
-export function dataOf<T extends z.ZodType>(resource: T) {
-  return z.object({ data: resource });
-}
-
 export type CreateSessionBody = z.infer<typeof createSessionBody>;
 export type SessionResource = z.infer<typeof sessionResource>;
 export type DraftResource = z.infer<typeof draftResource>;

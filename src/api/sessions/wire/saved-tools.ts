@@ -5,6 +5,7 @@ import {
   type SavedTool,
   type SavedToolAbout,
 } from '../../../features/code/saved-tools/saved-tool.ts';
+import { fieldsToWire } from '../../http/wire-fields.ts';
 import { timestamp } from './event.ts';
 import { subject, subjectToWire } from './subject.ts';
 
@@ -39,8 +40,7 @@ export const savedToolBody = z.strictObject({
 export type SavedToolResource = z.output<typeof savedTool>;
 
 export function savedToolAboutToResource(tool: SavedToolAbout): z.output<typeof savedToolAbout> {
-  const { category, name, kind, description, version, createdBy, updatedAt } = tool;
-  return { category, name, kind, description, version, created_by: subjectToWire(createdBy), updated_at: updatedAt };
+  return fieldsToWire(savedToolAbout, { ...tool, createdBy: subjectToWire(tool.createdBy) }, 'signature', 'hash');
 }
 
 export function savedToolToResource(tool: SavedToolAbout & Pick<SavedTool, 'api' | 'impl'>): SavedToolResource {
