@@ -128,9 +128,14 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         return { items: await toResources(context, items), total, page: query.page };
       },
     }),
-    route('get', path, { id: 'getSchedule', summary: 'A schedule', answer }, async ({ params, caller }) => {
-      const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
-      return readResource(context, id);
+    route('get', path, {
+      id: 'getSchedule',
+      summary: 'A schedule',
+      answer,
+      handler: async ({ params, caller }) => {
+        const { id } = await authorizeSchedule(context, params.schedule_id, caller, 'read');
+        return readResource(context, id);
+      },
     }),
     route('patch', path, {
       id: 'updateSchedule',

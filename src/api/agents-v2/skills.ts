@@ -41,9 +41,12 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       errors: ['page_too_large'],
       handler: async ({ query }) => ({ ...(await skills.page({ ...query, ...rangeOf(query) })), page: query.page }),
     }),
-    route('get', '/api/v2/skills/*skill', { id: 'getSkill', summary: 'A skill', answer }, ({ params }) =>
-      skills.get(params.skill),
-    ),
+    route('get', '/api/v2/skills/*skill', {
+      id: 'getSkill',
+      summary: 'A skill',
+      answer,
+      handler: ({ params }) => skills.get(params.skill),
+    }),
     route('put', '/api/v2/skills/*skill', {
       id: 'updateSkill',
       requires,

@@ -52,19 +52,24 @@ test('the longest prefix says how a path is admitted; any other needs a key', ()
 
 test('a route names what its face declares; anything else is a type error', () => {
   const declared = { id: 'getThing', summary: 'A thing', errors: ['thing_not_found'] } as const;
-  route('get', '/x/:thing_id', declared, ({ params, caller }) => void [params.thing_id, caller.roles]);
-  route('get', '/open/:thing_id', declared, ({ caller }) => {
+  const nothing = { ...declared, handler: () => undefined };
+  route('get', '/x/:thing_id', {
+    ...declared,
+    handler: ({ params, caller }) => void [params.thing_id, caller.roles],
+  });
+  route('get', '/open/:thing_id', {
+    ...declared,
     // @ts-expect-error -- without a key there is no caller
-    void caller.roles;
+    handler: ({ caller }) => void caller.roles,
   });
   // @ts-expect-error -- no face has this parameter
-  route('get', '/x/:other_id', declared, () => undefined);
+  route('get', '/x/:other_id', nothing);
   // @ts-expect-error -- it is not below a prefix
-  route('get', '/other/:thing_id', declared, () => undefined);
+  route('get', '/other/:thing_id', nothing);
   // @ts-expect-error -- no face has this tag
   routesOfFace(FACTS)('Others');
   // @ts-expect-error -- no table has this code
-  route('get', '/x', { ...declared, errors: ['other_not_found'] }, () => undefined);
+  route('get', '/x', { ...nothing, errors: ['other_not_found'] });
   // @ts-expect-error -- no table has this code
   expect(() => new ApiError('thing_not_found', 'there is none')).toThrow(TypeError);
   // @ts-expect-error -- it has no status

@@ -116,22 +116,19 @@ test('what may be missing, and what streams and pages reject, follows from the d
     notFound: { thing_id: ERRORS.file_not_found },
   } as const satisfies FaceFacts;
   const route = routesOfFace(FACTS)('Things');
+  const declared = { id: 'x', summary: '', handler: () => undefined };
   const codesOf = (one: Route) => {
-    const plain = refusals(
-      route('get', '/x', { id: 'x', summary: '' }, () => undefined),
-      { hasKeys: true },
-    );
+    const plain = refusals(route('get', '/x', declared), { hasKeys: true });
     const codes = new Set(refusals(one, { hasKeys: true }).map(({ code }) => code));
     return [...codes.difference(new Set(['invalid_request', ...plain.map(({ code }) => code)]))];
   };
-  const one = { id: 'x', summary: '' } as const;
   const stream = { written: { 'text/event-stream': json(z.object({}), {}) } };
-  expect(codesOf(route('get', '/x/:thing_id', one, () => undefined))).toEqual(['file_not_found']);
-  expect(codesOf(route('get', '/open/:thing_id', one, () => undefined))).toEqual([]);
+  expect(codesOf(route('get', '/x/:thing_id', declared))).toEqual(['file_not_found']);
+  expect(codesOf(route('get', '/open/:thing_id', declared))).toEqual([]);
   const query = pageQuery({ defaultLimit: 1, maxLimit: 1 });
-  expect(codesOf(route('get', '/x', { ...one, query }, () => undefined))).toEqual(['invalid_page_token']);
+  expect(codesOf(route('get', '/x', { ...declared, query }))).toEqual(['invalid_page_token']);
   const headers = z.object(lastEventId);
-  expect(codesOf(route('get', '/x', { ...one, headers, answer: stream }, () => undefined))).toEqual([
+  expect(codesOf(route('get', '/x', { ...declared, headers, answer: stream }))).toEqual([
     'invalid_cursor',
     'too_many_streams',
   ]);

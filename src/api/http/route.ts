@@ -169,11 +169,6 @@ interface Handled<
   handler: Handler<F, P, Q, H, B, A>;
 }
 
-/** A declaration that may have the handler, whose types do not matter any more. */
-interface AnyDeclaration extends Declaration {
-  handler?: (call: never) => unknown;
-}
-
 /** A path below a prefix of a face, all of whose parameters the face has. */
 type PathOf<F extends FaceFacts, P extends string> =
   PathParameter<P> extends keyof F['parameters'] ? P & Below<keyof F['prefixes'] & string> : never;
@@ -193,35 +188,14 @@ export interface Route {
  */
 export function routesOfFace<const F extends FaceFacts>(facts: F) {
   return (tag: keyof F['tags'] & string, ofAll: Pick<Declaration, 'requires'> = {}) => {
-    /**
-     * Declares a method of a path. The declaration types the handler and parses its requests; it may have the handler, as
-     * its last field.
-     */
+    /** Declares a method of a path. The declaration types its handler and parses its requests. */
     function route<
       P extends string,
       Q extends z.ZodObject = NoParameters,
       H extends z.ZodObject = NoParameters,
       B extends z.ZodType = z.ZodUndefined,
       A extends Answer = undefined,
-    >(method: Method, path: PathOf<F, P>, declaration: Handled<F, P, Q, H, B, A>): Route;
-    function route<
-      P extends string,
-      Q extends z.ZodObject = NoParameters,
-      H extends z.ZodObject = NoParameters,
-      B extends z.ZodType = z.ZodUndefined,
-      A extends Answer = undefined,
-    >(
-      method: Method,
-      path: PathOf<F, P>,
-      declaration: Declaration<Q, H, B, A, F>,
-      handler: Handler<F, P, Q, H, B, A>,
-    ): Route;
-    function route(
-      method: Method,
-      path: string,
-      { handler: own, ...declaration }: AnyDeclaration,
-      handler = own,
-    ): Route {
+    >(method: Method, path: PathOf<F, P>, { handler, ...declaration }: Handled<F, P, Q, H, B, A>): Route {
       const { query, headers, answer, handlesRateLimit, largeBody, stores, isForm, isRaw } = declaration;
       const { requires } = { ...ofAll, ...declaration };
       const body = declaration.body ?? (method === 'get' ? undefined : NOTHING);
@@ -253,8 +227,8 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
           request,
           response,
         };
-        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above; by the overloads, there is a handler
-        const returned = await handler?.(call as never);
+        // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
+        const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
         // A handler that must know whether its answer was delivered has sent it.
         if (response.writableEnded) return;
         if (!answer) response.status(status).end();

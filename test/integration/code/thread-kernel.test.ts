@@ -44,7 +44,11 @@ test('the end of a kernel is noticed while its code waits, and frees its place',
   const waits = cell('x = 1\n!true');
   expect(await kernel.run(waits)).toMatchObject({ calls: [{ kind: 'command' }] });
   expect([kernel.lossOf(waits.id), kernel.state?.status, seats.taken]).toEqual([undefined, 'suspended', 1]);
+  const waiting = kernel.whileWaiting(waits.id);
+  expect(waiting.aborted).toBe(false);
   await started[0]?.stop('a crash');
+  // The commands that run for it end.
+  expect([waiting.aborted, kernel.whileWaiting(waits.id).aborted]).toEqual([true, true]);
   expect(kernel.lossOf(waits.id)).toContain('(died)');
   expect([kernel.state?.status, seats.taken]).toEqual(['stopped', 0]);
   expect(await kernel.run(cell('1'))).toMatchObject({ begun: { reason: 'died', generation: 2 }, end: { exit: 'ok' } });

@@ -261,7 +261,9 @@ export class Cells {
     requested: readonly Requested[],
     { stop, ...options }: RunningThread & Results & Pick<AnswerOptions, 'deadline'>,
   ): ReturnType<typeof answerRequests> {
-    return answerRequests(requested, { ...options, signal: stop.signal, sessionId, blobs: this.#options.blobs });
+    // A command that begins when the kernel has just died would run until the time limit of the code.
+    const signal = AbortSignal.any([stop.signal, options.kernel.whileWaiting(options.threadId)]);
+    return answerRequests(requested, { ...options, signal, sessionId, blobs: this.#options.blobs });
   }
 
   /**

@@ -86,6 +86,8 @@ interface WaitingCell {
   id: string;
   suspendTimer: NodeJS.Timeout;
   turnId: string;
+  /** Aborted when it waits no more. */
+  over: AbortController;
 }
 
 /**
@@ -156,6 +158,11 @@ export class ThreadKernel {
   lossOf(id: string): string | undefined {
     if (this.#waiting?.id === id) return undefined;
     return `its kernel was ended or used for other code meanwhile (${this.#ended})`;
+  }
+
+  /** Aborted when a cell that waits goes on, or is lost: nothing runs for it any more. */
+  whileWaiting(id: string): AbortSignal {
+    return this.#waiting?.id === id ? this.#waiting.over.signal : AbortSignal.abort();
   }
 
   /** How long the code of a waiting cell may still run, in milliseconds. */
@@ -331,7 +338,7 @@ export class ThreadKernel {
       if (stop.status === 'ended') return await this.#endOf(stop.end, { kernel, turnId });
       const { suspendMs } = this.#options;
       const suspendTimer = setTimeout(() => void this.stop('suspended'), suspendMs).unref();
-      this.#waiting = { id, suspendTimer, turnId };
+      this.#waiting = { id, suspendTimer, turnId, over: new AbortController() };
       this.#usedAt = Date.now();
       return { generation: this.#generation, calls: stop.calls };
     } finally {
@@ -372,6 +379,7 @@ export class ThreadKernel {
 
   #stopWaiting(): void {
     clearTimeout(this.#waiting?.suspendTimer);
+    this.#waiting?.over.abort();
     this.#waiting = undefined;
   }
 
