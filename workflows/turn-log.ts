@@ -17,7 +17,7 @@ import type { TurnActions } from '../src/core/turn-actions.ts';
 import type { CommandEvent } from '../src/core/turn-command.ts';
 import { causeOf, errorMessage } from './errors.ts';
 
-/** The characters of JSON of the results of hosts that an input has: they are in the history a second time. */
+/** The characters of JSON of the results of hosts in an input: the history has them once more for each thread it tells. */
 const MAX_HOST_RESULTS = 2048;
 
 /** The result of an activity that adds to the log. */

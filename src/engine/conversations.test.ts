@@ -503,6 +503,14 @@ test('if one worker made two attempts, the call of the accepted one is run, in a
   expect(reads).toEqual({ forwards: 0, backwards: 0, since: 0 });
 });
 
+test('of a result of a kernel host with several messages, the call of its own message is run', async () => {
+  const { conversations } = worker(attempt(list));
+  const [first, second] = [{ ...attempt(remove), id: 'msg_before' }, attempt(list)];
+  conversations.remember({ turnId: TURN_ID, stamp: 'accepted' }, [first, second]);
+  const run = { source: sourceOf('accepted', list), sessionId: 'ses_1', runId: 'run_1' };
+  expect((await conversations.toolCall(run)).name).toBe('list_orders');
+});
+
 test('the call that runs after an approval is the approved one', async () => {
   const { conversations, events } = worker(attempt(list));
   conversations.remember({ turnId: TURN_ID, stamp: 'rejected' }, [attempt(remove)]);

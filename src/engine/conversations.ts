@@ -59,7 +59,7 @@ interface ConversationsOptions {
  * The records behind a model call: the previous turns, and its own turn up to the ordinal that the workflow passes.
  *
  * Activities get references, not transcripts, so each model call has to load its conversation. Usually this worker has
- * it: the results that it produced are cached under their stamps, and the workflow passes the stamps that it has
+ * it: the results that it produced, or was sent, are cached under their stamps, and the workflow passes the stamps that it has
  * accepted. An attempt whose result is not in the history has a different stamp, so what is cached under an accepted
  * stamp equals the log. Everything else is read from the history, backwards from its end.
  */
@@ -81,7 +81,7 @@ export class Conversations {
     this.#blobs = blobs;
   }
 
-  /** Caches the result that an activity of a turn is about to return under `stamp`. */
+  /** Caches the result of an activity under `stamp`: one that it is about to return, or has returned on a kernel host. */
   remember({ turnId, stamp }: { turnId: string; stamp: string }, records: UnsequencedRecord[]): void {
     const turn = this.#memoryOf(turnId);
     turn.add(stamp, records);
@@ -90,17 +90,16 @@ export class Conversations {
 
   /** A model call with the constants of its turn and thread, which are read from the history if this worker lacks them. */
   async call(input: CallModelInput, runId: string): Promise<ModelCall> {
-    await this.#rememberOfHosts(input);
     return { ...input, ...(await this.#with(input.turnId, (turn) => turn.run(runId).constants(input))) };
   }
 
-  /** A host's results are from the history, and the workflow has accepted them. */
+  /** What a model call brings of hosts is what the history has of them, where the workflow has accepted it. */
   async #rememberOfHosts({ turnId, sessionId, ofHosts = [] }: CallModelInput): Promise<void> {
     for (const { stamp, records } of ofHosts) {
-      if (this.#memoryOf(turnId).result(stamp)) continue;
-      const restoring = records.map((record) =>
-        restoreRecord(record, { ...this.#source(sessionId), turnId, recordId: stamp }),
-      );
+      const restoring = records.map((record, i) => {
+        const recordId = 'id' in record ? record.id : `${stamp}/${i}`;
+        return restoreRecord(record, { ...this.#source(sessionId), turnId, recordId });
+      });
       this.remember({ turnId, stamp }, await Promise.all(restoring));
     }
   }
@@ -111,7 +110,8 @@ export class Conversations {
   }
 
   /** All records that a model call answers, oldest first: from the turn on in which its thread was last summarized. */
-  load(call: LoadedCall, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+  async load(call: LoadedCall, runId: string, signal: AbortSignal): Promise<UnsequencedRecord[]> {
+    await this.#rememberOfHosts(call);
     return this.#with(call.turnId, async (turn) =>
       this.#withPrevious(await turn.run(runId).upTo(call), { thread: call, turn, signal }),
     );
@@ -170,8 +170,9 @@ export class Conversations {
   }: Pick<CallToolInput, 'source' | 'sessionId' | 'edited' | 'runId'>): Promise<ToolCall> {
     const { turnId, messageId, stamp, index, run } = source;
     const message = await this.#with(turnId, (turn) => {
-      const made = turn.result(stamp)?.find((record) => record.kind === 'model.message');
-      if (made) return made;
+      // That of a kernel host may have several messages.
+      const made = turn.result(stamp)?.find((record) => record.kind === 'model.message' && record.id === messageId);
+      if (made?.kind === 'model.message') return made;
       const read = turn.known(runId)?.message(messageId);
       if (read) return restoreRecord(read, { ...this.#source(sessionId), turnId, recordId: messageId });
       return turn.messages.get(stamp, () => this.#logs.message({ sessionId, turnId, messageId }));

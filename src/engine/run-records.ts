@@ -17,7 +17,7 @@ export interface RunRecordsOptions {
   history: TurnHistory;
   blobs: BlobStore;
   losses: OnceLog;
-  /** The result that this process has produced under a stamp. */
+  /** The result under a stamp that this process has produced, or was sent. */
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
 }
 
@@ -38,7 +38,7 @@ export class RunRecords {
   #projected: UnsequencedRecord[] = [];
   /** What follows these up to `#lastEventId`: texts that are in the blob store are not restored yet. */
   #read: LogEntry[] = [];
-  /** Produced by this process, and not read from the history yet. */
+  /** Produced by this process, or sent to it, and not read from the history yet. */
   #ahead: UnsequencedRecord[] = [];
   /** Set once it was read, or a model call has brought it. */
   #start: TurnStart | undefined;

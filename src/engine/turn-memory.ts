@@ -31,13 +31,14 @@ export class TurnMemory {
     return this.#resultCharacters + read + (this.#run?.characters ?? 0);
   }
 
-  /** Adds a result that this process has produced. */
+  /** Adds a result that this process has produced, or was sent. */
   add(stamp: string, records: UnsequencedRecord[]): void {
+    if (this.#results.has(stamp)) return;
     this.#results.set(stamp, records);
     this.#resultCharacters += recordCharacters(records);
   }
 
-  /** The result that this process has produced under a stamp. */
+  /** The result under a stamp that this process has produced, or was sent. */
   result(stamp: string): UnsequencedRecord[] | undefined {
     return this.#results.get(stamp);
   }

@@ -51,23 +51,20 @@ export class Embeddings {
     const keys = texts.map(sha256);
     const found = new Map<string, Float32Array | undefined>(keys.map((key) => [key, this.#kept.get(key)]));
     const missing = new Map(keys.flatMap((key, i) => (found.get(key) ? [] : [[key, texts[i] ?? '']])));
-    const failed = new AbortController();
-    const ended = AbortSignal.any([signal, failed.signal]);
-    const ask = async (batch: [key: string, text: string][]): Promise<void> => {
-      ended.throwIfAborted();
-      const vectors = await this.embed(
-        batch.map(([, text]) => text),
-        ended,
-      );
+    // One after the other: a search for many tools takes no more of the requests at once than others do.
+    for (const batch of batchesOf([...missing])) {
+      const ask = () => {
+        signal.throwIfAborted();
+        return this.embed(
+          batch.map(([, text]) => text),
+          signal,
+        );
+      };
+      const vectors = await this.#requests.run('', ask);
       for (const [i, [key]] of batch.entries()) {
         found.set(key, vectors[i]);
         this.#kept.set(key, vectors[i]);
       }
-    };
-    try {
-      await Promise.all(batchesOf([...missing]).map((batch) => this.#requests.run('', () => ask(batch))));
-    } finally {
-      failed.abort();
     }
     const vectors = keys.flatMap((key) => found.get(key) ?? []);
     if (vectors.every(({ length }) => length === vectors[0]?.length)) return vectors;

@@ -46,12 +46,24 @@ export async function endKernels(db: Transaction<Tables>, sessionId: string, thr
     .where('session_id', '=', sessionId)
     .returningAll()
     .executeTakeFirst();
-  const ended = row ? threads.filter((threadId) => hasKernel(row, threadId)) : [];
-  if (!row || ended.length === 0) return;
-  const others = resetsOf(row).filter(({ threadId }) => !ended.includes(threadId));
-  const added = ended.map((threadId) => ({ threadId, id: randomUUID(), stops: true, ends: true }));
-  const resets = JSON.stringify([...others, ...added]);
+  const resets = row && resetsWith(row, threads);
+  if (resets === undefined) return;
   await db.updateTable('sandboxes').set({ resets }).where('session_id', '=', sessionId).execute();
+}
+
+/** The resets of a row with those of the kernels of ended threads; undefined if these have none. */
+function resetsWith(row: SandboxRow, threads: string[]): string | undefined {
+  try {
+    // While a call runs, the row does not have the kernel yet that it has just started.
+    const ended = row.calls > 0 ? threads : threads.filter((threadId) => hasKernel(row, threadId));
+    if (ended.length === 0) return undefined;
+    const others = resetsOf(row).filter(({ threadId }) => !ended.includes(threadId));
+    const added = ended.map((threadId) => ({ threadId, id: randomUUID(), stops: true, ends: true }));
+    return JSON.stringify([...others, ...added]);
+  } catch {
+    // A newer host has written what this version does not know. Their idle time ends these kernels as well.
+    return undefined;
+  }
 }
 
 /** Whether there is a kernel of a thread, or what is stored of one. */

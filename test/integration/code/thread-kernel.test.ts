@@ -67,6 +67,18 @@ test('a kernel that is ended while it is started does not run on', async () => {
   expect(await kernel.run(cell('1'))).toMatchObject({ generation: 1, end: { exit: 'ok' } });
 });
 
+test('a kernel that is ended while it waits for a place does not run on', async () => {
+  const { kernel, seats, started } = threadKernel();
+  const evict = () => Promise.resolve();
+  const place = await seats.take({ subject: 'ann', isSubAgent: false, evict }, new AbortController().signal);
+  const ran = kernel.run(cell('1'));
+  await kernel.stop('host_lost');
+  place.leave();
+  expect(await ran).toMatchObject({ end: { exit: 'not_started', reason: expect.stringContaining('(host_lost)') } });
+  expect([kernel.isRunning, seats.taken]).toEqual([false, 0]);
+  expect(await started[0]?.ended).toMatchObject({ reason: 'stopped' });
+});
+
 test('the cell after an idle time is not executed and is told what is lost, and the one after it runs', async () => {
   const { kernel } = threadKernel({ idleMs: 500 });
   expect(await kernel.run(cell('x = 1'))).toMatchObject({ generation: 1, end: { exit: 'ok' } });

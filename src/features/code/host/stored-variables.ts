@@ -137,33 +137,36 @@ export class StoredVariables {
   async save(kernel: Kernel, cell: EndedCell): Promise<{ notices: string[]; kernelEnd?: KernelEnd }> {
     // A kernel that was started while the agent did not want it has no place for them.
     const folder = this.#folder;
+    const end = performance.now() + SAVE_MS;
     if (!this.isOn || folder === undefined) {
-      await this.note(cell);
+      await this.note(cell, end);
       return { notices: [] };
     }
-    const end = performance.now() + SAVE_MS;
     const within = <T>(work: Promise<T>): Promise<T> => withTimeout(leftUntil(end), work, CATALOG_SLOW);
-    const noted = (): Promise<void> => within(this.note(cell)).catch(() => undefined);
     try {
       // Those of earlier cells.
       await within(this.#changes);
       const { variables, exit, kernelEnd } = await kernel.keepVariables('save', { timeoutMs: PICKLE_MS });
       if (kernelEnd) {
-        await noted();
+        await this.note(cell, end);
         return { notices: [], kernelEnd };
       }
       if (!variables) throw new Error('the kernel could not write them');
       await within(this.#change(() => this.#store(folder, variables, cell, end)));
       return { notices: exit === 'timeout' ? lateNotice(variables) : [] };
     } catch (error) {
-      await noted();
+      await this.note(cell, end);
       return { notices: [`the variables are not stored: ${errorMessage(error)}`] };
     }
   }
 
-  /** A cell has ended, after which nothing is stored: what it has made would be lost. */
-  note(cell: EndedCell): Promise<void> {
-    return this.#change(() => this.#noteCell(cell));
+  /**
+   * A cell has ended, after which nothing is stored: what it has made would be lost. Its result waits for 10 seconds at most.
+   * @param end of these: see `performance.now()`
+   */
+  async note(cell: EndedCell, end = performance.now() + SAVE_MS): Promise<void> {
+    const noted = this.#change(() => this.#noteCell(cell));
+    await withTimeout(leftUntil(end), noted, CATALOG_SLOW).catch(() => undefined);
   }
 
   async #noteCell(ended: EndedCell): Promise<void> {

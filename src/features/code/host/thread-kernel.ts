@@ -265,9 +265,9 @@ export class ThreadKernel {
 
   async #start({ known, signal }: Pick<Cell, 'known' | 'signal'>): Promise<KernelBegin> {
     const { seats, ...owner } = this.#options;
+    const stops = this.#stops;
     const seat = await seats.take({ ...owner, evict: () => this.stop('evicted') }, signal);
     const { variables } = this.#options;
-    const stops = this.#stops;
     let started: StartedKernel;
     try {
       started = await variables.start(this.#options.start);

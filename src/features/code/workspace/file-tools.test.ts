@@ -102,6 +102,9 @@ test('read_file shows no beginning of a hidden value where it cuts a text', asyn
   await put('a.txt', 'one\nsecret\nkey');
   expect(await read({ limit: 2 })).toBe('one\n');
   expect(await read({})).toBe('one\nsecret\nkey');
+  // Nothing follows: this is all of the file.
+  await put('a.txt', 'one\nsec');
+  expect([await read({ limit: 9 }), await read({ limit: 2 })]).toEqual(['one\nsec', 'one\nsec']);
 });
 
 test('read_file cuts a line that is too long, between two characters', async () => {

@@ -25,11 +25,11 @@ interface LineRange {
  * @throws WorkspaceFileError
  */
 export async function readLines(files: Pick<WorkspaceFiles, 'read'>, path: string, range: LineRange): Promise<string> {
-  const { offset, limit, hidden = [] } = range;
-  const found = await findLines(files, path, range);
+  const { offset, hidden = [] } = range;
+  const { found, isEnd } = await findLines(files, path, range);
   const { bytes, isCut } = cut(found);
   const read = textOf(path, bytes).replace(/^\uFEFF/, '');
-  const text = isCut || limit !== undefined ? withoutOpenEnd(read, hidden) : read;
+  const text = isCut || !isEnd ? withoutOpenEnd(read, hidden) : read;
   if (!isCut) return text;
   const lines = count(bytes);
   const note =
@@ -39,15 +39,16 @@ export async function readLines(files: Pick<WorkspaceFiles, 'read'>, path: strin
   return `${text.replace(/\n$/, '')}\n[everturn] cut: ${note}`;
 }
 
-/** The bytes of the lines, or more than a result can have of them. */
+/** The bytes of the lines, or more than a result can have of them. `isEnd`: the file has nothing after them. */
 function findLines(
   files: Pick<WorkspaceFiles, 'read'>,
   path: string,
   { offset, limit = Infinity }: LineRange,
-): Promise<Buffer> {
+): Promise<{ found: Buffer; isEnd: boolean }> {
   return files.read(path, async (file) => {
     const parts: Buffer[] = [];
     let bytes = 0;
+    let read = 0;
     let toSkip = offset - 1;
     let toTake = limit;
     let lastByte = NEWLINE;
@@ -58,7 +59,10 @@ function findLines(
       for (; at < chunk.length && toTake > 0; at += 1) if (chunk[at] === NEWLINE) toTake -= 1;
       parts.push(chunk.subarray(from, at));
       bytes += at - from;
-      if (toTake === 0 || bytes > MAX_TEXT_BYTES) return Buffer.concat(parts);
+      read += chunk.length;
+      if (toTake === 0 || bytes > MAX_TEXT_BYTES) {
+        return { found: Buffer.concat(parts), isEnd: at === chunk.length && read >= file.stats.size };
+      }
       lastByte = chunk.at(-1) ?? NEWLINE;
     }
     if (file.stats.size > MAX_SCANNED_BYTES) {
@@ -71,7 +75,7 @@ function findLines(
       const lines = offset - 1 - toSkip + (lastByte === NEWLINE ? 0 : 1);
       throw new WorkspaceFileError('unsuitable', `${shown(path)} has ${lines} lines: offset is behind its end`);
     }
-    return Buffer.concat(parts);
+    return { found: Buffer.concat(parts), isEnd: true };
   });
 }
 
