@@ -1,6 +1,6 @@
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -57,6 +57,18 @@ test('an environment has the packages of all its locks, compiled, and is built o
   rmSync(python);
   writeFileSync(python, '#!/bin/sh\nexit 1\n', { mode: 0o755 });
   await expect(build(given)).rejects.toThrow(`the environment ${environment} does not run`);
+});
+
+test('other users can read an environment, whatever the umask', BUILD, async () => {
+  const before = process.umask(0o077);
+  onTestFinished(() => void process.umask(before));
+  const python = await build();
+  const environment = path.dirname(path.dirname(python));
+  const all = readdirSync(environment, { recursive: true, encoding: 'utf8' });
+  const modes = all.map((name) => lstatSync(path.join(environment, name)));
+  expect(modes.length).toBeGreaterThan(100);
+  const closed = modes.filter((one) => !one.isSymbolicLink() && (one.mode & 0o004) === 0);
+  expect([closed, statSync(environment).mode & 0o005]).toEqual([[], 0o005]);
 });
 
 test('a wheel whose digest the lock does not have is not installed, and nothing remains', BUILD, async () => {

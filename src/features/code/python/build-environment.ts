@@ -1,5 +1,7 @@
+import { execFile } from 'node:child_process';
 import { readdir, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
+import { promisify } from 'node:util';
 import { withBuildFolder } from '../../../lib/build-folder.ts';
 import { errorMessage } from '../../../lib/errors.ts';
 import { sha256 } from '../../../lib/hash.ts';
@@ -7,6 +9,8 @@ import { makeFolder } from '../../../lib/make-folder.ts';
 import { isExecutable } from '../../../lib/on-path.ts';
 import { pipInstall } from '../../../lib/pip-install.ts';
 import { importAll, probe, runPython, type Interpreter, type ProcessOptions } from './interpreter.ts';
+
+const run = promisify(execFile);
 
 /** It installs pip, which took 100 s on two cores with a load of 16. */
 const VENV_MS = 10 * 60_000;
@@ -65,6 +69,8 @@ async function build(environment: string, options: EnvironmentOptions): Promise<
     onStep('importing');
     await importAll(python, modules, options);
     await removeScripts(path.dirname(python));
+    // Kernels may run as other users, to whom the umask of a server closes what it makes.
+    await run('chmod', ['-R', 'a+rX', made], { signal });
     await rename(made, environment).catch((error: NodeJS.ErrnoException) => {
       // Another process was faster.
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
