@@ -640,4 +640,18 @@ export const WRONG_CHANGES: WrongChange[] = [
     becomes: 'this.#preceding = undefined;',
     test: 'src/live/turn-feed.test.ts',
   },
+  {
+    rule: 'a call is that of its own message, also in a result with several',
+    file: 'src/engine/conversations.ts',
+    text: ' && record.id === messageId',
+    becomes: '',
+    test: 'src/engine/conversations.test.ts',
+  },
+  {
+    rule: 'other users can read the environment of Python that a server builds',
+    file: 'src/features/code/python/build-environment.ts',
+    text: 'a+rX',
+    becomes: 'u+rX',
+    test: 'src/features/code/python/build-environment.test.ts',
+  },
 ];
