@@ -46,7 +46,8 @@ test.concurrent.each([
     'decide-from-an-inbox',
     /\[inbox\] demo wants add_note\({"note":"water the plants"}\)\n[^]*\[turn\] done\n\[inbox\] action.decided: decided\n$/,
   ],
-  ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n$/],
+  // The stream may end before or after the webhook.
+  ['receive-webhooks', /\[webhook\] action.created [^]*\[webhook\] turn.done .*: done\n/],
   [
     'decide-in-a-running-turn',
     /\[turn\.paused\]\n[^]*\[tool\.decided\]\n[^]*\[tool\.response\] ran with {"note":"water the plants, and the tree"}\n[^]*\[turn\.done\]\n$/,

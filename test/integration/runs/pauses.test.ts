@@ -291,7 +291,11 @@ test('32: a run that is not answered in time fails', async () => {
 test('40: a run that is cancelled while it waits', async () => {
   const one = agent([use(look('c1')), say('Fine.')]);
   const paused = await one.run('Go');
-  const { body: run } = await server.api.send<Run>('POST', `/v1/runs/${paused.id}/cancel`, {});
+  await server.api.send<Run>('POST', `/v1/runs/${paused.id}/cancel`, {});
+  // The response waits for a second, which may be too short for a slow machine.
+  const current = () => server.api.get<Run>(`/v1/runs/${paused.id}`);
+  await expect.poll(current).toMatchObject({ status: 'cancelled' });
+  const run = await current();
   expect([run.status, ...inShort(run.output)]).toEqual(['cancelled', 'model c1', 'c1 cancelled']);
   expect(run.output[1]).toMatchObject({ output: [], outcome: 'cancelled' });
   expect((await resumeRefusal(server, paused, { tool_results: [result('c1', 'late')] }))[1]).toBe('run_ended');
