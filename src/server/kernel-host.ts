@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { NativeConnection, Worker } from '@temporalio/worker';
 import type { Logger } from 'pino';
 import { createCallsInSandbox } from '../../activities/call-in-sandbox.ts';
@@ -59,6 +60,9 @@ const NO_WALL_WITH_KEYS =
   'EVERTURN_KERNEL_SANDBOX=none lets the code of agents do all that the server may, and there are keys: use auto, or accept ' +
   'that with EVERTURN_KERNEL_SANDBOX_NONE_ACCEPTED=true';
 
+/** As that of kernels, which counts within their session. */
+const SESSION_NICE = '5';
+
 /** How often it is looked for code that waits although its turn has ended, in milliseconds. */
 const SWEEP_MS = 30_000;
 
@@ -71,7 +75,12 @@ export async function startKernelHost({ config, log, identity }: KernelHostOptio
   const { dataDir, cacheDir, kernels, acceptsUnencrypted } = config;
   if (kernels.perHost === 0)
     throw new ConfigError('EVERTURN_KERNELS=0 allows no kernels: unset it, or run no kernel host');
-  if (identity !== undefined) await recordKernelHost(dataDir, identity);
+  if (identity !== undefined) {
+    await recordKernelHost(dataDir, identity);
+    // It has a session of its own, which would get as much of the processors as all of the server: see autogroups in
+    // sched(7). Without them there is no such file.
+    await writeFile('/proc/self/autogroup', SESSION_NICE).catch(() => undefined);
+  }
   const port = config.kernelHostPort;
   const health = await listenForHealth({ ...config, port }, 'EVERTURN_KERNEL_HOST_PORT', cleanup);
   const { external, namespace, installers, taskQueue: sharedQueue } = config.temporal;
