@@ -146,9 +146,14 @@ test('an output reaches the readers of other processes, whole after an outage an
   await expect.poll(asked).toEqual(piece(0, 'abc'));
   const late = new BusTap(api.bus, turnId);
   onTestFinished(late.close);
-  api.bus.requestSnapshots(turnId);
-  await expect.poll(() => late.outputs.at(-1)).toEqual(piece(0, 'abc'));
+  const askedLate = () => {
+    api.bus.requestSnapshots(turnId);
+    return late.outputs.at(-1);
+  };
+  await expect.poll(askedLate).toEqual(piece(0, 'abc'));
   worker.bus.finishOutput(piece(0, ''));
+  // What was sent before has arrived then.
+  for (const client of [api.commands, worker.subscriptions, worker.commands, api.subscriptions]) await client.ping();
   late.outputs.length = 0;
   const writing = new Writing(turnId);
   writing.say('a message');

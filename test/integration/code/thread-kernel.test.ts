@@ -72,6 +72,8 @@ test('a kernel that is ended while it waits for a place does not run on', async 
   const evict = () => Promise.resolve();
   const place = await seats.take({ subject: 'ann', isSubAgent: false, evict }, new AbortController().signal);
   const ran = kernel.run(cell('1'));
+  // It waits now.
+  await new Promise((resolve) => void setImmediate(resolve));
   await kernel.stop('host_lost');
   place.leave();
   expect(await ran).toMatchObject({ end: { exit: 'not_started', reason: expect.stringContaining('(host_lost)') } });
