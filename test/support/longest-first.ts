@@ -4,6 +4,8 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** Files that take a minute or more, although some are short: the last worker would work on them alone. */
 const LONGEST = [
   'openapi',
+  'recovery',
+  'guides',
   'waiting-turns',
   'lost-attempts',
   'operators',
