@@ -17,7 +17,7 @@ import type { OutputBus } from '../../../live/output-link.ts';
 import { knownKernel } from '../last-cell.ts';
 import { codeRules } from '../permissions/code-rules.ts';
 import type { PermissionRules } from '../permissions/rule-rows.ts';
-import { savedToolsOf } from '../saved-tools/saved-tool.ts';
+import { mayHaveSavedTools, savedToolsOf } from '../saved-tools/saved-tool.ts';
 import { savedModules, type SavedModules } from '../saved-tools/saved-modules.ts';
 import type { SavedTools } from '../saved-tools/saved-tool-rows.ts';
 import { answerRequests, type AnswerOptions } from './answer-requests.ts';
@@ -305,7 +305,7 @@ export class Cells {
   async writeModules(call: CodeCall, { sandbox, signal }: Pick<RunningCall, 'sandbox' | 'signal'>): Promise<string> {
     const { sessions, savedTools } = this.#options.catalog;
     const load = async (): Promise<[CodeToolset, SavedModules]> => {
-      const session = await sessions.get(call.input.sessionId);
+      const session = mayHaveSavedTools(call.spec) ? await sessions.get(call.input.sessionId) : undefined;
       const place = session && savedToolsOf(session, call.spec);
       return Promise.all([this.loadToolset(call, signal), savedModules(savedTools, place)]);
     };

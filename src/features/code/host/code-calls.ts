@@ -81,20 +81,26 @@ export class CodeCalls {
   }
 
   async #run(call: CodeCall, signal: AbortSignal): Promise<CodeStep> {
-    const { sessionId, owner } = call.input;
-    const { host, catalog, maxima } = this.#options;
+    const { sessionId } = call.input;
+    const { host, maxima } = this.#options;
     const actions = codeActionsOf(call.spec);
-    const row = await catalog.sandboxes.get(sessionId);
     if (!actions) throw new Error('the agent does not act in code');
-    if (!row || row.host !== host.name) throw new Error('the sandbox of the session is on another host');
     const { workspace } = actions;
-    const sandbox = await host.sandbox(row, owner.subjectId, (created) => created.fill(row, workspace));
+    // Whether one that is here is still this host's, it finds out itself.
+    const sandbox = await (host.opened(sessionId) ?? this.#open(call.input, workspace));
     const limits = atMost(actions.kernel, maxima);
     const running = { sandbox, limits, actions, signal };
     return sandbox.use(workspace, async () => {
       const step = await this.#runTool(call, running);
       return call.call.name === IPYTHON_RESET.name ? step : stored(running, step);
     });
+  }
+
+  async #open({ sessionId, owner }: CodeCall['input'], workspace: CodeActions['workspace']): Promise<SessionSandbox> {
+    const { host, catalog } = this.#options;
+    const row = await catalog.sandboxes.get(sessionId);
+    if (!row || row.host !== host.name) throw new Error('the sandbox of the session is on another host');
+    return host.sandbox(row, owner.subjectId, (created) => created.fill(row, workspace));
   }
 
   async #runTool(call: CodeCall, running: RunningCall): Promise<CodeStep> {

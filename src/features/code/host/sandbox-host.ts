@@ -103,6 +103,11 @@ export class SandboxHost {
     return this.environment().wall.isolation;
   }
 
+  /** The sandbox of a session that this host has opened; it may be on another one since. */
+  opened(sessionId: string): Promise<SessionSandbox> | undefined {
+    return this.#sandboxes.get(sessionId);
+  }
+
   /** The sandbox of a session that is on this host. `fill` is called once, with one that has just been created. */
   async sandbox(
     row: SandboxRow,
