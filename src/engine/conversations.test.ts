@@ -202,7 +202,11 @@ test('the first model call brings the start of its turn, and a result the thread
 });
 
 test('a model call brings the results of kernel hosts: only their texts in the blob store are read', async () => {
-  const get = (_sessionId: string, blob: string) => Promise.resolve(Buffer.from(`text of ${blob}`));
+  const blobsRead: string[] = [];
+  const get = (_sessionId: string, blob: string) => {
+    blobsRead.push(blob);
+    return Promise.resolve(Buffer.from(`text of ${blob}`));
+  };
   const { conversations, readsAfter } = conversationsOver(get);
   const first = { ...input(1, 1), recent: [], start: turnStart() };
   await conversations.call(first, 'run');
@@ -220,6 +224,8 @@ test('a model call brings the results of kernel hosts: only their texts in the b
   await conversations.call(next, 'run');
   const loaded = await conversations.load(next, 'run', never);
   expect(loaded.at(-1)).toEqual({ ...response, content: 'text of b' });
+  await conversations.load(next, 'run', never);
+  expect(blobsRead).toEqual(['b']);
   expect(readsAfter).toEqual([]);
 });
 

@@ -59,8 +59,8 @@ interface ConversationsOptions {
  * The records behind a model call: the previous turns, and its own turn up to the ordinal that the workflow passes.
  *
  * Activities get references, not transcripts, so each model call has to load its conversation. Usually this worker has
- * it: the results that it produced, or was sent, are cached under their stamps, and the workflow passes the stamps that it has
- * accepted. An attempt whose result is not in the history has a different stamp, so what is cached under an accepted
+ * it: the results that it produced, or was sent, are cached under their stamps, and the workflow passes the stamps that
+ * it has accepted. An attempt whose result is not in the history has a different stamp, so what is cached under an accepted
  * stamp equals the log. Everything else is read from the history, backwards from its end.
  */
 export class Conversations {
@@ -96,6 +96,8 @@ export class Conversations {
   /** What a model call brings of hosts is what the history has of them, where the workflow has accepted it. */
   async #rememberOfHosts({ turnId, sessionId, ofHosts = [] }: CallModelInput): Promise<void> {
     for (const { stamp, records } of ofHosts) {
+      // A call loads its conversation several times: the texts are read once.
+      if (this.#memoryOf(turnId).result(stamp)) continue;
       const restoring = records.map((record, i) => {
         const recordId = 'id' in record ? record.id : `${stamp}/${i}`;
         return restoreRecord(record, { ...this.#source(sessionId), turnId, recordId });

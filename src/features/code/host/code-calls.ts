@@ -10,7 +10,6 @@ import type { RuleSources } from '../permissions/code-rules.ts';
 import type { Skills } from '../../skills/skills.ts';
 import { DELETE_CODE_TOOL, SAVE_CODE_TOOL } from '../saved-tools/save-tool.ts';
 import { linkCheck } from '../permissions/link-check.ts';
-import type { Sandboxes } from '../sandbox-rows.ts';
 import { FILE_TOOLS, READ_FILE, type FileTool } from '../workspace/file-tools.ts';
 import { notice } from './cell-result.ts';
 import { Cells, type CellsOptions } from './cells.ts';
@@ -23,7 +22,7 @@ import { fileOf, shownImages } from './shown-images.ts';
 interface CodeCallsOptions extends CellsOptions, Pick<SavedCallSources, 'mayOnServer'> {
   host: SandboxHost;
   skills: Pick<Skills, 'files'>;
-  catalog: CellsOptions['catalog'] & RuleSources & SavedCallSources['catalog'] & { sandboxes: Pick<Sandboxes, 'get'> };
+  catalog: CellsOptions['catalog'] & RuleSources & SavedCallSources['catalog'];
   /** The operator's. */
   maxima: KernelLimits;
 }
@@ -81,26 +80,18 @@ export class CodeCalls {
   }
 
   async #run(call: CodeCall, signal: AbortSignal): Promise<CodeStep> {
-    const { sessionId } = call.input;
+    const { sessionId, owner } = call.input;
     const { host, maxima } = this.#options;
     const actions = codeActionsOf(call.spec);
     if (!actions) throw new Error('the agent does not act in code');
     const { workspace } = actions;
-    // Whether one that is here is still this host's, it finds out itself.
-    const sandbox = await (host.opened(sessionId) ?? this.#open(call.input, workspace));
+    const sandbox = await host.sandbox(sessionId, { subject: owner.subjectId, workspace });
     const limits = atMost(actions.kernel, maxima);
     const running = { sandbox, limits, actions, signal };
     return sandbox.use(workspace, async () => {
       const step = await this.#runTool(call, running);
       return call.call.name === IPYTHON_RESET.name ? step : stored(running, step);
     });
-  }
-
-  async #open({ sessionId, owner }: CodeCall['input'], workspace: CodeActions['workspace']): Promise<SessionSandbox> {
-    const { host, catalog } = this.#options;
-    const row = await catalog.sandboxes.get(sessionId);
-    if (!row || row.host !== host.name) throw new Error('the sandbox of the session is on another host');
-    return host.sandbox(row, owner.subjectId, (created) => created.fill(row, workspace));
   }
 
   async #runTool(call: CodeCall, running: RunningCall): Promise<CodeStep> {

@@ -5,12 +5,13 @@ import type { Registry } from 'prom-client';
 import type { BlobStore } from '../../../blobs/blob-store.ts';
 import type { Isolation } from '../../../core/records/sandbox.ts';
 import { errorMessage } from '../../../lib/errors.ts';
+import type { CodeActions } from '../../../spec/code-actions.ts';
 import { KernelMetrics } from '../../../telemetry/kernel-metrics.ts';
 import type { HostNetwork } from '../kernel/sandbox-network.ts';
 import type { Wall } from '../kernel/wall.ts';
 import { HOST_SEEN_MS, type KernelHosts } from '../kernel-host-rows.ts';
 import type { Prepared } from '../prepared.ts';
-import type { SandboxRow, Sandboxes } from '../sandbox-rows.ts';
+import type { Sandboxes } from '../sandbox-rows.ts';
 import type { KernelHostState } from '../tables.ts';
 import { makeHostFolder, type HostFolder } from './host-folder.ts';
 import { kernelVariables, type HostVariables } from './kernel-variables.ts';
@@ -19,6 +20,13 @@ import { SessionSandbox } from './session-sandbox.ts';
 
 /** What a host can start kernels with, once it is known. */
 export type KernelEnvironment = Prepared<{ wall: Wall; pythonVersion: string }>;
+
+/** What a sandbox is created with. */
+interface SandboxOpening {
+  /** The owner of the session. */
+  subject: string;
+  workspace: CodeActions['workspace'];
+}
 
 interface SandboxHostOptions {
   /** The task queue of this process alone. */
@@ -103,23 +111,17 @@ export class SandboxHost {
     return this.environment().wall.isolation;
   }
 
-  /** The sandbox of a session that this host has opened; it may be on another one since. */
-  opened(sessionId: string): Promise<SessionSandbox> | undefined {
-    return this.#sandboxes.get(sessionId);
-  }
-
-  /** The sandbox of a session that is on this host. `fill` is called once, with one that has just been created. */
-  async sandbox(
-    row: SandboxRow,
-    subject: string,
-    fill: (sandbox: SessionSandbox) => Promise<void>,
-  ): Promise<SessionSandbox> {
-    const known = this.#sandboxes.get(row.session_id);
+  /**
+   * The sandbox of a session. One that is here already finds out by itself, with its next use, whether it has moved.
+   * @throws Error if the session has none on this host
+   */
+  async sandbox(sessionId: string, opening: SandboxOpening): Promise<SessionSandbox> {
+    const known = this.#sandboxes.get(sessionId);
     if (known) return known;
-    const creating = this.#create(row, subject, fill);
-    this.#sandboxes.set(row.session_id, creating);
+    const creating = this.#create(sessionId, opening);
+    this.#sandboxes.set(sessionId, creating);
     // One that could not be created is tried again with the next call.
-    creating.catch(() => this.#sandboxes.delete(row.session_id));
+    creating.catch(() => this.#sandboxes.delete(sessionId));
     return creating;
   }
 
@@ -136,11 +138,9 @@ export class SandboxHost {
     await this.#options.catalog.kernelHosts.remove(this.name).catch(() => undefined);
   }
 
-  async #create(
-    row: SandboxRow,
-    subject: string,
-    fill: (sandbox: SessionSandbox) => Promise<void>,
-  ): Promise<SessionSandbox> {
+  async #create(sessionId: string, { subject, workspace }: SandboxOpening): Promise<SessionSandbox> {
+    const row = await this.#options.catalog.sandboxes.get(sessionId);
+    if (!row || row.host !== this.name) throw new Error('the sandbox of the session is on another host');
     // One that could not be filled is left.
     const folder = path.join(this.#folder.path, `${row.id}-${this.#opened}`);
     const uid = this.environment().wall.hasOwnUser ? FIRST_UID + this.#opened : undefined;
@@ -148,7 +148,7 @@ export class SandboxHost {
     const { blobs, variables: known, network } = this.#options;
     const variables = (given: Record<string, string>) => kernelVariables(given, known);
     const wall = (): Wall => this.environment().wall;
-    const { id, session_id: sessionId } = row;
+    const { id } = row;
     const onStart = (seconds: number): void => this.metrics.starts.observe(seconds);
     const parts = {
       blobs,
@@ -161,7 +161,7 @@ export class SandboxHost {
       variables,
     };
     const sandbox = await SessionSandbox.create({ id, sessionId, subject, folder, uid, ...parts });
-    await fill(sandbox);
+    await sandbox.fill(row, workspace);
     return sandbox;
   }
 
