@@ -83,7 +83,10 @@ function featureRules([name, others]: [string, string[]]): OxlintOverride[] {
   const closed = Object.keys(FEATURES).filter((other) => ![name, ...others].includes(other));
   // Its files, and those in its folders.
   return ['..', '../..'].map((features, depth) => {
-    const composed = { group: [`${features}/*.ts`], message: 'The files of src/features compose all of its folders.' };
+    const composed = {
+      group: [`${features}/*.ts`, `!${features}/feature.ts`],
+      message: 'The files of src/features compose all of its folders.',
+    };
     const otherFeatures: RestrictedPattern = {
       group: closed.map((other) => `${features}/${other}/**`),
       message: 'FEATURES in oxlint.config.ts lists the features that a feature imports.',

@@ -1,6 +1,16 @@
 import { globSync } from 'node:fs';
 import { defineConfig } from 'vitest/config';
-import { BENCH, CORE, ON_POSTGRES, ONLY_ON_POSTGRES, READING_LOGS, REPLACING_MODULES } from './test/suites.ts';
+import {
+  AT_NIGHT,
+  BENCH,
+  CORE,
+  CRASHING,
+  FAULTS,
+  ON_POSTGRES,
+  ONLY_ON_POSTGRES,
+  READING_LOGS,
+  REPLACING_MODULES,
+} from './test/suites.ts';
 import { INHERITED_ENV } from './test/support/inherited-env.ts';
 import { LongestFirst } from './test/support/longest-first.ts';
 import { filesToSkip } from './test/support/requirements.ts';
@@ -44,10 +54,25 @@ const COMPILE_CACHE_SETUP = 'test/support/compile-cache-setup.ts';
 
 const INTEGRATION = 'test/integration/**/*.test.ts';
 /** The integration tests that belong to another project. */
-const ELSEWHERE = [CORE, ONLY_ON_POSTGRES, READING_LOGS];
-const FAULTS = 'test/faults/*.test.ts';
+const ELSEWHERE = [CORE, AT_NIGHT, ONLY_ON_POSTGRES, READING_LOGS];
+const ALL_FAULTS = 'test/faults/*.test.ts';
 const IMAGE = 'test/image/*.test.ts';
 const NIGHTLY = 'test/nightly/*.test.ts';
+
+const integration = {
+  ...onServers,
+  ...sharing,
+  isolate,
+  globalSetup: [GLOBAL_SETUP],
+};
+
+const underFaults = {
+  ...onServers,
+  ...sharing,
+  isolate,
+  globalSetup: [COMPILE_CACHE_SETUP],
+  testTimeout: 300_000,
+};
 
 /** Whether a project runs. Only those report which files they skip. */
 function isSelected(project: string): boolean {
@@ -86,42 +111,49 @@ export default defineConfig({
         },
       },
       { test: { ...unit, name: 'unit-mocked', include: REPLACING_MODULES } },
-      // With modules of their own: some crash together, for which all of their tests must run at once (`maxConcurrency`).
-      { test: { ...onServers, name: 'core', globalSetup: [GLOBAL_SETUP], include: [CORE] } },
+      { test: { ...integration, name: 'core', include: [CORE], exclude: [CRASHING] } },
+      { test: { ...onServers, name: 'core-crashing', include: [CRASHING] } },
       {
         test: {
-          ...onServers,
-          ...sharing,
-          isolate,
+          ...integration,
           name: 'integration',
-          globalSetup: [GLOBAL_SETUP],
           include: [INTEGRATION],
           exclude: [...ELSEWHERE, ...skipped('integration', INTEGRATION, { exclude: ELSEWHERE })],
+        },
+      },
+      {
+        test: {
+          ...integration,
+          name: 'integration-nightly',
+          include: [AT_NIGHT],
+          exclude: skipped('integration-nightly', AT_NIGHT),
         },
       },
       { test: { ...onServers, name: 'integration-logs', globalSetup: [GLOBAL_SETUP], include: [READING_LOGS] } },
       {
         test: {
-          ...onServers,
-          ...sharing,
-          isolate,
+          ...integration,
           name: 'postgres',
           globalSetup: [GLOBAL_SETUP, POSTGRES_SETUP],
           include: [ON_POSTGRES],
           exclude: skipped('postgres', ON_POSTGRES, { setup: [POSTGRES_SETUP] }),
         },
       },
+      // Each file has its own Temporal, Redis and processes, and kills them. The long ones run with LONG=1 only.
       {
-        // Each file has its own Temporal, Redis and processes, and kills them. The long ones run with LONG=1 only.
         test: {
-          ...onServers,
-          ...sharing,
-          isolate,
+          ...underFaults,
           name: 'faults',
-          globalSetup: [COMPILE_CACHE_SETUP],
-          testTimeout: 300_000,
           include: [FAULTS],
           exclude: skipped('faults', FAULTS),
+        },
+      },
+      {
+        test: {
+          ...underFaults,
+          name: 'faults-nightly',
+          include: [ALL_FAULTS],
+          exclude: [FAULTS, ...skipped('faults-nightly', ALL_FAULTS, { exclude: [FAULTS] })],
         },
       },
       {

@@ -11,6 +11,7 @@ import type { AuthRequired, ServerSignIn } from '../src/core/records/servers.ts'
 import type { SubAgent } from '../src/core/records/threads.ts';
 import { startSubAgent } from '../src/agents/start-sub-agent.ts';
 import { operationIdOf, outcomeText, votesOf } from '../src/core/tool-records.ts';
+import { pick } from '../src/core/pick.ts';
 import { ownerOfCall } from '../src/core/work-owner.ts';
 import type { CallOutcome } from '../src/mcp/call-outcome.ts';
 import { requestSignIn } from '../src/features/sign-in/request-sign-ins.ts';
@@ -208,14 +209,11 @@ class ToolCallAttempt {
 
   /** The thread of a sub-agent begins, whose end answers the call. */
   async #begin({ thread, input }: Started): Promise<CallToolResult> {
-    const { blobs, conversations, stepsAhead } = this.#dependencies;
-    const { turnId, sessionId, source } = this.#input;
+    const { blobs } = this.#dependencies;
+    const { sessionId } = this.#input;
     const records: NewRecord[] = [{ kind: 'thread.created', at: new Date().toISOString(), thread, input }];
     const stored = await storeWhileUnavailable(() => offloadResult(records, { blobs, sessionId }), NEVER_ABORTED);
-    const stamp = randomUUID();
-    conversations.remember({ turnId, stamp }, records);
-    stepsAhead.toolWaits(source);
-    return { records: stored, stamp };
+    return this.#leftOpen(records, stored);
   }
 
   /** The server has not executed the call: it runs after the sign-in, or fails without it. */
@@ -261,7 +259,7 @@ class ToolCallAttempt {
       ]);
     const [text, blob, keptOpenBy] = await storeWhileUnavailable(store, NEVER_ABORTED);
     const elicitation = { question: text, state: { blob }, ...(keptOpenBy !== undefined && { keptOpenBy }) };
-    return { ...this.#withoutRecords(), elicitation };
+    return { ...this.#leftOpen(), elicitation };
   }
 
   #resultOf(
@@ -339,8 +337,8 @@ class ToolCallAttempt {
 
   #append(end: End): Promise<CallToolResult> {
     if ('thread' in end) return this.#begin(end);
-    if ('childSessionId' in end) return Promise.resolve({ ...this.#withoutRecords(), isDelegated: true });
-    if ('isReplaced' in end) return Promise.resolve({ ...this.#withoutRecords(), ...end });
+    if ('childSessionId' in end) return Promise.resolve({ ...this.#leftOpen(), isDelegated: true });
+    if ('isReplaced' in end) return Promise.resolve({ ...this.#leftOpen(), ...end });
     if ('question' in end) return this.#storeQuestion(end);
     if ('kind' in end) return Promise.resolve(this.#waitForSignIn(end));
     const mustAsk = this.#input.onUnknown && end.outcome === 'unknown_outcome' && !this.#isCancelled;
@@ -349,37 +347,32 @@ class ToolCallAttempt {
 
   /** A person is to say how the call has ended. */
   #askAbout({ text }: UnstoredResult): CallToolResult {
-    return { ...this.#withoutRecords(), unknownOutcome: text.slice(0, MAX_UNKNOWN_LENGTH).toWellFormed() };
+    return { ...this.#leftOpen(), unknownOutcome: text.slice(0, MAX_UNKNOWN_LENGTH).toWellFormed() };
   }
 
-  /** The result of an attempt after which the call stays open. */
-  #withoutRecords(): CallToolResult {
+  /** The result of an attempt after which the call stays open. @param stored the records as the history gets them */
+  #leftOpen(records: NewRecord[] = [], stored = records): CallToolResult {
     const stamp = randomUUID();
-    this.#dependencies.conversations.remember({ turnId: this.#input.turnId, stamp }, []);
+    this.#dependencies.conversations.remember({ turnId: this.#input.turnId, stamp }, records);
     this.#dependencies.stepsAhead.toolWaits(this.#input.source);
-    return { records: [], stamp };
+    return { records: stored, stamp };
   }
 
   #waitForSignIn({ kind, server }: RequiredSignIn): CallToolResult {
-    const { threadId, toolCallId, source, edited, onUnknown, onReplaced } = this.#input;
+    const { threadId, toolCallId, source, onUnknown } = this.#input;
     const call: PendingCall = {
       threadId,
       toolCallId,
       needs: 'sign_in',
       source,
       signInId: server.signInId,
-      ...(edited && { edited }),
-      ...(onReplaced && { onReplaced }),
+      ...pick(this.#input, 'edited', 'onReplaced'),
       // If its outcome is unknown after the sign-in, these have to agree that it runs again.
       ...(onUnknown?.policy && { policy: votesOf(onUnknown.policy) }),
       ...(onUnknown?.requesters && { requesters: onUnknown.requesters }),
     };
     const at = new Date().toISOString();
-    const records: NewRecord[] = [{ kind, at, threadId, servers: [server], calls: [call] }];
-    const stamp = randomUUID();
-    this.#dependencies.conversations.remember({ turnId: this.#input.turnId, stamp }, records);
-    this.#dependencies.stepsAhead.toolWaits(source);
-    return { records, stamp };
+    return this.#leftOpen([{ kind, at, threadId, servers: [server], calls: [call] }]);
   }
 
   /** Stores a result. The effect may have happened, so this is retried for as long as the store is unavailable. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity';
-import type { Appended, ConnectToolsInput } from '../src/core/history.ts';
+import type { Appended, ThreadInput } from '../src/core/history.ts';
 import type { NewRecord } from '../src/core/records/log.ts';
 import type { Dependencies } from './dependencies.ts';
 import { WORKER_SHUTDOWN } from '../src/temporal/own-attempts.ts';
@@ -18,7 +18,7 @@ import { errorMessage } from '../src/lib/errors.ts';
  * while it connects, while a call that runs at most once, and would have to connect first, would have an unknown outcome.
  */
 export function createConnectTools({ catalog, toolsets, conversations, bus, log, draining }: Dependencies) {
-  return async function connectTools(input: ConnectToolsInput): Promise<Appended> {
+  return async function connectTools(input: ThreadInput): Promise<Appended> {
     rejectResetRun(input);
     const { turnId, threadId, specHash } = input;
     const connect = async (): Promise<Appended> => {

@@ -1,4 +1,5 @@
 import type { GivenMessage } from '../src/core/given-conversation.ts';
+import { pick } from '../src/core/pick.ts';
 import type { UnsequencedRecord } from '../src/core/records/log.ts';
 import type { ModelChunk } from '../src/models/provider.ts';
 
@@ -11,13 +12,10 @@ export function givenLast(records: UnsequencedRecord[]): GivenMessage | undefine
 
 /** A given message as if a model had answered it. */
 export async function* chunksOf(message: GivenMessage): AsyncGenerator<ModelChunk> {
-  const { toolCalls, draftRoles: _, sections: __, images: ___, provider: ____, model: _____, ...text } = message;
+  const { toolCalls } = message;
   yield {
-    ...text,
-    toolCalls: toolCalls.map((given, index) => {
-      const { result: ______, isMade: _______, ...call } = given;
-      return { index, ...call };
-    }),
+    ...pick(message, 'content', 'refusal', 'reasoning', 'providerFields'),
+    toolCalls: toolCalls.map((call, index) => ({ index, ...pick(call, 'id', 'name', 'arguments', 'providerFields') })),
     finishReason: toolCalls.length > 0 ? 'tool_calls' : 'stop',
   };
 }

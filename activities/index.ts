@@ -3,30 +3,24 @@ import { createArchiveTurn } from './archive-turn.ts';
 import { createCallModel } from './call-model.ts';
 import { createCallTool } from './call-tool.ts';
 import { createConnectTools } from './connect-tools.ts';
+import type { createCallsInSandbox } from './call-in-sandbox.ts';
 import type { Dependencies } from './dependencies.ts';
 import { cancelAtDeadline } from '../src/engine/turn-deadline.ts';
 import { createForceDelegate, createStopDelegate } from './control-delegate.ts';
 import { createEndSession } from './end-session.ts';
 import { createInspectTurn } from './inspect-turn.ts';
 import { createLoadSession } from './load-session.ts';
+import type { createOpenSandbox } from './open-sandbox.ts';
 import { createRemoveSession } from './remove-session.ts';
-import type {
-  InterruptCellInput,
-  OpenSandboxInput,
-  OpenSandboxResult,
-  ResumeCellInput,
-  ResumeCellResult,
-} from '../src/core/history.ts';
 import { createRunSchedule } from './run-schedule.ts';
 import { createTerminateTurn } from './terminate-turn.ts';
 
 /** All side effects of workflows, by the names under which workflows call them. */
-export type Activities = ReturnType<typeof createActivities> & {
-  /** Kernel hosts run it, not workers: see `src/server/kernel-host.ts`. */
-  openSandbox: (input: OpenSandboxInput) => Promise<OpenSandboxResult>;
-  resumeCell: (input: ResumeCellInput) => Promise<ResumeCellResult>;
-  interruptCell: (input: InterruptCellInput) => Promise<void>;
-};
+export type Activities = ReturnType<typeof createActivities> &
+  // Kernel hosts run these, not workers: see `src/server/kernel-host.ts`.
+  Pick<ReturnType<typeof createCallsInSandbox>, 'resumeCell' | 'interruptCell'> & {
+    openSandbox: ReturnType<typeof createOpenSandbox>;
+  };
 
 export function createActivities(dependencies: Dependencies) {
   /** Ends the activity at the turn's deadline, and tells readers that its result follows. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { ApplicationFailure, Context } from '@temporalio/activity';
-import type { OpenSandboxInput, OpenSandboxResult } from '../src/core/history.ts';
+import type { OpenSandboxResult, ThreadInput } from '../src/core/history.ts';
 import type { NewRecord } from '../src/core/records/log.ts';
 import { failUnlessTransient } from '../src/engine/retry.ts';
 import { newId } from '../src/engine/new-id.ts';
@@ -22,7 +22,7 @@ export function createOpenSandbox({
   catalog: Pick<Catalog, 'agents' | 'sandboxes'>;
   host: SandboxHost;
 }) {
-  return async function openSandbox(input: OpenSandboxInput): Promise<OpenSandboxResult> {
+  return async function openSandbox(input: ThreadInput): Promise<OpenSandboxResult> {
     rejectResetRun(input);
     const { activityId, workflowExecution } = Context.current().info;
     const openedBy = `${workflowExecution?.runId} ${activityId}`;

@@ -4,7 +4,7 @@ import { EventStream } from '../src/api/http/event-stream.ts';
 import { Metrics } from '../src/telemetry/metrics.ts';
 import { listen } from '../src/demo/local-server.ts';
 import { newId } from '../src/engine/new-id.ts';
-import { OpenAIProvider } from '../src/models/openai/chat.ts';
+import { openAIProvider } from '../src/models/openai/chat.ts';
 import { promptOf } from '../src/agents/prompt.ts';
 import type { AgentSpec } from '../src/spec/agent-spec.ts';
 import { createTurnBody } from '../src/api/sessions/wire/input.ts';
@@ -19,7 +19,7 @@ import { THINKING_AGENT } from './bench-client.ts';
 const [modelUrl = ''] = process.argv.slice(2);
 
 const spec: AgentSpec = THINKING_AGENT;
-const provider = new OpenAIProvider({
+const provider = openAIProvider({
   apiKey: 'none',
   baseUrl: modelUrl,
   headers: {},

@@ -10,7 +10,7 @@ import { KernelPython } from '../src/features/code/python/kernel-python.ts';
 async function main(folder: string): Promise<void> {
   const cacheDir = await mkdtemp(`${folder}-`);
   const log = pino(pino.destination(2));
-  const building = KernelPython.open({ cacheDir, python: undefined, requirements: undefined, env: process.env, log });
+  const building = new KernelPython({ cacheDir, python: undefined, requirements: undefined, env: process.env, log });
   try {
     const { python } = await building.ready();
     await rename(path.dirname(path.dirname(python)), folder);

@@ -32,6 +32,15 @@ export function numberFrom(min: number, max: number) {
   return z.coerce.number({ error }).min(min, { error }).max(max, { error });
 }
 
+/** The headers of all requests to a server, by name. */
+export const httpHeaders = z
+  .record(
+    z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/),
+    z.string({ error: 'must be a string' }).regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be the value of an HTTP header'),
+    { error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object') },
+  )
+  .default({});
+
 export const limit = whole('must be a whole number, 0 for no limit', 0).optional();
 
 export const mcpLimit = wholeFrom(1, 1_000_000);

@@ -12,9 +12,8 @@ import type { Activities } from '../activities/index.ts';
 import {
   callModelInput,
   callToolInput,
-  connectToolsInput,
-  openSandboxInput,
   resumeCellInput,
+  threadInput,
   type RunningTurn,
 } from '../src/core/call-inputs.ts';
 import type { Work } from '../src/core/due.ts';
@@ -25,9 +24,9 @@ import { kernelQueue } from '../src/core/temporal-names.ts';
 import type {
   CallToolInput,
   InterruptCellInput,
-  OpenSandboxInput,
   ScheduledBy,
   ScheduledActivity,
+  ThreadInput,
   TurnBounds,
   TurnStart,
 } from '../src/core/history.ts';
@@ -93,7 +92,7 @@ const SANDBOX_TIMEOUT = '60 seconds';
  * Any kernel host can open a sandbox, and opens it once. Hosts share a task queue of their own, since workers cannot: a
  * host that accepts the task and is lost is replaced by another one.
  */
-function openSandbox(input: OpenSandboxInput): ReturnType<Activities['openSandbox']> {
+function openSandbox(input: ThreadInput): ReturnType<Activities['openSandbox']> {
   const hosts = proxyActivities<Pick<Activities, 'openSandbox'>>({
     taskQueue: kernelQueue(workflowInfo().taskQueue),
     scheduleToCloseTimeout: SANDBOX_TIMEOUT,
@@ -171,7 +170,7 @@ export function beginner({
     const turn: RunningTurn = { start, log: log.state, actions: log.actions, guard: guard() };
     switch (work.name) {
       case 'connectTools': {
-        const input = connectToolsInput(turn, work.threadId);
+        const input = threadInput(turn, work.threadId);
         return activity({ name: work.name, input }, () => connectTools(input));
       }
       case 'callModel': {
@@ -190,7 +189,7 @@ export function beginner({
         return activity({ name: work.name, input }, run, isOfCode ? callKey(input) : undefined);
       }
       case 'openSandbox': {
-        const input = openSandboxInput(turn, work.threadId);
+        const input = threadInput(turn, work.threadId);
         return activity({ name: work.name, input }, () => openSandbox(input));
       }
       case 'resumeCell': {
@@ -199,7 +198,8 @@ export function beginner({
         return activity({ name: work.name, input }, () => onHost(host).resumeCell(input));
       }
       case 'forceDelegate': {
-        const hasAnswered = (): boolean => log.actions.delegated.every(({ sessionId }) => sessionId !== work.sessionId);
+        const hasAnswered = (): boolean =>
+          log.actions.delegations.started.every(({ sessionId }) => sessionId !== work.sessionId);
         force({ childSessionId: work.sessionId, ...turn.guard }, start, hasAnswered).catch(() => undefined);
         return;
       }

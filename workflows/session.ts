@@ -105,7 +105,7 @@ class SessionRun {
     if (running !== undefined) this.#watch.running(running);
     this.#advanceLater();
     const isIdle = await Promise.race([
-      condition(() => this.#mayContinue()).then(() => false),
+      condition(() => this.#turns.mayContinue(workflowInfo()) && this.#isSettled).then(() => false),
       this.#idle.untilOver().then(() => true),
     ]);
     if (isIdle) return;
@@ -142,11 +142,6 @@ class SessionRun {
     await condition(() => this.#loaded || this.#failure !== undefined);
     if (this.#failure) throw this.#failure;
     await this.#starting;
-  }
-
-  #mayContinue(): boolean {
-    if (!this.#turns.mayContinue(workflowInfo())) return false;
-    return this.#isSettled;
   }
 
   /** No command is being carried out. */

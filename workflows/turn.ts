@@ -60,7 +60,7 @@ export async function turn(input: TurnStart): Promise<TurnResult> {
   const deadline = carry?.deadline ?? startTime.getTime() + limits.seconds * 1000;
   const log = new TurnLog(start);
   const { actions } = log;
-  const deadlineNow = () => deadline + actions.waitedMs;
+  const deadlineNow = () => deadline + actions.pauses.waitedMs;
   // Only the activities check the run, since this code must replay the events before a reset.
   const guard = () => ({ runId: start.resetRunId ?? originalExecutionRunId, deadline: deadlineNow() });
 

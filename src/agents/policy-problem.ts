@@ -1,6 +1,6 @@
 import type { SessionOwner } from '../core/history.ts';
 import { isTokenSubjectId, SUBJECT_NAME } from '../core/subject.ts';
-import type { AgentProblem } from '../engine/agent-check.ts';
+import { invalidAgent, type AgentProblem } from '../engine/agent-check.ts';
 import type { AgentSpec, SpecApprovers, DecisionPolicy } from '../spec/agent-spec.ts';
 
 /** What a server knows of its subjects when it checks policies. */
@@ -24,16 +24,16 @@ export function policyProblem(
     const param = `config.decision_policies.${i}`;
     const needing = config?.pause === 'wait' ? undefined : NEEDS_WAIT.find((field) => isGiven(policy[field]));
     if (needing !== undefined) {
-      return invalid(`${needing} of a decision policy requires pause: "wait"`, `${param}.${needing}`);
+      return invalidAgent(`${param}.${needing}`, `${needing} of a decision policy requires pause: "wait"`);
     }
     if (policy.exclude_requester && server.isKeyless) {
       const message =
         'on a server without keys every caller is the subject "local", so no subject could decide: create API keys first';
-      return invalid(message, `${param}.exclude_requester`);
+      return invalidAgent(`${param}.exclude_requester`, message);
     }
     for (const [field, approvers] of approversIn(policy)) {
       const problem = unknownSubject(approvers, server) ?? foreignApprover(approvers, owner);
-      if (problem) return invalid(problem.message, `${param}.${field}.${problem.place}`);
+      if (problem) return invalidAgent(`${param}.${field}.${problem.place}`, problem.message);
     }
   }
   return undefined;
@@ -81,8 +81,4 @@ function foreignApprover(
 
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null && value !== false;
-}
-
-function invalid(message: string, param: string): AgentProblem {
-  return { code: 'invalid_agent', message, param };
 }

@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { AgentProblem, CheckScope } from '../engine/agent-check.ts';
+import { invalidAgent, type AgentProblem, type CheckScope } from '../engine/agent-check.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { conditionValidators } from '../tools/arguments.ts';
 import type { SchemaValidators } from '../tools/schema-validators.ts';
@@ -53,7 +53,7 @@ const INVALID =
   'is not a valid JSON Schema, refers to another document, or is too large: correct it, or make it simpler';
 
 function problemOf({ name, param }: UsedSchema, problem: string): AgentProblem {
-  return { code: 'invalid_agent', message: `${name} ${problem}`, param };
+  return invalidAgent(param, `${name} ${problem}`);
 }
 
 function schemasOf({ config, response_format: format }: AgentSpec): UsedSchema[] {

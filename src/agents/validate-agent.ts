@@ -2,7 +2,13 @@ import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { ModelProviders } from '../models/providers.ts';
 import { NO_USAGE } from '../core/records/usage.ts';
-import type { AcceptedMedia, AgentProblem, CheckScope, RegisteredVersion } from '../engine/agent-check.ts';
+import {
+  invalidAgent,
+  type AcceptedMedia,
+  type AgentProblem,
+  type CheckScope,
+  type RegisteredVersion,
+} from '../engine/agent-check.ts';
 import { hashOf } from '../lib/hash.ts';
 import { isGiven } from '../lib/is-given.ts';
 import { withTimeout } from '../lib/timeout.ts';
@@ -29,7 +35,7 @@ const NOT_AVAILABLE: { param: string; isEnabled: (spec: AgentSpec) => boolean }[
 
 function delegatesProblem({ delegates = [], config }: AgentSpec): AgentProblem | undefined {
   if (delegates.length === 0 || config?.pause === 'wait') return undefined;
-  return { code: 'invalid_agent', message: 'an agent that delegates requires pause: "wait"', param: 'delegates' };
+  return invalidAgent('delegates', 'an agent that delegates requires pause: "wait"');
 }
 
 interface AgentValidatorOptions {
@@ -99,13 +105,11 @@ export class AgentValidator {
       const param = `mcp_servers.${i}.name`;
       const endpoint = this.#options.registry.resolve(server);
       if (!endpoint) {
-        const message = `no MCP server is registered under the name ${server.name}`;
-        return { code: 'invalid_agent', message, param };
+        return invalidAgent(param, `no MCP server is registered under the name ${server.name}`);
       }
       const given = spec.givenToServers?.find((one) => one.server === server.name);
       if (given?.headers !== undefined && !takesSignIn(endpoint)) {
-        const message = `the MCP server ${server.name} ${NO_CREDENTIALS}`;
-        return { code: 'invalid_agent', message, param: `mcp_servers.${i}.authorization` };
+        return invalidAgent(`mcp_servers.${i}.authorization`, `the MCP server ${server.name} ${NO_CREDENTIALS}`);
       }
       if (owner === null || mayUse(this.#options.registry.policy(server), owner)) continue;
       const message =
@@ -117,14 +121,13 @@ export class AgentValidator {
     const namesake = servers.findIndex((name, i) => servers.indexOf(name) !== i);
     if (namesake >= 0) {
       const message = `two MCP servers are named ${servers[namesake]}: each needs a unique name`;
-      return { code: 'invalid_agent', message, param: `mcp_servers.${namesake}.name` };
+      return invalidAgent(`mcp_servers.${namesake}.name`, message);
     }
     const own = reservedNames(spec, this.#options.systemTools);
     const names = (spec.client_tools ?? []).map(({ name }) => name);
     const twice = names.find((name, i) => names.indexOf(name) !== i || own.has(name));
     if (twice) {
-      const message = `the name ${twice} is taken: client tools need unique names`;
-      return { code: 'invalid_agent', message, param: 'client_tools' };
+      return invalidAgent('client_tools', `the name ${twice} is taken: client tools need unique names`);
     }
     return (
       (await this.#options.featureProblem(spec)) ??
@@ -147,7 +150,7 @@ export class AgentValidator {
   #mistakes(spec: AgentSpec): AgentProblem[] {
     return modelNames(spec).flatMap((name, i) => {
       const message = this.#options.models.prefixProblem(name);
-      return message === undefined ? [] : [{ code: 'invalid_agent', message, param: modelParam(i) }];
+      return message === undefined ? [] : [invalidAgent(modelParam(i), message)];
     });
   }
 
@@ -157,7 +160,7 @@ export class AgentValidator {
       const alternatives = this.#options.models.alternatives(name);
       if (alternatives === undefined) return [];
       const message = `the model provider does not list the model ${name}: ${alternatives}`;
-      return [{ code: 'invalid_agent', message, param: modelParam(i) }];
+      return [invalidAgent(modelParam(i), message)];
     });
   }
 
@@ -253,7 +256,7 @@ export class AgentValidator {
     const message =
       `the price of the model ${unpriced} is unknown, so its use cannot be limited in USD: limit tokens instead, ` +
       'or ask the operator to set the price in EVERTURN_MODEL_PROVIDERS';
-    return { code: 'invalid_agent', message, param: 'config.budget.usd' };
+    return invalidAgent('config.budget.usd', message);
   }
 
   async #unknownModel(spec: AgentSpec): Promise<AgentProblem | undefined> {
@@ -264,7 +267,7 @@ export class AgentValidator {
     const name = names[unknown] ?? '';
     const alternatives = this.#options.models.alternatives(name);
     const message = `the model provider has no model ${name}${alternatives === undefined ? '' : `: ${alternatives}`}`;
-    return { code: 'invalid_agent', message, param: modelParam(unknown) };
+    return invalidAgent(modelParam(unknown), message);
   }
 }
 

@@ -43,14 +43,11 @@ export function createApp(context: ApiContext): Express {
     next();
   });
   app.use(prefixesOf(FACES, 'key'), async (request, response, next) => {
-    if (isPublic(request) && request.headers.authorization === undefined) {
+    const isShared = !keyring.isKeyless && isSharedRead(request);
+    const isPublic = PUBLIC_PATHS.has(request.baseUrl + request.path);
+    if ((isPublic || isShared) && request.headers.authorization === undefined) {
       await countForAddress(request, response);
-      next();
-      return;
-    }
-    if (!keyring.isKeyless && isSharedRead(request) && request.headers.authorization === undefined) {
-      await countForAddress(request, response);
-      setContext(response, { caller: ANONYMOUS });
+      if (isShared) setContext(response, { caller: ANONYMOUS });
       next();
       return;
     }
@@ -118,9 +115,7 @@ function handleNotFoundAndErrors(app: Express): void {
   app.use((request) => {
     throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
   });
-  app.use((error: unknown, request: Request, response: Response, _next: NextFunction) => {
-    answerError(error, request, response);
-  });
+  app.use(answerError);
 }
 
 /** An OpenAPI document, with the routes that it describes. */
@@ -156,7 +151,7 @@ export function webhookFormats(
 }
 
 /** Answers every error in the form of its face. If the headers have been sent, the connection is closed instead. */
-function answerError(error: unknown, request: Request, response: Response): void {
+function answerError(error: unknown, request: Request, response: Response, _next: NextFunction): void {
   const apiError = toApiError(error);
   const { status, headers, body } = (findFace(request.path)?.errors ?? standardErrors).answer(apiError);
   if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
@@ -173,10 +168,6 @@ const TRACED = FACES.flatMap((face: Face) => (face.isTraced ? Object.keys(face.p
 
 const PUBLIC_PATHS = new Set(FACES.flatMap((face: Face) => face.publicPaths ?? []));
 
-function isPublic({ baseUrl, path }: Request): boolean {
-  return PUBLIC_PATHS.has(baseUrl + path);
-}
-
 const SHARED_READS = FACES.flatMap((face: Face) => face.sharedReads ?? []);
 
 /** Whether a request reads a session that may be shared. */
@@ -191,12 +182,8 @@ const SDK_PATHS = new RegExp(`(?:${FACES.flatMap((face: Face) => face.sdkPaths ?
  * without such an SDK stays as it is, also if it ends like one.
  */
 function withoutPrefix(url: string): string {
-  const path = pathOf(url);
+  const [path = ''] = url.split('?', 1);
   const face = findFace(path);
   const at = path.search(SDK_PATHS);
   return at > 0 && (!face || face.sdkPaths) ? url.slice(at) : url;
-}
-
-function pathOf(url: string): string {
-  return url.split('?', 1)[0] ?? '';
 }

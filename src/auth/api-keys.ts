@@ -100,9 +100,8 @@ export class Keyring {
       const row = await this.#catalog.keys.get(keyId);
       return row && isWorking(row, new Date().toISOString()) ? [row.role] : [];
     }
-    const isBearer = this.#tokenIssuer !== undefined && isTokenSubjectId(subjectId, this.#tokenIssuer);
     if (this.#isKeyless) return roles;
-    if (isBearer) return (await this.#catalog.subjectRoles.get(subjectId)) ?? roles;
+    if (this.#isBearer(subjectId)) return (await this.#catalog.subjectRoles.get(subjectId)) ?? roles;
     const configured = [...this.#configured.values()].filter(({ subject }) => subject.subjectId === subjectId);
     return roles.filter((role) => configured.some((caller) => caller.roles.includes(role)));
   }
@@ -127,9 +126,7 @@ export class Keyring {
 
   /** Describes who has access, for the log and the CLI. */
   async names(): Promise<string[]> {
-    const now = new Date().toISOString();
-    const rows = await this.#catalog.keys.list();
-    const working = rows.filter((row) => isWorking(row, now));
+    const working = await this.#workingKeys();
     const names = [...this.#configured.values()].map(({ subject }) => subject.subjectSlug);
     const tokens = this.#tokenIssuer === undefined ? [] : [`bearers of a token from ${this.#tokenIssuer}`];
     return [...new Set([...names, ...working.map(({ name }) => name), ...tokens])];
@@ -137,11 +134,8 @@ export class Keyring {
 
   /** The subjects that have a working key, with their roles. */
   async rolesById(): Promise<Map<string, Set<Role>>> {
-    const now = new Date().toISOString();
-    const rows = (await this.#catalog.keys.list()).filter((row) => isWorking(row, now));
-    const callers = this.#isKeyless ? [LOCAL] : [...this.#configured.values(), ...rows.map(callerOf)];
     const roles = new Map<string, Set<Role>>();
-    for (const { subject, roles: own } of callers) {
+    for (const { subject, roles: own } of await this.#callers()) {
       roles.set(subject.subjectId, new Set([...(roles.get(subject.subjectId) ?? []), ...own]));
     }
     return roles;
@@ -152,18 +146,32 @@ export class Keyring {
    * since it is not known which one the subject has used.
    */
   async mayOnServer(subjectId: string, action: ServerAction): Promise<boolean> {
-    const now = new Date().toISOString();
-    const isBearer = this.#tokenIssuer !== undefined && isTokenSubjectId(subjectId, this.#tokenIssuer);
-    const said = isBearer ? await this.#catalog.subjectRoles.get(subjectId) : undefined;
-    const rows = (await this.#catalog.keys.list()).filter((row) => isWorking(row, now));
-    const callers = this.#isKeyless ? [LOCAL] : [...this.#configured.values(), ...rows.map(callerOf)];
-    const own = callers.filter(({ subject }) => subject.subjectId === subjectId).map(({ roles }) => roles);
+    const said = this.#isBearer(subjectId) ? await this.#catalog.subjectRoles.get(subjectId) : undefined;
+    const own = (await this.#callers())
+      .filter(({ subject }) => subject.subjectId === subjectId)
+      .map(({ roles }) => roles);
     const all = said ? [...own, said] : own;
     return all.length > 0 && all.every((roles) => mayOnServer({ subject: subjectNamed(subjectId), roles }, action));
   }
 
   close(): void {
     clearInterval(this.#watch);
+  }
+
+  /** Whether the subject is a bearer of the issuer's tokens. */
+  #isBearer(subjectId: string): boolean {
+    return this.#tokenIssuer !== undefined && isTokenSubjectId(subjectId, this.#tokenIssuer);
+  }
+
+  async #workingKeys(): Promise<KeyRow[]> {
+    const now = new Date().toISOString();
+    return (await this.#catalog.keys.list()).filter((row) => isWorking(row, now));
+  }
+
+  /** All callers that have access by a key, or without one. */
+  async #callers(): Promise<Caller[]> {
+    const rows = await this.#workingKeys();
+    return this.#isKeyless ? [LOCAL] : [...this.#configured.values(), ...rows.map(callerOf)];
   }
 
   /** Unknown keys are not cached, so that a key works as soon as it is created. */

@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readFile, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, describe } from 'vitest';
@@ -21,7 +21,6 @@ describe('the folder', () => {
       await mkdir(path.join(root, to), { recursive: true });
       await rename(fileOf(from, blob), fileOf(to, blob));
     },
-    age: (sessionId, blob) => utimes(fileOf(sessionId, blob), 1, 1),
     crash: (sessionId) => writeFile(fileOf(sessionId, '.unfinished'), 'half'),
   }));
 });

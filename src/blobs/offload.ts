@@ -50,7 +50,7 @@ interface StringSlot {
   bytes: number;
 }
 
-interface BlobPlace {
+export interface BlobPlace {
   blobs: BlobStore;
   sessionId: string;
 }
@@ -136,17 +136,13 @@ export async function restore<T>(value: T, { blobs, sessionId, lostText }: Resto
   return root.value;
 }
 
-/** Whether an error of `get` means that the content of a blob is lost, rather than that it cannot be read at the moment. */
-function isLost(error: unknown): boolean {
-  return error instanceof BlobNotFound || error instanceof BlobTooLarge || error instanceof DecryptionFailed;
-}
-
 /** What is read of a blob; undefined if its content is lost. @throws errors of an unavailable store */
 export async function unlessLost<T>(reading: Promise<T>): Promise<T | undefined> {
   try {
     return await reading;
   } catch (error) {
-    if (isLost(error)) return undefined;
+    const isLost = [BlobNotFound, BlobTooLarge, DecryptionFailed].some((type) => error instanceof type);
+    if (isLost) return undefined;
     throw error;
   }
 }

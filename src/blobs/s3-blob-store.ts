@@ -134,12 +134,9 @@ export class S3BlobStore implements BlobStore {
     if (names.length === 0) return;
     const folder = this.#folder(sessionId);
     const uploads = names.filter((name) => name.includes(UPLOAD));
-    const objects = names.filter((name) => !name.includes(UPLOAD));
+    const objects = names.filter((name) => !name.includes(UPLOAD)).map((name) => folder + name);
     await this.#run(async ({ signal }) => {
-      await this.#deleteObjects(
-        objects.map((name) => folder + name),
-        signal,
-      );
+      await this.#deleteObjects(objects, signal);
       for (const upload of uploads) {
         const [name = '', uploadId = ''] = upload.split(UPLOAD);
         await this.#abortUpload(folder + name, uploadId, signal);
@@ -149,10 +146,8 @@ export class S3BlobStore implements BlobStore {
 
   async deleteAll(sessionId: string): Promise<void> {
     for await (const page of this.list(sessionId)) {
-      await this.delete(
-        sessionId,
-        page.map(({ name }) => name),
-      );
+      const names = page.map(({ name }) => name);
+      await this.delete(sessionId, names);
     }
   }
 

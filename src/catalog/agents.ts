@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { hashOf } from '../lib/hash.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import type { AgentRow, AgentVersionRow, Tables } from './schema.ts';
-import { Store } from './store.ts';
+import { changeRows, Store } from './store.ts';
 
 export interface AgentWithSpec extends AgentRow {
   spec: AgentSpec;
@@ -69,12 +69,11 @@ export class Agents extends Store {
    * `version` is given and not the newest.
    */
   async delete(name: string, version?: number): Promise<boolean> {
-    const { numDeletedRows } = await this.db
+    const deleted = this.db
       .deleteFrom('agents')
       .where('name', '=', name)
-      .$if(version !== undefined, (query) => query.where('version', '=', version ?? 0))
-      .executeTakeFirst();
-    return numDeletedRows > 0n;
+      .$if(version !== undefined, (query) => query.where('version', '=', version ?? 0));
+    return changeRows(deleted);
   }
 
   /** One version of an agent; also of a deleted one. */

@@ -9,7 +9,7 @@ import { stateAfter, type TurnState } from '../core/session-state.ts';
 import { turnAfter, turnChanged } from './session-states.ts';
 import { addSessionTotals, subjectOf, touchSession } from './sessions.ts';
 import { addStoredBytes } from './stored-bytes.ts';
-import { Store } from './store.ts';
+import { changeRows, Store } from './store.ts';
 
 /** What entries of a log say beside themselves. */
 interface ArchivedState extends EntriesReading {
@@ -51,8 +51,7 @@ export class Archive extends Store {
         ...(state === 'ended' && { archived: 1 }),
         ...(leaves && { leaves }),
       };
-      const updated = await db.updateTable('turns').set(change).where('id', '=', turnId).executeTakeFirst();
-      if (updated.numUpdatedRows === 0n) return undefined;
+      if (!(await changeRows(db.updateTable('turns').set(change).where('id', '=', turnId)))) return undefined;
       let bytes = 0;
       for (let from = 0; from < added.length; from += ROW_BATCH_SIZE) {
         const batch = added.slice(from, from + ROW_BATCH_SIZE);
@@ -107,9 +106,7 @@ export class Archive extends Store {
       .orderBy('ordinal')
       .limit(limit)
       .execute();
-    const entries: LogEntry[] = [];
-    for (const row of rows) entries.push(await this.#open(row));
-    return entries;
+    return Array.fromAsync(rows, (row) => this.#open(row));
   }
 
   /** @throws EncryptionKeyMissing: the record is readable as soon as the key is configured, and must not be replaced */

@@ -1,5 +1,6 @@
 import type { Kysely, Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
+import { hasOpenTurn } from './session-states.ts';
 import { removeStoredBlobs } from './stored-bytes.ts';
 import { Store } from './store.ts';
 
@@ -42,7 +43,7 @@ export class BlobReferences extends Store {
         db.updateTable('sessions').set({ unswept_since: value }).where('id', '=', sessionId).execute();
       // Before any read, since this locks the row.
       await setUnsweptSince(now);
-      if (!(await isAtRest(db, sessionId))) return false;
+      if (await hasOpenTurn(db, sessionId)) return false;
       const unused = await unreferenced(db, sessionId, blobs);
       if (unused.length > 0) {
         await remove(unused);
@@ -107,17 +108,6 @@ async function referencesOf(db: Kysely<Tables>, sessionId: string, among?: strin
 /** The blobs that a serialized record refers to, as files or as large texts. Inside a text the quotes are escaped. */
 function blobsIn(record: string): string[] {
   return [...record.matchAll(/"\$?blob":"([0-9a-f]{64})"/g)].flatMap(([, blob]) => blob ?? []);
-}
-
-async function isAtRest(db: Transaction<Tables>, sessionId: string): Promise<boolean> {
-  const open = await db
-    .selectFrom('turns')
-    .select('id')
-    .where('session_id', '=', sessionId)
-    .where('archived', '=', 0)
-    .limit(1)
-    .executeTakeFirst();
-  return open === undefined;
 }
 
 async function unreferenced(db: Transaction<Tables>, sessionId: string, blobs: string[]): Promise<string[]> {

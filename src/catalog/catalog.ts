@@ -100,6 +100,10 @@ export abstract class KernelCatalog extends Store {
   async close(): Promise<void> {
     await this.db.destroy();
   }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
 }
 
 async function connect(database: Database, log: Logger, cipher: Cipher): Promise<CatalogOptions> {

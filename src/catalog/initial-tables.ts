@@ -1,422 +1,148 @@
-import { sql, type Kysely } from 'kysely';
+import type { Kysely } from 'kysely';
+import { createIndexes, createTables, type Index } from './create-tables.ts';
 
 /** The first migration, which never changes: see `migrations.ts`. */
 export async function createInitialTables(db: Kysely<unknown>): Promise<void> {
-  await createTables(db);
-  await createActionTables(db);
-  await createWebhookTables(db);
-  await createBudgetTables(db);
-  await createAgentsV2Tables(db);
-  await createDelegationTables(db);
-  await createIndexes(db);
+  await createTables(db, TABLES);
+  await createIndexes(db, INDEXES);
 }
 
 /** The columns are described in `schema.ts`. */
-async function createTables({ schema }: Kysely<unknown>): Promise<void> {
-  await schema
-    .createTable('specs')
-    .addColumn('hash', 'text', (c) => c.primaryKey())
-    .addColumn('spec', 'text', (c) => c.notNull())
-    .addColumn('retention_days', 'integer')
-    .addColumn('unused_since', 'text')
-    .execute();
-  await schema
-    .createTable('agents')
-    .addColumn('name', 'text', (c) => c.primaryKey())
-    .addColumn('version', 'integer', (c) => c.notNull())
-    .addColumn('spec_hash', 'text', (c) => c.notNull().references('specs.hash'))
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('updated_at', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('agent_versions')
-    .addColumn('agent_name', 'text', (c) => c.notNull())
-    .addColumn('version', 'integer', (c) => c.notNull())
-    .addColumn('spec_hash', 'text', (c) => c.notNull().references('specs.hash'))
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('agent_versions_key', ['agent_name', 'version'])
-    .execute();
-  await schema
-    .createTable('sessions')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('type', 'text', (c) => c.notNull())
-    .addColumn('agent_name', 'text')
-    .addColumn('agent_version', 'integer')
-    .addColumn('spec_hash', 'text', (c) => c.notNull().references('specs.hash'))
-    .addColumn('draft_roles', 'text')
-    .addColumn('title', 'text')
-    .addColumn('subject_id', 'text', (c) => c.notNull())
-    .addColumn('subject_type', 'text', (c) => c.notNull())
-    .addColumn('subject_slug', 'text', (c) => c.notNull())
-    .addColumn('metadata', 'text')
-    .addColumn('closed', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('updated_at', 'text', (c) => c.notNull())
-    .addColumn('active_at', 'text', (c) => c.notNull())
-    .addColumn('unswept_since', 'text')
-    .addColumn('cost_in_usd', 'double precision', (c) => c.defaultTo(0))
-    .addColumn('input_tokens', 'bigint', (c) => c.notNull().defaultTo(0))
-    .addColumn('output_tokens', 'bigint', (c) => c.notNull().defaultTo(0))
-    .addColumn('model_calls', 'bigint', (c) => c.notNull().defaultTo(0))
-    .addColumn('tool_calls', 'bigint', (c) => c.notNull().defaultTo(0))
-    .addColumn('waited_ms', 'bigint', (c) => c.notNull().defaultTo(0))
-    .addColumn('last_turn_at', 'text')
-    .addColumn('last_end', 'text')
-    .addColumn('ended_at', 'text')
-    .addColumn('deleted_at', 'text')
-    .addColumn('removal_at', 'text')
-    .execute();
-  await schema
-    .createTable('turns')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('previous_turn_id', 'text')
-    .addColumn('sequence', 'integer')
-    .addColumn('queue_number', 'integer')
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('archived_through', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('archived', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('events_before', 'integer')
-    .addColumn('indexed_through', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('answers', 'text')
-    .addColumn('may_pause', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('paused_changed_at', 'text')
-    .addColumn('counted_ms', 'bigint', (c) => c.notNull().defaultTo(0))
-    .addColumn('told_through', 'integer', (c) => c.notNull().defaultTo(0))
-    .execute();
-  await schema
-    .createTable('archive')
-    .addColumn('turn_id', 'text', (c) => c.notNull())
-    .addColumn('ordinal', 'integer', (c) => c.notNull())
-    .addColumn('record', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('archive_key', ['turn_id', 'ordinal'])
-    .execute();
-  await schema
-    .createTable('blob_references')
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('blob', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('blob_references_key', ['session_id', 'blob'])
-    .execute();
-  await schema
-    .createTable('idempotency')
-    .addColumn('scope', 'text', (c) => c.notNull())
-    .addColumn('key', 'text', (c) => c.notNull())
-    .addColumn('resource_id', 'text', (c) => c.notNull())
-    .addColumn('body_hash', 'text', (c) => c.notNull())
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('idempotency_key', ['scope', 'key'])
-    .execute();
-  await schema
-    .createTable('api_keys')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('hash', 'text', (c) => c.notNull().unique())
-    .addColumn('name', 'text', (c) => c.notNull())
-    .addColumn('role', 'text', (c) => c.notNull())
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('expires_at', 'text')
-    .addColumn('last_used_at', 'text')
-    .addColumn('revoked_at', 'text')
-    .execute();
-  await schema
-    .createTable('encryption_keys')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('fingerprint', 'text', (c) => c.notNull())
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('marks')
-    .addColumn('name', 'text', (c) => c.primaryKey())
-    .addColumn('at', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('mcp_sign_ins')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('turn_id', 'text', (c) => c.notNull())
-    .addColumn('subject_id', 'text', (c) => c.notNull())
-    .addColumn('server', 'text', (c) => c.notNull())
-    .addColumn('status', 'text', (c) => c.notNull())
-    .addColumn('data', 'text', (c) => c.notNull())
-    .addColumn('redirects', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('replaces', 'text')
-    .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('expires_at', 'text', (c) => c.notNull())
-    .addColumn('ended_at', 'text')
-    .execute();
-  await schema
-    .createTable('mcp_grants')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('subject_id', 'text', (c) => c.notNull())
-    .addColumn('server', 'text', (c) => c.notNull())
-    .addColumn('data', 'text', (c) => c.notNull())
-    .addColumn('tokens', 'text', (c) => c.notNull())
-    .addColumn('version', 'integer', (c) => c.notNull())
-    .addColumn('refreshing_until', 'text')
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addUniqueConstraint('mcp_grants_by_server', ['subject_id', 'server'])
-    .execute();
-}
-
-async function createActionTables({ schema }: Kysely<unknown>): Promise<void> {
-  await schema
-    .createTable('kept_answers')
-    .addColumn('turn_id', 'text', (c) => c.notNull())
-    .addColumn('thread_id', 'text', (c) => c.notNull())
-    .addColumn('tool_call_id', 'text', (c) => c.notNull())
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('answer', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('kept_answers_key', ['turn_id', 'thread_id', 'tool_call_id'])
-    .execute();
-  await schema
-    .createTable('actions')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('turn_id', 'text', (c) => c.notNull())
-    .addColumn('key', 'text', (c) => c.notNull())
-    .addColumn('thread_id', 'text', (c) => c.notNull())
-    .addColumn('tool_call_id', 'text')
-    .addColumn('kind', 'text', (c) => c.notNull())
-    .addColumn('status', 'text', (c) => c.notNull())
-    .addColumn('agent_name', 'text')
-    .addColumn('requested_at', 'text', (c) => c.notNull())
-    .addColumn('expires_at', 'text')
-    .addColumn('escalated_to', 'text', (c) => c.notNull())
-    .addColumn('detail', 'text')
-    .addColumn('decisions', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('action_audience')
-    .addColumn('action_id', 'text', (c) => c.notNull().references('actions.id').onDelete('cascade'))
-    .addColumn('audience', 'text', (c) => c.notNull())
-    .addColumn('settled', 'integer', (c) => c.notNull())
-    .addColumn('agent_name', 'text', (c) => c.notNull())
-    .addColumn('requested_at', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('action_audience_key', ['action_id', 'audience'])
-    .execute();
-  await schema
-    .createTable('action_events')
-    .addColumn('sequence', 'bigint', (c) => c.primaryKey())
-    .addColumn('action_id', 'text', (c) => c.notNull().references('actions.id').onDelete('cascade'))
-    .addColumn('type', 'text', (c) => c.notNull())
-    .addColumn('status', 'text', (c) => c.notNull())
-    .addColumn('decisions', 'integer', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('counters')
-    .addColumn('name', 'text', (c) => c.primaryKey())
-    .addColumn('value', 'bigint', (c) => c.notNull())
-    .execute();
-}
-
-async function createBudgetTables({ schema }: Kysely<unknown>): Promise<void> {
-  await schema
-    .createTable('spending')
-    .addColumn('key', 'text', (c) => c.primaryKey())
-    .addColumn('period', 'text', (c) => c.notNull())
-    .addColumn('tokens', 'bigint', (c) => c.notNull())
-    .addColumn('usd', 'double precision', (c) => c.notNull())
-    .addColumn('steps', 'bigint', (c) => c.notNull())
-    .addColumn('worked_ms', 'bigint', (c) => c.notNull())
-    .addColumn('raised', 'text', (c) => c.notNull())
-    .execute();
-}
-
-async function createAgentsV2Tables({ schema }: Kysely<unknown>): Promise<void> {
-  await schema
-    .createTable('session_requests')
-    .addColumn('session_id', 'text', (c) => c.primaryKey())
-    .addColumn('request', 'text')
-    .addColumn('agent', 'text')
-    .addColumn('agent_revision', 'integer')
-    .addColumn('group_id', 'text')
-    .addColumn('parent_session_id', 'text')
-    .addColumn('first_message', 'text')
-    .addColumn('schedule_id', 'text')
-    .addColumn('idle_timeout_s', 'integer')
-    .addColumn('delete_after_min', 'integer')
-    .addColumn('roles', 'text', (c) => c.notNull())
-    .addColumn('takes_slot', 'integer', (c) => c.notNull().defaultTo(1))
-    .addColumn('queue_number', 'bigint')
-    .addColumn('first_turn_id', 'text')
-    .addColumn('start_error', 'text')
-    .addColumn('start_failed_at', 'text')
-    .addColumn('waits_until', 'text')
-    .addColumn('idle_ends_at', 'text')
-    .addColumn('delete_at', 'text')
-    .addColumn('cancelled_at', 'text')
-    .execute();
-  await schema
-    .createTable('session_inputs')
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('number', 'integer', (c) => c.notNull())
-    .addColumn('request_id', 'text')
-    .addColumn('input', 'text')
-    .addPrimaryKeyConstraint('session_inputs_key', ['session_id', 'number'])
-    .addUniqueConstraint('session_inputs_requests', ['session_id', 'request_id'])
-    .execute();
-  await schema
-    .createTable('run_secrets')
-    .addColumn('session_id', 'text', (c) => c.primaryKey())
-    .addColumn('secrets', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('shared_sessions')
-    .addColumn('session_id', 'text', (c) => c.primaryKey())
-    .addColumn('shared_at', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('session_feedback')
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('place', 'integer', (c) => c.notNull())
-    .addColumn('success', 'integer', (c) => c.notNull())
-    .addColumn('message', 'text')
-    .addColumn('given_at', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('session_feedback_key', ['session_id', 'place'])
-    .execute();
-  await schema
-    .createTable('schedules')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('name', 'text', (c) => c.notNull())
-    .addColumn('description', 'text')
-    .addColumn('request', 'text', (c) => c.notNull())
-    .addColumn('cron', 'text', (c) => c.notNull())
-    .addColumn('timezone', 'text', (c) => c.notNull())
-    .addColumn('paused', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('pause_note', 'text')
-    .addColumn('repeats', 'integer')
-    .addColumn('sessions_created', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('last_run_at', 'text')
-    .addColumn('last_session_id', 'text')
-    .addColumn('claimed_at', 'text')
-    .addColumn('subject_id', 'text', (c) => c.notNull())
-    .addColumn('subject_type', 'text', (c) => c.notNull())
-    .addColumn('subject_slug', 'text', (c) => c.notNull())
-    .addColumn('roles', 'text', (c) => c.notNull())
-    .addColumn('key_id', 'text')
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('updated_at', 'text', (c) => c.notNull())
-    .addColumn('deleted_at', 'text')
-    .addColumn('revision', 'integer', (c) => c.notNull().defaultTo(1))
-    .addColumn('synced_revision', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('checked_at', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('schedule_runs')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('schedule_id', 'text', (c) => c.notNull().references('schedules.id').onDelete('cascade'))
-    .addColumn('status', 'text', (c) => c.notNull())
-    .addColumn('scheduled_for', 'text', (c) => c.notNull())
-    .addColumn('session_id', 'text')
-    .addColumn('error', 'text')
-    .addColumn('triggered_manually', 'integer', (c) => c.notNull())
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .execute();
-  await schema
-    .createTable('agent_definitions')
-    .addColumn('agent_name', 'text', (c) => c.notNull())
-    .addColumn('version', 'integer', (c) => c.notNull())
-    .addColumn('definition', 'text', (c) => c.notNull())
-    .addColumn('description', 'text', (c) => c.notNull())
-    .addColumn('message', 'text')
-    .addColumn('created_by', 'text', (c) => c.notNull())
-    .addColumn('restored_from', 'integer')
-    .addPrimaryKeyConstraint('agent_definitions_key', ['agent_name', 'version'])
-    .execute();
-  await schema
-    .createTable('agent_parts')
-    .addColumn('type', 'text', (c) => c.notNull())
-    .addColumn('name', 'text', (c) => c.notNull())
-    .addColumn('kind', 'text')
-    .addColumn('description', 'text', (c) => c.notNull())
-    .addColumn('definition', 'text', (c) => c.notNull())
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('updated_at', 'text', (c) => c.notNull())
-    .addPrimaryKeyConstraint('agent_parts_key', ['type', 'name'])
-    .execute();
-}
-
-async function createDelegationTables({ schema }: Kysely<unknown>): Promise<void> {
-  await schema
-    .createTable('spec_delegates')
-    .addColumn('spec_hash', 'text', (c) => c.notNull().references('specs.hash'))
-    .addColumn('delegate_hash', 'text', (c) => c.notNull().references('specs.hash'))
-    .addPrimaryKeyConstraint('spec_delegates_key', ['spec_hash', 'delegate_hash'])
-    .execute();
-  await schema
-    .createTable('delegations')
-    .addColumn('child_session_id', 'text', (c) => c.primaryKey())
-    .addColumn('child_turn_id', 'text', (c) => c.notNull())
-    .addColumn('parent_session_id', 'text', (c) => c.notNull())
-    .addColumn('parent_turn_id', 'text', (c) => c.notNull())
-    .addColumn('thread_id', 'text', (c) => c.notNull())
-    .addColumn('tool_call_id', 'text', (c) => c.notNull())
-    .addColumn('agent', 'text', (c) => c.notNull())
-    .addColumn('depth', 'integer', (c) => c.notNull())
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('told', 'integer', (c) => c.notNull().defaultTo(0))
-    .execute();
-}
-
-async function createWebhookTables({ schema }: Kysely<unknown>): Promise<void> {
-  await schema
-    .createTable('webhooks')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('face', 'text', (c) => c.notNull())
-    .addColumn('url', 'text', (c) => c.notNull())
-    .addColumn('events', 'text', (c) => c.notNull())
-    .addColumn('agent_name', 'text')
-    .addColumn('secret', 'text', (c) => c.notNull())
-    .addColumn('old_secret', 'text')
-    .addColumn('old_secret_until', 'text')
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('description', 'text')
-    .addColumn('disabled', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('updated_at', 'text', (c) => c.notNull())
-    .addColumn('last_attempt_at', 'text')
-    .addColumn('last_error', 'text')
-    .addColumn('last_success_at', 'text')
-    .addColumn('failures', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('failing_since', 'text')
-    .execute();
+const TABLES = {
+  specs: 'hash text primary key, spec text not null, retention_days integer, unused_since text',
+  agents: `
+    name text primary key, version integer not null, spec_hash text not null references "specs" ("hash"),
+    created_at text not null, updated_at text not null`,
+  agent_versions: `
+    agent_name text not null, version integer not null, spec_hash text not null references "specs" ("hash"),
+    created_at text not null,
+    constraint agent_versions_key primary key (agent_name, version)`,
+  sessions: `
+    id text primary key, type text not null, agent_name text, agent_version integer,
+    spec_hash text not null references "specs" ("hash"), draft_roles text, title text,
+    subject_id text not null, subject_type text not null, subject_slug text not null, metadata text,
+    closed integer default 0 not null, created_at text not null, updated_at text not null,
+    active_at text not null, unswept_since text, cost_in_usd double precision default 0,
+    input_tokens bigint default 0 not null, output_tokens bigint default 0 not null,
+    model_calls bigint default 0 not null, tool_calls bigint default 0 not null,
+    waited_ms bigint default 0 not null, last_turn_at text, last_end text, ended_at text, deleted_at text,
+    removal_at text`,
+  turns: `
+    id text primary key, session_id text not null, previous_turn_id text, sequence integer,
+    queue_number integer, created_at text not null, archived_through integer default 0 not null,
+    archived integer default 0 not null, events_before integer, indexed_through integer default 0 not null,
+    answers text, may_pause integer default 0 not null, paused integer default 0 not null,
+    paused_changed_at text, counted_ms bigint default 0 not null, told_through integer default 0 not null`,
+  archive: `
+    turn_id text not null, ordinal integer not null, record text not null,
+    constraint archive_key primary key (turn_id, ordinal)`,
+  blob_references: `
+    session_id text not null, blob text not null,
+    constraint blob_references_key primary key (session_id, blob)`,
+  idempotency: `
+    scope text not null, key text not null, resource_id text not null, body_hash text not null,
+    session_id text not null, created_at text not null,
+    constraint idempotency_key primary key (scope, key)`,
+  api_keys: `
+    id text primary key, hash text not null unique, name text not null, role text not null,
+    created_at text not null, expires_at text, last_used_at text, revoked_at text`,
+  encryption_keys: 'id text primary key, fingerprint text not null, created_at text not null',
+  marks: 'name text primary key, at text not null',
+  mcp_sign_ins: `
+    id text primary key, turn_id text not null, subject_id text not null, server text not null,
+    status text not null, data text not null, redirects integer default 0 not null, replaces text,
+    told integer default 0 not null, created_at text not null, expires_at text not null, ended_at text`,
+  mcp_grants: `
+    id text primary key, subject_id text not null, server text not null, data text not null,
+    tokens text not null, version integer not null, refreshing_until text, created_at text not null,
+    constraint mcp_grants_by_server unique (subject_id, server)`,
+  kept_answers: `
+    turn_id text not null, thread_id text not null, tool_call_id text not null, session_id text not null,
+    answer text not null,
+    constraint kept_answers_key primary key (turn_id, thread_id, tool_call_id)`,
+  actions: `
+    id text primary key, session_id text not null, turn_id text not null, key text not null,
+    thread_id text not null, tool_call_id text, kind text not null, status text not null, agent_name text,
+    requested_at text not null, expires_at text, escalated_to text not null, detail text,
+    decisions text not null`,
+  action_audience: `
+    action_id text not null references "actions" ("id") on delete cascade, audience text not null,
+    settled integer not null, agent_name text not null, requested_at text not null,
+    constraint action_audience_key primary key (action_id, audience)`,
+  action_events: `
+    sequence bigint primary key, action_id text not null references "actions" ("id") on delete cascade,
+    type text not null, status text not null, decisions integer not null`,
+  counters: 'name text primary key, value bigint not null',
+  webhooks: `
+    id text primary key, face text not null, url text not null, events text not null, agent_name text,
+    secret text not null, old_secret text, old_secret_until text, created_at text not null, description text,
+    disabled integer default 0 not null, updated_at text not null, last_attempt_at text, last_error text,
+    last_success_at text, failures integer default 0 not null, failing_since text`,
   // Before the deliveries, since PostgreSQL cascades a deletion in this order: an attempt that is recorded locks the lane
   // first, too.
-  await schema
-    .createTable('delivery_lanes')
-    .addColumn('webhook_id', 'text', (c) => c.notNull().references('webhooks.id').onDelete('cascade'))
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('last_sequence', 'bigint', (c) => c.notNull())
-    .addColumn('due_at', 'text', (c) => c.notNull())
-    .addColumn('lease', 'text')
-    .addPrimaryKeyConstraint('delivery_lanes_key', ['webhook_id', 'session_id'])
-    .execute();
-  await schema
-    .createTable('deliveries')
-    .addColumn('id', 'text', (c) => c.primaryKey())
-    .addColumn('webhook_id', 'text', (c) => c.notNull().references('webhooks.id').onDelete('cascade'))
-    .addColumn('sequence', 'bigint', (c) => c.notNull())
-    .addColumn('type', 'text', (c) => c.notNull())
-    .addColumn('session_id', 'text', (c) => c.notNull())
-    .addColumn('turn_id', 'text')
-    .addColumn('action_id', 'text')
-    .addColumn('action_status', 'text')
-    .addColumn('action_decisions', 'integer')
-    .addColumn('change', 'text')
-    .addColumn('created_at', 'text', (c) => c.notNull())
-    .addColumn('status', 'text', (c) => c.notNull().defaultTo('pending'))
-    .addColumn('attempts', 'integer', (c) => c.notNull().defaultTo(0))
-    .addColumn('last_attempt_at', 'text')
-    .addColumn('response_status', 'integer')
-    .addColumn('error', 'text')
-    .execute();
-}
+  delivery_lanes: `
+    webhook_id text not null references "webhooks" ("id") on delete cascade, session_id text not null,
+    last_sequence bigint not null, due_at text not null, lease text,
+    constraint delivery_lanes_key primary key (webhook_id, session_id)`,
+  deliveries: `
+    id text primary key, webhook_id text not null references "webhooks" ("id") on delete cascade,
+    sequence bigint not null, type text not null, session_id text not null, turn_id text, action_id text,
+    action_status text, action_decisions integer, change text, created_at text not null,
+    status text default 'pending' not null, attempts integer default 0 not null, last_attempt_at text,
+    response_status integer, error text`,
+  spending: `
+    key text primary key, period text not null, tokens bigint not null, usd double precision not null,
+    steps bigint not null, worked_ms bigint not null, raised text not null`,
+  session_requests: `
+    session_id text primary key, request text, agent text, agent_revision integer, group_id text,
+    parent_session_id text, first_message text, schedule_id text, idle_timeout_s integer,
+    delete_after_min integer, roles text not null, takes_slot integer default 1 not null, queue_number bigint,
+    first_turn_id text, start_error text, start_failed_at text, waits_until text, idle_ends_at text,
+    delete_at text, cancelled_at text`,
+  session_inputs: `
+    session_id text not null, number integer not null, request_id text, input text,
+    constraint session_inputs_key primary key (session_id, number),
+    constraint session_inputs_requests unique (session_id, request_id)`,
+  run_secrets: 'session_id text primary key, secrets text not null',
+  shared_sessions: 'session_id text primary key, shared_at text not null',
+  session_feedback: `
+    session_id text not null, place integer not null, success integer not null, message text,
+    given_at text not null,
+    constraint session_feedback_key primary key (session_id, place)`,
+  schedules: `
+    id text primary key, name text not null, description text, request text not null, cron text not null,
+    timezone text not null, paused integer default 0 not null, pause_note text, repeats integer,
+    sessions_created integer default 0 not null, last_run_at text, last_session_id text, claimed_at text,
+    subject_id text not null, subject_type text not null, subject_slug text not null, roles text not null,
+    key_id text, created_at text not null, updated_at text not null, deleted_at text,
+    revision integer default 1 not null, synced_revision integer default 0 not null, checked_at text not null`,
+  schedule_runs: `
+    id text primary key, schedule_id text not null references "schedules" ("id") on delete cascade,
+    status text not null, scheduled_for text not null, session_id text, error text,
+    triggered_manually integer not null, created_at text not null`,
+  agent_definitions: `
+    agent_name text not null, version integer not null, definition text not null, description text not null,
+    message text, created_by text not null, restored_from integer,
+    constraint agent_definitions_key primary key (agent_name, version)`,
+  agent_parts: `
+    type text not null, name text not null, kind text, description text not null, definition text not null,
+    created_at text not null, updated_at text not null,
+    constraint agent_parts_key primary key (type, name)`,
+  spec_delegates: `
+    spec_hash text not null references "specs" ("hash"),
+    delegate_hash text not null references "specs" ("hash"),
+    constraint spec_delegates_key primary key (spec_hash, delegate_hash)`,
+  delegations: `
+    child_session_id text primary key, child_turn_id text not null, parent_session_id text not null,
+    parent_turn_id text not null, thread_id text not null, tool_call_id text not null, agent text not null,
+    depth integer not null, created_at text not null, told integer default 0 not null`,
+};
 
 /**
  * The first two indexes of `sessions` are wider than their lists need: without statistics on the number of rows, SQLite
  * prefers the narrower of two usable indexes, and would use these for the lists that the next three serve.
  */
-const INDEXES: [name: string, table: string, columns: string[]][] = [
+const INDEXES: Index[] = [
   [
     'sessions_by_type',
     'sessions',
@@ -474,15 +200,6 @@ const INDEXES: [name: string, table: string, columns: string[]][] = [
   ['delivery_lanes_by_session', 'delivery_lanes', ['session_id']],
   ['schedules_by_subject', 'schedules', ['subject_id', 'created_at', 'id']],
   ['schedule_runs_by_time', 'schedule_runs', ['schedule_id', 'scheduled_for', 'id']],
-];
-
-async function createIndexes({ schema }: Kysely<unknown>): Promise<void> {
-  for (const [name, table, columns] of INDEXES) await schema.createIndex(name).on(table).columns(columns).execute();
   // Holds only the turns that run or still have to be archived: housekeeping and the limits on turns scan it.
-  await schema
-    .createIndex('turns_unarchived')
-    .on('turns')
-    .column('created_at')
-    .where(sql.ref('archived'), '=', 0)
-    .execute();
-}
+  ['turns_unarchived', 'turns', ['created_at'], { where: '"archived" = 0' }],
+];

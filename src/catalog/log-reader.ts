@@ -26,8 +26,13 @@ export interface SessionReading {}
 /** Reads what `LogReader`s store, before the transaction in which they do. */
 export interface LogReading {
   ofStart: (start: Omit<TurnStart, 'resumes' | 'queued'>) => Promise<StartReading>;
-  /** `isLast`: no entries are added after these for now. */
-  ofEntries: (added: { turn: TurnRow; entries: LogEntry[]; isLast: boolean }) => Promise<EntriesReading>;
+  /** `last` of the entries; `isLast`: none are added after these for now. */
+  ofEntries: (added: {
+    turn: TurnRow;
+    entries: LogEntry[];
+    last: LogEntry;
+    isLast: boolean;
+  }) => Promise<EntriesReading>;
 }
 
 /** The end of a turn, in its session. */

@@ -114,10 +114,8 @@ class Connection implements PostgresPoolClient {
     // back.
     if (this.#failure) throw this.#failure;
     try {
-      return await this.#client.query<R>(
-        sql,
-        parameters.map((value) => (typeof value === 'string' ? storableText(value) : value)),
-      );
+      const values = parameters.map((value) => (typeof value === 'string' ? storableText(value) : value));
+      return await this.#client.query<R>(sql, values);
     } catch (cause) {
       const error = cause instanceof DatabaseError ? cause : new PostgresUnreachable(cause);
       // Includes errors on a working connection: after a failover it may be connected to the wrong server.

@@ -8,101 +8,134 @@ import type { SessionState, TurnState } from '../core/session-state.ts';
  * columns in the other exported ones.
  */
 export interface Tables {
-  specs: SpecsTable;
-  spec_delegates: SpecDelegatesTable;
-  agents: AgentsTable;
-  agent_versions: AgentVersionsTable;
-  sessions: SessionsTable;
+  /** Content-addressed, immutable agent specs. */
+  specs: {
+    hash: string;
+    spec: string;
+    /** `config.retention_days` of the spec, as an indexed column. */
+    retention_days: number | null;
+    /** When it was stored, or a session last stopped using it. `Agents.forgetSpecs` checks whether it is still in use. */
+    unused_since: Generated<string | null>;
+  };
+  /** Which specs refer to which others: see `Delegate` in `src/spec/agent-spec.ts`. */
+  spec_delegates: { spec_hash: string; delegate_hash: string };
+  /** The newest version of each existing agent. */
+  agents: {
+    name: string;
+    version: number;
+    spec_hash: string;
+    created_at: string;
+    updated_at: string;
+  };
+  /** All versions of all agents, deleted ones included: sessions are pinned to them, and numbers are never reused. */
+  agent_versions: {
+    agent_name: string;
+    version: number;
+    spec_hash: string;
+    created_at: string;
+  };
+  sessions: {
+    id: string;
+    /** `run`: of the run API. It has one turn, and no other face shows it, nor its `run/delegate`: that of a call's agent. */
+    type: 'session' | 'session/draft' | 'run' | 'run/delegate';
+    agent_name: string | null;
+    /** Null for drafts, which have their own spec. */
+    agent_version: number | null;
+    spec_hash: string;
+    /** The roles that the author of the agent had when writing it; null for sessions with a registered agent. */
+    draft_roles: Generated<string | null>;
+    title: string | null;
+    subject_id: string;
+    subject_type: string;
+    subject_slug: string;
+    metadata: string | null;
+    closed: Generated<number>;
+    created_at: string;
+    updated_at: string;
+    /** The last activity in the session; its retention counts from here. */
+    active_at: string;
+    /** Since when unreferenced blobs may have been stored; null if they were collected after the last turn. */
+    unswept_since: Generated<string | null>;
+    /** What the ended turns cost; null once one of them used a model of unknown price. */
+    cost_in_usd: Generated<number | null>;
+    /** The sums of the ended turns. */
+    input_tokens: Generated<number>;
+    output_tokens: Generated<number>;
+    model_calls: Generated<number>;
+    tool_calls: Generated<number>;
+    waited_ms: Generated<number>;
+    /** What it stores: see `StoredBytes`. */
+    stored_bytes: Generated<number>;
+    /** See `session-states.ts`. Null: not yet derived, since another version has written the row. */
+    state: Generated<SessionState | null>;
+    /** When it has ended: by its last turn, the end of its idle timeout, or its cancellation. Null while it has not. */
+    ended_at: Generated<string | null>;
+    /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
+    deleted_at: Generated<string | null>;
+    /** When housekeeping next continues the removal. */
+    removal_at: Generated<string | null>;
+  };
   turns: TurnsTable;
-  archive: ArchiveTable;
-  blob_references: BlobReferencesTable;
-  held_blobs: HeldBlobsTable;
-  stored_blobs: StoredBlobsTable;
+  /** The logs of turns: one row per entry. */
+  archive: { turn_id: string; ordinal: number; record: string };
+  /** The blobs that the archived records of a session refer to. */
+  blob_references: { session_id: string; blob: string };
+  /** The blobs that a holder in a session needs, until it needs others. */
+  held_blobs: { session_id: string; holder: string; blob: string };
+  /** The blobs that are stored, with their sizes; not those that were stored before sizes were. */
+  stored_blobs: { session_id: string; blob: string; bytes: number };
   subject_stored_bytes: SubjectStoredBytesTable;
   stored_bytes_changes: SubjectStoredBytesTable;
-  idempotency: IdempotencyTable;
-  api_keys: ApiKeysTable;
-  subject_roles: SubjectRolesTable;
-  model_servers: ModelServersTable;
-  encryption_keys: EncryptionKeysTable;
-  marks: MarksTable;
-  counters: CountersTable;
+  /** The resource that a request with this key, or with this body, created. */
+  idempotency: {
+    scope: string;
+    key: string;
+    resource_id: string;
+    body_hash: string;
+    /**
+     * The session that was created, or in which the resource was; its rows are deleted with it. Empty if there is none.
+     */
+    session_id: string;
+    /** When the request arrived, or when its response was lost. */
+    created_at: string;
+  };
+  /** API keys created by `everturn keys create`. */
+  api_keys: {
+    id: string;
+    /** SHA-256 of the key; the key itself is not stored. */
+    hash: string;
+    /** Id and slug of the subject that the key authenticates. A subject may have several keys. */
+    name: string;
+    role: Role;
+    created_at: string;
+    expires_at: string | null;
+    /** To the minute. */
+    last_used_at: string | null;
+    revoked_at: string | null;
+  };
+  /** The roles of the bearers of tokens, by the last token of each that the server has seen. */
+  subject_roles: {
+    subject_id: string;
+    /** JSON. */
+    roles: string;
+    /** When that token was issued. */
+    issued_at: string;
+  };
+  /** The model servers that have ever answered. */
+  model_servers: {
+    provider: string;
+    /** The SHA-256 of its base URL; of an empty text for the provider's own. */
+    url_hash: string;
+    /** When it answered first. */
+    answered_at: string;
+  };
+  /** The keys that were used for encryption. */
+  encryption_keys: { id: string; fingerprint: string; created_at: string };
+  /** Timestamps up to which recurring work is complete. */
+  marks: { name: string; at: string };
+  /** A row is locked until its transaction ends, so that numbers are committed in their order. */
+  counters: { name: string; value: number };
   session_requests: SessionRequestsTable;
-}
-
-/** Content-addressed, immutable agent specs. */
-interface SpecsTable {
-  hash: string;
-  spec: string;
-  /** `config.retention_days` of the spec, as an indexed column. */
-  retention_days: number | null;
-  /** When it was stored, or a session last stopped using it. `Agents.forgetSpecs` checks whether it is still in use. */
-  unused_since: Generated<string | null>;
-}
-
-/** Which specs refer to which others: see `Delegate` in `src/spec/agent-spec.ts`. */
-interface SpecDelegatesTable {
-  spec_hash: string;
-  delegate_hash: string;
-}
-
-/** The newest version of each existing agent. */
-interface AgentsTable {
-  name: string;
-  version: number;
-  spec_hash: string;
-  created_at: string;
-  updated_at: string;
-}
-
-/** All versions of all agents, deleted ones included: sessions are pinned to them, and numbers are never reused. */
-interface AgentVersionsTable {
-  agent_name: string;
-  version: number;
-  spec_hash: string;
-  created_at: string;
-}
-
-interface SessionsTable {
-  id: string;
-  /** `run`: of the run API. It has one turn, and no other face shows it, nor its `run/delegate`: that of a call's agent. */
-  type: 'session' | 'session/draft' | 'run' | 'run/delegate';
-  agent_name: string | null;
-  /** Null for drafts, which have their own spec. */
-  agent_version: number | null;
-  spec_hash: string;
-  /** The roles that the author of the agent had when writing it; null for sessions with a registered agent. */
-  draft_roles: Generated<string | null>;
-  title: string | null;
-  subject_id: string;
-  subject_type: string;
-  subject_slug: string;
-  metadata: string | null;
-  closed: Generated<number>;
-  created_at: string;
-  updated_at: string;
-  /** The last activity in the session; its retention counts from here. */
-  active_at: string;
-  /** Since when unreferenced blobs may have been stored; null if they were collected after the last turn. */
-  unswept_since: Generated<string | null>;
-  /** What the ended turns cost; null once one of them used a model of unknown price. */
-  cost_in_usd: Generated<number | null>;
-  /** The sums of the ended turns. */
-  input_tokens: Generated<number>;
-  output_tokens: Generated<number>;
-  model_calls: Generated<number>;
-  tool_calls: Generated<number>;
-  waited_ms: Generated<number>;
-  /** What it stores: see `StoredBytes`. */
-  stored_bytes: Generated<number>;
-  /** See `session-states.ts`. Null: not yet derived, since another version has written the row. */
-  state: Generated<SessionState | null>;
-  /** When it has ended: by its last turn, the end of its idle timeout, or its cancellation. Null while it has not. */
-  ended_at: Generated<string | null>;
-  /** A deleted session no longer exists for any caller; the row remains until all its data is removed. */
-  deleted_at: Generated<string | null>;
-  /** When housekeeping next continues the removal. */
-  removal_at: Generated<string | null>;
 }
 
 /**
@@ -135,103 +168,10 @@ export interface TurnsTable {
   leaves: Generated<SessionState | null>;
 }
 
-/** The logs of turns: one row per entry. */
-interface ArchiveTable {
-  turn_id: string;
-  ordinal: number;
-  record: string;
-}
-
-/** Timestamps up to which recurring work is complete. */
-interface MarksTable {
-  name: string;
-  at: string;
-}
-
-/** The blobs that the archived records of a session refer to. */
-interface BlobReferencesTable {
-  session_id: string;
-  blob: string;
-}
-
-/** The blobs that a holder in a session needs, until it needs others. */
-interface HeldBlobsTable {
-  session_id: string;
-  holder: string;
-  blob: string;
-}
-
-/** The blobs that are stored, with their sizes; not those that were stored before sizes were. */
-interface StoredBlobsTable {
-  session_id: string;
-  blob: string;
-  bytes: number;
-}
-
 /** Bytes of the sessions of a subject, or of all: see `StoredBytes`. */
 interface SubjectStoredBytesTable {
   subject_id: string;
   bytes: number;
-}
-
-/** The resource that a request with this key, or with this body, created. */
-interface IdempotencyTable {
-  scope: string;
-  key: string;
-  resource_id: string;
-  body_hash: string;
-  /**
-   * The session that was created, or in which the resource was; its rows are deleted with it. Empty if there is none.
-   */
-  session_id: string;
-  /** When the request arrived, or when its response was lost. */
-  created_at: string;
-}
-
-/** API keys created by `everturn keys create`. */
-interface ApiKeysTable {
-  id: string;
-  /** SHA-256 of the key; the key itself is not stored. */
-  hash: string;
-  /** Id and slug of the subject that the key authenticates. A subject may have several keys. */
-  name: string;
-  role: Role;
-  created_at: string;
-  expires_at: string | null;
-  /** To the minute. */
-  last_used_at: string | null;
-  revoked_at: string | null;
-}
-
-/** The model servers that have ever answered. */
-interface ModelServersTable {
-  provider: string;
-  /** The SHA-256 of its base URL; of an empty text for the provider's own. */
-  url_hash: string;
-  /** When it answered first. */
-  answered_at: string;
-}
-
-/** The roles of the bearers of tokens, by the last token of each that the server has seen. */
-interface SubjectRolesTable {
-  subject_id: string;
-  /** JSON. */
-  roles: string;
-  /** When that token was issued. */
-  issued_at: string;
-}
-
-/** The keys that were used for encryption. */
-interface EncryptionKeysTable {
-  id: string;
-  fingerprint: string;
-  created_at: string;
-}
-
-/** A row is locked until its transaction ends, so that numbers are committed in their order. */
-interface CountersTable {
-  name: string;
-  value: number;
 }
 
 /**
@@ -268,11 +208,11 @@ export interface SessionRequestsTable {
   cancelled_at: Generated<string | null>;
 }
 
-export type SessionRow = Selectable<SessionsTable>;
-export type NewSessionRow = Omit<Insertable<SessionsTable>, 'active_at'>;
+export type SessionRow = Selectable<Tables['sessions']>;
+export type NewSessionRow = Omit<Insertable<Tables['sessions']>, 'active_at'>;
 export type TurnRow = Selectable<TurnsTable>;
-export type ArchiveRow = Selectable<ArchiveTable>;
-export type AgentRow = Selectable<AgentsTable>;
-export type KeyRow = Selectable<ApiKeysTable>;
-export type NewKeyRow = Insertable<ApiKeysTable>;
-export type AgentVersionRow = Selectable<AgentVersionsTable>;
+export type ArchiveRow = Selectable<Tables['archive']>;
+export type AgentRow = Selectable<Tables['agents']>;
+export type KeyRow = Selectable<Tables['api_keys']>;
+export type NewKeyRow = Insertable<Tables['api_keys']>;
+export type AgentVersionRow = Selectable<Tables['agent_versions']>;

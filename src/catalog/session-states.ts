@@ -14,22 +14,32 @@ export interface StateChange {
   to: SessionState;
 }
 
-type Request = Pick<
-  Selectable<SessionRequestsTable>,
-  | 'queue_number'
-  | 'first_turn_id'
-  | 'cancelled_at'
-  | 'start_error'
-  | 'start_failed_at'
-  | 'idle_timeout_s'
-  | 'waits_until'
-  | 'idle_ends_at'
->;
+/** What the state of a session derives from. */
+const REQUEST = [
+  'queue_number',
+  'first_turn_id',
+  'cancelled_at',
+  'start_error',
+  'start_failed_at',
+  'idle_timeout_s',
+  'waits_until',
+  'idle_ends_at',
+] as const;
 
-type Turn = Pick<
-  TurnRow,
-  'id' | 'session_id' | 'sequence' | 'created_at' | 'archived' | 'archived_through' | 'state' | 'state_at' | 'leaves'
->;
+const TURN = [
+  'id',
+  'session_id',
+  'sequence',
+  'created_at',
+  'archived',
+  'archived_through',
+  'state',
+  'state_at',
+  'leaves',
+] as const;
+
+type Request = Pick<Selectable<SessionRequestsTable>, (typeof REQUEST)[number]>;
+type Turn = Pick<TurnRow, (typeof TURN)[number]>;
 
 interface Derived {
   /** Null: the version before has archived the end of the last turn, which is to be derived. */
@@ -74,15 +84,16 @@ export async function sessionChanged(db: Transaction<Tables>, sessionId: string)
   const [last] = await newestTurns(db, sessionId, 1);
   const session = await sessionOf(db, sessionId);
   // Its first turn is being started: what becomes of it is told with its end.
-  if (!last && session?.state === 'pending' && session.request?.cancelled_at && (await isStarting(db, sessionId))) {
+  if (!last && session?.state === 'pending' && session.request?.cancelled_at && (await hasOpenTurn(db, sessionId))) {
     return [];
   }
   return storeState(db, session, { last });
 }
 
-async function isStarting(db: Transaction<Tables>, sessionId: string): Promise<boolean> {
-  const requested = db.selectFrom('turns').select('id').where('session_id', '=', sessionId).where('archived', '=', 0);
-  return (await requested.limit(1).executeTakeFirst()) !== undefined;
+/** Whether a turn of a session is requested, runs, or has ended and is not archived. */
+export async function hasOpenTurn(db: Transaction<Tables>, sessionId: string): Promise<boolean> {
+  const open = db.selectFrom('turns').select('id').where('session_id', '=', sessionId).where('archived', '=', 0);
+  return (await open.limit(1).executeTakeFirst()) !== undefined;
 }
 
 interface Session {
@@ -98,9 +109,7 @@ async function sessionOf(db: Transaction<Tables>, sessionId: string): Promise<Se
   const row = await db
     .selectFrom('sessions')
     .leftJoin('session_requests as request', 'request.session_id', 'sessions.id')
-    .select(['sessions.id', 'type', 'state', 'ended_at', 'request.session_id'])
-    .select(['queue_number', 'first_turn_id', 'cancelled_at', 'start_error', 'start_failed_at'])
-    .select(['idle_timeout_s', 'waits_until', 'idle_ends_at'])
+    .select(['sessions.id', 'type', 'state', 'ended_at', 'request.session_id', ...REQUEST])
     .where('sessions.id', '=', sessionId)
     .where('deleted_at', 'is', null)
     .executeTakeFirst();
@@ -177,45 +186,21 @@ function open(state: SessionState): Derived {
   return { state, endedAt: null };
 }
 
-const TURN = [
-  'id',
-  'session_id',
-  'sequence',
-  'created_at',
-  'archived',
-  'archived_through',
-  'state',
-  'state_at',
-  'leaves',
-] as const;
+function turnsOf(db: Kysely<Tables>, sessionId: string) {
+  return db.selectFrom('turns').select(TURN).where('session_id', '=', sessionId);
+}
 
 /** The newest accepted turns of a session, the newest first. */
 function newestTurns(db: Kysely<Tables>, sessionId: string, limit: number): Promise<Turn[]> {
-  return (
-    db
-      .selectFrom('turns')
-      .select(TURN)
-      .where('session_id', '=', sessionId)
-      .where('sequence', 'is not', null)
-      .orderBy('sequence', 'desc')
-      // A session workflow whose state is older than the catalog's assigns some numbers twice.
-      .orderBy('created_at', 'desc')
-      .limit(limit)
-      .execute()
-  );
+  const accepted = turnsOf(db, sessionId).where('sequence', 'is not', null);
+  // A session workflow whose state is older than the catalog's assigns some numbers twice.
+  return accepted.orderBy('sequence', 'desc').orderBy('created_at', 'desc').limit(limit).execute();
 }
 
 /** The turn that follows another one in its session. */
 export function turnAfter(db: Kysely<Tables>, { session_id: sessionId, sequence }: Turn): Promise<Turn | undefined> {
-  return db
-    .selectFrom('turns')
-    .select(TURN)
-    .where('session_id', '=', sessionId)
-    .where('sequence', '>', sequence)
-    .orderBy('sequence')
-    .orderBy('created_at')
-    .limit(1)
-    .executeTakeFirst();
+  const later = turnsOf(db, sessionId).where('sequence', '>', sequence);
+  return later.orderBy('sequence').orderBy('created_at').limit(1).executeTakeFirst();
 }
 
 /** Notes with the request of a session how long it waits after its last turn, and when it may be deleted. */

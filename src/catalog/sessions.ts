@@ -5,7 +5,7 @@ import { type Cipher } from '../encryption/cipher.ts';
 import type { NewSessionRow, SessionRow, Tables } from './schema.ts';
 import type { SessionState } from '../core/session-state.ts';
 import { isOfRun } from './session-types.ts';
-import { Store } from './store.ts';
+import { changeRows, Store } from './store.ts';
 
 /** A position in a listing: after the session with this time and id. */
 interface SessionPosition {
@@ -137,14 +137,13 @@ export class Sessions extends Store {
    */
   async delete(id: string, now: string, { idleSince }: { idleSince?: string } = {}): Promise<boolean> {
     return this.context.outbox.transaction(async (db, emit) => {
-      const { numUpdatedRows } = await db
+      const deleted = db
         .updateTable('sessions')
         .set({ deleted_at: now, removal_at: now, title: null, metadata: null, stored_bytes: 0 })
         .where('id', '=', id)
         .where('deleted_at', 'is', null)
-        .$if(idleSince !== undefined, (query) => query.where('active_at', '=', idleSince ?? ''))
-        .executeTakeFirst();
-      if (numUpdatedRows === 0n) return false;
+        .$if(idleSince !== undefined, (query) => query.where('active_at', '=', idleSince ?? ''));
+      if (!(await changeRows(deleted))) return false;
       // A repetition of the request that created it must create a new session.
       await db.deleteFrom('idempotency').where('session_id', '=', id).execute();
       for (const reader of this.context.features.readers)
@@ -175,15 +174,8 @@ export class Sessions extends Store {
   async forget(id: string, { now, again }: { now: string; again: string | undefined }): Promise<void> {
     await this.db.transaction().execute(async (db) => {
       const { readers, tablesOfSessions } = this.context.features;
-      for (const table of [
-        'idempotency',
-        'blob_references',
-        'held_blobs',
-        'stored_blobs',
-        ...tablesOfSessions,
-      ] as const) {
-        await db.deleteFrom(table).where('session_id', '=', id).execute();
-      }
+      const tables = ['idempotency', 'blob_references', 'held_blobs', 'stored_blobs', ...tablesOfSessions] as const;
+      for (const table of tables) await db.deleteFrom(table).where('session_id', '=', id).execute();
       const isLast = again === undefined;
       for (const reader of readers) await reader.sessionRemoved?.(db, id, { isLast });
       const deleted = db.deleteFrom('sessions').where('id', '=', id).where('deleted_at', 'is not', null);
@@ -273,7 +265,7 @@ type Touched = SessionOf & {
  * session or a collection of its blobs happens entirely before or after. False if there is no such session.
  */
 export async function touchSession(db: Transaction<Tables>, { at, begun, ...which }: Touched): Promise<boolean> {
-  const { numUpdatedRows } = await db
+  const touched = db
     .updateTable('sessions')
     .set((eb) => ({
       active_at: eb.case().when('active_at', '<', at).then(at).else(eb.ref('active_at')).end(),
@@ -284,9 +276,8 @@ export async function touchSession(db: Transaction<Tables>, { at, begun, ...whic
       }),
     }))
     .where(isSession(which))
-    .where('deleted_at', 'is', null)
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
+    .where('deleted_at', 'is', null);
+  return changeRows(touched);
 }
 
 /** Locks a session's row until the end of the transaction: what happens to one session happens one after the other. */
@@ -337,16 +328,13 @@ function compare(a: SessionRow, b: SessionRow): number {
   return first < second ? -1 : first > second ? 1 : 0;
 }
 
-/** The subject that owns a session. */
-export function subjectOf(row: Pick<SessionRow, 'subject_id' | 'subject_type' | 'subject_slug'>): Subject {
+/** The columns of the subject that owns a session. */
+type OwnerColumns = Pick<SessionRow, 'subject_id' | 'subject_type' | 'subject_slug'>;
+
+export function subjectOf(row: OwnerColumns): Subject {
   return { subjectId: row.subject_id, subjectType: row.subject_type, subjectSlug: row.subject_slug };
 }
 
-/** The columns of the subject that owns a session. */
-export function ownerColumns({
-  subjectId,
-  subjectType,
-  subjectSlug,
-}: Subject): Pick<SessionRow, 'subject_id' | 'subject_type' | 'subject_slug'> {
+export function ownerColumns({ subjectId, subjectType, subjectSlug }: Subject): OwnerColumns {
   return { subject_id: subjectId, subject_type: subjectType, subject_slug: subjectSlug };
 }

@@ -1,6 +1,6 @@
 import { sql, type ExpressionBuilder, type Kysely, type Transaction } from 'kysely';
 import type { Tables } from './schema.ts';
-import { Store } from './store.ts';
+import { changeRows, Store } from './store.ts';
 
 /** The row with the sum of all subjects. No subject has an empty id. */
 const ALL_SUBJECTS = '';
@@ -73,12 +73,11 @@ export class StoredBytes extends Store {
   /** Counts a blob that was stored, once, however often it is stored. */
   async addBlob(sessionId: string, blob: string, bytes: number): Promise<void> {
     await this.db.transaction().execute(async (db) => {
-      const { numInsertedOrUpdatedRows: added } = await db
+      const added = db
         .insertInto('stored_blobs')
         .values({ session_id: sessionId, blob, bytes })
-        .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing())
-        .executeTakeFirst();
-      if (added) await addStoredBytes(db, sessionId, bytes);
+        .onConflict((conflict) => conflict.columns(['session_id', 'blob']).doNothing());
+      if (await changeRows(added)) await addStoredBytes(db, sessionId, bytes);
     });
   }
 }

@@ -32,27 +32,16 @@ export class Turns extends Store {
 
   /** The newest accepted turn of a session; with `before`, the newest with a lower sequence. */
   async last(sessionId: string, before?: number): Promise<TurnRow | undefined> {
-    return (
-      this.db
-        .selectFrom('turns')
-        .selectAll()
-        .where('session_id', '=', sessionId)
-        .where('sequence', 'is not', null)
-        .$if(before !== undefined, (query) => query.where('sequence', '<', before ?? 0))
-        .orderBy('sequence', 'desc')
-        // A session workflow whose state is older than the catalog's assigns some numbers twice.
-        .orderBy('created_at', 'desc')
-        .limit(1)
-        .executeTakeFirst()
-    );
+    const accepted = this.#ofSession(sessionId)
+      .where('sequence', 'is not', null)
+      .$if(before !== undefined, (query) => query.where('sequence', '<', before ?? 0));
+    // A session workflow whose state is older than the catalog's assigns some numbers twice.
+    return accepted.orderBy('sequence', 'desc').orderBy('created_at', 'desc').limit(1).executeTakeFirst();
   }
 
   /** The accepted turns of a session after the one with this sequence, in their order. */
   async after(sessionId: string, sequence: number, limit: number): Promise<TurnRow[]> {
-    return this.db
-      .selectFrom('turns')
-      .selectAll()
-      .where('session_id', '=', sessionId)
+    return this.#ofSession(sessionId)
       .where('sequence', '>', sequence)
       .orderBy('sequence')
       .orderBy('created_at')
@@ -80,13 +69,7 @@ export class Turns extends Store {
 
   /** The requests of a session that were neither accepted nor withdrawn: some wait in its queue. */
   async requests(sessionId: string): Promise<TurnRow[]> {
-    return this.db
-      .selectFrom('turns')
-      .selectAll()
-      .where('session_id', '=', sessionId)
-      .where('sequence', 'is', null)
-      .where('archived', '=', 0)
-      .execute();
+    return this.#ofSession(sessionId).where('sequence', 'is', null).where('archived', '=', 0).execute();
   }
 
   /** The position of the turn with this number in the queue of its session, from 1. */
@@ -159,10 +142,7 @@ export class Turns extends Store {
 
   /** The turns of a session without a following turn: the ends of its branches. */
   async branchEnds(sessionId: string): Promise<TurnRow[]> {
-    return this.db
-      .selectFrom('turns')
-      .selectAll()
-      .where('session_id', '=', sessionId)
+    return this.#ofSession(sessionId)
       .where('sequence', 'is not', null)
       .where((eb) =>
         eb.not(
@@ -181,13 +161,8 @@ export class Turns extends Store {
 
   /** Whether another turn follows this one. */
   async isFollowed(turnId: string): Promise<boolean> {
-    const follower = await this.db
-      .selectFrom('turns')
-      .select('id')
-      .where('previous_turn_id', '=', turnId)
-      .limit(1)
-      .executeTakeFirst();
-    return follower !== undefined;
+    const followers = this.db.selectFrom('turns').select('id').where('previous_turn_id', '=', turnId);
+    return (await followers.limit(1).executeTakeFirst()) !== undefined;
   }
 
   /**
@@ -331,7 +306,8 @@ export class Turns extends Store {
   async *all(sessionId: string): AsyncGenerator<TurnRow> {
     let after = '';
     for (;;) {
-      const rows = await this.#allAfter(sessionId, after, TURN_BATCH_SIZE);
+      const turns = this.#ofSession(sessionId).where('id', '>', after).orderBy('id');
+      const rows = await turns.limit(TURN_BATCH_SIZE).execute();
       yield* rows;
       const last = rows.at(-1);
       if (!last || rows.length < TURN_BATCH_SIZE) return;
@@ -339,28 +315,11 @@ export class Turns extends Store {
     }
   }
 
-  #allAfter(sessionId: string, after: string, limit: number): Promise<TurnRow[]> {
-    return this.db
-      .selectFrom('turns')
-      .selectAll()
-      .where('session_id', '=', sessionId)
-      .where('id', '>', after)
-      .orderBy('id')
-      .limit(limit)
-      .execute();
-  }
-
   /** The highest id among the turns and requests of a session, apart from `except`. */
   async newestId(sessionId: string, { except }: { except?: string | undefined } = {}): Promise<string | undefined> {
-    const newest = await this.db
-      .selectFrom('turns')
-      .select('id')
-      .where('session_id', '=', sessionId)
-      .$if(except !== undefined, (query) => query.where('id', '<>', except ?? ''))
-      .orderBy('id', 'desc')
-      .limit(1)
-      .executeTakeFirst();
-    return newest?.id;
+    const all = this.db.selectFrom('turns').select('id').where('session_id', '=', sessionId);
+    const others = except === undefined ? all : all.where('id', '<>', except);
+    return (await others.orderBy('id', 'desc').limit(1).executeTakeFirst())?.id;
   }
 
   /** Removes a turn with its log. */
@@ -376,6 +335,10 @@ export class Turns extends Store {
       }
       if (turn) emit(...(await sessionChanged(db, turn.session_id)));
     });
+  }
+
+  #ofSession(sessionId: string) {
+    return this.db.selectFrom('turns').selectAll().where('session_id', '=', sessionId);
   }
 
   async #removed(db: Transaction<Tables>, sessionId: string): Promise<void> {

@@ -30,17 +30,14 @@ export class Underived extends Store {
       // The sessions first, as everything else that changes both; in one order, as other workers do.
       const sessionIds = [...new Set(rows.map(({ session_id: id }) => id))].toSorted();
       for (const id of sessionIds) await db.updateTable('sessions').set({ state: null }).where('id', '=', id).execute();
+      const ids = rows.map(({ id }) => id);
       await db
         .updateTable('turns')
         .set({
           state: sql<TurnState>`case when archived = 1 then 'ended' when sequence is not null then 'running'
             when queue_number is not null then 'queued' else 'requested' end`,
         })
-        .where(
-          'id',
-          'in',
-          rows.map(({ id }) => id),
-        )
+        .where('id', 'in', ids)
         .where(isUnderived)
         .execute();
       return true;

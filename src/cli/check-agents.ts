@@ -84,13 +84,9 @@ async function findAgents(which: string | undefined, config: Config): Promise<Fo
     return { specs: new Map([[path.basename(which, '.json'), spec]]), isKeyless: isUnconfigured };
   }
   const cipher = new Cipher(config.encryptionKeys);
-  const catalog = await Catalog.openExisting(config.database, createLogger(config), cipher);
-  try {
-    const specs = which === undefined ? await allAgents(catalog) : await oneAgent(which, catalog);
-    return { specs, isKeyless: isUnconfigured && !(await catalog.keys.any()) };
-  } finally {
-    await catalog.close();
-  }
+  await using catalog = await Catalog.openExisting(config.database, createLogger(config), cipher);
+  const specs = which === undefined ? await allAgents(catalog) : await oneAgent(which, catalog);
+  return { specs, isKeyless: isUnconfigured && !(await catalog.keys.any()) };
 }
 
 /** @throws ConfigError */

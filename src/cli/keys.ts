@@ -36,34 +36,28 @@ async function create(name: string, options: { role: Role; expiresDays?: number 
   const config = loadConfig();
   // The key may be for a server that has not been started yet.
   await openDataDir(config.dataDir);
-  const catalog = await Catalog.open(config.database, createLogger(config));
-  await closing(catalog, async () => {
-    const isFirst = !(await catalog.keys.any());
-    await catalog.keys.insert({
-      id,
-      hash: hashOfKey(key),
-      name,
-      role,
-      created_at: new Date(now).toISOString(),
-      expires_at: expiresDays === undefined ? null : new Date(now + expiresDays * DAY_MS).toISOString(),
-    });
-    process.stderr.write(`${id} is a key for ${name}, role ${role}. It is not stored and not shown again:\n`);
-    process.stdout.write(`${key}\n`);
-    if (isFirst) process.stderr.write('This is the first key: from now on every request to this server needs one.\n');
+  await using catalog = await Catalog.open(config.database, createLogger(config));
+  const isFirst = !(await catalog.keys.any());
+  await catalog.keys.insert({
+    id,
+    hash: hashOfKey(key),
+    name,
+    role,
+    created_at: new Date(now).toISOString(),
+    expires_at: expiresDays === undefined ? null : new Date(now + expiresDays * DAY_MS).toISOString(),
   });
+  process.stderr.write(`${id} is a key for ${name}, role ${role}. It is not stored and not shown again:\n`);
+  process.stdout.write(`${key}\n`);
+  if (isFirst) process.stderr.write('This is the first key: from now on every request to this server needs one.\n');
 }
 
 async function list(): Promise<void> {
   const keys = await withCatalog((catalog) => catalog.keys.list());
   const now = new Date().toISOString();
-  const rows = keys.map((key) => [
-    key.id,
-    key.name,
-    key.role,
-    key.created_at,
-    key.last_used_at ?? '-',
-    stateOf(key, now),
-  ]);
+  const rows = keys.map((key) => {
+    const { id, name, role, created_at: created, last_used_at: used } = key;
+    return [id, name, role, created, used ?? '-', stateOf(key, now)];
+  });
   process.stdout.write(table([['id', 'name', 'role', 'created', 'last used', 'state'], ...rows]));
 }
 
@@ -88,16 +82,8 @@ function table(rows: string[][]): string {
 
 async function withCatalog<T>(work: (catalog: Catalog) => Promise<T>): Promise<T> {
   const config = loadConfig();
-  const catalog = await Catalog.openExisting(config.database, createLogger(config));
-  return closing(catalog, () => work(catalog));
-}
-
-async function closing<T>(catalog: Catalog, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } finally {
-    await catalog.close();
-  }
+  await using catalog = await Catalog.openExisting(config.database, createLogger(config));
+  return await work(catalog);
 }
 
 function subjectName(value: string): string {

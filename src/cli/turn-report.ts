@@ -173,10 +173,10 @@ async function waits(turnId: string, { log, workflow, isFollowed, sources }: Wai
   if (workflow?.status !== 'running') return [];
   const { actions, openActivities } = await sources.logs.currentRun(turnId);
   const calls = new Map(openActivities.map(({ activityId, toolCallId }) => [activityId, toolCallId]));
-  const waiting = (actions?.waiting ?? []).map(({ needs, toolCallId, askedAt = 0 }): Wait => {
+  const waiting = (actions?.questions.waiting ?? []).map(({ needs, toolCallId, askedAt = 0 }): Wait => {
     return { for: needs, toolCallId, ...named(tools, toolCallId), since: new Date(askedAt).toISOString() };
   });
-  const delegated = (actions?.delegated ?? []).map(({ toolCallId, sessionId }): Wait => {
+  const delegated = (actions?.delegations.started ?? []).map(({ toolCallId, sessionId }): Wait => {
     return { for: 'delegate', toolCallId, ...named(tools, toolCallId), sessionId };
   });
   for (const [id, name] of await previousNames(log, sources)) if (!tools.has(id)) tools.set(id, name);

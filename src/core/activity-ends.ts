@@ -1,5 +1,5 @@
 import { runsInSandbox } from './call.ts';
-import type { ActivityResult, ScheduledActivity } from './history.ts';
+import type { ActivityResult, ScheduledActivity, ScheduledInput } from './history.ts';
 import type { NewRecord, UnsequencedRecord } from './records/log.ts';
 import { emptyResponse } from './records/message.ts';
 import type { PendingCall } from './records/pending.ts';
@@ -29,7 +29,7 @@ export function recordsOfFailure(
       return [];
     case 'callModel': {
       const isCancelled = end.how === 'cancelled';
-      const answer = unanswered(activity.input, isCancelled ? 'cancelled' : 'error');
+      const answer = unansweredCall(activity.input, isCancelled ? 'cancelled' : 'error');
       if (!subAgent) return answer;
       const message = end.how === 'failed' ? end.message : 'its model call was lost';
       const failed = { at, end: { status: 'error' as const, message }, answer: failureText(message), isCancelled };
@@ -49,10 +49,7 @@ export function recordsOfFailure(
 }
 
 /** The message of a model call without a result, unless no model was called. */
-function unanswered(
-  input: Extract<ScheduledActivity, { name: 'callModel' }>['input'],
-  finishReason: 'cancelled' | 'error',
-): NewRecord[] {
+export function unansweredCall(input: ScheduledInput<'callModel'>, finishReason: 'cancelled' | 'error'): NewRecord[] {
   return input.ends ? [] : emptyResponse(input, finishReason, UNREPORTED);
 }
 
@@ -63,24 +60,6 @@ export function withOutputs(records: UnsequencedRecord[]): UnsequencedRecord[] {
     const isDone = record.kind === 'thread.done' && record.end.status === 'done' && !record.output;
     return isDone && output?.kind === 'model.message' ? { ...record, output } : record;
   });
-}
-
-/** The records that stand for an activity which was running when the turn closed. */
-export function recordsOfUnfinished(
-  activity: ScheduledActivity,
-  finishReason: 'cancelled' | 'error',
-): UnsequencedRecord[] {
-  switch (activity.name) {
-    case 'connectTools':
-    case 'openSandbox':
-    case 'resumeCell':
-      return [];
-    case 'callModel':
-      return unanswered(activity.input, finishReason);
-    case 'callTool':
-      // Its call is still open, and is closed with the calls that were never scheduled.
-      return [];
-  }
 }
 
 /**

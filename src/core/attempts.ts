@@ -121,17 +121,12 @@ export function attemptsOf(begun: BeginFacts | undefined, end: EndFacts, at: str
 }
 
 /** An attempt at a call of a turn has failed, and is repeated: for those who watch, since the log has it only with the call. */
-export interface RetryNotice {
+export interface RetryNotice extends Pick<EndedActivity, 'threadId' | 'toolCallId' | 'messageId'> {
   /** The event's id. */
   id: string;
   /** ISO-8601. */
   at: string;
   turnId: string;
-  threadId: string;
-  /** The message of the model call. */
-  messageId?: string;
-  /** The tool call. */
-  toolCallId?: string;
   attempt: Attempt;
 }
 

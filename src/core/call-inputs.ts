@@ -4,11 +4,10 @@ import { isBegunByStart } from './due.ts';
 import type {
   CallModelInput,
   CallToolInput,
-  ConnectToolsInput,
-  OpenSandboxInput,
   NextModelCall,
   ResumeCellInput,
   ScheduledBy,
+  ThreadInput,
   TurnStart,
 } from './history.ts';
 import { constantsOf } from './model-call.ts';
@@ -28,13 +27,8 @@ export interface RunningTurn {
   guard: ScheduledBy;
 }
 
-/** The input of an activity that connects a thread to its servers. */
-export function connectToolsInput(turn: RunningTurn, threadId: string): ConnectToolsInput {
-  return { ...placeOf(turn, threadId), ...turn.guard };
-}
-
-/** The input of an activity that opens the sandbox of the session, for a call of a thread. */
-export function openSandboxInput(turn: RunningTurn, threadId: string): OpenSandboxInput {
+/** The input of an activity that needs to know no more than its thread. */
+export function threadInput(turn: RunningTurn, threadId: string): ThreadInput {
   return { ...placeOf(turn, threadId), ...turn.guard };
 }
 
@@ -46,7 +40,7 @@ export function resumeCellInput(turn: RunningTurn, threadId: string, now: number
   const { parent: cell } = agent;
   const call = turn.log.thread(cell.threadId).calls.get(cell.toolCallId);
   const isInterrupted = call?.isInterrupted === true || turn.actions.isForced;
-  const waitedMs = turn.actions.waitedMs - thread.waitedMs;
+  const waitedMs = turn.actions.pauses.waitedMs - thread.waitedMs;
   const place = { ...placeOf(turn, threadId), cell };
   const waited = waitedMs > 0 && { waitedMs };
   return { ...place, ...resumption(thread, { isInterrupted }), ...waited, ...callsUntil(turn, now), ...turn.guard };
@@ -144,7 +138,7 @@ export function callToolInput(turn: RunningTurn, call: Call, now: number): CallT
   };
 }
 
-function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ConnectToolsInput, keyof ScheduledBy> {
+function placeOf({ start, log }: RunningTurn, threadId: string): Omit<ThreadInput, keyof ScheduledBy> {
   const { agent } = log.thread(threadId);
   // Code has the rights of the agent that has written it.
   const author = agent?.code ? log.thread(agent.parent.threadId).agent : agent;

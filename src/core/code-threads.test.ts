@@ -105,7 +105,7 @@ test('the code itself runs the commands that it has asked for', () => {
 
 test('no call of code begins before people have decided on all, and then it is checked that the code still waits', () => {
   const run = withCell([TOOL, ASKS, ASKS], { pause: 'wait' });
-  expect([run.task(), run.actions.pauses]).toEqual([[], ['action']]);
+  expect([run.task(), run.actions.pauses.reasons]).toEqual([[], ['action']]);
   expect(run.task(allow('call_1'))).toEqual([]);
   expect(run.task(allow('call_2'))).toEqual(['code_1 code']);
   expect(run.codeInput('code_1')).toMatchObject({ isCheck: true, step: 1, commands: [] });
@@ -396,7 +396,7 @@ test('a cell that waits is interrupted where it waits: nobody is asked any more,
   const asking = withCell([TOOL, ASKS], { pause: 'wait' });
   asking.task();
   expect(settledBy(asking, interrupts())).toEqual(['code_1 call_0 cancelled', 'code_1 call_1 cancelled']);
-  expect([asking.actions.pauses, asking.task()]).toEqual([[], ['code_1 code']]);
+  expect([asking.actions.pauses.reasons, asking.task()]).toEqual([[], ['code_1 code']]);
   expect(asking.codeInput('code_1')).toMatchObject({ isInterrupted: true, commands: [] });
   expect(asking.task()).toEqual([]);
 

@@ -81,9 +81,10 @@ export function lossOf(end: ActivityResult): string | undefined {
  * the code had begun when it was lost may have taken effect.
  */
 export function endOfLostCell(
-  { agent, calls }: Pick<Thread, 'calls'> & { agent: SubAgent },
-  { at, reason, hasGoneOn }: { at: string; reason: string; hasGoneOn: boolean },
+  { agent, calls }: Thread,
+  { at, reason, hasGoneOn = false }: { at: string; reason: string; hasGoneOn?: boolean },
 ): NewRecord[] {
+  if (!agent) return [];
   const message = `the code was lost: ${reason}`;
   const text = hasGoneOn
     ? `${outcomeText('unknown_outcome')} (${reason}; the variables of the kernel are lost)`

@@ -56,7 +56,11 @@ class Walk {
       if (end) return this.#close(failure ? { status: 'error', ...failure } : end);
       const begun = this.#both('work', (run) => run.begin(this.#now));
       this.#tell('begins', begun);
-      this.#both('state', ({ log: { actions } }) => [actions.nextDue, actions.pauses, actions.waiting]);
+      this.#both('state', ({ log: { actions } }) => [
+        actions.nextDue,
+        actions.pauses.reasons,
+        actions.questions.waiting,
+      ]);
       if (this.#whole.running.length === 0) expect(log.actions.isPaused, this.#story.join('\n')).toBe(true);
     }
   }
@@ -207,10 +211,10 @@ class Walk {
   }
 
   #command(): TurnCommand {
-    const { waiting, delegated } = this.#whole.log.actions;
+    const { questions, delegations } = this.#whole.log.actions;
     const base = { id: `req_${this.#signals++}`, subject: subjectOf(this.#choices.among('ann', 'bob')) };
-    const [call, ...calls] = waiting;
-    const [task, ...tasks] = delegated;
+    const [call, ...calls] = questions.waiting;
+    const [task, ...tasks] = delegations.started;
     const often = ['answer', 'answer', 'answer', 'answer', 'answer', 'delegation', 'delegation'] as const;
     const type = this.#choices.among(...often, 'sign_in', 'steer', 'pause', 'force_answer', 'resume');
     // The request is repeated, or another subject sends the same.

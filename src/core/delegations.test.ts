@@ -60,9 +60,9 @@ test('a turn is paused while other agents work on its calls, and their first res
   expect(endTask(actions, [end('a')])).toEqual(['a succeeded answer a']);
   const failed: DelegationResult = { outcome: 'failed', content: 'late' };
   expect(endTask(actions, [end('a', failed), end('b', succeeded('b'), 'ses_other')])).toEqual([]);
-  expect(actions.delegated).toMatchObject([{ ...key('b'), sessionId: 'ses_b' }]);
+  expect(actions.delegations.started).toMatchObject([{ ...key('b'), sessionId: 'ses_b' }]);
   expect(endTask(actions, [end('b', failed), end('b')], 5_000)).toEqual(['b failed late', 'turn.resumed delegation']);
-  expect([statesOf(actions), actions.waitedMs]).toEqual([{}, 5_000]);
+  expect([statesOf(actions), actions.pauses.waitedMs]).toEqual([{}, 5_000]);
 });
 
 test('the limit on the wait for answers does not hold while only other agents work', () => {

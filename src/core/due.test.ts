@@ -166,7 +166,7 @@ test('a turn that waits runs the other calls, and the approved one once it is', 
   run.answers(calls(ASKS, RUN));
   expect(run.task()).toEqual(['main call_1']);
   run.returns('call_1');
-  expect([run.task(), run.end, run.actions.pauses]).toEqual([[], undefined, ['action']]);
+  expect([run.task(), run.end, run.actions.pauses.reasons]).toEqual([[], undefined, ['action']]);
   expect(run.task(allow('call_0'))).toEqual(['main call_0']);
   run.returns('call_0');
   expect(run.task()).toEqual(['main model']);
@@ -276,7 +276,7 @@ test('a thread whose model needs a sign-in ends the turn with its sub-agents, or
   const waiting = new PlayedRun({ pause: 'wait' });
   waiting.task();
   waiting.model('main', { status: 'sign_in_required' }, signInRequired('sig_1'));
-  expect([waiting.task(), waiting.end, waiting.actions.pauses]).toEqual([[], undefined, ['sign_in']]);
+  expect([waiting.task(), waiting.end, waiting.actions.pauses.reasons]).toEqual([[], undefined, ['sign_in']]);
   expect(waiting.task(SIGNED_IN)).toEqual(['main model']);
 });
 
@@ -497,7 +497,7 @@ test('a person is asked about an unknown outcome only if the call may have had a
   run.answers(calls(RUN, ONCE));
   run.task();
   for (const name of ['main call_0', 'main call_1']) run.ends(name, { how: 'timed_out' });
-  expect(run.actions.unanswered).toMatchObject([
+  expect(run.actions.questions.unanswered).toMatchObject([
     { toolCallId: 'call_1', unknownOutcome: expect.any(String) as string },
   ]);
 });
@@ -514,7 +514,9 @@ test('what is unknown of a call stays so while it waits for a sign-in', () => {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as complete as a test needs
   expect(run.task(answer as Pick<TurnCommand, 'type'>)).toEqual(['main call_0']);
   run.needsSignIn('call_0');
-  expect(run.actions.unanswered).toMatchObject([{ needs: 'sign_in', unknownOutcome: expect.any(String) as string }]);
+  expect(run.actions.questions.unanswered).toMatchObject([
+    { needs: 'sign_in', unknownOutcome: expect.any(String) as string },
+  ]);
 });
 
 test('a turn that is held does not end at its limit before it is resumed', () => {
@@ -887,7 +889,7 @@ test('the question of a resumed call is asked: the calls behind it, which wait f
   });
   expect(run.task()).toEqual(['main r0']);
   run.asks('r0');
-  expect([run.task(), run.actions.waiting]).toMatchObject([[], [{ toolCallId: 'r0', needs: 'response' }]]);
+  expect([run.task(), run.actions.questions.waiting]).toMatchObject([[], [{ toolCallId: 'r0', needs: 'response' }]]);
 });
 
 test('a run that drains before the model call that the start has begun makes that one first', () => {

@@ -105,7 +105,9 @@ type StartedTurn = Pick<Turn, 'start' | 'actions'> & Omit<TurnState, 'start' | '
 export function due(turn: StartedTurn, run: RunState): Work[] {
   if (!hasStarted(turn) || run.isStopping) return [];
   const { actions } = turn;
-  const forced = actions.isForced ? actions.delegated.filter(({ sessionId }) => !run.forced.has(sessionId)) : [];
+  const forced = actions.isForced
+    ? actions.delegations.started.filter(({ sessionId }) => !run.forced.has(sessionId))
+    : [];
   const delegates = [...new Set(forced.map(({ sessionId }) => sessionId))].map((sessionId): Work => {
     return { name: 'forceDelegate', sessionId };
   });
@@ -137,14 +139,10 @@ export function interruptsAt(
   now: number,
 ): number | undefined {
   // A turn that is stopping begins nothing: see `due`.
-  if (
-    run.isStopping ||
-    !hasStarted(turn) ||
-    turn.start.limits.answerAfterSeconds === undefined ||
-    turn.actions.isPaused
-  )
-    return undefined;
-  return interruptions(turn, { ...run, isTimeUp: true }).length > 0 ? turn.actions.limits.answersAt(now) : undefined;
+  if (run.isStopping || !hasStarted(turn)) return undefined;
+  const { start, actions } = turn;
+  if (start.limits.answerAfterSeconds === undefined || actions.isPaused) return undefined;
+  return interruptions(turn, { ...run, isTimeUp: true }).length > 0 ? actions.limits.answersAt(now) : undefined;
 }
 
 /**

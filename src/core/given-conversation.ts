@@ -1,6 +1,6 @@
-import type { StoredFile } from './records/input.ts';
-import type { MadeImage } from './records/message.ts';
-import type { ToolOutcome } from './records/results.ts';
+import type { ToolCall } from './records/calls.ts';
+import type { ModelMessage } from './records/message.ts';
+import type { ToolResponse } from './records/results.ts';
 import type { MessageText } from './message.ts';
 import type { TranscriptItem } from './transcript.ts';
 
@@ -15,33 +15,21 @@ export interface GivenConversation {
   last?: GivenMessage;
 }
 
-export interface GivenMessage extends Pick<MessageText, 'content' | 'refusal' | 'reasoning' | 'sections'> {
+/** Provider and model are given if the message has fields of theirs. */
+export interface GivenMessage
+  extends
+    Pick<MessageText, 'content' | 'refusal' | 'reasoning' | 'sections'>,
+    Pick<ModelMessage, 'images' | 'provider' | 'model' | 'providerFields'> {
   toolCalls: GivenCall[];
   /** Given for a registered agent: the roles of the caller, with whose rights the calls run that are not `isMade`. */
   draftRoles?: readonly string[];
-  images?: MadeImage[];
-  /** The provider and the model that have written the message, if it has fields of theirs. */
-  provider?: string;
-  model?: string;
-  providerFields?: Record<string, unknown>;
 }
 
-export interface GivenCall {
-  id: string;
-  name: string;
-  /** JSON, as the model wrote it. */
-  arguments: string;
-  providerFields?: Record<string, unknown>;
+export interface GivenCall extends Omit<ToolCall, 'info' | 'route'> {
   /** The call has this result, and is not run. */
   result?: GivenResult;
   /** The agent has made the call itself, in another run of the caller. */
   isMade?: true;
 }
 
-export interface GivenResult {
-  outcome: ToolOutcome;
-  content: string;
-  files?: StoredFile[];
-  /** It is the result that another run has: the client has not given it. */
-  isReused?: true;
-}
+export type GivenResult = Pick<ToolResponse, 'outcome' | 'content' | 'files' | 'isReused'>;

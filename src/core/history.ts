@@ -45,15 +45,18 @@ export type AppendingActivity = (typeof APPENDING_ACTIVITIES)[number];
 export interface AppendingInputs {
   callModel: CallModelInput;
   callTool: CallToolInput;
-  connectTools: ConnectToolsInput;
-  openSandbox: OpenSandboxInput;
+  connectTools: ThreadInput;
+  /** The sandbox of the session is opened, for the calls of a thread. */
+  openSandbox: ThreadInput;
   resumeCell: ResumeCellInput;
 }
 
 /** An appending activity, with the parts of its input that `Turn` needs if the activity fails. */
 export type ScheduledActivity = {
-  [Name in AppendingActivity]: { name: Name; input: Omit<AppendingInputs[Name], keyof ScheduledBy | 'owner'> };
+  [Name in AppendingActivity]: { name: Name; input: ScheduledInput<Name> };
 }[AppendingActivity];
+
+export type ScheduledInput<Name extends AppendingActivity> = Omit<AppendingInputs[Name], keyof ScheduledBy | 'owner'>;
 
 export type ActivityResult =
   | ({ how: 'completed'; records: NewRecord[]; stamp?: string } & Pick<
@@ -96,27 +99,18 @@ export const TURN_RULES = 4;
 /** A turn of older rules is not continued: see `src/server/old-turns.ts`. Its log can be read. */
 export const OLDEST_RULES = 4;
 
-/** The input of a turn workflow. The agent's spec and previous turns are references. */
-export interface TurnStart extends ToolScope {
-  /** The `TURN_RULES` of the version that has started the turn. Absent before there were any. */
-  rules?: number;
+/** A turn as it is requested of its session. The agent's spec is a reference. */
+export interface TurnToCreate {
   turnId: string;
-  /** The turn's place in its session, from 1. */
-  sequence: number;
-  previousTurnId: string | null;
   createdAt: string;
   createdBy: Subject;
+  owner: SessionOwner;
   input: InputItem[];
   conversation?: ConversationRef;
   /** The turn is a run of the run API. */
   isRun?: true;
   /** The title of the session, if it has none and this is its first turn. */
   title: string | null;
-  /**
-   * What waited at the end of the previous turn, if anything did: the input of this turn resolves each call, and this turn
-   * continues the sub-agents.
-   */
-  resumes?: Waiting;
   /** The registered agents that may be started as sub-agents: the hashes of their specs by their names. */
   agents?: Record<string, string>;
   /** SHA-256 of the agent spec that the turn runs with; the catalog keeps the spec. */
@@ -134,6 +128,20 @@ export interface TurnStart extends ToolScope {
   callsInSequence?: true;
   limits: TurnBounds;
   budget?: Budget;
+}
+
+/** The input of a turn workflow: the turn with what its session adds. Previous turns are references. */
+export interface TurnStart extends TurnToCreate, ToolScope {
+  /** The `TURN_RULES` of the version that has started the turn. Absent before there were any. */
+  rules?: number;
+  /** The turn's place in its session, from 1. */
+  sequence: number;
+  previousTurnId: string | null;
+  /**
+   * What waited at the end of the previous turn, if anything did: the input of this turn resolves each call, and this turn
+   * continues the sub-agents.
+   */
+  resumes?: Waiting;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
   queued?: QueuePlace & {
     /** Its position in the queue at its creation, from 1. */
@@ -156,20 +164,8 @@ export interface TurnBegun {
 }
 
 /** The fields from which the first record of a turn is built. */
-export type TurnHeader = Pick<
-  TurnStart,
-  | 'turnId'
-  | 'sessionId'
-  | 'previousTurnId'
-  | 'createdAt'
-  | 'createdBy'
-  | 'input'
-  | 'conversation'
-  | 'isRun'
-  | 'specHash'
-  | 'queued'
-  | 'begun'
->;
+export type TurnHeader = Pick<TurnStart, 'sessionId' | 'previousTurnId' | 'queued' | 'begun'> &
+  Pick<TurnToCreate, 'turnId' | 'createdAt' | 'createdBy' | 'input' | 'conversation' | 'isRun' | 'specHash'>;
 
 export interface TurnBounds {
   /** Model calls. */
@@ -224,13 +220,6 @@ export interface StampedResult {
 /** The result of a turn workflow. */
 export type TurnResult = ({ status: 'done' } & Waiting) | { status: 'cancelled'; reason: CancelReason } | TurnError;
 
-interface ThreadPlace extends ToolScope {
-  turnId: string;
-  /** That of the turn's start. */
-  isRun?: true;
-  threadId: string;
-}
-
 /** The limits of an activity of a turn that has effects outside of it. */
 export interface ScheduledBy {
   /** When the turn times out, in milliseconds since 1970: see `src/engine/turn-deadline.ts`. */
@@ -283,8 +272,16 @@ export interface CallModelInput extends MessagePlan, NextModelCall, ScheduledBy 
   start?: TurnStart;
 }
 
-export interface CallToolInput extends ThreadPlace, ScheduledBy {
+/** What the activities of a thread are given, except for its model calls. */
+export interface ThreadInput extends ToolScope, ScheduledBy {
+  turnId: string;
+  /** That of the turn's start. */
+  isRun?: true;
+  threadId: string;
   specHash: string;
+}
+
+export interface CallToolInput extends ThreadInput {
   toolCallId: string;
   source: CallSource;
   /** The arguments with which it was approved, if not those that the model wrote. */
@@ -301,23 +298,13 @@ export interface CallToolInput extends ThreadPlace, ScheduledBy {
    * Set if the approval of the call is asked for once more, with this policy, where the state at its server is lost that
    * earlier calls have left there.
    */
-  onReplaced?: PendingCall['onReplaced'];
+  onReplaced?: NonNullable<PendingCall['onReplaced']>;
   /** For a cell: when the time of the turn's budget is used up, after which its host begins no call of it. */
   callsUntilMs?: number;
 }
 
-export interface ConnectToolsInput extends ThreadPlace, ScheduledBy {
-  specHash: string;
-}
-
-/** The sandbox of the session is opened, for the calls of a thread. */
-export interface OpenSandboxInput extends ThreadPlace, ScheduledBy {
-  specHash: string;
-}
-
 /** The cell of a code thread goes on with the results of its calls. */
-export interface ResumeCellInput extends ThreadPlace, ScheduledBy {
-  specHash: string;
+export interface ResumeCellInput extends ThreadInput {
   /** The call of the cell. */
   cell: CallKey;
   /** How many messages the thread has: a host resumes a cell once after each of them. */

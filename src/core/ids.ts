@@ -23,7 +23,6 @@ const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 export const DIGITS = ALPHABET.length;
 const TIME_LENGTH = 10;
 const RANDOM_LENGTH = 16;
-const RANDOM_SPACE = 32n ** BigInt(RANDOM_LENGTH);
 
 /**
  * An id that sorts by `now` (milliseconds since 1970) and then at random: `digit` returns integers from 0 below
@@ -31,12 +30,8 @@ const RANDOM_SPACE = 32n ** BigInt(RANDOM_LENGTH);
  * that one, and workflows use `Math.random`, which a replay repeats.
  */
 export function ulid(prefix: IdPrefix, now: number, digit: () => number): string {
-  let id = '';
-  for (let rest = now, i = 0; i < TIME_LENGTH; i++, rest = Math.floor(rest / DIGITS)) {
-    id = ALPHABET.charAt(rest % DIGITS) + id;
-  }
-  for (let i = 0; i < RANDOM_LENGTH; i++) id += ALPHABET.charAt(digit());
-  return `${prefix}_${id}`;
+  const random = Array.from({ length: RANDOM_LENGTH }, () => ALPHABET.charAt(digit()));
+  return `${prefix}_${lettersOf(BigInt(now), TIME_LENGTH)}${random.join('')}`;
 }
 
 /**
@@ -67,9 +62,7 @@ export function lostMessageId(turnId: string, ordinal: number): string {
 
 /** The id with the ULID of another one, and `offset` added to its random part. */
 function derivedId(prefix: IdPrefix, id: string, offset: number | bigint): string {
-  let sum = (randomOf(id) + BigInt(offset)) % RANDOM_SPACE;
-  let random = '';
-  for (let i = 0; i < RANDOM_LENGTH; i++, sum /= 32n) random = ALPHABET.charAt(Number(sum % 32n)) + random;
+  const random = lettersOf(randomOf(id) + BigInt(offset), RANDOM_LENGTH);
   return `${prefix}_${ulidIn(id).slice(0, TIME_LENGTH)}${random}`;
 }
 
@@ -78,19 +71,19 @@ function randomOf(id: string): bigint {
   return numberOf(ulidIn(id).slice(TIME_LENGTH));
 }
 
-function ulidIn(id: string): string {
+/** The ULID of an id, with which derived ids begin. */
+export function ulidIn(id: string): string {
   return id.slice(id.indexOf('_') + 1);
 }
 
 /** The id of the message with which a turn begins: the turn's ULID. */
 export function firstMessageId(turnId: string): string {
-  return `msg_${turnId.slice(turnId.indexOf('_') + 1)}`;
+  return `msg_${ulidIn(turnId)}`;
 }
 
 /** When an id was minted: milliseconds since 1970. */
 export function timeOf(id: string): number {
-  const start = id.indexOf('_') + 1;
-  return Number(numberOf(id.slice(start, start + TIME_LENGTH)));
+  return Number(numberOf(ulidIn(id).slice(0, TIME_LENGTH)));
 }
 
 /** The number that letters of a ULID encode. @throws RangeError if a letter is not in its alphabet */
@@ -106,10 +99,13 @@ export function numberOf(letters: string): bigint {
 
 /** The letters of the ULID that encodes a number of 128 bits: the reverse of `numberOf`. */
 export function ulidOf(number: bigint): string {
+  return lettersOf(number, TIME_LENGTH + RANDOM_LENGTH);
+}
+
+/** The last so many letters that encode a number. */
+function lettersOf(number: bigint, length: number): string {
   let letters = '';
-  for (let rest = number, i = 0; i < TIME_LENGTH + RANDOM_LENGTH; i++, rest /= 32n) {
-    letters = ALPHABET.charAt(Number(rest % 32n)) + letters;
-  }
+  for (let rest = number; letters.length < length; rest /= 32n) letters = ALPHABET.charAt(Number(rest % 32n)) + letters;
   return letters;
 }
 

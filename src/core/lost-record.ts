@@ -10,17 +10,13 @@ import { NO_TOTALS } from './turn-totals.ts';
 export const LOST_RECORD = '[A record is lost: it is damaged in the database of the server.]';
 
 /** Where a record is, with what the index knows of its turn. */
-export interface LostPlace {
-  turnId: string;
+export interface LostPlace extends Pick<TurnCreated, 'turnId' | 'sessionId' | 'previousTurnId' | 'specHash'> {
   ordinal: number;
   /** Whether the log ends with the record. */
   isLast: boolean;
-  sessionId: string;
-  previousTurnId: string | null;
   createdAt: string;
   /** The owner of the session, for the one who has created the turn. */
   owner: Subject;
-  specHash: string;
   isRun: boolean;
 }
 

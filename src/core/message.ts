@@ -1,5 +1,5 @@
 import { cutPoint, jsonBytes } from './text.ts';
-import type { ToolInfo } from './records/calls.ts';
+import type { ToolCall } from './records/calls.ts';
 import { applySections, type HostedPart, type Section, type SectionDelta } from './sections.ts';
 
 /** The part of a model message that grows while the message is in progress. */
@@ -12,30 +12,16 @@ export interface MessageText {
   sections?: Section[];
 }
 
-export interface ToolCallText {
-  id: string;
-  name: string;
-  arguments: string;
-  info: ToolInfo;
-  providerFields?: Record<string, unknown>;
-}
+export type ToolCallText = Omit<ToolCall, 'route'>;
 
 /** What one chunk of a model's answer adds. The first delta of a tool call has its `id`, `name` and `info`. */
-export interface MessageDelta {
-  content?: string;
-  refusal?: string;
-  reasoning?: string;
+export interface MessageDelta extends Partial<Pick<MessageText, 'content' | 'refusal' | 'reasoning'>> {
   toolCalls?: ToolCallDelta[];
   sections?: SectionDelta[];
 }
 
-export interface ToolCallDelta {
+export interface ToolCallDelta extends Partial<ToolCallText> {
   index: number;
-  id?: string;
-  name?: string;
-  info?: ToolInfo;
-  arguments?: string;
-  providerFields?: Record<string, unknown>;
 }
 
 export function emptyText(): Omit<MessageText, 'sections'> {
@@ -73,37 +59,38 @@ export function charactersOf({
   sections,
 }: Omit<MessageDelta, 'toolCalls' | 'sections'> & {
   toolCalls?: Partial<ToolCallText>[];
-  sections?: string | (Section | SectionDelta)[];
+  sections?: (Section | SectionDelta)[];
 }): number {
-  const rest = typeof sections === 'string' ? sections : sections ? JSON.stringify(sections) : '';
+  const rest = sections ? JSON.stringify(sections) : '';
   const texts = content.length + refusal.length + reasoning.length + rest.length;
   return toolCalls.reduce((sum, call) => sum + (call.arguments?.length ?? 0) + (call.id ? 500 : 0), texts + 1);
 }
 
-/** The delta from `text` to `message`, without its end; undefined if `text` is not a beginning of it. */
-export function diffMessage(text: MessageText, message: MessageText): MessageDelta | undefined {
-  if (text.toolCalls.length > message.toolCalls.length) return undefined;
-  const delta: MessageDelta = {};
-  for (const field of ['content', 'refusal', 'reasoning'] as const) {
-    const rest = restOf(message[field], text[field]);
-    if (rest === undefined) return undefined;
-    if (rest) delta[field] = rest;
-  }
-  const toolCalls: ToolCallDelta[] = [];
-  for (const [index, call] of message.toolCalls.entries()) {
-    const known = text.toolCalls[index];
-    const rest = restOf(call.arguments, known?.arguments ?? '');
-    if (!known) toolCalls.push({ index, ...call });
-    else if (rest === undefined || !isSameCall(known, call)) return undefined;
-    else if (rest) toolCalls.push({ index, arguments: rest });
-  }
-  const sections = sectionsSince(message, lengthsOf(text).sections);
-  if (!isBeginning(text.sections ?? [], message.sections ?? [])) return undefined;
-  return {
-    ...delta,
-    ...(toolCalls.length > 0 && { toolCalls }),
-    ...(sections.length > 0 && { sections }),
-  };
+/** Whether `text` is a beginning of `message`. */
+export function isBeginningOf(text: MessageText, message: MessageText): boolean {
+  return (
+    (['content', 'refusal', 'reasoning'] as const).every((field) => message[field].startsWith(text[field])) &&
+    text.toolCalls.every((call, index) => isBeginningOfCall(call, message.toolCalls[index])) &&
+    (text.sections ?? []).every((section, index) => isBeginningOfSection(section, message.sections?.[index]))
+  );
+}
+
+function isBeginningOfCall(one: ToolCallText, whole: ToolCallText | undefined): boolean {
+  const [fields, allFields] = [one, whole].map((call) => JSON.stringify(call?.providerFields));
+  return (
+    one.id === whole?.id && one.name === whole.name && whole.arguments.startsWith(one.arguments) && fields === allFields
+  );
+}
+
+function isBeginningOfSection(one: Section, whole: Section | undefined): boolean {
+  return (
+    one.reasoning === whole?.reasoning &&
+    one.content === whole.content &&
+    one.toolCalls === whole.toolCalls &&
+    one.hosted?.type === whole.hosted?.type &&
+    one.hosted?.id === whole.hosted?.id &&
+    (one.citations ?? []).length <= (whole.citations ?? []).length
+  );
 }
 
 /** The lengths of the parts of a growing text that its reader has. */
@@ -165,29 +152,6 @@ function isSameHosted(one: HostedPart, other: HostedPart): boolean {
   );
 }
 
-function isBeginning(sections: Section[], whole: Section[]): boolean {
-  return sections.every((one, i) => {
-    const other = whole[i];
-    return (
-      one.reasoning === other?.reasoning &&
-      one.content === other.content &&
-      one.toolCalls === other.toolCalls &&
-      one.hosted?.type === other.hosted?.type &&
-      one.hosted?.id === other.hosted?.id &&
-      (one.citations ?? []).length <= (other.citations ?? []).length
-    );
-  });
-}
-
-function restOf(whole: string, beginning: string): string | undefined {
-  return whole.startsWith(beginning) ? whole.slice(beginning.length) : undefined;
-}
-
-function isSameCall(one: ToolCallText, other: ToolCallText): boolean {
-  const [fields, otherFields] = [one, other].map(({ providerFields }) => JSON.stringify(providerFields));
-  return one.id === other.id && one.name === other.name && fields === otherFields;
-}
-
 /**
  * Cuts `text` into as few deltas as possible, each of at most `maxBytes` inside a JSON string (UTF-8, escapes counted).
  * The fold of the result is `text` again.
@@ -197,16 +161,8 @@ export function textDeltas(text: MessageText, maxBytes: number): MessageDelta[] 
 }
 
 /** The delta from nothing to `text`. */
-export function wholeDelta({ toolCalls, sections, ...texts }: MessageText): MessageDelta {
-  return {
-    ...texts,
-    toolCalls: toolCalls.map((call, index) => ({ index, ...call })),
-    ...(sections && { sections: sections.map(deltaOf) }),
-  };
-}
-
-function deltaOf({ hosted, citations, ...start }: Section, index: number): SectionDelta {
-  return { index, start, ...(hosted && { hosted }), ...(citations && { citations }) };
+export function wholeDelta(text: MessageText): MessageDelta {
+  return gainedSince(text, lengthsOf(emptyText()));
 }
 
 /** Cuts a delta that is too large into several; see `textDeltas`. */

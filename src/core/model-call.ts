@@ -1,5 +1,6 @@
 import type { BudgetAmounts } from './budget.ts';
 import type { CallModelInput, ToolScope, TurnStart } from './history.ts';
+import { pick } from './pick.ts';
 import type { SubAgent } from './records/threads.ts';
 import { ownerOfThread } from './work-owner.ts';
 
@@ -21,15 +22,11 @@ export type ModelCall = CallModelInput & CallConstants;
 
 /** The constants of a sub-agent's thread, or without one of the root agent's. */
 export function constantsOf(start: TurnStart, subAgent?: SubAgent): CallConstants {
-  const { sessionId, owner, specHash, previousTurnId, sequence, isRun, agents, budget } = start;
+  const { owner, specHash, budget } = start;
   return {
-    sessionId,
+    ...pick(start, 'sessionId', 'previousTurnId', 'sequence', 'isRun', 'agents'),
     owner: subAgent ? ownerOfThread(owner, subAgent) : owner,
     specHash: subAgent?.specHash ?? specHash,
-    previousTurnId,
-    sequence,
-    ...(isRun && { isRun }),
-    ...(agents && { agents }),
     ...(budget?.scope === 'session' && { sessionLimit: budget.limit }),
     ...(subAgent && { subAgent }),
   };

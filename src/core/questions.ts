@@ -17,7 +17,7 @@ import { firstRefusal, refuseAnswer, type Refusal } from './input-rules.ts';
 import type { UnsequencedRecord } from './records/log.ts';
 import type { PendingCall, ToolDecided } from './records/pending.ts';
 import type { TurnError } from './records/turn.ts';
-import { RememberedDecisions } from './remembered-decisions.ts';
+import type { RememberedDecision } from './remembered-decisions.ts';
 import type { Subject } from './subject.ts';
 import { isoTime } from './text.ts';
 import type { Threads } from './threads.ts';
@@ -41,7 +41,7 @@ interface QuestionsOptions {
   waits: boolean;
   /** The ids of the subjects that have sent the turn messages. */
   authors: () => readonly string[];
-  remembered: RememberedDecisions['state'] | undefined;
+  remembered: Questions['remembered'] | undefined;
 }
 
 /** How many calls may wait for an answer of the user at once: one event has all of their questions. */
@@ -63,19 +63,20 @@ export class Questions {
   readonly #threads: Threads;
   readonly #waits: boolean;
   readonly #authors: () => readonly string[];
-  readonly #remembered: RememberedDecisions;
+  /** By the rules of the calls. */
+  readonly #remembered: Map<string, RememberedDecision>;
   #failure: Pick<TurnError, 'message'> | undefined;
 
   constructor({ threads, waits, authors, remembered }: QuestionsOptions) {
     this.#threads = threads;
     this.#waits = waits;
     this.#authors = authors;
-    this.#remembered = new RememberedDecisions(remembered);
+    this.#remembered = new Map(remembered);
   }
 
   /** The decisions that hold for later calls. */
-  get remembered(): RememberedDecisions['state'] {
-    return this.#remembered.state;
+  get remembered(): [rule: string, decision: RememberedDecision][] {
+    return [...this.#remembered];
   }
 
   /** Why the turn must end: an approval has expired whose policy says so. */
@@ -242,7 +243,7 @@ export class Questions {
     if (remembers && call.rule !== undefined) {
       const { status } = approval;
       const reason = status === 'deny' && approval.reason;
-      this.#remembered.add(call.rule, { status, by, ...(reason && { reason }) });
+      this.#remembered.set(call.rule, { status, by, ...(reason && { reason }) });
     }
     if (approval.status === 'deny') return this.#deny(call, approval, { at, by, ...remembered });
     const { edited } = approval;
@@ -264,7 +265,8 @@ export class Questions {
   #decideAsBefore(at: string): UnsequencedRecord[] {
     return this.#all('new').flatMap((call) => {
       // What was decided for all calls of a tool was decided before the state at its server was lost.
-      const decision = call.isAskedAgain ? undefined : this.#remembered.find(call.rule);
+      const { rule, isAskedAgain } = call;
+      const decision = isAskedAgain || rule === undefined ? undefined : this.#remembered.get(rule);
       if (!decision) return [];
       const vote = { at, by: decision.by, isRemembered: true as const };
       if (decision.status === 'deny') return this.#deny(call, decision, vote);

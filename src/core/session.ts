@@ -1,4 +1,4 @@
-import type { TurnStart } from './history.ts';
+import type { TurnToCreate, TurnStart } from './history.ts';
 import type { Waiting } from './records/pending.ts';
 import type { QueuedTurn, QueuePlace } from './turn-queue.ts';
 
@@ -50,11 +50,7 @@ export type OnRunning = (typeof ON_RUNNING)[number];
 export type TurnCreation = TurnAccepted | TurnEnqueued;
 
 /** The turn runs. */
-export interface TurnAccepted {
-  turnId: string;
-  previousTurnId: string | null;
-  sequence: number;
-}
+export type TurnAccepted = Pick<TurnStart, 'turnId' | 'previousTurnId' | 'sequence'>;
 
 /** The turn waits in the queue. */
 export interface TurnEnqueued {
@@ -79,27 +75,7 @@ export interface SeenTurn extends Tip {
  * and the database of the Temporal server fails between them, the history may hold the second although the worker has
  * executed the first; a replay that takes any other path then fails for ever.
  */
-export interface CreateTurnCommand extends Pick<
-  TurnStart,
-  | 'turnId'
-  | 'createdAt'
-  | 'createdBy'
-  | 'owner'
-  | 'input'
-  | 'conversation'
-  | 'isRun'
-  | 'title'
-  | 'specHash'
-  | 'agents'
-  | 'hasServers'
-  | 'pause'
-  | 'onUnknown'
-  | 'failsWithTools'
-  | 'endsOnDenial'
-  | 'callsInSequence'
-  | 'limits'
-  | 'budget'
-> {
+export interface CreateTurnCommand extends TurnToCreate {
   /** The caller may not cancel: the command is rejected if another turn runs, which it would end. */
   sparesRunning?: true;
   /** Default: cancel. Messages that could be given to a running turn were: see `steerTurn`. */

@@ -101,7 +101,7 @@ test('a task that waits for a person keeps its room, and the turn is paused', ()
   run.task();
   run.answers({ ...messageWith(ASKS), threadId: 'thr_0' });
   expect(run.task()).toEqual([]);
-  expect(run.actions.pauses).toEqual(['action']);
+  expect(run.actions.pauses.reasons).toEqual(['action']);
 });
 
 test('when an answer is forced, no task begins any more', () => {

@@ -1,5 +1,5 @@
 import { isAsked, pendingLeft, resumedCall, type Call } from './call.ts';
-import type { ActivityResult, ScheduledActivity, TurnStart } from './history.ts';
+import type { ActivityResult, ScheduledInput, TurnStart } from './history.ts';
 import { violatesSchema, type ModelMessage, type PlannedMessage } from './records/message.ts';
 import type { PendingCall, Waiting } from './records/pending.ts';
 import { ROOT_THREAD, type OpenThread, type SubAgent } from './records/threads.ts';
@@ -45,18 +45,9 @@ export interface Thread {
 /** The threads of a turn that are not done: the root agent first, parents before their sub-agents. */
 export type Threads = Map<string, Thread>;
 
-/** A thread as the next run of its turn continues it. */
-export interface CarriedThread {
-  agent?: SubAgent;
+/** A thread as the next run of its turn continues it. Absent fields are as at the beginning of a thread. */
+export interface CarriedThread extends Partial<Omit<Thread, 'steps' | 'calls'>> {
   steps: number;
-  refused?: number;
-  isGiven?: true;
-  read?: number;
-  planned?: PlannedMessage;
-  isConnected?: true;
-  waitedMs?: number;
-  end?: ThreadEnd;
-  isDenied?: true;
   calls?: Call[];
 }
 
@@ -67,8 +58,6 @@ interface MadeCallsOptions {
   /** Whether the turn waits for people. */
   waits: boolean;
 }
-
-type Input<Name extends ScheduledActivity['name']> = Extract<ScheduledActivity, { name: Name }>['input'];
 
 /** A sub-agent, or code, begins with a call of its parent. */
 export function addThread(threads: Threads, agent: SubAgent): void {
@@ -187,12 +176,17 @@ export function hasMadeAllRounds(root: Thread, { rounds = Infinity }: TurnStart[
 }
 
 /** The thread calls its model. */
-export function modelCalled(thread: Thread, { step, upTo }: Input<'callModel'>): void {
+export function modelCalled(thread: Thread, { step, upTo }: ScheduledInput<'callModel'>): void {
   Object.assign(thread, { steps: step, read: upTo, planned: undefined, end: undefined });
 }
 
 /** A model call of the thread has ended. `waits`: the turn waits for sign-ins. */
-export function modelEnded(thread: Thread, input: Input<'callModel'>, end: ActivityResult, waits: boolean): void {
+export function modelEnded(
+  thread: Thread,
+  input: ScheduledInput<'callModel'>,
+  end: ActivityResult,
+  waits: boolean,
+): void {
   thread.end = endAfter(input, end, waits);
   if (end.how !== 'completed') return;
   const { status } = end.outcome ?? {};
@@ -208,7 +202,7 @@ export function modelEnded(thread: Thread, input: Input<'callModel'>, end: Activ
 const LENGTH_REACHED = 'The model stopped at its limit of output tokens (finish_reason: length).';
 
 /** How a thread has ended with a model call; undefined if its model is called again, at once or after its calls. */
-function endAfter(input: Input<'callModel'>, end: ActivityResult, waits: boolean): ThreadEnd | undefined {
+function endAfter(input: ScheduledInput<'callModel'>, end: ActivityResult, waits: boolean): ThreadEnd | undefined {
   if (end.how === 'cancelled') return { status: 'stopped' };
   if (end.how === 'timed_out') return { status: 'error', message: 'A model call was lost.' };
   if (end.how === 'failed') return { status: 'error', message: end.message };

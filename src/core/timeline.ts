@@ -1,4 +1,5 @@
 import { ACTIVITY_KINDS, type Attempt, type Called, type EndedActivity } from './attempts.ts';
+import { pick } from './pick.ts';
 import type { AppendingActivity } from './history.ts';
 import type { ToolCall } from './records/calls.ts';
 import type { LogRecord } from './records/log.ts';
@@ -188,7 +189,7 @@ export class Timeline {
   }
 
   #answered(message: ModelMessage): void {
-    const { threadId, id: messageId, at, usage, isGiven, attempts = [] } = message;
+    const { threadId, id: messageId, at, isGiven, attempts = [] } = message;
     this.#endSignIn({ name: 'callModel', threadId, scheduledAt: at });
     if (isGiven || this.#seen.has(messageId)) return;
     const call = { kind: 'model_call', threadId, messageId } as const;
@@ -196,7 +197,7 @@ export class Timeline {
       return { ...call, attempt: i + 1, provider, model, failure, outcome: 'failed' };
     });
     // When the call was scheduled: the log has no other time of it.
-    this.#spans.push(...failed, { ...call, ...calledBy(message), scheduledAt: at, ...(usage && { usage }) });
+    this.#spans.push(...failed, { ...call, ...pick(message, 'provider', 'model', 'usage'), scheduledAt: at });
   }
 
   #responded(record: ToolResponse): void {
@@ -229,7 +230,7 @@ export class Timeline {
     if (activity.name === 'callModel' && record.kind === 'model.message' && record.threadId === threadId) {
       this.#seen.add(messageId ?? '');
       const { usage } = record;
-      Object.assign(last, { ...calledBy(record), ...last, ...(usage && { usage }) });
+      Object.assign(last, { ...pick(record, 'provider', 'model'), ...last, ...(usage && { usage }) });
     }
     if (last.outcome === 'completed' && activity.status !== undefined) last.outcome = activity.status;
     if (toolCallId === undefined) return;
@@ -299,10 +300,6 @@ function asked({ threadId, toolCallId, needs, elicitation, unknownOutcome }: Ans
   const waitsFor = elicitation ? 'question' : unknownOutcome === undefined ? needs : 'outcome';
   const waitedFor = waitsFor === 'response' ? 'client' : 'person';
   return { kind: 'wait', threadId, toolCallId, waitsFor, waitedFor };
-}
-
-function calledBy({ provider, model }: ModelMessage): Called {
-  return { ...(provider !== undefined && { provider }), ...(model !== undefined && { model }) };
 }
 
 /** What a call has called, as its log names it. */

@@ -5,13 +5,7 @@ const MAX_CONCURRENT_TOOLS = 50;
 const MAX_CONCURRENT_TOOLS_OF_SUB_AGENT = 10;
 
 /** How many calls of a message its thread runs at once; `inSequence` is for the root agent. */
-export function toolLanes({
-  isSubAgent,
-  inSequence = false,
-}: {
-  isSubAgent: boolean;
-  inSequence?: boolean | undefined;
-}): number {
-  if (isSubAgent) return MAX_CONCURRENT_TOOLS_OF_SUB_AGENT;
-  return inSequence ? 1 : MAX_CONCURRENT_TOOLS;
+export function toolLanes(thread: { isSubAgent: boolean; inSequence?: boolean | undefined }): number {
+  if (thread.isSubAgent) return MAX_CONCURRENT_TOOLS_OF_SUB_AGENT;
+  return thread.inSequence ? 1 : MAX_CONCURRENT_TOOLS;
 }

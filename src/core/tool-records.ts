@@ -2,9 +2,10 @@ import type { CallToolInput, CallToolResult } from './history.ts';
 import type { ClientResult } from './turn-command.ts';
 import type { ApprovalPolicy } from './records/calls.ts';
 import type { ModelMessage } from './records/message.ts';
-import type { ActionRequired, PendingCall, PendingElicitation } from './records/pending.ts';
+import type { ActionRequired, PendingCall } from './records/pending.ts';
 import type { ToolOutcome, ToolResponse } from './records/results.ts';
 import { ROOT_THREAD } from './records/threads.ts';
+import { pick } from './pick.ts';
 
 type Unsuccessful = Exclude<ToolOutcome, 'succeeded'>;
 
@@ -83,7 +84,7 @@ export function denial(call: PendingCall, reason: string | undefined, at: string
 /** The result that a client has given, or that it has none: the tool threw an error. */
 export function clientResponse(
   { threadId, toolCallId, edited }: CallKey & Pick<PendingCall, 'edited'>,
-  { content, files, fullText, isError, error, hash }: ClientResult,
+  { isError, error, hash, ...result }: ClientResult,
   { at, by }: Pick<ToolResponse, 'at' | 'by'>,
 ): Omit<ToolResponse, 'id'> {
   return {
@@ -93,9 +94,7 @@ export function clientResponse(
     toolCallId,
     outcome: isError || error !== undefined ? 'failed' : 'succeeded',
     ...(edited && { arguments: edited.arguments }),
-    content,
-    ...(files && { files }),
-    ...(fullText && { fullText }),
+    ...pick(result, 'content', 'files', 'fullText'),
     ...(by && { by }),
     ...(error !== undefined && { noResult: 'client', error }),
     ...(hash !== undefined && { answerHash: hash }),
@@ -120,30 +119,12 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
         // To create the session again changes nothing.
         return [{ ...call, source: { ...place, run: { effect: 'retry', callHash: route.callHash } } }];
       case 'server': {
-        const {
-          effect,
-          callHash,
-          order,
-          inSandbox,
-          startsTask,
-          hasBegun: isBegun,
-          approval,
-          action,
-          policy,
-          requesters,
-        } = route;
-        const how = {
-          ...(order && { order }),
-          ...(inSandbox && { inSandbox }),
-          ...(startsTask && { startsTask }),
-          ...(isBegun && { hasBegun: isBegun }),
-        };
-        const run = { effect, callHash, ...how };
+        const { approval, action } = route;
+        const run = pick(route, 'effect', 'callHash', 'order', 'inSandbox', 'startsTask', 'hasBegun');
         const source = { ...place, run };
         if (!approval) return [{ ...call, source }];
-        const decided = { ...(policy && { policy }), ...(requesters && { requesters }) };
         const asked = action && { action: { ...action, info, arguments: args } };
-        return [{ ...call, needs: 'approval', source, ...decided, ...asked }];
+        return [{ ...call, needs: 'approval', source, ...pick(route, 'policy', 'requesters'), ...asked }];
       }
     }
   });
@@ -152,14 +133,6 @@ export function openCallsOf(message: ModelMessage, { turnId, stamp }: { turnId: 
 /** A call as messages to people name it. */
 export function callName({ threadId, toolCallId }: CallKey): string {
   return `tool call ${toolCallId} of thread ${threadId}`;
-}
-
-/** A call that has begun, and waits for the user's answer to its server. */
-function askingCall(
-  { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
-  elicitation: PendingElicitation,
-): PendingCall {
-  return { threadId, toolCallId, needs: 'response', source, ...(edited && { edited }), elicitation };
 }
 
 /** Why the approval of a call is asked for once more, for the people who decide. */
@@ -175,9 +148,8 @@ export const ASKED_AGAIN =
 export function onReplacedOf(
   call: Partial<Pick<PendingCall, 'needs' | 'policy' | 'requesters' | 'isAskedAgain' | 'onReplaced'>>,
 ): CallToolInput['onReplaced'] {
-  const { needs, policy, requesters, isAskedAgain, onReplaced } = call;
-  if (needs !== 'approval' || isAskedAgain) return onReplaced;
-  return { ...(policy && { policy }), ...(requesters && { requesters }) };
+  const { needs, isAskedAgain, onReplaced } = call;
+  return needs !== 'approval' || isAskedAgain ? onReplaced : pick(call, 'policy', 'requesters');
 }
 
 /**
@@ -196,40 +168,22 @@ export function waitingAfter(
   call: Pick<CallToolInput, 'threadId' | 'toolCallId' | 'source' | 'edited' | 'onUnknown' | 'onReplaced'>,
   end: Pick<CallToolResult, 'elicitation' | 'unknownOutcome' | 'isReplaced'> | 'lost',
 ): PendingCall | undefined {
-  const { onUnknown, onReplaced, threadId, toolCallId, source } = call;
-  if (end === 'lost') return onUnknown && unknownCall(call, onUnknown, outcomeText('unknown_outcome'));
-  const { elicitation, unknownOutcome, isReplaced } = end;
+  const { threadId, toolCallId, source, onUnknown, onReplaced } = call;
+  const known: Exclude<typeof end, 'lost'> = end === 'lost' ? { unknownOutcome: outcomeText('unknown_outcome') } : end;
+  const { elicitation, unknownOutcome, isReplaced } = known;
   if (isReplaced) return { threadId, toolCallId, needs: 'approval', source, ...onReplaced, isAskedAgain: true };
-  if (elicitation) return askingCall(call, elicitation);
-  return onUnknown && unknownOutcome !== undefined ? unknownCall(call, onUnknown, unknownOutcome) : undefined;
-}
-
-/** A call whose outcome is unknown. Running it again takes the votes that it took before, and no time limit. */
-function unknownCall(
-  { threadId, toolCallId, source, edited }: Pick<PendingCall, 'threadId' | 'toolCallId' | 'source' | 'edited'>,
-  { policy, requesters }: NonNullable<CallToolInput['onUnknown']>,
-  unknownOutcome: string,
-): PendingCall {
-  return {
-    threadId,
-    toolCallId,
-    needs: 'response',
-    source,
-    ...(edited && { edited }),
-    policy: votesOf(policy),
-    ...(requesters && { requesters }),
-    unknownOutcome,
-  };
+  const begun = { threadId, toolCallId, needs: 'response' as const, source, ...pick(call, 'edited') };
+  // It has begun, and waits for the user's answer to its server.
+  if (elicitation) return { ...begun, elicitation };
+  if (!onUnknown || unknownOutcome === undefined) return undefined;
+  // Running it again takes the votes that it took before, and no time limit.
+  return { ...begun, policy: votesOf(onUnknown.policy), ...pick(onUnknown, 'requesters'), unknownOutcome };
 }
 
 /** Who has to agree that a call runs again, as a policy without a time limit. */
-export function votesOf(
-  { approvers, excludeRequester, quorum }: Pick<ApprovalPolicy, 'approvers' | 'excludeRequester' | 'quorum'> = {
-    quorum: 1,
-  },
-): ApprovalPolicy {
-  const deciders = { ...(approvers && { approvers }), ...(excludeRequester && { excludeRequester }) };
-  return { quorum, ...deciders, onExpiry: 'deny', mayEditArguments: false };
+export function votesOf(policy: Omit<ApprovalPolicy, 'onExpiry'> = { quorum: 1 }): ApprovalPolicy {
+  const votes = pick(policy, 'quorum', 'approvers', 'excludeRequester');
+  return { ...votes, onExpiry: 'deny', mayEditArguments: false };
 }
 
 /** Whether a pending call waits for an answer of an input. */

@@ -47,7 +47,7 @@ test('a turn is paused when all calls have results, until all of its toolkits ar
   const actions = after(answer({ c: server }));
   expect([kinds(actions), actions.isModelAwaited('main')]).toEqual([[], true]);
   actions.ended({ threadId: 'main', toolCallId: 'c' });
-  expect([kinds(actions), actions.pauses]).toEqual([['turn.paused'], ['action']]);
+  expect([kinds(actions), actions.pauses.reasons]).toEqual([['turn.paused'], ['action']]);
   expect(kinds(actions, command([refresh('a')]))).toEqual(['toolkit.refreshed']);
   const next = new TurnActions({ ...start, carry: continuation(actions.state) });
   expect([next.isModelAwaited('main'), next.isModelAwaited('thread')]).toEqual([true, false]);
@@ -95,5 +95,5 @@ test('a turn that ends because a call has no result does not wait for its toolki
 test('what other agents answer comes before the toolkits', () => {
   const actions = after(answer({ c: { to: 'session', sessionId: 'ses_2', callHash: 'h' } }));
   actions.delegate({ threadId: 'main', toolCallId: 'c' });
-  expect([kinds(actions), actions.pauses]).toEqual([['turn.paused'], ['delegation']]);
+  expect([kinds(actions), actions.pauses.reasons]).toEqual([['turn.paused'], ['delegation']]);
 });

@@ -358,7 +358,7 @@ test('a decision that is remembered holds for calls of the same tool by the same
     one.add(messageOf([...decided, ...asked], 't1'), 's');
     expect(endTask(one, [])).toEqual(['a2 allow ann 0', 'b2 deny ann 0', 'b2 denied', 'tool.approval_required']);
     expect(allowedCalls(one, 't1').map(({ toolCallId }) => toolCallId)).toEqual(['a2']);
-    expect(one.waiting.map(({ toolCallId }) => toolCallId)).toEqual(asked.map(({ id }) => id));
+    expect(one.questions.waiting.map(({ toolCallId }) => toolCallId)).toEqual(asked.map(({ id }) => id));
   }
 });
 
@@ -386,7 +386,7 @@ test('the time for which a turn is paused is counted, and a turn is paused only 
     'c denied',
     'turn.resumed',
   ]);
-  expect([actions.isPaused, actions.waitedMs]).toEqual([false, 4_000]);
+  expect([actions.isPaused, actions.pauses.waitedMs]).toEqual([false, 4_000]);
   const failed = { at: isoTime(BEGIN), end: { status: 'error' as const, message: 'lost' }, answer: 'It failed.' };
   for (const record of endOfThread(THREAD, failed)) actions.add(record);
   expect([endTask(actions, [], 6_000), actions.isPaused]).toEqual([['turn.paused'], true]);
@@ -411,22 +411,22 @@ test('a pause holds any turn until it is resumed, once, and is counted as time t
   expect(next.endTask([hold('resume', 'bob')], BEGIN + 3_000).records).toMatchObject([
     { kind: 'turn.resumed', reason: 'requested', by: { subjectId: 'bob' } },
   ]);
-  expect([next.isHeld, next.isPaused, next.waitedMs]).toEqual([false, false, 3_000]);
+  expect([next.isHeld, next.isPaused, next.pauses.waitedMs]).toEqual([false, false, 3_000]);
 });
 
 test('a turn that waits for answers and is held is paused until both have ended; its time is counted once', () => {
   const actions = waitingOn(asking('a'));
   expect(endTask(actions, [hold('pause')], 1_000)).toEqual(['turn.paused']);
-  expect(actions.pauses).toEqual(['action', 'requested']);
+  expect(actions.pauses.reasons).toEqual(['action', 'requested']);
   expect(endTask(actions, [command('ann', vote('a'))], 2_000)).toEqual(['a allow ann 0', 'turn.resumed']);
-  expect(actions.pauses).toEqual(['requested']);
+  expect(actions.pauses.reasons).toEqual(['requested']);
   expect(endTask(actions, [hold('resume')], 5_000)).toEqual(['turn.resumed']);
-  expect(actions.waitedMs).toBe(5_000);
+  expect(actions.pauses.waitedMs).toBe(5_000);
 });
 
 test('a turn that is being cancelled asks for nothing, lets nothing expire and is not paused before its end', () => {
   const actions = waitingOn(running('a'), asking('b', policyOf({ expiresInSeconds: 1 })));
-  expect([actions.pauses, actions.nextDue]).toEqual([[], BEGIN + 1_000]);
+  expect([actions.pauses.reasons, actions.nextDue]).toEqual([[], BEGIN + 1_000]);
   const answered = { kind: 'tool.response', at: isoTime(BEGIN), threadId: 'main', toolCallId: 'a' } as const;
   // The call that was running has ended, or another thread's message has arrived: only what waits is left.
   expect(actions.endTask([{ type: 'cancelled' }], BEGIN).records).toEqual([]);
@@ -442,7 +442,7 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
   expect([endTask(actions, []), actions.isModelAwaited('main')]).toEqual([['turn.paused'], true]);
   const { records } = actions.endTask([signedIn('s2'), signedIn('s1'), signedIn('s1')], BEGIN + 1_000);
   expect(records).toMatchObject([{ kind: 'turn.resumed', reason: 'sign_in', by: { subjectId: 'ann' } }]);
-  expect([actions.isModelAwaited('main'), actions.waitedMs]).toEqual([false, 1_000]);
+  expect([actions.isModelAwaited('main'), actions.pauses.waitedMs]).toEqual([false, 1_000]);
   // The result of another thread, which had begun before.
   actions.add(requiring('s1', 't1'), 's');
   actions.add(messageOf([running('a'), running('b')]), 's');
@@ -450,7 +450,7 @@ test('a turn waits for sign-ins, of which one may have ended before a thread has
   actions.add(requiring('s3', 'main', 'b'), 's');
   expect(actions.isModelAwaited('t1')).toBe(false);
   expect(allowedCalls(actions).map(({ toolCallId }) => toolCallId)).toEqual(['a']);
-  expect(actions.waiting.map(({ toolCallId }) => toolCallId)).toEqual(['b']);
+  expect(actions.questions.waiting.map(({ toolCallId }) => toolCallId)).toEqual(['b']);
   expect(actions.refuse(command('ann', vote('b')))).toMatchObject({
     code: 'call_not_pending',
     message: expect.stringContaining('waits for a sign-in'),
@@ -683,11 +683,11 @@ test('a call that waits behind one that asks keeps no turn from its pause, in it
   actions.add(messageOf(calls), 's');
   expect(endTask(actions, [])).toEqual(['tool.approval_required', 'turn.paused']);
   const next = new TurnActions({ ...start, carry: continuation(actions.state) });
-  expect(next.pauses).toEqual(['action']);
+  expect(next.pauses.reasons).toEqual(['action']);
   expect(next.isUnsettled(BEGIN)).toBe(false);
   expect(endTask(next, [command('ann', vote('w'))])).toEqual(['w allow ann 0', 'turn.resumed']);
   const other = waitingOn(inOrder(asking('w')), running('r'));
-  expect(other.pauses).toEqual([]);
+  expect(other.pauses.reasons).toEqual([]);
 });
 
 test('a forced answer settles the calls behind those that wait, too, and no others', () => {
@@ -879,7 +879,7 @@ test('at most 32 calls ask at once: a further one continues with the answer that
     if (asks) actions.ask(asks);
   }
   actions.endTask([], BEGIN);
-  expect(actions.waiting.map(({ toolCallId }) => toolCallId)).toEqual(ids.slice(0, MAX_ASKING));
+  expect(actions.questions.waiting.map(({ toolCallId }) => toolCallId)).toEqual(ids.slice(0, MAX_ASKING));
   expect(actions.working('main').ready).toMatchObject([
     { toolCallId: ids.at(-1), answered: { elicitation, content: expect.stringContaining('cancel') } },
   ]);

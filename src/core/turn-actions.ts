@@ -1,6 +1,6 @@
 import { AnswerLimits } from './answer-limits.ts';
 import { callsOfInterrupted, isCode, openCells, readyOfCode, type OpenCell } from './code-threads.ts';
-import { askedCall, isCell, isUnanswered, readyOf, settleCalls, type AskedCall, type Call } from './call.ts';
+import { askedCall, isCell, isUnanswered, readyOf, settleCalls, type Call } from './call.ts';
 import { Given } from './given.ts';
 import type { TurnStart } from './history.ts';
 import { idleReason, IdlePauses, type IdleReason } from './idle-pauses.ts';
@@ -12,7 +12,7 @@ import type { ModelMessage } from './records/message.ts';
 import type { PendingCall } from './records/pending.ts';
 import type { AuthRequired } from './records/servers.ts';
 import { ROOT_THREAD } from './records/threads.ts';
-import type { AnswerLimit, PauseReason, TurnError } from './records/turn.ts';
+import type { AnswerLimit, TurnError } from './records/turn.ts';
 import { isForClient, openTurnState, type OpenTurnState } from './session-state.ts';
 import { MAX_UNREAD, Steering, type SteerCommand } from './steering.ts';
 import type { Subject } from './subject.ts';
@@ -30,7 +30,7 @@ import { hasNoResult, type CallKey } from './tool-records.ts';
 import { startsTask, withRoom } from './tasks.ts';
 import { TurnBudget } from './turn-budget.ts';
 import type { AnswerCommand, CommandEvent, ForceCommand, PauseCommand, TurnCommand, Verdict } from './turn-command.ts';
-import { OpenDelegations, type DelegatedCall } from './delegations.ts';
+import { OpenDelegations } from './delegations.ts';
 import { ToolkitRefreshes } from './toolkit-refreshes.ts';
 import { AwaitedSignIns } from './awaited-sign-ins.ts';
 
@@ -75,9 +75,11 @@ export class TurnActions {
   /** Whether the turn waits for answers. Otherwise it ends when it needs some, and accepts none. */
   readonly waits: boolean;
   readonly threads: Threads;
-  readonly #turnId: string;
-  readonly #questions: Questions;
-  readonly #pauses: Pauses;
+  readonly #start: TurnStart;
+  /** The calls that wait. */
+  readonly questions: Questions;
+  /** Why the turn is paused, according to its log. */
+  readonly pauses: Pauses;
   readonly #idlePauses: IdlePauses;
   readonly steering: Steering;
   readonly #given: Given;
@@ -86,26 +88,25 @@ export class TurnActions {
   #isForced: boolean;
   readonly #signIns: AwaitedSignIns;
   readonly #refresh: ToolkitRefreshes;
-  readonly #delegations: OpenDelegations;
+  /** The calls on which other agents work, in sessions of their own. */
+  readonly delegations: OpenDelegations;
   readonly budget: TurnBudget;
   readonly limits: AnswerLimits;
-  readonly #failsWithTools: boolean;
-  readonly #bounds: TurnStart['limits'];
   /** A call of the root agent has no result of its tool. A turn that fails by it never continues as new. */
   #lacksResult = false;
   /** The first one. */
   #failure: Pick<TurnError, 'message' | 'code'> | undefined;
 
   constructor(start: TurnStart) {
-    const { turnId, pause, carry } = start;
+    const { pause, carry } = start;
     this.waits = pause === 'wait';
-    this.#turnId = turnId;
+    this.#start = start;
     this.threads = threadsOf(start);
-    this.#pauses = new Pauses(carry?.pauses);
+    this.pauses = new Pauses(carry?.pauses);
     const { actionSeconds: limitSeconds } = start.limits;
-    this.#idlePauses = new IdlePauses({ pauses: this.#pauses, limitSeconds, expiresAt: carry?.expiresAt });
+    this.#idlePauses = new IdlePauses({ pauses: this.pauses, limitSeconds, expiresAt: carry?.expiresAt });
     this.steering = new Steering(carry?.steering);
-    this.#questions = new Questions({
+    this.questions = new Questions({
       threads: this.threads,
       waits: this.waits,
       authors: () => this.steering.authors,
@@ -113,26 +114,24 @@ export class TurnActions {
     });
     this.#given = new Given(carry?.given);
     this.#isForced = carry?.isForced === true;
-    this.#failsWithTools = start.failsWithTools === true;
-    this.#bounds = start.limits;
     this.#signIns = new AwaitedSignIns(carry?.signIns);
     this.#refresh = new ToolkitRefreshes(carry?.refresh);
-    this.#delegations = new OpenDelegations(carry?.delegations);
-    this.budget = new TurnBudget({ start, pauses: this.#pauses, steering: this.steering });
+    this.delegations = new OpenDelegations(carry?.delegations);
+    this.budget = new TurnBudget({ start, pauses: this.pauses, steering: this.steering });
     this.limits = new AnswerLimits({ start, budget: this.budget });
   }
 
   get state(): TurnActionsState {
     const budget = this.budget.state;
     const limit = this.limits.reached;
-    const delegations = this.#delegations.state;
+    const delegations = this.delegations.state;
     const refresh = this.#refresh.state;
-    const { remembered } = this.#questions;
+    const { remembered } = this.questions;
     const given = this.#given.state;
     const { expiresAt } = this.#idlePauses;
     return {
       threads: carriedThreads(this.threads, this.waits),
-      pauses: this.#pauses.state,
+      pauses: this.pauses.state,
       steering: this.steering.state,
       ...(given.length > 0 && { given }),
       ...(this.#isForced && { isForced: true }),
@@ -146,17 +145,12 @@ export class TurnActions {
     };
   }
 
-  /** Why the turn is paused, according to its log. */
-  get pauses(): PauseReason[] {
-    return this.#pauses.reasons;
-  }
-
   get openState(): OpenTurnState {
-    return openTurnState(this.#pauses, this.#refresh.isPending || this.waiting.some(isForClient));
+    return openTurnState(this.pauses, this.#refresh.isPending || this.questions.waiting.some(isForClient));
   }
 
   get isPaused(): boolean {
-    return this.pauses.length > 0;
+    return this.pauses.reasons.length > 0;
   }
 
   /** Whether no thread may begin a model call or a tool call. */
@@ -165,22 +159,12 @@ export class TurnActions {
   }
 
   get #isPausedByRequest(): boolean {
-    return this.#pauses.has('requested');
+    return this.pauses.has('requested');
   }
 
   /** Whether a user has asked for the answer: the model calls that begin now are to answer, without tools. */
   get isForced(): boolean {
     return this.#isForced;
-  }
-
-  /** How long the turn was paused in all, up to the last time it was resumed. */
-  get waitedMs(): number {
-    return this.#pauses.waitedMs;
-  }
-
-  /** How long the turn was paused in all until `now`, in milliseconds since 1970. */
-  waitedUntil(now: number): number {
-    return this.#pauses.waitedUntil(now);
   }
 
   /** Why the turn must end: an approval has expired whose policy says so, or the turn has waited for too long. */
@@ -190,7 +174,7 @@ export class TurnActions {
 
   /** Whether the turn is to end because a call of the root agent has no result of its tool: it begins no other call. */
   get hasFailed(): boolean {
-    return this.#failsWithTools && this.#lacksResult;
+    return this.#start.failsWithTools === true && this.#lacksResult;
   }
 
   /** Whether code of a thread runs, or waits. */
@@ -207,21 +191,6 @@ export class TurnActions {
     return threadId === ROOT_THREAD && this.#refresh.isPending && !this.hasFailed;
   }
 
-  /** The calls that wait for an answer or a sign-in. */
-  get waiting(): AskedCall[] {
-    return this.#questions.waiting;
-  }
-
-  /** The calls that have no answer, also those that the turn asks about with its end. */
-  get unanswered(): AskedCall[] {
-    return this.#questions.unanswered;
-  }
-
-  /** The calls on which other agents work, in sessions of their own. */
-  get delegated(): DelegatedCall[] {
-    return this.#delegations.started;
-  }
-
   /** The calls of a thread that have no result, in the order of their message. */
   unsettled(threadId: string): Call[] {
     return this.#callsOf(threadId).filter(({ state }) => state !== 'settled');
@@ -233,7 +202,7 @@ export class TurnActions {
     const mayBegin = threadId !== ROOT_THREAD || !this.hasFailed;
     const thread = this.threads.get(threadId);
     const all = thread && isCode(thread) ? readyOfCode(calls) : readyOf(calls);
-    const ready = withRoom(all, threadId, { threads: this.threads, limits: this.#bounds });
+    const ready = withRoom(all, threadId, { threads: this.threads, limits: this.#start.limits });
     return { running: calls.filter(({ state }) => state === 'running'), ready: mayBegin ? ready : [] };
   }
 
@@ -243,7 +212,7 @@ export class TurnActions {
 
   /** A running call waits for an answer. */
   ask(pending: PendingCall): void {
-    this.#questions.add(pending);
+    this.questions.add(pending);
   }
 
   /** A call has ended without a result of its tool. */
@@ -276,8 +245,8 @@ export class TurnActions {
     const thread = this.threads.get(threadId);
     if (!thread) return;
     for (const { id: toolCallId, route } of toolCalls)
-      if (route.to === 'session') this.#delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
-    const calls = madeCalls(message, { turnId: this.#turnId, stamp, waits: this.waits });
+      if (route.to === 'session') this.delegations.add({ threadId, toolCallId, sessionId: route.sessionId });
+    const calls = madeCalls(message, { turnId: this.#start.turnId, stamp, waits: this.waits });
     thread.calls = new Map(calls.map((call) => [call.toolCallId, call]));
     // Code that has waited for people may be gone.
     if (isCode(thread)) thread.isConnected = calls.every(({ state }) => state !== 'new');
@@ -288,7 +257,7 @@ export class TurnActions {
     if (calls.length === 0 && this.waits && !this.#isForced) this.#signIns.require({ threadId, servers });
     for (const call of calls) {
       // It was to run again: a sign-in does not make its first outcome known.
-      const unknownOutcome = this.#questions.find(call)?.unknownOutcome;
+      const unknownOutcome = this.questions.find(call)?.unknownOutcome;
       const asked = this.#isForced ? 'new' : 'waiting';
       const state = this.#signIns.hasEnded(call.signInId) ? 'ready' : asked;
       const pending = unknownOutcome === undefined ? call : { ...call, unknownOutcome };
@@ -298,7 +267,7 @@ export class TurnActions {
 
   /** The activity of a call is scheduled. False if the call is not open. */
   scheduled({ edited, ...key }: CallKey & Pick<PendingCall, 'edited'>): boolean {
-    const call = this.#questions.find(key);
+    const call = this.questions.find(key);
     if (!call || call.state === 'settled') return false;
     Object.assign(call, { state: 'running', hasBegun: true, ...(edited && { edited }) });
     return true;
@@ -306,15 +275,15 @@ export class TurnActions {
 
   /** Another agent has got the call as its task. */
   delegate(key: CallKey): void {
-    const call = this.#questions.find(key);
-    if (call && this.#delegations.start(key)) Object.assign(call, { state: 'delegated', hasBegun: true });
+    const call = this.questions.find(key);
+    if (call && this.delegations.start(key)) Object.assign(call, { state: 'delegated', hasBegun: true });
   }
 
   /** A call has a result. */
   ended(key: CallKey): void {
-    const call = this.#questions.find(key);
+    const call = this.questions.find(key);
     if (call) call.state = 'settled';
-    this.#delegations.ended(key);
+    this.delegations.ended(key);
   }
 
   /** Whether the end of the current task records something before which no thread may begin a call. */
@@ -330,21 +299,21 @@ export class TurnActions {
     if (this.mustRecord(now)) return true;
     if (!this.waits || this.#isCancelled) return false;
     const due = this.nextDue;
-    const hasNews = this.#delegations.mustRecord || this.#questions.isAnyNew;
+    const hasNews = this.delegations.mustRecord || this.questions.isAnyNew;
     return (due !== undefined && due <= now) || hasNews || this.#idlePauses.isOutdated(this.#waitsFor);
   }
 
   /** When a call expires or is escalated next, or the turn ends because it waits: milliseconds since 1970. */
   get nextDue(): number | undefined {
     if (this.#isCancelled) return undefined;
-    const due = Math.min(this.#questions.nextDue, this.#idlePauses.expiresAt ?? Infinity);
+    const due = Math.min(this.questions.nextDue, this.#idlePauses.expiresAt ?? Infinity);
     return due === Infinity ? undefined : due;
   }
 
   /** Ends a workflow task. Returns the records that follow those of its activities. */
   endTask(commands: readonly CommandEvent[], now: number): TaskEnd {
     const ofInterrupted = this.#isCancelled ? [] : this.#giveUpInterrupted(now);
-    const asked = this.#isForced ? this.#giveUpWaits(now) : this.#questions.ask(now);
+    const asked = this.#isForced ? this.#giveUpWaits(now) : this.questions.ask(now);
     const records = [...(this.#isCancelled ? [] : [...ofInterrupted, ...asked]), ...this.steering.record()];
     const verdicts = new Map<string, Verdict>();
     const repeated: TaskEnd['repeated'] = new Map();
@@ -360,10 +329,10 @@ export class TurnActions {
       if (command.type === 'sign_in') {
         // A repetition changes nothing.
         this.#signIns.end(command.signInId);
-        this.#questions.signInEnded(command.signInId);
+        this.questions.signInEnded(command.signInId);
         by = command.by ?? by;
       } else if (command.type === 'delegation') {
-        this.#delegations.end(command);
+        this.delegations.end(command);
       } else if (command.type === 'interrupt') {
         for (const { call } of this.#cellsOf(command.threadId)) call.isInterrupted = true;
         by = command.subject;
@@ -371,7 +340,7 @@ export class TurnActions {
       } else if (command.type === 'answer') {
         const { answers, subject } = command;
         const isRepetition = this.isRepetition(command);
-        const before = answers.filter((answer) => isRepetition || this.#questions.isRepeated(answer, subject));
+        const before = answers.filter((answer) => isRepetition || this.questions.isRepeated(answer, subject));
         repeated.set(command.id, before);
         if (isRepetition) continue;
         const accepted = this.#accept(command, now);
@@ -385,9 +354,9 @@ export class TurnActions {
       }
     }
     if (!this.#isCancelled) {
-      records.push(...this.#recordDelegations(now), ...this.#questions.advance(now));
+      records.push(...this.#recordDelegations(now), ...this.questions.advance(now));
       records.push(...this.#idlePauses.update(this.#waitsFor, now, by), ...this.budget.endTask(now, raisedBy));
-      this.#failure ??= this.#questions.failure ?? this.#idlePauses.failure;
+      this.#failure ??= this.questions.failure ?? this.#idlePauses.failure;
     }
     return { records, verdicts, repeated };
   }
@@ -396,7 +365,7 @@ export class TurnActions {
     const { answers, refreshes = [], subject } = command;
     this.#given.add(command);
     const records = answers.flatMap((answer) => {
-      const added = this.#questions.answer(answer, subject, now);
+      const added = this.questions.answer(answer, subject, now);
       for (const record of added) {
         // A call that a person does not let run has the result that they have given it.
         const isGiven = answer.type === 'user.tool_response' && record.kind === 'tool.response';
@@ -408,7 +377,7 @@ export class TurnActions {
   }
 
   #recordDelegations(now: number): UnsequencedRecord[] {
-    const records = this.#delegations.record(isoTime(now));
+    const records = this.delegations.record(isoTime(now));
     for (const record of records) this.ended(record);
     return this.#counted(records);
   }
@@ -422,7 +391,7 @@ export class TurnActions {
     }
     if (type === 'force_answer') this.steering.add(this.#force(now));
     else if (type === 'resume') this.budget.raise(command);
-    this.steering.add(this.#pauses.set('requested', type === 'pause', now, subject));
+    this.steering.add(this.pauses.set('requested', type === 'pause', now, subject));
   }
 
   #force(now: number): UnsequencedRecord[] {
@@ -447,7 +416,7 @@ export class TurnActions {
 
   /** A turn that is to answer waits for nothing, also not for what a call that ran before it was forced asks for. */
   #giveUpWaits(now: number): UnsequencedRecord[] {
-    return this.#counted(this.#questions.giveUp(now));
+    return this.#counted(this.questions.giveUp(now));
   }
 
   #counted(records: UnsequencedRecord[]): UnsequencedRecord[] {
@@ -489,16 +458,16 @@ export class TurnActions {
     if (command.type === 'steer') return this.#given.has(command);
     if (command.type !== 'answer') return !this.isHeld && this.budget.hasRaised(command.budget);
     if (!this.#given.has(command)) return false;
-    const isAwaited = this.#questions.areAwaited(command);
+    const isAwaited = this.questions.areAwaited(command);
     return command.isRepetition === true || !isAwaited || this.#refuseAnswers(command) !== undefined;
   }
 
   #refuseAnswers(command: AnswerCommand): Verdict {
     const { refreshes } = command;
-    if (!this.waits || (!refreshes && !this.#questions.hasCallsOf(command))) {
+    if (!this.waits || (!refreshes && !this.questions.hasCallsOf(command))) {
       return { code: 'nothing_pending', message: 'no tool call of the running turn waits for an answer' };
     }
-    const refusal = this.#questions.refuse(command);
+    const refusal = this.questions.refuse(command);
     if (refusal || !refreshes) return refusal;
     if (!command.mayRespond) return { code: 'not_an_approver', message: 'you may not refresh toolkits' };
     return this.#refresh.refuse(refreshes);
@@ -517,7 +486,7 @@ export class TurnActions {
     const isDelegated = all.some(({ state }) => state === 'delegated');
     // What others work on comes first, and takes as long as it takes.
     if (this.#needsRefresh(threadId) && !isDelegated) reasons.push('action');
-    if (this.delegated.some((one) => one.threadId === threadId)) reasons.push('delegation');
+    if (this.delegations.started.some((one) => one.threadId === threadId)) reasons.push('delegation');
     return { isWorking: running.length + ready.length > 0, reasons, isDelegated };
   }
 }

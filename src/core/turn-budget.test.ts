@@ -119,7 +119,7 @@ test.each<[Route[], 'wait' | undefined, Partial<ModelMessage>, boolean]>([
     const actions = new TurnActions(startOf({ tokens: 10 }, {}, pause && { pause }));
     actions.add(messageOf(routes, more), 's');
     endTask(actions);
-    expect(actions.pauses.includes('budget')).toBe(isPaused);
+    expect(actions.pauses.reasons.includes('budget')).toBe(isPaused);
   },
 );
 
@@ -306,7 +306,7 @@ test('a call behind one that asks is no work ahead in a turn that ends then', ()
     const actions = new TurnActions(startOf({ tokens: 5 }, {}, pause && { pause }));
     actions.add(messageOf([], { toolCalls }), 's');
     endTask(actions);
-    expect(actions.pauses.includes('budget')).toBe(isPaused);
+    expect(actions.pauses.reasons.includes('budget')).toBe(isPaused);
   }
 });
 

@@ -2,16 +2,13 @@ import { withRequesters } from './deciders.ts';
 import type { TurnResult } from './history.ts';
 import type { Waiting } from './records/pending.ts';
 import type { CancelReason } from './records/turn.ts';
+import type { ThreadEnd } from './threads.ts';
 
-/** How a thread has stopped working. */
+/** How the root thread of a run has stopped working. */
 export type ThreadResult =
-  /** For a sub-agent: its end and its answer are in the log, also if it has failed. */
-  | { status: 'done' }
+  | Exclude<ThreadEnd, { status: 'waiting' }>
   /** Calls wait for a human or a client. */
   | ({ status: 'waiting' } & Waiting)
-  | Extract<TurnResult, { status: 'error' }>
-  /** The turn is being cancelled. */
-  | { status: 'stopped' }
   /** The run should continue as new; no activity of the thread or of its sub-agents is running. */
   | { status: 'continue' };
 

@@ -1,6 +1,7 @@
-import { recordsOfFailure, recordsOfUnfinished, waitingAfterEnd, withOutputs } from './activity-ends.ts';
+import { recordsOfFailure, unansweredCall, waitingAfterEnd, withOutputs } from './activity-ends.ts';
 import { eventId, firstMessageId, resultId } from './ids.ts';
 import { codeToResume, endOfLostCell, endOfStoppedCell, lossOf } from './code-threads.ts';
+import { pick } from './pick.ts';
 import { beginAgain, callsForSandbox, isUnstarted, notStarted } from './sandbox.ts';
 import { actionsRequired, callKey, denial, unsuccessfulResponse } from './tool-records.ts';
 import { MAX_ASKING } from './questions.ts';
@@ -25,13 +26,12 @@ import {
   type HistoryEvent,
   type Open,
   type ScheduledActivity,
+  type ScheduledInput,
   type TurnHeader,
   type TurnResult,
   type TurnStart,
   type WorkflowClose,
 } from './history.ts';
-
-type Activity<Name extends ScheduledActivity['name']> = Extract<ScheduledActivity, { name: Name }>['input'];
 
 /** What follows from the end of a workflow task. */
 type EndedTask = { entries: LogEntry[] } & Omit<ReturnType<TurnActions['endTask']>, 'records'>;
@@ -118,7 +118,7 @@ export class Turn {
    */
   get mayAskIfUnknown(): boolean {
     if (this.#start?.onUnknown !== 'ask') return false;
-    const unanswered = this.#actions?.unanswered ?? [];
+    const unanswered = this.#actions?.questions.unanswered ?? [];
     let questions = unanswered.filter(({ unknownOutcome }) => unknownOutcome !== undefined).length;
     for (const { name, input } of this.#running.values()) if (name === 'callTool' && input.onUnknown) questions += 1;
     return questions < MAX_ASKING;
@@ -321,7 +321,7 @@ export class Turn {
     // Those that have not begun when the turn closes are closed with it.
     if (end.how === 'cancelled') return [];
     const reason = end.how === 'failed' ? end.message : 'no kernel host has answered';
-    const lost = codeToResume(this.#threads).flatMap((thread) => this.#lostCell(thread, { at, reason }));
+    const lost = codeToResume(this.#threads).flatMap((thread) => endOfLostCell(thread, { at, reason }));
     return [...lost, ...callsForSandbox(this.#threads).map((call) => notStarted(call, at, reason))];
   }
 
@@ -331,23 +331,20 @@ export class Turn {
     return isSubAgent && name === 'callModel' && input.ends ? this.#unfinished(at, input.threadId) : [];
   }
 
-  #recordsOfCell({ threadId, isCheck }: Activity<'resumeCell'>, end: ActivityResult, at: string): UnsequencedRecord[] {
+  #recordsOfCell(
+    { threadId, isCheck }: ScheduledInput<'resumeCell'>,
+    end: ActivityResult,
+    at: string,
+  ): UnsequencedRecord[] {
     const reason = lossOf(end);
     if (reason === undefined) return end.how === 'completed' ? end.records : [];
     // A host that says that the cell is lost has not gone on with it.
     const hasGoneOn = !isCheck && end.how !== 'completed' && !isUnstarted(end);
-    return this.#lostCell(this.thread(threadId), { at, reason, hasGoneOn });
-  }
-
-  #lostCell(
-    { agent, calls }: Thread,
-    { at, reason, hasGoneOn = false }: { at: string; reason: string; hasGoneOn?: boolean },
-  ): UnsequencedRecord[] {
-    return agent ? endOfLostCell({ agent, calls }, { at, reason, hasGoneOn }) : [];
+    return endOfLostCell(this.thread(threadId), { at, reason, hasGoneOn });
   }
 
   /** A cell goes on, and first runs commands. */
-  #goOn({ threadId, step, commands }: Activity<'resumeCell'>): void {
+  #goOn({ threadId, step, commands }: ScheduledInput<'resumeCell'>): void {
     this.thread(threadId).steps = step;
     for (const toolCallId of commands) this.#actions?.scheduled({ threadId, toolCallId });
   }
@@ -355,31 +352,36 @@ export class Turn {
   #closed(at: string, close: WorkflowClose): LogEntry[] {
     const end = resultOf(close);
     const phase = this.#phase ?? this.#phaseNow;
-    const entries: LogEntry[] = this.#start?.queued ? [this.#append(turnCreated(this.#start))] : [];
+    const entries: LogEntry[] = [];
+    const add = (records: readonly UnsequencedRecord[]): void => {
+      for (const record of records) entries.push(this.#append(record));
+    };
+    if (this.#start?.queued) add([turnCreated(this.#start)]);
     const finishReason = end.status === 'error' ? 'error' : 'cancelled';
     // Its readers may have been shown what a speculative call has answered.
-    const unanswered = this.#firstCall ? emptyResponse(this.#firstCall, finishReason, undefined) : [];
-    entries.push(...unanswered.map((record) => this.#append(record)));
-    for (const activity of this.#running.values()) {
-      entries.push(...recordsOfUnfinished(activity, finishReason).map((record) => this.#append(record)));
+    if (this.#firstCall) add(emptyResponse(this.#firstCall, finishReason, undefined));
+    for (const { name, input } of this.#running.values()) {
+      // The calls of others are still open, and are closed with those that were never scheduled.
+      if (name === 'callModel') add(unansweredCall(input, finishReason));
     }
     this.#running.clear();
     this.#actions?.steering.modelEnded();
-    entries.push(...(this.#actions?.steering.record() ?? []).map((record) => this.#append(record)));
+    add(this.#actions?.steering.record() ?? []);
     const { pending, threads = [] }: Waiting = end.status === 'done' ? end : { pending: [] };
     const left = new Set(threads.map(({ threadId }) => threadId));
     const isLeft = new Set([...pending, ...threads.map(({ parent }) => parent)].map(callKey));
     const message =
       finishReason === 'error' ? 'the turn ended with an error' : 'the turn was cancelled before it was done';
     for (const thread of this.subAgents.filter(({ threadId }) => !left.has(threadId)).toReversed()) {
-      entries.push(...this.#closeCalls(at, isLeft, thread.threadId));
+      add(this.#unfinished(at, thread.threadId, isLeft));
       const stopped = { at, end: { status: 'error' as const, message }, answer: failureText(message) };
-      const records = thread.code
-        ? endOfStoppedCell(thread, { at, message })
-        : endOfThread(thread, { ...stopped, isCancelled: true });
-      entries.push(...records.map((record) => this.#append(record)));
+      add(
+        thread.code
+          ? endOfStoppedCell(thread, { at, message })
+          : endOfThread(thread, { ...stopped, isCancelled: true }),
+      );
     }
-    entries.push(...this.#closeCalls(at, isLeft, ROOT_THREAD));
+    add(this.#unfinished(at, ROOT_THREAD, isLeft));
     const actions = actionsRequired(pending, at).map((action) => this.#append(action));
     const requiredActions = [...this.#signIns, ...actions.map(({ record }) => record)];
     const held = pending.filter(({ needs }) => needs === 'order');
@@ -400,7 +402,7 @@ export class Turn {
           : { ...end, ...(end.status === 'cancelled' && { phase }) },
       ...(limit && { limit }),
       ...this.#totals,
-      waitedMs: this.#actions?.waitedUntil(Date.parse(at)) ?? 0,
+      waitedMs: this.#actions?.pauses.waitedUntil(Date.parse(at)) ?? 0,
       workedMs: this.#actions?.budget.workedUntil(Date.parse(at)) ?? 0,
     });
     this.#done = true;
@@ -413,11 +415,6 @@ export class Turn {
     const root = this.#threads.get(ROOT_THREAD);
     if (!root || root.end || pending.length > 0 || !this.#start) return {};
     return hasMadeAllRounds(root, this.#start.limits) ? { endedBy: 'max_turns' } : {};
-  }
-
-  /** Closes the calls of a thread, but those that the turn leaves to the next one. */
-  #closeCalls(at: string, isLeft: ReadonlySet<string>, threadId: string): LogEntry[] {
-    return this.#unfinished(at, threadId, isLeft).map((record) => this.#append(record));
   }
 
   /** The results of the calls of a thread that have none, but those that the turn leaves to the next one. */
@@ -437,7 +434,7 @@ export class Turn {
     const last = this.#lastEnded && !this.#actions?.isPaused ? [this.#lastEnded] : [];
     const work = (this.#running.size > 0 ? this.running() : last).filter(({ name }) => name !== 'connectTools');
     if (work.some(({ name, input }) => name === 'callModel' && input.threadId === ROOT_THREAD)) return 'model';
-    return work.length > 0 || (this.#actions?.delegated.length ?? 0) > 0 ? 'tool' : 'between';
+    return work.length > 0 || (this.#actions?.delegations.started.length ?? 0) > 0 ? 'tool' : 'between';
   }
 
   /** A person has denied a call of a thread, or of its code. */
@@ -470,7 +467,7 @@ export class Turn {
     if (record.kind === 'model.message') {
       if (record.threadId === ROOT_THREAD) this.#output = record;
       const thread = this.#threads.get(record.threadId);
-      if (thread) thread.waitedMs = this.#actions?.waitedMs ?? 0;
+      if (thread) thread.waitedMs = this.#actions?.pauses.waitedMs ?? 0;
       this.#signIns = this.#signIns.filter(({ threadId }) => threadId !== record.threadId);
       for (const { route } of record.toolCalls) {
         if (route.to === 'session') this.#startedAgents += 1;
@@ -492,20 +489,12 @@ export class Turn {
 
 /** The first record of a turn. */
 export function turnCreated(start: TurnHeader): TurnCreated {
-  const { turnId, sessionId, previousTurnId, createdBy, input, createdAt: at } = start;
-  const { conversation, isRun, specHash, queued, begun } = start;
+  const { turnId, createdAt: at, queued, begun } = start;
   return {
     kind: 'turn.created',
     id: eventId(turnId, 1),
     at,
-    turnId,
-    sessionId,
-    previousTurnId,
-    createdBy,
-    input,
-    ...(conversation && { conversation }),
-    ...(isRun && { isRun }),
-    specHash,
+    ...pick(start, 'turnId', 'sessionId', 'previousTurnId', 'createdBy', 'input', 'conversation', 'isRun', 'specHash'),
     ...(queued && { queued: { position: queued.position } }),
     ...(begun && { begunAt: begun.at }),
   };

@@ -18,6 +18,11 @@ export interface AgentProblem {
   param: string;
 }
 
+/** A problem of the agent's definition itself, at the place `param`. */
+export function invalidAgent(param: string, message: string): AgentProblem {
+  return { code: 'invalid_agent', message, param };
+}
+
 /** For whom an agent is checked, and within what bounds. */
 export interface CheckScope {
   /** The owner of the session that the agent is for, or null. */

@@ -1,6 +1,5 @@
 import { mayOnSession } from '../auth/rights.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import { MAX_PAYLOAD_BYTES, offloadItems } from '../blobs/offload.ts';
+import { MAX_PAYLOAD_BYTES, offloadItems, type BlobPlace } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isShown } from '../core/deciders.ts';
 import type { PendingCall } from '../core/records/pending.ts';
@@ -75,7 +74,7 @@ export async function answerCalls(
   }
   const { actions, done, start, subAgents: threads } = await logs.currentRun(last.id);
   if (!actions || !start) throw nothingPending();
-  const { waiting: pending } = actions;
+  const { waiting: pending } = actions.questions;
   if (status.open && (await isStarted(pending)))
     return { accepted, waiting: shownCalls(actions, sent), repeated: accepted, turnId: last.id };
   const command: AnswerCommand = {
@@ -108,13 +107,13 @@ export async function waitingNow(
   if (!status) return { pending: [] };
   if (!status.open) return status;
   const { actions, subAgents: threads } = await logs.currentRun(status.turnId);
-  return { pending: actions?.waiting ?? [], threads };
+  return { pending: actions?.questions.waiting ?? [], threads };
 }
 
 /** What a command has of them. @throws PayloadTooLarge */
 async function offloadAnswers(
   { answers, refreshes = [] }: { answers: Answer[]; refreshes: ToolkitRefresh[] | undefined },
-  store: { blobs: BlobStore; sessionId: string },
+  store: BlobPlace,
 ): Promise<Pick<AnswerCommand, 'answers' | 'refreshes'>> {
   const stored = await offloadItems<Answer | ToolkitRefresh>([...answers, ...refreshes], {
     ...store,
@@ -128,8 +127,8 @@ async function offloadAnswers(
 }
 
 /** The ids of the calls that wait, as far as the caller knows of them. */
-function shownCalls({ waiting }: Pick<TurnActions, 'waiting'>, caller: Answerer): string[] {
-  return idsOf(waiting.filter((call) => isShown(call, caller)));
+function shownCalls({ questions }: TurnActions, caller: Answerer): string[] {
+  return idsOf(questions.waiting.filter((call) => isShown(call, caller)));
 }
 
 /** Before long texts are replaced by references. */

@@ -28,20 +28,11 @@ interface ArchiveOptions {
  * skipped. Returns whether anything was copied.
  * @throws TurnNotFound
  */
-export async function archive({
-  catalog,
-  logs,
-  turnIndex,
-  metrics,
-  logReading,
-  log,
-  turnId,
-  through,
-  signal,
-}: ArchiveOptions): Promise<boolean> {
+export async function archive(options: ArchiveOptions): Promise<boolean> {
+  const { catalog, logs, turnIndex, metrics, logReading, log, turnId, through, signal } = options;
   const known = await catalog.turns.get(turnId);
   if (known?.archived) return false;
-  const turn = await indexed(known, { catalog, logs, turnIndex, turnId });
+  const turn = await indexed(known, options);
   if (!turn) return false;
   await archiveEarlier(turn, { catalog, logs, turnIndex, metrics, log, logReading, signal });
   const from = turn.archived_through + 1;
@@ -53,7 +44,7 @@ export async function archive({
     // What is in memory of an ended turn has its last state only.
     const state = last.record.kind === 'turn.done' ? 'ended' : (after ?? turn.state ?? 'running');
     const isLast = state === 'ended' || (through !== undefined && last.ordinal >= through);
-    const read = await logReading.ofEntries({ turn, entries, isLast });
+    const read = await logReading.ofEntries({ turn, entries, last, isLast });
     // Read before the entries are added, after which nothing may fail: the line would be lost.
     const session = errorOf(last) ? await catalog.sessions.get(sessionId) : undefined;
     const added = await catalog.archive.add(turnId, entries, { state, ...read });

@@ -1,6 +1,5 @@
 import { LRUCache } from 'lru-cache';
 import { restore, unlessLost } from '../blobs/offload.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
 import type { GivenConversation } from '../core/given-conversation.ts';
 import type { CallModelInput, CallToolInput } from '../core/history.ts';
 import { hasSummary } from '../core/compacted.ts';
@@ -13,14 +12,12 @@ import type { ToolCall } from '../core/records/calls.ts';
 import type { UnsequencedRecord } from '../core/records/log.ts';
 import { ROOT_THREAD } from '../core/records/threads.ts';
 import type { TurnCreated } from '../core/records/turn.ts';
-import type { TurnHistory } from '../temporal/history.ts';
-import type { OnceLog } from '../lib/once-log.ts';
 import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { recordsOf } from './ended-turn.ts';
 import { restoreRecord } from './restore-records.ts';
+import type { RecordSources } from './run-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
-import type { TurnLogReader } from './turn-log-reader.ts';
 import { TurnMemory, type ReadConversation } from './turn-memory.ts';
 import { NamedError } from '../lib/errors.ts';
 
@@ -48,13 +45,6 @@ type ReadThread = Pick<ModelCall, 'sessionId' | 'threadId' | 'previousTurnId'>;
 /** The limit of the cache, in characters of JSON. */
 const MAX_CACHED_CHARACTERS = 128 * 1024 * 1024;
 
-interface ConversationsOptions {
-  logs: TurnLogReader;
-  history: TurnHistory;
-  blobs: BlobStore;
-  losses: OnceLog;
-}
-
 /**
  * The records behind a model call: the previous turns, and its own turn up to the ordinal that the workflow passes.
  *
@@ -64,21 +54,15 @@ interface ConversationsOptions {
  * stamp equals the log. Everything else is read from the history, backwards from its end.
  */
 export class Conversations {
-  readonly #logs: TurnLogReader;
-  readonly #history: TurnHistory;
-  readonly #blobs: BlobStore;
-  readonly #losses: OnceLog;
+  readonly #sources: RecordSources;
   /** By their ids: those that this worker runs, or that have made the calls which it runs. */
   readonly #turns = new LRUCache<string, TurnMemory>({
     maxSize: MAX_CACHED_CHARACTERS,
     sizeCalculation: ({ characters }) => characters,
   });
 
-  constructor({ logs, history, blobs, losses }: ConversationsOptions) {
-    this.#losses = losses;
-    this.#logs = logs;
-    this.#history = history;
-    this.#blobs = blobs;
+  constructor(sources: RecordSources) {
+    this.#sources = sources;
   }
 
   /** Caches the result of an activity under `stamp`: one that it is about to return, or has returned on a kernel host. */
@@ -127,7 +111,7 @@ export class Conversations {
     const { previousTurnId, sessionId } = call;
     const author = newestAuthor(await this.#with(call.turnId, (turn) => turn.run(runId).upTo(call)));
     if (author !== undefined || previousTurnId === null) return author;
-    for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
+    for await (const { entries } of this.#sources.logs.chain(previousTurnId, signal)) {
       const records = recordsOf(entries);
       assertOfSession(records, sessionId);
       const earlier = newestAuthor(records);
@@ -153,7 +137,7 @@ export class Conversations {
       this.#chain({ previousTurnId, sessionId, threadId: ROOT_THREAD }, signal),
       restoreRecord(turnCreated(start), { ...this.#source(sessionId), turnId, recordId: eventId(turnId, 1) }),
       // A turn notifies its session before it closes: `ended` waits for its last records.
-      after === null ? [] : this.#logs.ended(after, signal),
+      after === null ? [] : this.#sources.logs.ended(after, signal),
     ]);
     assertOfSession(recordsOf(ended), sessionId);
     return [...before, created];
@@ -177,12 +161,12 @@ export class Conversations {
       if (made?.kind === 'model.message') return made;
       const read = turn.known(runId)?.message(messageId);
       if (read) return restoreRecord(read, { ...this.#source(sessionId), turnId, recordId: messageId });
-      return turn.messages.get(stamp, () => this.#logs.message({ sessionId, turnId, messageId }));
+      return turn.messages.get(stamp, () => this.#sources.logs.message({ sessionId, turnId, messageId }));
     });
     const call = message?.toolCalls[index];
     if (!call || callHash(call) !== run?.callHash) throw new Error('the tool call is not the one that was decided on');
     if (!edited) return call;
-    const { arguments: text } = await restore(edited, { blobs: this.#blobs, sessionId });
+    const { arguments: text } = await restore(edited, { blobs: this.#sources.blobs, sessionId });
     if (hashOf(JSON.parse(text)) !== edited.hash) throw new Error('the arguments are not those that were approved');
     return { ...call, arguments: text };
   }
@@ -234,7 +218,7 @@ export class Conversations {
   }
 
   async #readGiven(sessionId: string, blob: string): Promise<ReadConversation> {
-    const json = (await unlessLost(this.#blobs.get(sessionId, blob)))?.toString();
+    const json = (await unlessLost(this.#sources.blobs.get(sessionId, blob)))?.toString();
     if (json === undefined) throw new ConversationLost();
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the face that has taken the request
     return { given: JSON.parse(json) as GivenConversation, characters: json.length };
@@ -251,7 +235,7 @@ export class Conversations {
   ): Promise<UnsequencedRecord[]> {
     const turns: UnsequencedRecord[][] = [];
     if (previousTurnId === null) return [];
-    for await (const { entries } of this.#logs.chain(previousTurnId, signal)) {
+    for await (const { entries } of this.#sources.logs.chain(previousTurnId, signal)) {
       // A turn that an operator has deleted is left out of the conversation.
       const records = recordsOf(entries);
       assertOfSession(records, sessionId);
@@ -272,8 +256,7 @@ export class Conversations {
   }
 
   #memoryOf(turnId: string): TurnMemory {
-    const sources = { logs: this.#logs, history: this.#history, blobs: this.#blobs, losses: this.#losses };
-    const turn = this.#turns.get(turnId) ?? new TurnMemory(sources);
+    const turn = this.#turns.get(turnId) ?? new TurnMemory(this.#sources);
     this.#turns.set(turnId, turn);
     return turn;
   }
@@ -287,7 +270,8 @@ export class Conversations {
   }
 
   #source(sessionId: string) {
-    return { blobs: this.#blobs, losses: this.#losses, sessionId };
+    const { blobs, losses } = this.#sources;
+    return { blobs, losses, sessionId };
   }
 }
 

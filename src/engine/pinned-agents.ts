@@ -29,11 +29,7 @@ export async function pinnedAgents(
     const agent = await catalog.agents.get(name);
     if (!agent) throw invalid(`no agent is registered under the name ${name}, which this agent may start`);
     // It runs as in a session of its own, where the author of a draft has no more rights than any other user.
-    await checkAgent(agent.spec, {
-      owner: { ...owner, draftRoles: null },
-      agentCheck,
-      path: `agents.${name}.`,
-    });
+    await checkAgent(agent.spec, { owner: { ...owner, draftRoles: null }, agentCheck, path: `agents.${name}.` });
     await agentCheck.logWarnings(agent);
     hashes.set(name, agent.spec_hash);
     if (hashes.size > MAX_AGENTS)

@@ -79,18 +79,11 @@ export async function isClaimed(request: RequestIdentity): Promise<boolean> {
 }
 
 /** Claims what a request creates, or finds the claim that it repeats. @throws EngineError `idempotency_key_reused` */
-export async function claimRequest({
-  catalog,
-  scope,
-  key,
-  bodyHash,
-  resourceId,
-  sessionId,
-  isKept = false,
-}: ClaimOptions): Promise<SharedClaim> {
+export async function claimRequest(options: ClaimOptions): Promise<SharedClaim> {
+  const { catalog, scope, key, bodyHash, resourceId, sessionId, isKept = false } = options;
   const { idempotency } = catalog;
   const now = new Date();
-  const { notBefore, ...slots } = slotsOf({ catalog, scope, key, bodyHash }, now);
+  const { notBefore, ...slots } = slotsOf(options, now);
   const [first = '', ...others] = slots.keys;
   const slot = (others.length > 0 && (await idempotency.taken(slots, notBefore))) || first;
   const requested = { scope, key: slot, resourceId, sessionId, bodyHash };
@@ -121,7 +114,7 @@ export async function claimRequest({
   };
 }
 
-interface NamedRequest extends Omit<ClaimOptions, 'scope' | 'bodyHash' | 'resourceId'> {
+export interface NamedRequest extends Omit<ClaimOptions, 'scope' | 'bodyHash' | 'resourceId'> {
   /** The id of what the request creates, unless it is a repetition; by default one that names the request. */
   resourceId?: string;
   caller: Caller;

@@ -11,12 +11,16 @@ import { recordCharacters, recordsOf } from './ended-turn.ts';
 import { restoreEntries } from './restore-records.ts';
 import type { TurnLogReader } from './turn-log-reader.ts';
 
-export interface RunRecordsOptions {
-  runId: string;
+/** Where the records of turns are read from. */
+export interface RecordSources {
   logs: TurnLogReader;
   history: TurnHistory;
   blobs: BlobStore;
   losses: OnceLog;
+}
+
+interface RunRecordsOptions extends RecordSources {
+  runId: string;
   /** The result under a stamp that this process has produced, or was sent. */
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
 }

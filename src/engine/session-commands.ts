@@ -52,6 +52,17 @@ interface StartOptions {
   taskQueue: string;
 }
 
+/** The options with which the workflow of a session is started, unless it runs. */
+function sessionOptions(taskQueue: string, start: SessionStart) {
+  return {
+    workflowId: sessionWorkflowId(start.sessionId),
+    workflowIdConflictPolicy: 'USE_EXISTING' as const,
+    workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
+    taskQueue,
+    args: [start] satisfies Parameters<typeof session>,
+  };
+}
+
 /** Starts the removal of a deleted session, unless it is in progress. */
 export async function startRemoval({ client, taskQueue }: StartOptions, sessionId: string): Promise<void> {
   await client.connection.withDeadline(Date.now() + START_TIMEOUT_MS, () =>
@@ -73,27 +84,17 @@ export async function signalTurn(client: Client, turnId: string, command: TurnCo
 /** Starts a session's workflow, unless it runs. */
 export async function startSession({ client, taskQueue }: StartOptions, sessionId: string): Promise<void> {
   await client.connection.withDeadline(Date.now() + START_TIMEOUT_MS, () =>
-    client.workflow.start<typeof session>(SESSION_WORKFLOW, {
-      workflowId: sessionWorkflowId(sessionId),
-      workflowIdConflictPolicy: 'USE_EXISTING',
-      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-      taskQueue,
-      args: [{ sessionId }],
-    }),
+    client.workflow.start<typeof session>(SESSION_WORKFLOW, sessionOptions(taskQueue, { sessionId })),
   );
 }
 
 /** Sends commands to session workflows, and starts those that are not running. */
 export class SessionCommands {
-  readonly #client: Client;
-  readonly #taskQueue: string;
-  readonly #log: Logger;
+  readonly #options: StartOptions & { log: Logger };
   readonly #queue = new KeyedSemaphore(MAX_CONCURRENT_UPDATES);
 
-  constructor({ client, taskQueue, log }: { client: Client; taskQueue: string; log: Logger }) {
-    this.#client = client;
-    this.#taskQueue = taskQueue;
-    this.#log = log;
+  constructor(options: StartOptions & { log: Logger }) {
+    this.#options = options;
   }
 
   /**
@@ -102,7 +103,7 @@ export class SessionCommands {
    */
   async createTurn(sessionId: string, command: CreateTurnCommand): Promise<TurnCreation> {
     return this.#update(sessionId, command.turnId, (operation) =>
-      this.#client.workflow.executeUpdateWithStart(createTurn, {
+      this.#options.client.workflow.executeUpdateWithStart(createTurn, {
         updateId: command.turnId,
         args: [command],
         startWorkflowOperation: operation,
@@ -113,7 +114,7 @@ export class SessionCommands {
   /** Cancels turns. @throws EngineError */
   async cancel(sessionId: string, command: CancelCommand): Promise<void> {
     await this.#update(sessionId, undefined, (operation) =>
-      this.#client.workflow.executeUpdateWithStart(cancelSession, {
+      this.#options.client.workflow.executeUpdateWithStart(cancelSession, {
         args: [command],
         startWorkflowOperation: operation,
       }),
@@ -126,7 +127,7 @@ export class SessionCommands {
    */
   async commandTurn(turnId: string, command: TurnCommand): Promise<boolean> {
     try {
-      await signalTurn(this.#client, turnId, command);
+      await signalTurn(this.#options.client, turnId, command);
       return true;
     } catch (error) {
       if (isNotFound(error)) return false;
@@ -137,11 +138,9 @@ export class SessionCommands {
 
   /** Starts the removal of a deleted session. If that fails now, housekeeping starts it later. */
   remove(sessionId: string): void {
-    startRemoval({ client: this.#client, taskQueue: this.#taskQueue }, sessionId).catch((error: unknown) =>
-      this.#log.warn(
-        { sessionId, err: error },
-        'the removal of a session could not be started; housekeeping retries it',
-      ),
+    const message = 'the removal of a session could not be started; housekeeping retries it';
+    startRemoval(this.#options, sessionId).catch((error: unknown) =>
+      this.#options.log.warn({ sessionId, err: error }, message),
     );
   }
 
@@ -150,14 +149,18 @@ export class SessionCommands {
     updateId: string | undefined,
     send: (operation: WithStartWorkflowOperation<typeof session>) => Promise<T>,
   ): Promise<T> {
+    const { client, taskQueue } = this.#options;
     return this.#queue.run(sessionId, async () => {
       const retryUntil = Date.now() + RETRY_WITHIN_MS;
       for (let attempt = 1; ; attempt++) {
-        const operation = this.#startOperation({ sessionId, ...(updateId && { begins: updateId }) });
+        const operation = new WithStartWorkflowOperation<typeof session>(
+          SESSION_WORKFLOW,
+          sessionOptions(taskQueue, { sessionId, ...(updateId && { begins: updateId }) }),
+        );
         // Rejects together with the command, whose error is handled below.
         operation.workflowHandle().catch(() => undefined);
         try {
-          return await this.#client.connection.withDeadline(Date.now() + COMMAND_TIMEOUT_MS, () => send(operation));
+          return await client.connection.withDeadline(Date.now() + COMMAND_TIMEOUT_MS, () => send(operation));
         } catch (error) {
           const isTransient = isNotFound(error) || isTemporalUnavailable(error);
           if (!isTransient || attempt >= MAX_ATTEMPTS || Date.now() >= retryUntil) {
@@ -169,25 +172,16 @@ export class SessionCommands {
     });
   }
 
-  #startOperation(start: SessionStart): WithStartWorkflowOperation<typeof session> {
-    return new WithStartWorkflowOperation<typeof session>(SESSION_WORKFLOW, {
-      workflowId: sessionWorkflowId(start.sessionId),
-      workflowIdConflictPolicy: 'USE_EXISTING',
-      taskQueue: this.#taskQueue,
-      workflowTaskTimeout: WORKFLOW_TASK_TIMEOUT,
-      args: [start],
-    });
-  }
-
   /** The outcome of a command whose request failed. */
   async #outcome<T>(sessionId: string, updateId: string | undefined, error: unknown): Promise<T> {
     if (error instanceof WorkflowUpdateFailedError) throw this.#rejection(sessionId, error);
     const isAmbiguous = error instanceof WorkflowUpdateRPCTimeoutOrCancelledError || isTemporalUnavailable(error);
     if (!isAmbiguous) throw error;
     if (updateId) {
+      const { client } = this.#options;
       try {
-        const handle = this.#client.workflow.getHandle(sessionWorkflowId(sessionId)).getUpdateHandle<T>(updateId);
-        return await this.#client.connection.withDeadline(Date.now() + LOOKUP_TIMEOUT_MS, () => handle.result());
+        const handle = client.workflow.getHandle(sessionWorkflowId(sessionId)).getUpdateHandle<T>(updateId);
+        return await client.connection.withDeadline(Date.now() + LOOKUP_TIMEOUT_MS, () => handle.result());
       } catch (lookupError) {
         if (lookupError instanceof WorkflowUpdateFailedError) throw this.#rejection(sessionId, lookupError);
       }

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isOwn, mayOnSession } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
-import { MAX_PAYLOAD_BYTES, offloadItems } from '../blobs/offload.ts';
+import { MAX_PAYLOAD_BYTES, offloadItems, type BlobPlace } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isOfRun } from '../catalog/session-types.ts';
 import type { SessionOwner } from '../core/history.ts';
@@ -162,7 +161,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
 
 async function storeConversation(
   { json, repaired }: GivenText,
-  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
+  { blobs, sessionId }: BlobPlace,
 ): Promise<ConversationRef> {
   return { blob: await blobs.put(sessionId, Buffer.from(json)), ...(repaired && { repaired }) };
 }

@@ -35,23 +35,20 @@ interface StorageQuotaOptions {
  * What turns store while they run is counted, and refuses the requests that follow.
  */
 export class StorageQuota {
-  readonly #catalog: StorageQuotaOptions['catalog'];
-  readonly #limits: StorageQuotaOptions['limits'];
-  readonly #now: () => number;
+  readonly #options: StorageQuotaOptions;
   #arriving: Arrival[] = [];
 
-  constructor({ catalog, limits, now = Date.now }: StorageQuotaOptions) {
-    this.#catalog = catalog;
-    this.#limits = limits;
-    this.#now = now;
+  constructor(options: StorageQuotaOptions) {
+    this.#options = options;
   }
 
   /** Admits a request that brings these bytes, unless it would take the subject above its quota. */
   async admit(subject: string, bytes: number): Promise<StorageAdmission> {
-    const megabytes = this.#limits().storedMegabytesPerSubject;
+    const { catalog, limits, now: currentTime = Date.now } = this.#options;
+    const megabytes = limits().storedMegabytesPerSubject;
     if (megabytes === Infinity) return { refusal: undefined, answered: () => undefined };
-    const now = this.#now();
-    const stored = await this.#catalog.storedBytes.of(subject);
+    const now = currentTime();
+    const stored = await catalog.storedBytes.of(subject);
     // After the query: from here on nothing is awaited, so that requests at once see each other.
     this.#arriving = this.#arriving.filter(({ until }) => until > now);
     const arriving = this.#arriving.filter((one) => one.subject === subject).reduce((sum, one) => sum + one.bytes, 0);

@@ -1,4 +1,4 @@
-import type { BlobStore } from '../blobs/blob-store.ts';
+import type { BlobPlace } from '../blobs/offload.ts';
 import { storeFiles } from '../blobs/store-files.ts';
 import type { InputItem, StoredFile } from '../core/records/input.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
@@ -7,24 +7,13 @@ import type { AgentSpec } from '../spec/agent-spec.ts';
 const MAX_INLINE_BYTES = 256 * 1024;
 
 /** The input as the log keeps it: its larger files, which arrive inline, are moved into the blob store. */
-export async function storeInput(
-  input: InputItem[],
-  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
-): Promise<InputItem[]> {
+export async function storeInput(input: InputItem[], { blobs, sessionId }: BlobPlace): Promise<InputItem[]> {
   const files = inputFiles(input);
   const inline = files.flatMap((file) => ('base64' in file ? [file] : []));
   if (inline.length === 0) return input;
   const stored = await storeFiles(inline, { blobs, sessionId, maxInlineBytes: MAX_INLINE_BYTES });
-  const replacements = new Map<StoredFile, StoredFile>();
-  for (const [i, file] of stored.entries()) {
-    const original = inline[i];
-    if (original) replacements.set(original, file);
-  }
-  return input.map((item) => {
-    if (item.type !== 'user.message' || typeof item.content === 'string') return item;
-    const content = item.content.map((part) => (part.type === 'file' ? (replacements.get(part) ?? part) : part));
-    return { ...item, content };
-  });
+  const replacements = new Map<StoredFile, StoredFile | undefined>(inline.map((file, i) => [file, stored[i]]));
+  return withFiles(input, (file) => replacements.get(file) ?? file);
 }
 
 /**
@@ -40,13 +29,16 @@ export type PlaceFiles = (
 export function withPaths(input: InputItem[], paths: readonly (string | undefined)[]): InputItem[] {
   const placed = new Map(inputFiles(input).map((file, i) => [file, paths[i]]));
   if (paths.every((path) => path === undefined)) return input;
+  return withFiles(input, (file) => {
+    const path = placed.get(file);
+    return path === undefined ? file : { ...file, workspacePath: path };
+  });
+}
+
+function withFiles(input: InputItem[], change: (file: StoredFile) => StoredFile): InputItem[] {
   return input.map((item) => {
     if (item.type !== 'user.message' || typeof item.content === 'string') return item;
-    const content = item.content.map((part) => {
-      const path = part.type === 'file' ? placed.get(part) : undefined;
-      return path === undefined ? part : { ...part, workspacePath: path };
-    });
-    return { ...item, content };
+    return { ...item, content: item.content.map((part) => (part.type === 'file' ? change(part) : part)) };
   });
 }
 

@@ -13,29 +13,20 @@ import { unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
  */
 export const REQUEST_LIFETIME_MS = 2 * COMMAND_LIFETIME_MS;
 
+interface TurnIndexOptions {
+  catalog: KernelCatalog;
+  logs: TurnLogReader;
+  logReading: LogReading;
+  /** Called with the session of each turn that was indexed. */
+  hintSession: (sessionId: string) => void;
+}
+
 /** The turns of a session. The catalog has them; after a crash between two writes, Temporal has the missing ones. */
 export class TurnIndex {
-  readonly #catalog: KernelCatalog;
-  readonly #logs: TurnLogReader;
-  readonly #logReading: LogReading;
-  readonly #hintSession: (sessionId: string) => void;
+  readonly #options: TurnIndexOptions;
 
-  /** @param hintSession called with the session of each turn that was indexed */
-  constructor({
-    catalog,
-    logs,
-    logReading,
-    hintSession,
-  }: {
-    catalog: KernelCatalog;
-    logs: TurnLogReader;
-    logReading: LogReading;
-    hintSession: (sessionId: string) => void;
-  }) {
-    this.#catalog = catalog;
-    this.#logs = logs;
-    this.#logReading = logReading;
-    this.#hintSession = hintSession;
+  constructor(options: TurnIndexOptions) {
+    this.#options = options;
   }
 
   /** The newest turn of a session; while Temporal is unavailable, the newest one in the index. */
@@ -44,14 +35,14 @@ export class TurnIndex {
       return await this.confirmedLast(sessionId);
     } catch (error) {
       if (!isTemporalUnavailable(error)) throw error;
-      return this.#catalog.turns.last(sessionId);
+      return this.#options.catalog.turns.last(sessionId);
     }
   }
 
   /** The newest turn of a session, confirmed by Temporal, apart from the one that `begins`. Throws during an outage. */
   async confirmedLast(sessionId: string, begins?: string): Promise<TurnRow | undefined> {
     await this.reconcileRequests(sessionId, begins);
-    const { turns } = this.#catalog;
+    const { turns } = this.#options.catalog;
     let row = await turns.last(sessionId);
     while (row && !(await this.#exists(row))) row = await turns.last(sessionId, row.sequence ?? undefined);
     return row;
@@ -59,12 +50,12 @@ export class TurnIndex {
 
   /** False for a turn without a log: the catalog may have such turns if Temporal's data was lost or restored. */
   async #exists({ id, archived }: TurnRow): Promise<boolean> {
-    return Boolean(archived) || (await unlessNotFound(this.#logs.start(id))) !== undefined;
+    return Boolean(archived) || (await unlessNotFound(this.#options.logs.start(id))) !== undefined;
   }
 
   /** Indexes the requests of a session that have become turns, except for the one that `begins`. */
   async reconcileRequests(sessionId: string, begins?: string): Promise<void> {
-    for (const request of await this.#catalog.turns.requests(sessionId)) {
+    for (const request of await this.#options.catalog.turns.requests(sessionId)) {
       if (request.id !== begins) await this.#reconcile(request);
     }
   }
@@ -72,11 +63,11 @@ export class TurnIndex {
   /** The turns that wait in the queue of a session whose requests were reconciled, in their order. */
   async queued(sessionId: string): Promise<QueuedTurn[]> {
     const queue: QueuedTurn[] = [];
-    for (const { id: turnId, queue_number: number } of await this.#catalog.turns.requests(sessionId)) {
+    for (const { id: turnId, queue_number: number } of await this.#options.catalog.turns.requests(sessionId)) {
       if (number === null) continue;
       // Temporal's data may have been lost or restored.
-      const { queued } = (await unlessNotFound(this.#logs.start(turnId))) ?? {};
-      const isOpen = queued && (await unlessNotFound(this.#logs.close(turnId).then((close) => !close)));
+      const { queued } = (await unlessNotFound(this.#options.logs.start(turnId))) ?? {};
+      const isOpen = queued && (await unlessNotFound(this.#options.logs.close(turnId).then((close) => !close)));
       if (isOpen) queue.push({ turnId, ...queued });
     }
     return queue.toSorted((a, b) => a.number - b.number);
@@ -85,8 +76,8 @@ export class TurnIndex {
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
   async accept(start: Omit<TurnStart, 'resumes' | 'queued'> & { queued?: QueuePlace }): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt, queued, begun } = start;
-    if (queued) return this.#catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
-    const accepted = await this.#catalog.turns.accept({
+    if (queued) return this.#options.catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
+    const accepted = await this.#options.catalog.turns.accept({
       turnId,
       sessionId,
       previousTurnId,
@@ -94,16 +85,16 @@ export class TurnIndex {
       createdAt,
       title: sequence === 1 ? start.title : null,
       ...(begun && { begunAt: begun.at }),
-      ...(await this.#logReading.ofStart(start)),
+      ...(await this.#options.logReading.ofStart(start)),
     });
-    if (accepted) this.#hintSession(sessionId);
+    if (accepted) this.#options.hintSession(sessionId);
     return accepted;
   }
 
   async #reconcile({ id: turnId, created_at: requestedAt, queue_number: number }: TurnRow): Promise<void> {
-    const start = await unlessNotFound(this.#logs.start(turnId));
+    const start = await unlessNotFound(this.#options.logs.start(turnId));
     if (start && (!start.queued || number === null)) await this.accept(start);
     const isExpired = Date.parse(requestedAt) < Date.now() - REQUEST_LIFETIME_MS;
-    if (!start && isExpired) await this.#catalog.turns.withdraw(turnId);
+    if (!start && isExpired) await this.#options.catalog.turns.withdraw(turnId);
   }
 }

@@ -18,7 +18,7 @@ import { EncryptionKeyMissing } from '../encryption/cipher.ts';
 import type { OnceLog } from '../lib/once-log.ts';
 import { isNotFound } from '../temporal/errors.ts';
 import type { FollowOptions, TurnHistory } from '../temporal/history.ts';
-import { endedTurns, type EndedTurn } from './ended-turn.ts';
+import { endedTurns, recordsOf, type EndedTurn } from './ended-turn.ts';
 import { EngineError } from './errors.ts';
 import { RunningTurns } from './running-turns.ts';
 import { restoreEntries, restoreRecord } from './restore-records.ts';
@@ -146,22 +146,16 @@ interface TurnLogReaderOptions {
  * histories. Entries are returned with all of their texts.
  */
 export class TurnLogReader {
-  readonly #catalog: KernelCatalog;
-  readonly #history: TurnHistory;
+  readonly #options: TurnLogReaderOptions;
   readonly #running: RunningTurns;
-  readonly #blobs: BlobStore;
-  readonly #losses: OnceLog;
   readonly #ended = endedTurns();
 
   /** Turns that this process has seen accepted a moment ago. About others, Temporal is asked. */
   readonly #accepted = new LRUCache<string, true>({ max: MAX_ACCEPTED, ttl: STARTS_WITHIN_MS });
 
-  constructor({ catalog, history, blobs, losses }: TurnLogReaderOptions) {
-    this.#losses = losses;
-    this.#catalog = catalog;
-    this.#history = history;
-    this.#running = new RunningTurns(history);
-    this.#blobs = blobs;
+  constructor(options: TurnLogReaderOptions) {
+    this.#options = options;
+    this.#running = new RunningTurns(options.history);
   }
 
   /** The session has accepted a turn, whose workflow Temporal is about to start. */
@@ -173,14 +167,16 @@ export class TurnLogReader {
   async locate(turnId: string): Promise<TurnSource> {
     const ended = this.#ended.get(turnId);
     if (ended) return EndedLog.cached(ended);
-    const { archive } = this.#catalog;
-    const row = await this.#row(turnId);
+    const { catalog, history } = this.#options;
+    const { archive } = catalog;
+    // A turn that is still in Temporal is read without the catalog: running turns depend on it.
+    const row = await unlessUnavailable(catalog.turns.get(turnId));
     if (row?.archived) return EndedLog.archived(row, archive);
     return new LiveLog({
       turnId,
       row,
       archive,
-      history: this.#history,
+      history,
       found: (read) => this.#found(turnId, read),
       onEnded: (turn) => {
         // The turn may be in memory with its texts by now.
@@ -246,33 +242,24 @@ export class TurnLogReader {
     const entries = (await unlessNotFound(this.ended(turnId, follow))) ?? [];
     const created = entries[0]?.record;
     if (created?.kind === 'turn.created') return { turnId, previousTurnId: created.previousTurnId, entries };
-    const row = await this.#catalog.turns.get(turnId);
+    const row = await this.#options.catalog.turns.get(turnId);
     return { turnId, previousTurnId: row?.previous_turn_id ?? null, entries };
   }
 
   /** The turns of a chain that are in the archive, up to the first that is not, or that is in memory. */
   async *#archivedChain(turnId: string): AsyncGenerator<ChainedTurn> {
-    const rows = await this.#archivedRows(turnId);
+    const { archive, turns } = this.#options.catalog;
+    const rows = (await unlessUnavailable(turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true }))) ?? [];
     const known = rows.findIndex(({ id }) => this.#ended.has(id));
     for (const batch of batchesOf(known < 0 ? rows : rows.slice(0, known))) {
       const isLong = batch.some(({ archived_through: length }) => length > ARCHIVE_PAGE);
-      const read = isLong ? undefined : await this.#catalog.archive.readAll(batch.map(({ id }) => id));
+      const read = isLong ? undefined : await archive.readAll(batch.map(({ id }) => id));
       for (const row of batch) {
         const entries = read?.get(row.id);
         const place = archivedPlace(row);
-        const turn = entries ? { ...place, entries } : await EndedLog.archived(row, this.#catalog.archive).whole();
+        const turn = entries ? { ...place, entries } : await EndedLog.archived(row, archive).whole();
         yield { turnId: row.id, previousTurnId: row.previous_turn_id, entries: await this.#keep(turn) };
       }
-    }
-  }
-
-  /** None if the catalog is unavailable. */
-  async #archivedRows(turnId: string): Promise<TurnRow[]> {
-    try {
-      return await this.#catalog.turns.chain(turnId, CHAIN_PAGE, { archivedOnly: true });
-    } catch (error) {
-      if (isCatalogUnavailable(error)) return [];
-      throw error;
     }
   }
 
@@ -326,13 +313,7 @@ export class TurnLogReader {
     for await (const records of (await this.locate(turnId)).newest()) if (await take(records, turnId)) return found;
     if (!previous) return found;
     for await (const turn of this.chain(previous, signal)) {
-      if (
-        await take(
-          turn.entries.map(({ record }) => record),
-          turn.turnId,
-        )
-      )
-        return found;
+      if (await take(recordsOf(turn.entries), turn.turnId)) return found;
     }
     return found;
   }
@@ -344,7 +325,7 @@ export class TurnLogReader {
 
   /** How a turn's workflow closed, read from Temporal; undefined while it runs. @throws TurnNotFound */
   async close(turnId: string): Promise<WorkflowClose | undefined> {
-    return this.#found(turnId, () => this.#history.close(turnId));
+    return this.#found(turnId, () => this.#options.history.close(turnId));
   }
 
   /** The first entry that the archive may lack, from which on those who follow a turn have its log in memory. */
@@ -389,38 +370,31 @@ export class TurnLogReader {
   /** What is known of a turn that has not ended. */
   async #openEnds(start: TurnStart, isPaused: boolean): Promise<TurnSummary> {
     const { turnId, sessionId, queued, pause } = start;
-    const created = await restoreRecord(turnCreated(start), { ...this.#source(start), recordId: eventId(turnId, 1) });
+    const created = await this.#firstRecord(start);
     if (queued) {
-      const position = await this.#catalog.turns.positionInQueue(sessionId, queued.number);
+      const position = await this.#options.catalog.turns.positionInQueue(sessionId, queued.number);
       return { created, done: undefined, position };
     }
     // Most turns neither wait nor are paused: their history need not be read.
     if (pause !== 'wait' && !isPaused) return { created, done: undefined };
     const { actions } = await this.currentRun(turnId);
-    const waiting = actions?.waiting.map(({ toolCallId }) => toolCallId) ?? [];
-    return { created, done: undefined, waiting, paused: actions?.pauses ?? [] };
+    const waiting = actions?.questions.waiting.map(({ toolCallId }) => toolCallId) ?? [];
+    return { created, done: undefined, waiting, paused: actions?.pauses.reasons ?? [] };
   }
 
   /** The input of a turn with all of its texts. */
   async inputOf(start: Omit<TurnStart, 'resumes' | 'queued'>): Promise<InputItem[]> {
-    const recordId = eventId(start.turnId, 1);
-    return (await restoreRecord(turnCreated(start), { ...this.#source(start), recordId })).input;
+    return (await this.#firstRecord(start)).input;
+  }
+
+  /** The first record of a turn with all of its texts. */
+  #firstRecord(start: Omit<TurnStart, 'resumes' | 'queued'>): Promise<TurnCreated> {
+    return restoreRecord(turnCreated(start), { ...this.#source(start), recordId: eventId(start.turnId, 1) });
   }
 
   /** The input of a turn's workflow, or of its run `runId`. @throws TurnNotFound */
   async start(turnId: string, runId?: string): Promise<TurnStart> {
-    return this.#found(turnId, () => this.#history.start(turnId, runId));
-  }
-
-  /** The turn's row in the index; undefined if there is none, or while the catalog is unavailable. */
-  async #row(turnId: string): Promise<TurnRow | undefined> {
-    try {
-      return await this.#catalog.turns.get(turnId);
-    } catch (error) {
-      // A turn that is still in Temporal is read without the catalog: running turns depend on it.
-      if (isCatalogUnavailable(error)) return undefined;
-      throw error;
-    }
+    return this.#found(turnId, () => this.#options.history.start(turnId, runId));
   }
 
   /** Entries with their texts, a few at a time. */
@@ -435,8 +409,10 @@ export class TurnLogReader {
   }
 
   #source({ sessionId, turnId }: { sessionId: string; turnId: string }) {
-    return { blobs: this.#blobs, losses: this.#losses, sessionId, turnId };
+    const { blobs, losses } = this.#options;
+    return { blobs, losses, sessionId, turnId };
   }
+
   /** Reads from the history of a turn, which may be about to start. @throws TurnNotFound, TurnNotStarted */
   async #found<T>(turnId: string, read: () => Promise<T>): Promise<T> {
     const deadline = Date.now() + STARTS_WITHIN_MS;
@@ -457,8 +433,18 @@ export class TurnLogReader {
 
   /** Whether the turn was accepted, and Temporal has not started its workflow yet. */
   async #isStarting(turnId: string): Promise<boolean> {
-    const row = await this.#catalog.turns.get(turnId);
-    return row !== undefined && !row.archived && (await this.#history.isStarting(turnId, row.session_id));
+    const row = await this.#options.catalog.turns.get(turnId);
+    return row !== undefined && !row.archived && (await this.#options.history.isStarting(turnId, row.session_id));
+  }
+}
+
+/** What is read of the catalog; undefined while it is unavailable. */
+async function unlessUnavailable<T>(reading: Promise<T>): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isCatalogUnavailable(error)) return undefined;
+    throw error;
   }
 }
 

@@ -2,7 +2,7 @@ import type { GivenConversation } from '../core/given-conversation.ts';
 import type { UnsequencedRecord } from '../core/records/log.ts';
 import type { ModelMessage } from '../core/records/message.ts';
 import { recordCharacters } from './ended-turn.ts';
-import { RunRecords, type RunRecordsOptions } from './run-records.ts';
+import { RunRecords, type RecordSources } from './run-records.ts';
 
 /** A conversation that a client has given with its turn, and the size of its JSON. */
 export interface ReadConversation {
@@ -16,12 +16,12 @@ export class TurnMemory {
   readonly messages = new SharedReads<ModelMessage>((message) => recordCharacters([message]));
   /** By its blob. */
   readonly given = new SharedReads<ReadConversation>(({ characters }) => characters);
-  readonly #sources: Omit<RunRecordsOptions, 'runId' | 'stamped'>;
+  readonly #sources: RecordSources;
   readonly #results = new Map<string, UnsequencedRecord[]>();
   #resultCharacters = 1;
   #run: RunRecords | undefined;
 
-  constructor(sources: Omit<RunRecordsOptions, 'runId' | 'stamped'>) {
+  constructor(sources: RecordSources) {
     this.#sources = sources;
   }
 

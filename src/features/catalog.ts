@@ -8,20 +8,18 @@ import { SessionFeedback } from './agent-sessions/session-feedback.ts';
 import { SessionList } from './agent-sessions/session-list.ts';
 import { SessionRequests } from './agent-sessions/session-requests.ts';
 import { SessionSlots } from './agent-sessions/session-slots.ts';
-import { sessionTextsReader } from './agent-sessions/session-texts.ts';
 import { SharedSessions } from './agent-sessions/shared-sessions.ts';
-import { endedKernelsReader } from './code/ended-kernels.ts';
 import { KernelHosts } from './code/kernel-host-rows.ts';
 import { PermissionRules } from './code/permissions/rule-rows.ts';
 import { SavedTools } from './code/saved-tools/saved-tool-rows.ts';
 import { Sandboxes } from './code/sandbox-rows.ts';
-import { Spending, spendingReader } from './budgets/spending-rows.ts';
-import { Delegations, delegationsReader } from './delegation/delegation-rows.ts';
-import { ActionIndex, inboxReader } from './inbox/action-index.ts';
+import { Spending } from './budgets/spending-rows.ts';
+import { Delegations } from './delegation/delegation-rows.ts';
+import { FEATURES } from './features.ts';
 import { Actions } from './inbox/action-rows.ts';
 import { KeptAnswers } from './inbox/kept-answers.ts';
-import { RunSecrets, runSecretsReader } from './run-support/run-secrets.ts';
-import { RunSummaries, runSummariesReader } from './run-support/run-summaries.ts';
+import { RunSecrets } from './run-support/run-secrets.ts';
+import { RunSummaries } from './run-support/run-summaries.ts';
 import { ScheduleRuns } from './schedules/schedule-run-rows.ts';
 import { Schedules } from './schedules/schedule-rows.ts';
 import { TurnPlaces } from './session-stream/turn-places.ts';
@@ -63,36 +61,13 @@ export class Catalog extends KernelCatalog {
   }
 }
 
-/** What the kernel calls, in this order. */
+/** What the kernel calls. */
 function featuresFor({ cipher }: Pick<CatalogOptions, 'cipher'>): CatalogFeatures {
-  const actions = new ActionIndex(cipher);
   return {
-    readers: [
-      runSecretsReader(cipher),
-      sessionTextsReader(cipher),
-      inboxReader(actions),
-      runSummariesReader(cipher),
-      spendingReader,
-      delegationsReader,
-      endedKernelsReader,
-    ],
-    tablesOfSessions: [
-      'actions',
-      'kept_answers',
-      'delivery_lanes',
-      'deliveries',
-      'session_requests',
-      'session_inputs',
-      'shared_sessions',
-      'session_feedback',
-      'run_secrets',
-      'run_summaries',
-      'session_texts',
-      'sandboxes',
-      'permission_rules',
-    ],
-    tablesOfTurns: ['actions', 'kept_answers'],
+    readers: FEATURES.flatMap(({ logReaders }) => logReaders?.(cipher) ?? []),
+    tablesOfSessions: FEATURES.flatMap(({ tablesOfSessions = [] }) => tablesOfSessions),
+    tablesOfTurns: FEATURES.flatMap(({ tablesOfTurns = [] }) => tablesOfTurns),
+    columnsOf: (turn) => Object.assign({}, ...FEATURES.map(({ columnsOf }) => columnsOf?.(turn, cipher))),
     writeEvents,
-    columnsOf: ({ turnId, answers }) => ({ answers: actions.sealAnswers(turnId, answers) }),
   };
 }

@@ -1,7 +1,7 @@
 import { TurnNotFound } from '../engine/turn-log-reader.ts';
 import { withLogContext } from '../telemetry/log-context.ts';
 import { TURN_WORKFLOW, turnIdOf } from '../core/temporal-names.ts';
-import type { Housekeeping } from './housekeeping.ts';
+import type { Housekeeping, Sweep } from './housekeeping.ts';
 
 export interface Swept {
   /** The turns that could not be archived. */
@@ -29,15 +29,10 @@ const MARK = 'archived turns';
  * still has. Returns the turns that could not be archived, and the time from which the next sweep starts.
  */
 export async function archiveEnded(
-  {
-    client,
-    taskQueue,
-    catalog,
-    archiveTurn,
-    log,
-  }: Pick<Housekeeping, 'client' | 'taskQueue' | 'catalog' | 'archiveTurn' | 'log'>,
-  { last, now, stop }: { last: Swept | undefined; now: Date; stop: AbortSignal },
+  housekeeping: Pick<Housekeeping, 'client' | 'taskQueue' | 'catalog' | 'archiveTurn' | 'log'>,
+  { last, now, stop }: Sweep & { last: Swept | undefined },
 ): Promise<Swept> {
+  const { client, taskQueue, catalog, archiveTurn, log } = housekeeping;
   const since = last?.until ?? (await catalog.marks.get(MARK));
   const before = new Date(now.getTime() - LEFT_TO_WORKERS_MS).toISOString();
   const conditions = [

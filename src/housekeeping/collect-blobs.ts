@@ -1,6 +1,6 @@
 import { REQUEST_LIFETIME_MS } from '../engine/turn-index.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
-import type { Housekeeping } from './housekeeping.ts';
+import type { Housekeeping, Sweep } from './housekeeping.ts';
 
 type Collecting = Pick<Housekeeping, 'catalog' | 'blobs' | 'turnIndex' | 'log'>;
 
@@ -14,10 +14,7 @@ const BLOB_BATCH_SIZE = 100;
  * Deletes blobs that no record refers to: those of rejected turns, and of requests and activities that failed half-way.
  * A session is checked a day after it had a turn.
  */
-export async function collectBlobs(
-  context: Collecting,
-  { now, stop }: { now: Date; stop: AbortSignal },
-): Promise<void> {
+export async function collectBlobs(context: Collecting, { now, stop }: Sweep): Promise<void> {
   const { catalog, log } = context;
   const before = new Date(now.getTime() - REQUEST_LIFETIME_MS);
   for (const sessionId of await catalog.blobReferences.unswept(before.toISOString(), MAX_SESSIONS)) {

@@ -1,6 +1,6 @@
 import type { SessionRow } from '../catalog/schema.ts';
 import { isUnavailable } from '../engine/unavailable.ts';
-import type { Housekeeping } from './housekeeping.ts';
+import type { Housekeeping, Sweep } from './housekeeping.ts';
 
 type Expiring = Pick<Housekeeping, 'catalog' | 'logs' | 'turnIndex' | 'log'>;
 
@@ -13,10 +13,7 @@ const DAY_MS = 86_400_000;
 const POSTPONED_MS = 3_600_000;
 
 /** Deletes sessions that were idle for their agents' retention period (`config.retention_days`). */
-export async function expireSessions(
-  context: Expiring,
-  { now, stop }: { now: Date; stop: AbortSignal },
-): Promise<void> {
+export async function expireSessions(context: Expiring, { now, stop }: Sweep): Promise<void> {
   const { retention } = context.catalog;
   for (const days of await retention.days()) {
     const before = new Date(now.getTime() - days * DAY_MS).toISOString();
@@ -28,10 +25,7 @@ export async function expireSessions(
 }
 
 /** Deletes sessions of the Agents API v2 some time after their end, as their requests say (`delete_after_min`). */
-export async function deleteFinished(
-  context: Expiring,
-  { now, stop }: { now: Date; stop: AbortSignal },
-): Promise<void> {
+export async function deleteFinished(context: Expiring, { now, stop }: Sweep): Promise<void> {
   const { catalog, log } = context;
   const at = now.toISOString();
   for (const session of await catalog.sessionRequests.toDelete(at, MAX_SESSIONS)) {

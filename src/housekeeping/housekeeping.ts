@@ -19,3 +19,9 @@ export interface Housekeeping {
   archiveTurn: (turnId: string, signal: AbortSignal) => Promise<boolean>;
   log: Logger;
 }
+
+export interface Sweep {
+  /** When it began. */
+  now: Date;
+  stop: AbortSignal;
+}

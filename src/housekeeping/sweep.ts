@@ -11,7 +11,7 @@ import { tellSignIns } from '../features/sign-in/tell-sign-ins.ts';
 import { collectBlobs } from './collect-blobs.ts';
 import { deriveStates } from './derive-states.ts';
 import { deleteFinished, expireSessions } from './expire-sessions.ts';
-import type { Housekeeping } from './housekeeping.ts';
+import type { Housekeeping, Sweep } from './housekeeping.ts';
 import { forgetLostTurns, indexTurns, runningTurns } from './index-turns.ts';
 import { syncSchedules } from '../features/schedules/sync-schedules.ts';
 
@@ -149,7 +149,7 @@ async function resumeQueues({ catalog, ...starting }: Housekeeping, stop: AbortS
 /** Starts the removals that are due: those that were not started, and those that are to be repeated. */
 async function removeDeleted(
   { catalog, ...removing }: Pick<Housekeeping, 'catalog' | 'client' | 'taskQueue'>,
-  { now, stop }: { now: Date; stop: AbortSignal },
+  { now, stop }: Sweep,
 ): Promise<void> {
   let after: Parameters<typeof catalog.sessions.toRemove>[1];
   do {

@@ -33,12 +33,8 @@ interface AgentOptions {
  * and again at each redirect, so that neither DNS nor a redirect circumvents the check.
  */
 export function createAgent({ refuses, connectTimeoutMs }: AgentOptions): Agent {
-  const connector = {
-    timeout: connectTimeoutMs,
-    allowH2: false,
-    ...(refuses && { lookup: guardedLookup(refuses) }),
-  };
-  const connect = buildConnector(connector);
+  const lookUp = refuses && { lookup: guardedLookup(refuses) };
+  const connect = buildConnector({ timeout: connectTimeoutMs, allowH2: false, ...lookUp });
   return new Agent({
     // An HTTP/2 client may silently resend a request that the server refused or has not seen; HTTP/1.1 never does.
     allowH2: false,

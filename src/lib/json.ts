@@ -14,12 +14,19 @@ export function parsedJson(text: string): unknown {
 
 /** The value at a JSON pointer (RFC 6901); undefined if there is none. */
 export function valueAt(value: unknown, pointer: string): unknown {
-  if (pointer === '') return value;
-  let at = value;
-  for (const part of pointer.slice(1).split('/')) {
-    const key = part.replaceAll('~1', '/').replaceAll('~0', '~');
-    if (typeof at !== 'object' || at === null || !Object.hasOwn(at, key)) return undefined;
-    at = Reflect.get(at, key);
+  const keys = pointer === '' ? [] : pointer.slice(1).split('/');
+  return partAt(
+    value,
+    keys.map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~')),
+  );
+}
+
+/** The part of a JSON value to which these keys lead; undefined if there is none. */
+export function partAt(value: unknown, keys: readonly string[]): unknown {
+  let part = value;
+  for (const key of keys) {
+    if (typeof part !== 'object' || part === null || !Object.hasOwn(part, key)) return undefined;
+    part = Reflect.get(part, key);
   }
-  return at;
+  return part;
 }

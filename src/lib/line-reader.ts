@@ -26,13 +26,11 @@ export class LineReader {
   /** Reports the text after the last newline, if any. */
   end(): void {
     const isWhole = this.#bytes <= this.#maxBytes;
-    const line = Buffer.concat(this.#parts).toString('utf8').replace(/\r$/, '');
-    this.#parts = [];
-    this.#bytes = 0;
+    const line = this.drop().toString().replace(/\r$/, '');
     if (line) this.#onLine(line, isWhole);
   }
 
-  /** The bytes after the last newline, which are not reported. */
+  /** Takes the bytes after the last newline without reporting them. */
   drop(): Buffer {
     const dropped = Buffer.concat(this.#parts);
     this.#parts = [];

@@ -54,10 +54,8 @@ function pipProblem(error: unknown, timeoutMs: number): string {
   if ('killed' in error && error.killed) return `not finished after ${timeoutMs / 60_000} minutes`;
   const output = 'stderr' in error ? String(error.stderr).trim() : '';
   const lines = output.split('\n');
-  const last = (lines.findLast((line) => line.startsWith('ERROR: ')) ?? (lines.at(-1) || error.message)).slice(
-    0,
-    MAX_PROBLEM_LENGTH,
-  );
+  const said = lines.findLast((line) => line.startsWith('ERROR: ')) ?? (lines.at(-1) || error.message);
+  const last = said.slice(0, MAX_PROBLEM_LENGTH);
   // Without an index, pip says of the first requirement that there is no such package.
   if (!/connection broken by|ConnectTimeout|ReadTimeout/.test(output)) return last;
   return `the package index cannot be reached: check the network and pip's configuration (${last})`;

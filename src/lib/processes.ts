@@ -168,8 +168,9 @@ export async function leaversOf(group: number): Promise<StartedProcess[]> {
 export async function endGroup(group: number, graceMs: number, leavers?: readonly StartedProcess[]): Promise<void> {
   const left = leavers ?? (await leaversOf(group));
   const signalAll = async (signal: NodeJS.Signals | 0): Promise<boolean> => {
-    const inGroup = signalGroup(group, signal);
-    return (await Promise.all(left.map((one) => signalStarted(one, signal)))).includes(true) || inGroup;
+    const inGroup = sendSignal(-group, signal);
+    const outside = left.map(async (one) => (await isRunning(one)) && sendSignal(one.pid, signal));
+    return (await Promise.all(outside)).includes(true) || inGroup;
   };
   await signalAll('SIGTERM');
   for (const end = performance.now() + graceMs; performance.now() < end; await sleep(POLL_MS)) {
@@ -178,20 +179,10 @@ export async function endGroup(group: number, graceMs: number, leavers?: readonl
   await signalAll('SIGKILL');
 }
 
-/** Returns false if the process has ended, also if nothing has asked for its exit code yet. */
-async function signalStarted(one: StartedProcess, signal: NodeJS.Signals | 0): Promise<boolean> {
-  if (!(await isRunning(one))) return false;
+/** Returns false if there is no such process, or, for the negative id of a group, if that has none. */
+function sendSignal(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
-    return process.kill(one.pid, signal);
-  } catch {
-    return false;
-  }
-}
-
-/** Returns false if the group has no process. */
-function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
-  try {
-    return process.kill(-group, signal);
+    return process.kill(pid, signal);
   } catch {
     return false;
   }

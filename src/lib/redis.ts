@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import type { createClient } from '@redis/client';
 import type { Logger } from 'pino';
 import { backoffMs } from './backoff.ts';
@@ -33,7 +34,7 @@ const MAX_COMMANDS = 10_000;
 export async function openRedis({ url, log }: { url: string; log: Logger }): Promise<Redis> {
   // Loaded only if it is used: its 480 modules take 0.1 s of a start.
   const { createClient: create } = await import('@redis/client');
-  const outage = new Outage(log);
+  const outage = outageLog(log);
   const open = (): RedisClient => {
     const client: RedisClient = create({
       url,
@@ -65,10 +66,7 @@ export async function openRedis({ url, log }: { url: string; log: Logger }): Pro
 
 /** Starts to connect and waits until the first attempt has succeeded or failed. */
 async function connectOnce(client: RedisClient): Promise<void> {
-  const attempted = new Promise<void>((resolve) => {
-    client.once('ready', resolve);
-    client.once('error', () => resolve());
-  });
+  const attempted = once(client, 'ready').catch(() => undefined);
   connect(client);
   await attempted;
 }
@@ -100,20 +98,15 @@ function watch(client: RedisClient): NodeJS.Timeout {
 }
 
 /** Logs one line when Redis becomes unavailable and one when it is back, for any number of connections and attempts. */
-class Outage {
-  readonly #unavailable = new Set<RedisClient>();
-  readonly #log: Logger;
-
-  constructor(log: Logger) {
-    this.#log = log;
-  }
-
-  begin(client: RedisClient, { message }: Error): void {
-    if (this.#unavailable.size === 0) this.#log.warn({ reason: message }, 'Redis is unavailable; reconnecting');
-    this.#unavailable.add(client);
-  }
-
-  end(client: RedisClient): void {
-    if (this.#unavailable.delete(client) && this.#unavailable.size === 0) this.#log.info('Redis is available again');
-  }
+function outageLog(log: Logger) {
+  const unavailable = new Set<RedisClient>();
+  return {
+    begin: (client: RedisClient, { message }: Error): void => {
+      if (unavailable.size === 0) log.warn({ reason: message }, 'Redis is unavailable; reconnecting');
+      unavailable.add(client);
+    },
+    end: (client: RedisClient): void => {
+      if (unavailable.delete(client) && unavailable.size === 0) log.info('Redis is available again');
+    },
+  };
 }

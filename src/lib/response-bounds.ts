@@ -77,7 +77,9 @@ export class ResponseGauge {
           // JSON strings contain no line breaks, so a quote outside of JSON cannot hide what follows.
           this.#isInString = false;
           if (this.#endsText(byte)) {
-            this.#begin();
+            // It is complete, so it is checked before the counters are reset.
+            this.#check();
+            this.restart();
             begun = at + 1;
           }
           ends += 1;
@@ -118,12 +120,6 @@ export class ResponseGauge {
     if (this.#framing === 'lines') return byte === LF;
     const isSecondHalf = byte === LF && this.#last === CR;
     return this.#framing === 'events' && this.#lineBytes === 0 && !isSecondHalf;
-  }
-
-  #begin(): void {
-    // The text that ends here is complete, so it is checked before the counters are reset.
-    this.#check();
-    this.restart();
   }
 
   #read(byte: number): void {

@@ -4,25 +4,22 @@ import { registerSecrets } from './redact.ts';
 import { secretVariable } from './secret-variable.ts';
 import { namingUnknownKeys } from './unknown-keys.ts';
 
+interface SettingsFileOptions<T> {
+  env: NodeJS.ProcessEnv;
+  schema: z.ZodType<T>;
+  /** Makes the error: of the path in the file and what is expected there, but never of a value. */
+  fail: (problem: string) => Error;
+  /** Whether the references in an object are left as they are, so that their variables need not be set. */
+  skips?: (value: object) => boolean;
+}
+
 /**
  * Reads a JSON file of settings. `${NAME}` in a value is replaced by the variable NAME of `env`, so that the file needs
  * no secrets; the value is treated as a secret, and may be in the file NAME_FILE.
- * @param fail makes the error: of the path in the file and what is expected there, but never of a value
- * @param skips whether the references in an object are left as they are, so that their variables need not be set
  */
 export async function readSettingsFile<T>(
   file: string,
-  {
-    env,
-    schema,
-    fail,
-    skips = () => false,
-  }: {
-    env: NodeJS.ProcessEnv;
-    schema: z.ZodType<T>;
-    fail: (problem: string) => Error;
-    skips?: (value: object) => boolean;
-  },
+  { env, schema, fail, skips = () => false }: SettingsFileOptions<T>,
 ): Promise<T> {
   let content: unknown;
   try {

@@ -1,20 +1,16 @@
-import { applyDelta, charactersOf, emptyText, type MessageDelta, type MessageText } from '../core/message.ts';
+import { applyDelta, charactersOf, emptyText, type MessageDelta } from '../core/message.ts';
 import type { ModelMessage } from '../core/records/message.ts';
 import type { McpInitialized } from '../core/records/servers.ts';
 import { MAX_LIVE_CHARACTERS, type LiveFrame, type LiveSnapshot } from './bus.ts';
 
 /** A message in progress, as far as this process has received it. */
-export interface LiveMessage {
+export interface LiveMessage extends Omit<LiveSnapshot, 'turnId' | 'messageId' | 'createdAt'> {
   id: string;
-  threadId: string;
   at: string;
-  after: number;
-  attempt: number;
-  /** The record between the one at `after` and the message; absent if its frame has not arrived. */
+  /** Absent if its frame has not arrived. */
   preceding?: McpInitialized;
   /** How many frames of the attempt `text` contains; infinite if it accepts no more. */
   frames: number;
-  text: MessageText;
   /** Approximate length of `text`. */
   characters: number;
 }
@@ -113,17 +109,8 @@ export class ReceivedMessages {
 
   #add({ messageId: id, threadId, createdAt: at, after, attempt, preceding }: LiveFrame | LiveSnapshot): LiveMessage {
     this.#characters -= this.#messages.get(id)?.characters ?? 0;
-    const message: LiveMessage = {
-      id,
-      threadId,
-      at,
-      after,
-      attempt,
-      frames: 0,
-      text: emptyText(),
-      characters: 0,
-      ...(preceding && { preceding }),
-    };
+    const known = { id, threadId, at, after, attempt, ...(preceding && { preceding }) };
+    const message: LiveMessage = { ...known, frames: 0, text: emptyText(), characters: 0 };
     this.#messages.set(id, message);
     return message;
   }

@@ -4,7 +4,7 @@ import { cursorAfter, expectRising, fold } from '../../test/support/central-prop
 import { turnStart } from '../../test/support/random-turn.ts';
 import type { Cursor } from '../core/cursor.ts';
 import { emptyText } from '../core/message.ts';
-import type { LogEntry } from '../core/records/log.ts';
+import type { LogEntry, LogRecord } from '../core/records/log.ts';
 import type { ModelMessage } from '../core/records/message.ts';
 import type { McpInitialized } from '../core/records/servers.ts';
 import { turnCreated } from '../core/turn.ts';
@@ -357,6 +357,25 @@ test('the memory of all feeds of a process is bounded: the entries of the least 
   expect(contentOf(frames)).toBe('in progress');
   for (const feed of [idle, read, busy]) feed?.close();
   expect(budget.characters).toBe(0);
+});
+
+const LONG = 'x'.repeat(5_000);
+const IN_THREAD = { id: 'evt_1', at: AT, threadId: 'main' };
+
+test.each<LogRecord>([
+  message(1, LONG).record,
+  message(1, '', { images: [{ file: { type: 'file', name: 'a.png', mimeType: 'image/png', bytes: 1, base64: LONG } }] })
+    .record,
+  turnCreated(turnStart({ input: [{ type: 'user.message', content: LONG }] })),
+  { ...IN_THREAD, kind: 'tool.response', toolCallId: 'call_1', outcome: 'succeeded', content: LONG },
+  { ...IN_THREAD, kind: 'tool.decided', toolCallId: 'call_1', decision: 'deny', reason: LONG, remaining: 0 },
+  { ...IN_THREAD, kind: 'context.compacted', through: 1, summary: LONG, tokensBefore: 2, tokensAfter: 1 },
+  { ...IN_THREAD, kind: 'feature.event', type: 'code.event', data: { lines: ['', { text: LONG }] } },
+])('the texts of a record count for the memory of its feed: $kind', (record) => {
+  const budget = new FeedBudget();
+  new TurnFeed(budget).entry({ ordinal: 1, record });
+  expect(budget.characters).toBeGreaterThan(LONG.length);
+  expect(budget.characters).toBeLessThan(LONG.length + 2_500);
 });
 
 test.each([

@@ -1,6 +1,6 @@
 import type { RetryNotice } from '../core/attempts.ts';
-import { charactersOf, diffMessage } from '../core/message.ts';
-import type { LogEntry, LogRecord } from '../core/records/log.ts';
+import { isBeginningOf } from '../core/message.ts';
+import type { LogEntry } from '../core/records/log.ts';
 import { textOf } from '../core/sections.ts';
 import type { LiveFrame, LiveOutput, LiveSnapshot } from './bus.ts';
 import { FeedBudget } from './feed-budget.ts';
@@ -120,7 +120,7 @@ export class TurnFeed {
     if (record.kind !== 'model.message') return entry;
     const live = this.#live.get(record.id);
     this.#live.settle(record, ordinal);
-    return live && diffMessage(live.text, textOf(record)) ? { ...entry, liveAttempt: live.attempt } : entry;
+    return live && isBeginningOf(live.text, textOf(record)) ? { ...entry, liveAttempt: live.attempt } : entry;
   }
 
   /** Drops all entries: readers that lack them read the log. Returns the characters that are still kept. */
@@ -189,8 +189,14 @@ export class TurnFeed {
   }
 }
 
-/** Approximate length of a record in characters; only texts make one large. */
-function sizeOf(record: LogRecord): number {
-  if (record.kind === 'model.message') return charactersOf(record) + 500;
-  return record.kind === 'tool.response' || record.kind === 'turn.created' ? JSON.stringify(record).length : 500;
+/** What a value takes beside its text, in characters. */
+const VALUE_CHARACTERS = 40;
+
+/** Approximate length of a record in characters, whatever its kind: the texts in it are measured, not copied. */
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return VALUE_CHARACTERS + value.length;
+  if (typeof value !== 'object' || value === null) return VALUE_CHARACTERS;
+  let size = VALUE_CHARACTERS;
+  for (const one of Object.values(value)) size += sizeOf(one);
+  return size;
 }

@@ -161,11 +161,12 @@ export async function authorizationUrl(
 
 /** Exchanges a code for tokens; `account` names whose they are, if the provider says it. @throws TokensRefusedError, McpServerError */
 export async function exchangeCode(
-  { server, resource, scope }: SignInTarget,
+  target: SignInTarget,
   request: { client: OAuthClient; code: string; codeVerifier: string; redirectUri: string; iss: string | undefined },
   { fetch, now }: { fetch: Fetch; now: number },
 ): Promise<{ tokens: Tokens; account: string | undefined }> {
   const { client, code, codeVerifier, redirectUri, iss } = request;
+  const { server, scope } = target;
   let response: unknown;
   // The SDK leaves out what is not in OAuth.
   const keeping: Fetch = async (url, init) => {
@@ -177,13 +178,10 @@ export async function exchangeCode(
     return answer;
   };
   const exchanged = exchangeAuthorization(server.issuer, {
-    metadata: server,
-    addClientAuthentication: (headers, body) => authenticateClient(client, server, headers, body),
-    clientInformation: client,
+    ...requestFor(target, client),
     authorizationCode: code,
     codeVerifier,
     redirectUri,
-    resource: new URL(resource),
     fetchFn: keeping,
     ...(iss !== undefined && { iss }),
   });
@@ -196,19 +194,23 @@ export async function exchangeCode(
 
 /** Refreshes tokens. The refresh token remains valid if the answer has no other. @throws TokensRefusedError, McpServerError */
 export async function refreshTokens(
-  { server, resource }: SignInTarget,
+  target: SignInTarget,
   { client, refreshToken }: { client: OAuthClient; refreshToken: string },
   { fetch, now }: { fetch: Fetch; now: number },
 ): Promise<Tokens> {
-  const tokens = refreshAuthorization(server.issuer, {
+  const request = { ...requestFor(target, client), refreshToken, fetchFn: fetch };
+  return tokensOf(await refusalOf(refreshAuthorization(target.server.issuer, request)), now);
+}
+
+/** What all requests for tokens have. */
+function requestFor({ server, resource }: SignInTarget, client: OAuthClient) {
+  return {
     metadata: server,
-    addClientAuthentication: (headers, body) => authenticateClient(client, server, headers, body),
+    addClientAuthentication: (headers: Headers, body: URLSearchParams) =>
+      authenticateClient(client, server, headers, body),
     clientInformation: client,
-    refreshToken,
     resource: new URL(resource),
-    fetchFn: fetch,
-  });
-  return tokensOf(await refusalOf(tokens), now);
+  };
 }
 
 /** Revokes tokens (RFC 7009), if the authorization server can. @throws McpServerError */

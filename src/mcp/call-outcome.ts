@@ -3,7 +3,7 @@ import type { FoundTool, StatefulConnection } from '../core/records/results.ts';
 import { NoTokenError } from './client-credentials.ts';
 import type { InputRequest } from './elicitation.ts';
 import { failureReason } from './failure-reason.ts';
-import { isNoResponse } from './errors.ts';
+import { standsFor } from './errors.ts';
 import type { SignInNeed } from './sign-in-required.ts';
 
 /**
@@ -57,7 +57,7 @@ function isRefusal(error: unknown): boolean {
   // The server rejected the token, and no other could be obtained.
   if (error instanceof NoTokenError) return true;
   if (error instanceof SdkHttpError) return error.status >= 400 && error.status < 500 && !TIMEOUTS.has(error.status);
-  if (error instanceof ProtocolError) return !isNoResponse(error) && !isRelayedTimeout(error);
+  if (error instanceof ProtocolError) return !standsFor(error, 'noAnswer') && !isRelayedTimeout(error);
   return false;
 }
 

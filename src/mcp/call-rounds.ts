@@ -52,9 +52,7 @@ export interface RoundsOptions {
 }
 
 /** A call that continues with the user's answer. */
-export interface ResumedCall {
-  question: Elicitation;
-  answer: ElicitationAnswer;
+export interface ResumedCall extends AnsweredQuestion {
   rounds: CallRounds;
 }
 

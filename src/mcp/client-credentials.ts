@@ -51,110 +51,104 @@ const errorResponse = z.object({ error: z.string(), error_description: z.string(
 export class NoTokenError extends McpServerError {}
 
 /**
- * The client credentials token of a server (RFC 6749, section 4.4), shared by all callers of the server. The SDK's
- * provider is not used because it takes no token endpoint from the operator and ignores the lifetime of a token.
+ * `fetch` that adds the client credentials token of a server (RFC 6749, section 4.4) to each request, and repeats a request
+ * once with a new token after HTTP 401. All callers of the server share the token. The SDK's provider is not used because
+ * it takes no token endpoint from the operator and ignores the lifetime of a token. The requests throw NoTokenError if there
+ * is no token.
  */
-export class ClientCredentials {
-  readonly #serverUrl: string;
-  readonly #config: ClientCredentialsConfig;
-  readonly #options: Options;
-  readonly #pending: SingleFlight<Token>;
-  #token: Token | undefined;
-
-  constructor(serverUrl: string, config: ClientCredentialsConfig, options: Options) {
-    this.#serverUrl = serverUrl;
-    this.#config = config;
-    this.#options = options;
-    this.#pending = new SingleFlight(options.now);
-  }
-
-  /** @throws NoTokenError, or the reason of the signal. */
-  async token(signal: AbortSignal): Promise<string> {
-    if (this.#token && this.#options.now() < this.#token.freshUntil) return this.#token.value;
-    const pending = this.#pending.run(async () => (this.#token = await Exchange.outside(() => this.#fetchToken())));
-    return (await waitOrAbort(pending, signal)).value;
-  }
-
-  /** Discards a token that the server rejected. */
-  discard(value: string): void {
-    if (this.#token?.value === value) this.#token = undefined;
-  }
-
-  async #fetchToken(): Promise<Token> {
-    const { answerTimeoutMs, now } = this.#options;
-    const signal = AbortSignal.timeout(answerTimeoutMs);
-    const fetch: Fetch = (url, init) => this.#options.fetch(url, { ...init, signal });
-    const requestedAt = now();
-    let where = 'its authorization server';
-    try {
-      const endpoint = await this.#endpoint(fetch);
-      where = `its token endpoint ${endpoint.url}`;
-      const { access_token: value, expires_in: seconds } = await this.#request(endpoint, fetch);
-      const lifeMs = (seconds ?? Infinity) * 1000;
-      return { value, freshUntil: requestedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
-    } catch (error) {
-      const reason = signal.aborted ? `did not answer within ${answerTimeoutMs / 1000} s` : failureReason(error);
-      throw new NoTokenError(`cannot be used: ${where} ${reason}`, { cause: error });
-    }
-  }
-
-  async #endpoint(fetch: Fetch): Promise<TokenEndpoint> {
-    const { token_url: url, issuer, resource } = this.#config;
-    if (url !== undefined) return { url, server: {}, resource };
-    // Discovery uses the issuer that the operator configured, never the one that the MCP server names, because the secret
-    // is sent where its metadata says. The SDK checks that the metadata belongs to this issuer (RFC 8414, section 3.3).
-    const server = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
-    const tokenUrl = server?.token_endpoint;
-    if (!tokenUrl) throw new McpServerError('cannot be discovered: set token_url');
-    if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
-    const resourceMetadata = discoverOAuthProtectedResourceMetadata(this.#serverUrl, undefined, fetch);
-    const resourceOfServer = await resourceMetadata.then(
-      (metadata) => metadata.resource,
-      () => undefined, // The metadata is optional.
-    );
-    const requestedResource = resourceUrlFromServerUrl(this.#serverUrl);
-    if (
-      resourceOfServer !== undefined &&
-      !checkResourceAllowed({ requestedResource, configuredResource: resourceOfServer })
-    ) {
-      throw new McpServerError(
-        `would be asked for a token for another resource, ${resourceOfServer}: set token_url and resource`,
-      );
-    }
-    return { url: tokenUrl, server, resource: resource ?? resourceOfServer };
-  }
-
-  async #request({ url, server, resource }: TokenEndpoint, fetch: Fetch): Promise<z.infer<typeof tokenResponse>> {
-    const { scope, audience } = this.#config;
-    const form = {
-      grant_type: 'client_credentials',
-      ...(scope !== undefined && { scope }),
-      ...(resource !== undefined && { resource }),
-      ...(audience !== undefined && { audience }),
-    };
-    const response = await postAs(this.#config, url, { server, form, fetch });
-    const answer: unknown = await response.json().catch(() => undefined);
-    const { data: token } = tokenResponse.safeParse(answer);
-    if (response.ok && token) return token;
-    const { data: rejection } = errorResponse.safeParse(answer);
-    const detail = rejection && [rejection.error, rejection.error_description].filter(Boolean).join(': ');
-    throw new McpServerError(
-      detail
-        ? `rejected the request: ${detail}`
-        : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
-    );
-  }
-}
-
-/** `fetch` that adds the token to each request, and repeats a request once with a new token after HTTP 401. */
-export function authorized(fetch: Fetch, credentials: ClientCredentials): Fetch {
+export function withClientCredentials(
+  fetch: Fetch,
+  serverUrl: string,
+  config: ClientCredentialsConfig,
+  options: Options,
+): Fetch {
+  const pending = new SingleFlight<Token>(options.now);
+  let known: Token | undefined;
+  const tokenFor = async (signal: AbortSignal): Promise<string> => {
+    if (known && options.now() < known.freshUntil) return known.value;
+    const renewed = pending.run(async () => {
+      known = await Exchange.outside(() => fetchToken(serverUrl, config, options));
+      return known;
+    });
+    return (await waitOrAbort(renewed, signal)).value;
+  };
   return async (url, init = {}) => {
+    const signal = init.signal ?? NEVER_ABORTED;
     const send = (token: string) => fetch(url, withHeaders(init, { authorization: `Bearer ${token}` }));
-    const token = await credentials.token(init.signal ?? NEVER_ABORTED);
+    const token = await tokenFor(signal);
     const response = await send(token);
     if (response.status !== 401) return response;
     await response.body?.cancel();
-    credentials.discard(token);
-    return send(await credentials.token(init.signal ?? NEVER_ABORTED));
+    if (known?.value === token) known = undefined;
+    return send(await tokenFor(signal));
   };
+}
+
+async function fetchToken(serverUrl: string, config: ClientCredentialsConfig, options: Options): Promise<Token> {
+  const { answerTimeoutMs, now } = options;
+  const signal = AbortSignal.timeout(answerTimeoutMs);
+  const fetch: Fetch = (url, init) => options.fetch(url, { ...init, signal });
+  const requestedAt = now();
+  let where = 'its authorization server';
+  try {
+    const endpoint = await endpointOf(serverUrl, config, fetch);
+    where = `its token endpoint ${endpoint.url}`;
+    const { access_token: value, expires_in: seconds } = await requestToken(endpoint, config, fetch);
+    const lifeMs = (seconds ?? Infinity) * 1000;
+    return { value, freshUntil: requestedAt + Math.max(lifeMs - MARGIN_MS, lifeMs * 0.9) };
+  } catch (error) {
+    const reason = signal.aborted ? `did not answer within ${answerTimeoutMs / 1000} s` : failureReason(error);
+    throw new NoTokenError(`cannot be used: ${where} ${reason}`, { cause: error });
+  }
+}
+
+async function endpointOf(serverUrl: string, config: ClientCredentialsConfig, fetch: Fetch): Promise<TokenEndpoint> {
+  const { token_url: url, issuer, resource } = config;
+  if (url !== undefined) return { url, server: {}, resource };
+  // Discovery uses the issuer that the operator configured, never the one that the MCP server names, because the secret
+  // is sent where its metadata says. The SDK checks that the metadata belongs to this issuer (RFC 8414, section 3.3).
+  const server = await discoverAuthorizationServerMetadata(issuer, { fetchFn: fetch });
+  const tokenUrl = server?.token_endpoint;
+  if (!tokenUrl) throw new McpServerError('cannot be discovered: set token_url');
+  if (!isSecure(tokenUrl)) throw new McpServerError(`has a token endpoint without TLS, ${tokenUrl}: set token_url`);
+  const resourceMetadata = discoverOAuthProtectedResourceMetadata(serverUrl, undefined, fetch);
+  const resourceOfServer = await resourceMetadata.then(
+    (metadata) => metadata.resource,
+    () => undefined, // The metadata is optional.
+  );
+  const requestedResource = resourceUrlFromServerUrl(serverUrl);
+  if (
+    resourceOfServer !== undefined &&
+    !checkResourceAllowed({ requestedResource, configuredResource: resourceOfServer })
+  ) {
+    throw new McpServerError(
+      `would be asked for a token for another resource, ${resourceOfServer}: set token_url and resource`,
+    );
+  }
+  return { url: tokenUrl, server, resource: resource ?? resourceOfServer };
+}
+
+async function requestToken(
+  { url, server, resource }: TokenEndpoint,
+  config: ClientCredentialsConfig,
+  fetch: Fetch,
+): Promise<z.infer<typeof tokenResponse>> {
+  const { scope, audience } = config;
+  const form = {
+    grant_type: 'client_credentials',
+    ...(scope !== undefined && { scope }),
+    ...(resource !== undefined && { resource }),
+    ...(audience !== undefined && { audience }),
+  };
+  const response = await postAs(config, url, { server, form, fetch });
+  const answer: unknown = await response.json().catch(() => undefined);
+  const { data: token } = tokenResponse.safeParse(answer);
+  if (response.ok && token) return token;
+  const { data: rejection } = errorResponse.safeParse(answer);
+  const detail = rejection && [rejection.error, rejection.error_description].filter(Boolean).join(': ');
+  throw new McpServerError(
+    detail
+      ? `rejected the request: ${detail}`
+      : `answered with HTTP ${response.status}${response.ok ? ' and no token' : ''}`,
+  );
 }

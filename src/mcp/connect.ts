@@ -38,8 +38,8 @@ export interface TransportOptions extends StdioOptions {
 interface ConnectStrategy {
   transport: () => ServerTransport;
   /** How the version of the protocol is found. */
-  client: Pick<ClientOptions, 'versionNegotiation' | 'supportedProtocolVersions'>;
-  connect: Pick<ConnectOptions, 'prior'>;
+  client?: Pick<ClientOptions, 'versionNegotiation' | 'supportedProtocolVersions'>;
+  connect?: Pick<ConnectOptions, 'prior'>;
   /** The way that the failure of this one suggests. */
   next?: (error: unknown, transport: ServerTransport) => ConnectStrategy | undefined;
 }
@@ -49,12 +49,9 @@ const LEGACY_ONLY = { prior: { kind: 'legacy' as const } };
 
 /** How a server is connected to first. */
 function firstStrategy(endpoint: McpEndpoint, options: TransportOptions): ConnectStrategy {
-  const auto = { client: { versionNegotiation: probing('auto', options.answerTimeoutMs) }, connect: {} };
-  const legacy = { client: {}, connect: LEGACY_ONLY };
-  const modern = {
-    client: { versionNegotiation: probing({ pin: MODERN_PROTOCOL }, handshakeMs(endpoint, options)) },
-    connect: {},
-  };
+  const auto = { client: { versionNegotiation: probing('auto', options.answerTimeoutMs) } };
+  const legacy = { connect: LEGACY_ONLY };
+  const modern = { client: { versionNegotiation: probing({ pin: MODERN_PROTOCOL }, handshakeMs(endpoint, options)) } };
   const { protocol } = endpoint;
   // A pinned version is not looked for: a program that answers late is not taken for one that cannot answer.
   const isPinned = protocol === MODERN_PROTOCOL;
@@ -134,7 +131,7 @@ export async function openAny(
 ): Promise<OpenedClient> {
   const { budget } = options;
   const timeout = handshakeMs(endpoint, options);
-  using limit = new HandshakeLimit(options);
+  using limit = handshakeLimit(options);
   const stop = AbortSignal.any([signal, limit.signal]);
   let failure: unknown;
   let strategy: ConnectStrategy | undefined = firstStrategy(endpoint, options);
@@ -167,49 +164,35 @@ export async function openAny(
  * program has its own, longer time to write its first byte: it may be installed by the command that starts it, and ending
  * that in the middle can leave an installation that never works.
  */
-class HandshakeLimit implements Disposable {
-  readonly #options: TransportOptions;
-  readonly #controller = new AbortController();
-  #timer: NodeJS.Timeout | undefined;
-  #current: ServerTransport | undefined;
-
-  constructor(options: TransportOptions) {
-    this.#options = options;
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  /** Begins the time of a transport. Those of a server over HTTP share one. */
-  begin(transport: ServerTransport): void {
-    const { answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs } = this.#options;
-    this.#current = transport;
-    if (!transport.firstOutput) {
-      if (!this.#timer) this.#set(answerTimeoutMs, handshakeFailure(answerTimeoutMs));
-      return;
-    }
-    const seconds = startTimeoutMs / 1000;
-    this.#set(
-      startTimeoutMs,
-      new McpServerError(
-        `wrote nothing to its standard output within ${seconds} s: if it needs longer, for example to be installed, raise its start_timeout_seconds`,
-      ),
-    );
-    void transport.firstOutput.then(() => {
-      if (this.#current === transport) this.#set(handshakeTimeoutMs, handshakeFailure(handshakeTimeoutMs));
-    });
-  }
-
-  [Symbol.dispose](): void {
-    this.#current = undefined;
-    clearTimeout(this.#timer);
-  }
-
-  #set(ms: number, reason: Error): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#controller.abort(reason), ms);
-  }
+function handshakeLimit({ answerTimeoutMs, startTimeoutMs, handshakeTimeoutMs }: TransportOptions) {
+  const controller = new AbortController();
+  let timer: NodeJS.Timeout | undefined;
+  let current: ServerTransport | undefined;
+  const set = (ms: number, reason: Error): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => controller.abort(reason), ms);
+  };
+  return {
+    signal: controller.signal,
+    /** Begins the time of a transport. Those of a server over HTTP share one. */
+    begin: (transport: ServerTransport): void => {
+      current = transport;
+      if (!transport.firstOutput) {
+        if (!timer) set(answerTimeoutMs, handshakeFailure(answerTimeoutMs));
+        return;
+      }
+      const problem = `wrote nothing to its standard output within ${startTimeoutMs / 1000} s`;
+      const advice = 'if it needs longer, for example to be installed, raise its start_timeout_seconds';
+      set(startTimeoutMs, new McpServerError(`${problem}: ${advice}`));
+      void transport.firstOutput.then(() => {
+        if (current === transport) set(handshakeTimeoutMs, handshakeFailure(handshakeTimeoutMs));
+      });
+    },
+    [Symbol.dispose]: (): void => {
+      current = undefined;
+      clearTimeout(timer);
+    },
+  };
 }
 
 function handshakeFailure(ms: number): McpServerError {

@@ -18,13 +18,13 @@ import type { Elicitation, ElicitationAnswer } from '../core/records/pending.ts'
 import { classifyFailure, type CallResponse } from './call-outcome.ts';
 import { readInputRequest, readQuestion, readRequiredPages } from './elicitation.ts';
 import { openAny, type OpenedClient, type TransportOptions } from './connect.ts';
-import { ConnectionLostError, isBroken, isSessionLost } from './errors.ts';
+import { ConnectionLostError, isBroken, isSessionLost, standsFor } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import { noteRead } from './instrument-call.ts';
-import { askingHidden, inTexts, withHidden, type Hide } from './hidden-credentials.ts';
+import { inTexts, withHidden, type Hide } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
 import { hasCredentials } from './registry-file.ts';
-import { isTooLargeError, isUnreadableError, readResultOf } from './message-bounds.ts';
+import { readResultOf } from './message-bounds.ts';
 import { READ_RESOURCE, resourceOf } from './read-resource.ts';
 import type { ServerTransport } from './transport.ts';
 import { MAX_TIMER_MS } from '../lib/timeout.ts';
@@ -152,6 +152,9 @@ class CallTimer {
   }
 }
 
+/** A call whose request is sent. */
+type Sending = CallOptions & { timer: CallTimer };
+
 /** An initialized connection to an MCP server. */
 export class McpConnection {
   /** Of this connection alone, in all processes and at all times. */
@@ -252,12 +255,12 @@ export class McpConnection {
    *   SignInRequiredError if the server rejected the call for its token
    */
   call(name: string, args: Record<string, unknown>, options: CallOptions): Promise<CallResponse> {
+    const { onQuestion } = options;
+    const asking: Pick<CallOptions, 'onQuestion'> = onQuestion
+      ? { onQuestion: (question) => onQuestion(inTexts(question, this.#hide)) }
+      : {};
     return this.#using(async () => {
-      const answer = await this.#call(
-        name,
-        args,
-        askingHidden(options, () => this.#hide),
-      );
+      const answer = await this.#call(name, args, { ...options, ...asking });
       return this.#hide ? withHidden(answer, this.#hide) : answer;
     });
   }
@@ -389,11 +392,7 @@ export class McpConnection {
     return requiresHeaders && !isDeepStrictEqual(known, listed);
   }
 
-  #send(
-    name: string,
-    args: Record<string, unknown>,
-    options: CallOptions & { timer: CallTimer },
-  ): Promise<CallToolResult> {
+  #send(name: string, args: Record<string, unknown>, options: Sending): Promise<CallToolResult> {
     // Given a definition, the SDK does not repeat a call by itself. Without an output schema in it, the SDK does not turn
     // a result that does not fit the schema into an error that looks like the server's.
     const { inputSchema } = this.#tools.find(name) ?? { inputSchema: { type: 'object' as const } };
@@ -404,7 +403,7 @@ export class McpConnection {
     );
   }
 
-  #read(uri: string, options: CallOptions & { timer: CallTimer }): Promise<ReadResourceResult> {
+  #read(uri: string, options: Sending): Promise<ReadResourceResult> {
     const { params, request } = this.#requestOf(options);
     return this.#client.readResource({ uri, ...params }, { ...request, cacheMode: 'bypass' });
   }
@@ -416,7 +415,7 @@ export class McpConnection {
   }
 
   /** What the requests of all calls have. */
-  #requestOf({ operationId, signal, timer, onProgress, context, input }: CallOptions & { timer: CallTimer }) {
+  #requestOf({ operationId, signal, timer, onProgress, context, input }: Sending) {
     // The trace context is sent twice, as OpenTelemetry specifies: in `_meta` for the call, on every transport, and in
     // the headers for the HTTP request.
     const trace = traceHeaders();
@@ -489,7 +488,8 @@ interface ExceededBound {
 
 function exceededBound(error: unknown): ExceededBound | undefined {
   for (const cause of causesOf(error)) {
-    if (cause instanceof ProtocolError && isTooLargeError(cause)) return { reason: cause.message, isAnswer: true };
+    if (cause instanceof ProtocolError && standsFor(cause, 'tooLarge'))
+      return { reason: cause.message, isAnswer: true };
     if (cause instanceof ResponseTooLargeError) return { reason: cause.message, isAnswer: false };
   }
   return undefined;
@@ -500,7 +500,7 @@ const NO_RESULT =
 
 /** Whether the server has answered a call with something that is no result. */
 function isNoResult(error: unknown): boolean {
-  if (error instanceof ProtocolError) return isUnreadableError(error);
+  if (error instanceof ProtocolError) return standsFor(error, 'unreadable');
   if (!(error instanceof SdkError)) return false;
   return error.code === SdkErrorCode.InvalidResult || error.code === SdkErrorCode.UnsupportedResultType;
 }

@@ -19,18 +19,34 @@ export class ConnectionLostError extends NamedError {
   }
 }
 
-/** Marks the errors that the transport generates in place of an answer; no server can send this object. */
-const NO_ANSWER = { noAnswer: true };
+/** Marks the error responses that are made here in place of an answer; no server can send these objects. */
+const MARKS = { noAnswer: { noAnswer: true }, tooLarge: { tooLarge: true }, unreadable: { unreadable: true } };
 
-/** The error response that stands for a reply that ended without an answer to the request. */
-export function noResponseError(id: string | number): JSONRPCErrorResponse {
-  const error = { code: 0, message: 'the server ended its reply without an answer', data: NO_ANSWER };
-  return { jsonrpc: '2.0', id, error };
+/** Why there is no answer: the reply ended without one, it exceeds a bound, or it cannot be read. */
+type Lack = keyof typeof MARKS;
+
+function errorFor(lack: Lack, id: string | number, message: string): JSONRPCErrorResponse {
+  return { jsonrpc: '2.0', id, error: { code: 0, message, data: MARKS[lack] } };
 }
 
-/** Whether the server ended its reply to a request without answering it. */
-export function isNoResponse(error: ProtocolError): boolean {
-  return error.data === NO_ANSWER;
+export function noResponseError(id: string | number): JSONRPCErrorResponse {
+  return errorFor('noAnswer', id, 'the server ended its reply without an answer');
+}
+
+export function tooLargeError(id: string | number, { message }: Error): JSONRPCErrorResponse {
+  return errorFor('tooLarge', id, message);
+}
+
+export function unreadableError(
+  id: string | number,
+  message = 'its answer is no valid message of the protocol',
+): JSONRPCErrorResponse {
+  return errorFor('unreadable', id, message);
+}
+
+/** Whether an error was made in place of an answer, for this reason. */
+export function standsFor(error: ProtocolError, lack: Lack): boolean {
+  return error.data === MARKS[lack];
 }
 
 /**
@@ -48,5 +64,5 @@ const SESSION_UNKNOWN = /(?:no valid|invalid|missing) session id|session not fou
 
 /** Whether the connection broke. The request may have been executed, which is harmless for requests without effects. */
 export function isBroken(error: unknown): boolean {
-  return error instanceof TypeError || (error instanceof ProtocolError && isNoResponse(error));
+  return error instanceof TypeError || (error instanceof ProtocolError && standsFor(error, 'noAnswer'));
 }

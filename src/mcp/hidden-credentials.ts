@@ -3,7 +3,6 @@ import type { Fetch } from '../lib/guarded-fetch.ts';
 import { isJsonObject } from '../lib/json.ts';
 import { credentialsIn, hiding } from '../lib/redact.ts';
 import type { CallResponse } from './call-outcome.ts';
-import type { CallOptions } from './connection.ts';
 import { serverCredentials, type McpEndpoint } from './registry.ts';
 
 /** Hides credentials in a text. */
@@ -59,18 +58,6 @@ export function withHidden(answer: CallResponse, hide: Hide): CallResponse {
   const { request } = answer;
   const questions = request.questions.map(([key, question]): [string, Elicitation] => [key, inTexts(question, hide)]);
   return { ...answer, request: { ...request, questions } };
-}
-
-/** The options of a call whose questions have no credentials. */
-export function askingHidden(options: CallOptions, current: () => Hide | undefined): CallOptions {
-  const { onQuestion } = options;
-  if (!onQuestion) return options;
-  return {
-    ...options,
-    onQuestion: (question) => {
-      return onQuestion(inTexts(question, current()));
-    },
-  };
 }
 
 /** A value without credentials, in texts and in names of fields. */

@@ -1,9 +1,8 @@
 import { isJSONRPCRequest, StreamableHTTPClientTransport, type JSONRPCMessage } from '@modelcontextprotocol/client';
 import { ResponseTooLargeError, overflowOf } from '../lib/response-bounds.ts';
-import { noResponseError } from './errors.ts';
+import { noResponseError, tooLargeError, unreadableError } from './errors.ts';
 import { Exchange } from './exchange.ts';
 import type { Fetch } from '../lib/guarded-fetch.ts';
-import { tooLargeError, unreadableError } from './message-bounds.ts';
 import { idOfResponse } from './open-requests.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
@@ -59,11 +58,7 @@ export class HttpTransport extends StreamableHTTPClientTransport implements Serv
     // If the request was already answered, the protocol layer ignores the message.
     const onRequestStreamEnd = (): void => {
       const overflow = exchange.response && overflowOf(exchange.response);
-      if (overflow) {
-        this.onmessage?.(tooLargeError(id, overflow));
-        return;
-      }
-      this.onmessage?.(noResponseError(id));
+      this.onmessage?.(overflow ? tooLargeError(id, overflow) : noResponseError(id));
     };
     try {
       await exchange.run(() => super.send(message, { ...options, requestSignal, onRequestStreamEnd }));

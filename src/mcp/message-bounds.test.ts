@@ -1,7 +1,8 @@
 import type { JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
 import { pino } from 'pino';
 import { expect, test } from 'vitest';
-import { boundMessages, isUnreadableError, readResultOf } from './message-bounds.ts';
+import { standsFor } from './errors.ts';
+import { boundMessages, readResultOf } from './message-bounds.ts';
 
 function start() {
   const transport: Transport = {
@@ -37,9 +38,9 @@ test('a message that cannot be read fails the request that it answers, and nothi
   expect(received).toEqual([
     { jsonrpc: '2.0', id: 1, error: expect.objectContaining({ message: 'its answer cannot be read: is odd' }) },
   ]);
-  expect(received.map((message) => 'error' in message && isUnreadableError(message.error as ProtocolError))).toEqual([
-    true,
-  ]);
+  expect(
+    received.map((message) => 'error' in message && standsFor(message.error as ProtocolError, 'unreadable')),
+  ).toEqual([true]);
 });
 
 test('only the answer to a request for tools is read as a page of them', async () => {

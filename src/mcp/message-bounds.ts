@@ -1,7 +1,8 @@
-import type { ContentBlock, JSONRPCMessage, ProtocolError, Transport } from '@modelcontextprotocol/client';
+import type { ContentBlock, JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import type { Logger } from 'pino';
 import { ResponseTooLargeError, boundText } from '../lib/response-bounds.ts';
 import { errorMessage } from '../lib/errors.ts';
+import { tooLargeError, unreadableError } from './errors.ts';
 import { isFields, type Fields } from './fields.ts';
 import { readContent, resourceBlocks } from './read-content.ts';
 import { readTool } from './read-tools.ts';
@@ -18,31 +19,6 @@ const MAX_WARNINGS = 20;
  */
 const MAX_OTHER_VALUES = 1_000;
 const MAX_ERROR_LENGTH = 10_000;
-
-/** Marks the errors that replace an answer that was too large; no server can send this object. */
-const TOO_LARGE = { tooLarge: true };
-
-export function tooLargeError(id: string | number, { message }: Error): JSONRPCMessage {
-  return { jsonrpc: '2.0', id, error: { code: 0, message, data: TOO_LARGE } };
-}
-
-export function isTooLargeError(error: ProtocolError): boolean {
-  return error.data === TOO_LARGE;
-}
-
-/** Marks the errors that replace an answer that could not be read; no server can send this object. */
-const UNREADABLE = { unreadable: true };
-
-export function unreadableError(
-  id: string | number,
-  message = 'its answer is no valid message of the protocol',
-): JSONRPCMessage {
-  return { jsonrpc: '2.0', id, error: { code: 0, message, data: UNREADABLE } };
-}
-
-export function isUnreadableError(error: ProtocolError): boolean {
-  return error.data === UNREADABLE;
-}
 
 /** The listing of tools in progress, or the last one, over all of its pages. */
 export interface Listing {

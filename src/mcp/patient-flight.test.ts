@@ -8,7 +8,7 @@ function start({ firstWaitMs = 20 }: { firstWaitMs?: number } = {}) {
   const clock = { now: 0 };
   const now = () => clock.now;
   const patience = new Patience({ firstWaitMs, now });
-  const another = () => new PatientFlight<string>('is still starting', { patience, now });
+  const another = () => new PatientFlight<string>('is still starting', patience);
   const flight = another();
   const attempts: PromiseWithResolvers<string>[] = [];
   const attempt = vi.fn<() => Promise<string>>(() => {

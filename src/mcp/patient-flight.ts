@@ -19,14 +19,16 @@ const QUICK_MS = 1_000;
  * installed, would delay each new conversation.
  */
 export class Patience {
-  readonly #options: PatienceOptions;
+  readonly now: () => number;
+  readonly #firstWaitMs: number;
   /** When the first caller began to wait; -Infinity if callers have waited long enough. */
   #waitingSince: number | undefined;
   #hasAnswered = false;
   #first: Promise<unknown> | undefined;
 
-  constructor(options: PatienceOptions) {
-    this.#options = options;
+  constructor({ firstWaitMs, now }: PatienceOptions) {
+    this.#firstWaitMs = firstWaitMs;
+    this.now = now;
   }
 
   /** The attempt in progress to reach a server that has never answered: a second one would start or hang beside it. */
@@ -36,9 +38,8 @@ export class Patience {
 
   /** How long a caller may wait from now on, in milliseconds. */
   begin(): number {
-    const { firstWaitMs, now } = this.#options;
-    this.#waitingSince ??= now();
-    return this.#waitingSince + firstWaitMs - now();
+    this.#waitingSince ??= this.now();
+    return this.#waitingSince + this.#firstWaitMs - this.now();
   }
 
   async attempt<T>(attempt: () => Promise<T>): Promise<T> {
@@ -51,7 +52,7 @@ export class Patience {
     } catch (error) {
       if (signInRequired(error)) this.#answered();
       const since = this.#waitingSince;
-      this.#waitingSince = since === undefined || this.#options.now() - since <= QUICK_MS ? undefined : -Infinity;
+      this.#waitingSince = since === undefined || this.now() - since <= QUICK_MS ? undefined : -Infinity;
       throw error;
     } finally {
       if (this.#first === running) this.#first = undefined;
@@ -76,10 +77,10 @@ export class PatientFlight<T> {
   #failure: unknown;
 
   /** `pending`: what a server is that has not answered yet, as a predicate that continues after its name. */
-  constructor(pending: string, { patience, now }: { patience: Patience } & Pick<PatienceOptions, 'now'>) {
+  constructor(pending: string, patience: Patience) {
     this.#pending = pending;
     this.#patience = patience;
-    this.#attempts = new SingleFlight(now);
+    this.#attempts = new SingleFlight(patience.now);
   }
 
   /** No attempt is running and no failure is remembered. */

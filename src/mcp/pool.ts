@@ -3,7 +3,7 @@ import { LRUCache } from 'lru-cache';
 import { pino, type Logger } from 'pino';
 import type { Agent } from 'undici';
 import type { CallResponse } from './call-outcome.ts';
-import { authorized, ClientCredentials } from './client-credentials.ts';
+import { withClientCredentials } from './client-credentials.ts';
 import type { ConnectedAccount } from '../core/records/servers.ts';
 import { ConnectionLostError } from './errors.ts';
 import { HiddenCredentials, type Hide } from './hidden-credentials.ts';
@@ -28,6 +28,7 @@ import type { ProgramRecords } from './program-records.ts';
 import { Patience } from './patient-flight.ts';
 import { PooledServer } from './pooled-server.ts';
 import type { HttpEndpoint, McpEndpoint, StdioEndpoint } from './registry.ts';
+import { ScopedConnection } from './scoped-connection.ts';
 import { SessionUses, type WatchSession } from './session-uses.ts';
 import { DEFAULT_STREAM_LIMITS, StreamBudget, type McpStreamLimits } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
@@ -197,32 +198,22 @@ export class McpPool {
   ): Promise<CallResponse> {
     const { name } = endpoint;
     try {
-      const outcome = await this.#asSubject(
-        endpoint,
-        scope,
-        options.signal,
-        async (connection): Promise<CallResponse> => {
-          if (endpoint.stateful === false || !connection.keepsState) return connection.call(tool, args, options);
-          if ([...(options.reliesOn ?? [])].some((id) => id !== connection.id)) return { status: 'replaced' };
-          const answer = await connection.call(tool, args, options);
-          const isSent = answer.status === 'result' || answer.status === 'rejected' || answer.status === 'unknown';
-          return isSent ? { ...answer, connection: { serverId: endpoint.id, id: connection.id } } : answer;
-        },
-      );
+      const work = async (connection: McpConnection): Promise<CallResponse> => {
+        if (endpoint.stateful === false || !connection.keepsState) return connection.call(tool, args, options);
+        if ([...(options.reliesOn ?? [])].some((id) => id !== connection.id)) return { status: 'replaced' };
+        const answer = await connection.call(tool, args, options);
+        const isSent = answer.status === 'result' || answer.status === 'rejected' || answer.status === 'unknown';
+        return isSent ? { ...answer, connection: { serverId: endpoint.id, id: connection.id } } : answer;
+      };
+      const outcome = await this.#asSubject(endpoint, scope, options.signal, work);
       return 'message' in outcome ? { ...outcome, message: named(name, outcome.message) } : outcome;
     } catch (error) {
-      const signIn = needOf(endpoint, error);
-      if (signIn && !options.signal.aborted) {
-        return {
-          status: 'sign_in_required',
-          message: named(name, failureReason(error, this.#hideOf(endpoint, scope))),
-          signIn,
-        };
+      if (options.signal.aborted) {
+        return { status: 'not_sent', message: named(name, 'had not received the call when it was cancelled') };
       }
-      const reason = options.signal.aborted
-        ? 'had not received the call when it was cancelled'
-        : failureReason(error, this.#hideOf(endpoint, scope));
-      return { status: 'not_sent', message: named(name, reason) };
+      const message = named(name, failureReason(error, this.#hideOf(endpoint, scope)));
+      const signIn = needOf(endpoint, error);
+      return signIn ? { status: 'sign_in_required', message, signIn } : { status: 'not_sent', message };
     }
   }
 
@@ -318,29 +309,27 @@ export class McpPool {
     const known = this.#servers.get(key);
     if (known) return known;
     for (const [other, { isUnused }] of this.#servers) if (isUnused) this.#servers.delete(other);
-    const maxMessageBytes = MAX_MESSAGE_BYTES;
     const credentials = new HiddenCredentials(endpoint);
-    const fetch = this.#fetch(endpoint, { isGuarded, grantId, credentials });
-    const isAwaited = (connection: McpConnection): Promise<boolean> => this.#isAwaited(connection);
-    const { idleMs, onlyLists } = this.#options;
-    const own = {
+    const { idleMs, onlyLists, startTimeoutMs, log } = this.#options;
+    const options = {
+      ...this.#options,
       idleMs: onlyLists ? Math.min(idleMs, endpoint.idleMs ?? idleMs) : (endpoint.idleMs ?? idleMs),
-      ...('command' in endpoint &&
-        endpoint.startTimeoutMs !== undefined && { startTimeoutMs: endpoint.startTimeoutMs }),
-    };
-    const options = { ...this.#options, ...own, isAwaited, maxMessageBytes, fetch, credentials };
-    const server = new PooledServer(endpoint, {
-      open: (budget) => this.#openOf(endpoint).open(endpoint, { ...options, budget }),
-      createBudget: () => {
-        const { id, name } = endpoint;
-        const onRefused = ({ message }: Error): void => options.log.warn({ mcpServer: id }, named(name, message));
-        return new StreamBudget({ ...options, onRefused });
-      },
-      grantId,
+      startTimeoutMs: ('command' in endpoint ? endpoint.startTimeoutMs : undefined) ?? startTimeoutMs,
+      isAwaited: (connection: McpConnection) => this.#isAwaited(connection),
+      maxMessageBytes: MAX_MESSAGE_BYTES,
+      fetch: this.#fetch(endpoint, { isGuarded, grantId, credentials }),
       credentials,
-      patience: this.#patienceFor(endpoint, key),
-      now: this.#options.now,
-    });
+    };
+    const { id, name } = endpoint;
+    const onRefused = ({ message }: Error): void => log.warn({ mcpServer: id }, named(name, message));
+    const pending = 'command' in endpoint ? 'is still starting' : 'has not answered yet';
+    const patience = this.#patienceFor(endpoint, key);
+    const create = (): ScopedConnection => {
+      const budget = new StreamBudget({ ...options, onRefused });
+      const open = () => this.#openOf(endpoint).open(endpoint, { ...options, budget });
+      return new ScopedConnection({ open, budget, pending, patience });
+    };
+    const server = new PooledServer(endpoint, { create, grantId, credentials });
     this.#servers.set(key, server);
     return server;
   }
@@ -383,8 +372,8 @@ export class McpPool {
     const { plain, guarded } = this.#fetches;
     const { grants, answerTimeoutMs, now } = this.#options;
     if ('url' in endpoint && endpoint.auth?.type === 'client_credentials') {
-      const credentials = new ClientCredentials(endpoint.url, endpoint.auth, { fetch: plain, answerTimeoutMs, now });
-      return authorized(hidden.noting(plain), credentials);
+      const { url, auth } = endpoint;
+      return withClientCredentials(hidden.noting(plain), url, auth, { fetch: plain, answerTimeoutMs, now });
     }
     const fetch = hidden.noting(isGuarded ? guarded : plain);
     if (!grants || !takesSignIn(endpoint)) return fetch;

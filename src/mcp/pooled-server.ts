@@ -2,19 +2,10 @@ import type { ToolScope } from '../core/history.ts';
 import type { McpConnection } from './connection.ts';
 import type { HiddenCredentials } from './hidden-credentials.ts';
 import type { McpEndpoint } from './registry.ts';
-import type { Patience } from './patient-flight.ts';
-import { ScopedConnection } from './scoped-connection.ts';
-import type { StreamBudget } from './stream-budget.ts';
+import type { ScopedConnection } from './scoped-connection.ts';
 
-interface PooledServerOptions {
-  open: (budget: StreamBudget) => Promise<McpConnection>;
-  createBudget: () => StreamBudget;
-  grantId: string | undefined;
-  credentials: HiddenCredentials;
-  /** That of all connections to the server. */
-  patience: Patience;
-  now: () => number;
-}
+/** `create`: makes a connection that is opened when it is needed. */
+type PooledServerOptions = Pick<PooledServer, 'grantId' | 'credentials'> & { create: () => ScopedConnection };
 
 /**
  * A server and the connections to it. An HTTP server keeps state for a connection if its answer to `initialize` has a
@@ -34,14 +25,12 @@ export class PooledServer {
   #startedEarly: ScopedConnection | undefined;
   #keepsState: boolean;
 
-  constructor(endpoint: McpEndpoint, options: PooledServerOptions) {
-    const { open, createBudget, grantId, credentials, patience, now } = options;
+  constructor(endpoint: McpEndpoint, { create, grantId, credentials }: PooledServerOptions) {
     this.grantId = grantId;
     this.credentials = credentials;
     this.#endpoint = endpoint;
-    const pending = 'command' in endpoint ? 'is still starting' : 'has not answered yet';
-    this.#create = () => new ScopedConnection(open, { budget: createBudget(), pending, patience, now });
-    this.#common = this.#create();
+    this.#create = create;
+    this.#common = create();
     this.#keepsState = 'command' in endpoint;
   }
 

@@ -9,8 +9,6 @@ import { endGroup, isRunning, pidNamespace, startOf } from '../lib/processes.ts'
 
 const identity = z.object({ pid: z.int().positive(), start: z.string() });
 
-type Identity = z.infer<typeof identity>;
-
 /** The leader of a process group, and what belongs to it. */
 const record = z.object({
   leader: identity,
@@ -35,14 +33,13 @@ const MAX_FOREIGN_AGE_MS = 30 * 86_400_000;
 export class ProgramRecords {
   readonly #folder: string;
   readonly #log: Logger;
-  readonly #owner: Identity;
-  readonly #namespace: string;
+  /** What all records of this process have. */
+  readonly #own: Pick<z.infer<typeof record>, 'owner' | 'namespace'>;
 
-  private constructor(folder: string, { log, owner, namespace }: { log: Logger; owner: Identity; namespace: string }) {
+  private constructor(folder: string, log: Logger, own: Pick<z.infer<typeof record>, 'owner' | 'namespace'>) {
     this.#folder = folder;
     this.#log = log;
-    this.#owner = owner;
-    this.#namespace = namespace;
+    this.#own = own;
   }
 
   /**
@@ -53,7 +50,7 @@ export class ProgramRecords {
     const folder = path.join(dataDir, 'programs');
     await makeFolder(folder, 'EVERTURN_DATA');
     const [start = '', namespace] = await Promise.all([startOf(process.pid), pidNamespace()]);
-    const records = new ProgramRecords(folder, { log, owner: { pid: process.pid, start }, namespace });
+    const records = new ProgramRecords(folder, log, { owner: { pid: process.pid, start }, namespace });
     const names = (await readdir(folder)).filter((name) => name.endsWith('.json'));
     await Promise.all(names.map((name) => records.#endIfLeft(path.join(folder, name))));
     return records;
@@ -70,8 +67,7 @@ export class ProgramRecords {
     const file = path.join(this.#folder, `${randomUUID()}.json`);
     const written: z.input<typeof record> = {
       leader: { pid, start },
-      owner: this.#owner,
-      namespace: this.#namespace,
+      ...this.#own,
       ...(folder !== undefined && { folder }),
     };
     // Another process that starts must not read a part of it.
@@ -88,7 +84,7 @@ export class ProgramRecords {
       return;
     }
     const { leader, owner, namespace, folder } = found.data;
-    if (namespace !== this.#namespace) {
+    if (namespace !== this.#own.namespace) {
       const { mtimeMs } = await stat(file).catch(() => ({ mtimeMs: Infinity }));
       if (Date.now() - mtimeMs > MAX_FOREIGN_AGE_MS) await rm(file, { force: true });
       return;

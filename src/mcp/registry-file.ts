@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ROLES } from '../core/subject.ts';
 import { ConfigError } from '../config.ts';
-import { MAX_SECONDS } from '../setting-values.ts';
+import { httpHeaders, MAX_SECONDS } from '../setting-values.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
 import { namingUnknownKeys } from '../lib/unknown-keys.ts';
 import { PROTOCOLS } from './protocols.ts';
@@ -75,17 +75,12 @@ const auth = z.discriminatedUnion('type', [clientCredentials, authorizationCode]
  * Which callers share a connection that has a state at its server: the turns of one session, all sessions of one
  * subject, or all callers. Connections without a state are shared by all callers in any case.
  */
-export type Isolation = 'session' | 'subject' | 'shared';
+export type Isolation = z.infer<typeof isolation>;
 
-/** How a connection with a state is shared; `byDefault` applies if the file does not set it. */
-function isolation(byDefault: Isolation) {
-  return z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' }).default(byDefault);
-}
+const isolation = z.enum(['session', 'subject', 'shared'], { error: 'must be session, subject or shared' });
 
 /** Whether the calls of a message run in their order. */
-function ordered(byDefault: boolean) {
-  return z.boolean({ error: 'must be true or false' }).default(byDefault);
-}
+const ordered = z.boolean({ error: 'must be true or false' });
 
 /** Whether a connection that replaces another one is of account: the model is told, and approvals are asked for again. */
 const stateful = z.boolean({ error: 'must be true or false' }).default(true);
@@ -151,20 +146,14 @@ const PROGRAM_IDLE_SECONDS = 86_400;
 
 const httpServer = z.strictObject({
   url: httpUrl(),
-  headers: z
-    .record(
-      z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/),
-      z.string({ error: 'must be a string' }).regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be the value of an HTTP header'),
-      { error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object') },
-    )
-    .default({}),
+  headers: httpHeaders,
   auth: auth.optional(),
   timeout,
   idle_seconds: seconds.optional(),
   protocol,
   idempotent_tools: idempotentTools,
-  isolation: isolation('session'),
-  ordered: ordered(false),
+  isolation: isolation.default('session'),
+  ordered: ordered.default(false),
   stateful,
   environments,
   ...policy,
@@ -184,9 +173,9 @@ const stdioServer = z.strictObject({
   protocol,
   idempotent_tools: idempotentTools,
   // One process per session is too much for a subject with many open sessions; one for all subjects would mix their state.
-  isolation: isolation('subject'),
+  isolation: isolation.default('subject'),
   // Most programs have a state, such as files or a page, which a read would find as it was before the writes.
-  ordered: ordered(true),
+  ordered: ordered.default(true),
   stateful,
   environments,
   ...policy,

@@ -4,29 +4,25 @@ import { PatientFlight, type Patience } from './patient-flight.ts';
 import type { StreamBudget } from './stream-budget.ts';
 
 interface ScopedConnectionOptions {
+  open: () => Promise<McpConnection>;
   /** For all of its connections, one after the other. */
   budget: StreamBudget;
   /** See `PatientFlight`. */
   pending: string;
   patience: Patience;
-  /** A monotonic clock in milliseconds. */
-  now: () => number;
 }
 
 /** The connection to a server that all callers of a scope share: opened on first use, and reopened after it was lost. */
 export class ScopedConnection {
-  readonly #open: (budget: StreamBudget) => Promise<McpConnection>;
+  readonly #open: () => Promise<McpConnection>;
   readonly #budget: StreamBudget;
   readonly #opening: PatientFlight<McpConnection>;
   #connection: McpConnection | undefined;
 
-  constructor(
-    open: (budget: StreamBudget) => Promise<McpConnection>,
-    { budget, pending, ...patient }: ScopedConnectionOptions,
-  ) {
+  constructor({ open, budget, pending, patience }: ScopedConnectionOptions) {
     this.#open = open;
     this.#budget = budget;
-    this.#opening = new PatientFlight(pending, patient);
+    this.#opening = new PatientFlight(pending, patience);
   }
 
   get isOpen(): boolean {
@@ -57,6 +53,5 @@ export class ScopedConnection {
   }
 
   // The connection outlives the turn that opens it, so its log lines must not carry that turn's context.
-  readonly #attempt = (): Promise<McpConnection> =>
-    withoutContext(async () => (this.#connection = await this.#open(this.#budget)));
+  readonly #attempt = (): Promise<McpConnection> => withoutContext(async () => (this.#connection = await this.#open()));
 }

@@ -30,7 +30,7 @@ export function withSecrets(
   { secrets, sessionId }: { secrets: ServerSecrets | undefined; sessionId: string },
 ): GivenServer | { refusal: string } {
   if (!secrets) return { refusal: 'was given credentials or a context by a run that has ended' };
-  const context = contextKeys && pick(secrets.context, contextKeys);
+  const context = contextKeys && contextParts(secrets.context, contextKeys);
   if (index === undefined) return { endpoint, ...(context && { context }) };
   // The registration may have changed since the request.
   if (!takesSignIn(endpoint)) return { refusal: NO_CREDENTIALS };
@@ -45,6 +45,6 @@ export function withSecrets(
 export const NO_CREDENTIALS = 'is a program, or has credentials of the operator: it takes none of a run';
 
 /** The parts of a context that it has. */
-export function pick(context: Record<string, unknown>, keys: string[]): Record<string, unknown> {
+export function contextParts(context: Record<string, unknown>, keys: string[]): Record<string, unknown> {
   return Object.fromEntries(keys.filter((key) => Object.hasOwn(context, key)).map((key) => [key, context[key]]));
 }

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { McpConnection } from './connection.ts';
 
 /** Calls `onDeleted` once the session is deleted, perhaps repeatedly, until the watch is disposed of. */
@@ -15,7 +16,7 @@ export class SessionUses {
   readonly #uses = new WeakMap<Connection, Map<string, Disposable>>();
   readonly #shared = new WeakSet<Connection>();
   /** The sessions that have used each connection last. */
-  readonly #recent = new WeakMap<Connection, Set<string>>();
+  readonly #recent = new WeakMap<Connection, LRUCache<string, true>>();
 
   constructor(watch: WatchSession) {
     this.#watch = watch;
@@ -23,7 +24,8 @@ export class SessionUses {
 
   /** Records that a session uses the connection. */
   add(connection: Connection, sessionId: string): void {
-    this.#note(connection, sessionId);
+    const recent = this.#recent.get(connection) ?? new LRUCache({ max: MAX_SESSIONS });
+    this.#recent.set(connection, recent.set(sessionId, true));
     if (!connection.takesCalls || this.#shared.has(connection)) return;
     const uses = this.#uses.get(connection) ?? this.#begin(connection);
     if (uses.has(sessionId)) return;
@@ -42,16 +44,7 @@ export class SessionUses {
 
   /** The ids of up to 100 sessions that have used the connection last. */
   of(connection: Connection): string[] {
-    return [...(this.#recent.get(connection) ?? [])];
-  }
-
-  #note(connection: Connection, sessionId: string): void {
-    const recent = this.#recent.get(connection) ?? new Set();
-    this.#recent.set(connection, recent);
-    recent.delete(sessionId);
-    recent.add(sessionId);
-    const [oldest] = recent;
-    if (recent.size > MAX_SESSIONS && oldest !== undefined) recent.delete(oldest);
+    return [...(this.#recent.get(connection)?.rkeys() ?? [])];
   }
 
   #begin(connection: Connection): Map<string, Disposable> {

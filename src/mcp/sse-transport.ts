@@ -11,8 +11,7 @@ import { waitOrAbort } from '../lib/abort.ts';
 import { overflowOf } from '../lib/response-bounds.ts';
 import { withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
 import { Exchange } from './exchange.ts';
-import { McpServerError } from './errors.ts';
-import { unreadableError } from './message-bounds.ts';
+import { McpServerError, unreadableError } from './errors.ts';
 import { budgetedFetch, type StreamBudget } from './stream-budget.ts';
 import type { ServerTransport } from './transport.ts';
 

@@ -14,9 +14,8 @@ import {
 } from '@modelcontextprotocol/client';
 import type { Logger } from 'pino';
 import { Exchange } from './exchange.ts';
-import { McpServerError } from './errors.ts';
+import { McpServerError, tooLargeError, unreadableError } from './errors.ts';
 import { LineReader } from '../lib/line-reader.ts';
-import { tooLargeError, unreadableError } from './message-bounds.ts';
 import { MessageLines, type CutLine } from './message-lines.ts';
 import { OpenRequests } from './open-requests.ts';
 import { endGroup, leaversOf } from '../lib/processes.ts';
@@ -65,7 +64,7 @@ export class StdioTransport implements ServerTransport {
   /** The program's working folder, if it was made for it. */
   #folder: string | undefined;
   /** Deletes the record of the program. */
-  #recorded: Promise<() => Promise<void>> | undefined;
+  #recorded: Promise<(() => Promise<void>) | undefined> | undefined;
   readonly #firstOutput = Promise.withResolvers<void>();
   #reading: Promise<void> | undefined;
   #ending: Promise<void> | undefined;
@@ -127,16 +126,15 @@ export class StdioTransport implements ServerTransport {
     );
   }
 
-  async #record(pid: number): Promise<() => Promise<void>> {
-    const nothing = (): Promise<void> => Promise.resolve();
+  async #record(pid: number): Promise<(() => Promise<void>) | undefined> {
     try {
-      return (await this.#options.programs?.add(pid, this.#folder)) ?? nothing;
+      return await this.#options.programs?.add(pid, this.#folder);
     } catch (error) {
       this.#log.warn(
         { err: error, pid },
         'the MCP server cannot be written down: after a crash it may be left running',
       );
-      return nothing;
+      return undefined;
     }
   }
 

@@ -32,10 +32,7 @@ export class ToolList {
     this.#client = client;
     this.#listed = listed;
     this.#options = options;
-    this.#listing = new PatientFlight('has not listed its tools yet', {
-      patience: new Patience(options),
-      now: options.now,
-    });
+    this.#listing = new PatientFlight('has not listed its tools yet', new Patience(options));
     client.setNotificationHandler('notifications/tools/list_changed', () => this.invalidate());
   }
 

@@ -22,33 +22,27 @@ const MINUTE_MS = 60_000;
 const FULL_WAIT_MS = 250;
 
 /** The limits of the calls of this process. Rates are buckets that hold a minute's worth. */
-export class LocalAllowance implements Allowance {
-  readonly #concurrency: number;
-  readonly #buckets: { requests: Bucket; tokens: Bucket };
-  #running = 0;
-
-  constructor({ concurrency, requestsPerMinute, tokensPerMinute }: ProviderLimits, now: () => number = Date.now) {
-    this.#concurrency = concurrency;
-    this.#buckets = { requests: new Bucket(requestsPerMinute, now), tokens: new Bucket(tokensPerMinute, now) };
-  }
-
-  take({ tokens }: AllowedCall): Promise<number> {
-    if (this.#running >= this.#concurrency) return Promise.resolve(FULL_WAIT_MS);
-    const { requests, tokens: bucket } = this.#buckets;
-    const wait = Math.max(requests.waitFor(1), bucket.waitFor(tokens));
-    if (wait > 0) return Promise.resolve(wait);
-    requests.take(1);
-    bucket.take(tokens);
-    this.#running += 1;
-    return Promise.resolve(0);
-  }
-
-  giveBack({ tokens }: AllowedCall, used?: number): Promise<void> {
-    this.#running -= 1;
-    this.#buckets.tokens.take((used ?? 0) - tokens);
-    if (used === undefined) this.#buckets.requests.take(-1);
-    return Promise.resolve();
-  }
+export function localAllowance(limits: ProviderLimits, now: () => number = Date.now): Allowance {
+  const requests = new Bucket(limits.requestsPerMinute, now);
+  const tokens = new Bucket(limits.tokensPerMinute, now);
+  let running = 0;
+  return {
+    take: (call) => {
+      if (running >= limits.concurrency) return Promise.resolve(FULL_WAIT_MS);
+      const wait = Math.max(requests.waitFor(1), tokens.waitFor(call.tokens));
+      if (wait > 0) return Promise.resolve(wait);
+      requests.take(1);
+      tokens.take(call.tokens);
+      running += 1;
+      return Promise.resolve(0);
+    },
+    giveBack: (call, used) => {
+      running -= 1;
+      tokens.take((used ?? 0) - call.tokens);
+      if (used === undefined) requests.take(-1);
+      return Promise.resolve();
+    },
+  };
 }
 
 class Bucket {

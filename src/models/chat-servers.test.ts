@@ -16,7 +16,8 @@ import type { ModelMessage } from '../core/records/message.ts';
 import type { TranscriptItem } from '../core/transcript.ts';
 import { NEVER_ABORTED } from '../lib/abort.ts';
 import { mergeFields } from './message-blocks.ts';
-import { OpenAIProvider, type MaxTokensParameter } from './openai/chat.ts';
+import { openAIProvider } from './openai/chat.ts';
+import type { ProviderConfig } from './provider-file.ts';
 import type { ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
 
 let endpoint: Endpoint;
@@ -29,8 +30,8 @@ const CALL = delta({
   tool_calls: [{ index: 0, id: 'c1', type: 'function', function: { name: 'look', arguments: '{}' } }],
 });
 
-function providerAt(url: string, maxTokensParameter?: MaxTokensParameter): OpenAIProvider {
-  return new OpenAIProvider({
+function providerAt(url: string, maxTokensParameter?: ProviderConfig['maxTokensParameter']): ModelProvider {
+  return openAIProvider({
     apiKey: 'k',
     baseUrl: url,
     headers: {},
@@ -98,7 +99,7 @@ async function sentBack(
 describe('what servers do', () => {
   test.each(BEHAVIOURS)('$server $does ($source)', async ({ kind, answers, gives, fails }) => {
     endpoint.script(answers);
-    const provider = kind ? openModel(endpoint, kind, 60).provider : providerAt(endpoint.url);
+    const provider = kind ? openModel(endpoint, kind, { idleSeconds: 60 }).provider : providerAt(endpoint.url);
     const answer = assembled(provider);
     if (fails) await expect(answer).rejects.toMatchObject(fails);
     else expect(await answer).toMatchObject(gives ?? {});
@@ -249,7 +250,7 @@ describe('the end of an answer without a reason', () => {
 });
 
 describe('parameters', () => {
-  const bodyOf = async (request: ModelRequest, parameter?: MaxTokensParameter): Promise<unknown> => {
+  const bodyOf = async (request: ModelRequest, parameter?: ProviderConfig['maxTokensParameter']): Promise<unknown> => {
     endpoint.script(sending(delta({ content: 'ok' }), finish('stop'), DONE));
     await Array.fromAsync(providerAt(endpoint.url, parameter).stream(request, NEVER_ABORTED));
     return endpoint.requests.at(-1)?.body;

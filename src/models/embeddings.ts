@@ -17,17 +17,11 @@ const ENTRY_BYTES = 256;
 /** How many requests of this process run at once. */
 const MAX_REQUESTS = 4;
 
-interface EmbeddingModel {
-  /** As the setting names it. */
-  name: string;
-  /** Host and port; undefined for a provider at its own address. */
-  address: string | undefined;
-  embed: Embed;
-}
-
 /** The embeddings of one model. Those of texts are kept in this process, since tools rarely change. */
 export class Embeddings {
+  /** As the setting names it. */
   readonly name: string;
+  /** Host and port; undefined for a provider at its own address. */
   readonly address: string | undefined;
   /** Asks the model, whatever is kept. */
   readonly embed: Embed;
@@ -35,7 +29,10 @@ export class Embeddings {
   readonly #kept: LRUCache<string, Float32Array>;
   readonly #requests = new KeyedSemaphore(MAX_REQUESTS);
 
-  constructor({ name, address, embed }: EmbeddingModel, { maxBytes = MAX_CACHE_BYTES } = {}) {
+  constructor(
+    { name, address, embed }: Pick<Embeddings, 'name' | 'address' | 'embed'>,
+    { maxBytes = MAX_CACHE_BYTES } = {},
+  ) {
     this.name = name;
     this.address = address;
     this.embed = embed;

@@ -26,7 +26,7 @@ interface ResponseOptions {
 export interface RequestGuard {
   /** Aborts the request. Without a reason: clients recognize an aborted stream by the AbortError that results. */
   controller: AbortController;
-  /** To be applied to the response with the answer: it notices silence. `onBytes` gets what is read of the body. */
+  /** Copies the response with the answer, to notice silence. `onBytes` gets what is read of the body. */
   watch: (response: Response, onBytes?: (bytes: Uint8Array) => void) => Response;
 }
 
@@ -55,15 +55,26 @@ export async function* guardedResponse(
   let rest: BodyReader | undefined;
   let length = 0;
   let mediaLength = 0;
-  const watch: RequestGuard['watch'] = (response, onBytes) =>
-    watchedResponse(response, {
-      onRead: (bytes) => {
-        idle.reset();
-        if (bytes) onBytes?.(bytes);
+  const watch: RequestGuard['watch'] = (response, onBytes) => {
+    idle.reset();
+    const reader = response.body?.getReader();
+    if (!reader) return response;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        async pull(stream) {
+          const { done, value } = await reader.read();
+          idle.reset();
+          if (value) onBytes?.(value);
+          if (done) stream.close();
+          else stream.enqueue(value);
+        },
+        // OpenAI's client does not read on after `[DONE]`.
+        cancel: () => (finishing ? void (rest = reader) : reader.cancel()),
       },
-      // OpenAI's client does not read on after `[DONE]`.
-      onCancel: (reader) => (finishing ? void (rest = reader) : reader.cancel()),
-    });
+      { highWaterMark: 0 },
+    );
+    return new Response(body, response);
+  };
   try {
     for await (const part of read({ controller, watch })) {
       length += lengthOf(part);
@@ -107,33 +118,6 @@ function isPiece({ content, refusal, reasoning, toolCalls, audio, image }: Model
 }
 
 type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
-
-interface Watcher {
-  /** Called with each chunk of the body, and without one for the head of the response and its end. */
-  onRead: (bytes?: Uint8Array) => void;
-  /** Called if the body is not read to its end. */
-  onCancel: (reader: BodyReader) => void | Promise<void>;
-}
-
-/** A copy of the response. */
-function watchedResponse(response: Response, { onRead, onCancel }: Watcher): Response {
-  onRead();
-  const reader = response.body?.getReader();
-  if (!reader) return response;
-  const body = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const { done, value } = await reader.read();
-        onRead(value);
-        if (done) controller.close();
-        else controller.enqueue(value);
-      },
-      cancel: () => onCancel(reader),
-    },
-    { highWaterMark: 0 },
-  );
-  return new Response(body, response);
-}
 
 /** Never throws: what is left is not used. */
 async function readToEnd(reader: BodyReader): Promise<void> {

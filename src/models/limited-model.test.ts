@@ -2,8 +2,8 @@ import { pino } from 'pino';
 import { expect, test } from 'vitest';
 import { modelRequest } from '../../test/support/model-request.ts';
 import { Metrics } from '../telemetry/metrics.ts';
-import { LocalAllowance, type AllowedCall } from './allowance.ts';
-import { LimitedModel } from './limited-model.ts';
+import { localAllowance, type AllowedCall } from './allowance.ts';
+import { limited } from './limited-model.ts';
 import type { ModelChunk, ModelRequest } from './provider.ts';
 
 const NONE = { concurrency: Infinity, requestsPerMinute: Infinity, tokensPerMinute: Infinity };
@@ -12,7 +12,7 @@ const call = (tokens: number): AllowedCall => ({ id: 'c', tokens });
 
 test('a rate of requests', async () => {
   let now = 0;
-  const allowance = new LocalAllowance({ ...NONE, requestsPerMinute: 2 }, () => now);
+  const allowance = localAllowance({ ...NONE, requestsPerMinute: 2 }, () => now);
   expect(await allowance.take(call(0))).toBe(0);
   expect(await allowance.take(call(0))).toBe(0);
   expect(await allowance.take(call(0))).toBe(30_000);
@@ -27,7 +27,7 @@ test('a rate of requests', async () => {
 
 test('a rate of tokens is corrected to what the calls used', async () => {
   let now = 0;
-  const allowance = new LocalAllowance({ ...NONE, tokensPerMinute: 6_000 }, () => now);
+  const allowance = localAllowance({ ...NONE, tokensPerMinute: 6_000 }, () => now);
   expect(await allowance.take(call(1_000))).toBe(0);
   await allowance.giveBack(call(1_000), 6_000);
   expect(await allowance.take(call(100))).toBe(1_000);
@@ -43,19 +43,16 @@ const request = modelRequest();
 function oneAtATime() {
   const reached: { name: string; end: () => void }[] = [];
   const metrics = new Metrics();
-  const provider = {
-    find: () => Promise.resolve(undefined),
-    async *stream({ model: name }: ModelRequest): AsyncGenerator<ModelChunk> {
-      const ended = Promise.withResolvers<void>();
-      reached.push({ name, end: () => ended.resolve() });
-      await ended.promise;
-      yield { content: name, finishReason: 'stop' };
-    },
-  };
-  const allowance = new LocalAllowance({ ...NONE, concurrency: 1 });
-  const model = new LimitedModel(provider, { allowance, name: 'p', log: pino({ level: 'silent' }), metrics });
+  async function* answer({ model: name }: ModelRequest): AsyncGenerator<ModelChunk> {
+    const ended = Promise.withResolvers<void>();
+    reached.push({ name, end: () => ended.resolve() });
+    await ended.promise;
+    yield { content: name, finishReason: 'stop' };
+  }
+  const allowance = localAllowance({ ...NONE, concurrency: 1 });
+  const stream = limited(answer, { allowance, name: 'p', log: pino({ level: 'silent' }), metrics });
   const start = (name: string, signal = new AbortController().signal) =>
-    Array.fromAsync(model.stream({ ...request, model: name }, signal));
+    Array.fromAsync(stream({ ...request, model: name }, signal));
   const waiting = async () => (await metrics.modelCallsWaiting.get()).values[0]?.value;
   return { reached, start, waiting };
 }

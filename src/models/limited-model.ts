@@ -5,9 +5,9 @@ import { waitOrAbort } from '../lib/abort.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AllowedCall, Allowance } from './allowance.ts';
 import { estimateInput } from './input-breakdown.ts';
-import type { FoundModel, ModelChunk, ModelProvider, ModelRequest } from './provider.ts';
+import type { ModelStream } from './provider.ts';
 
-interface LimitedModelOptions {
+export interface LimitOptions {
   allowance: Allowance;
   /** The provider's name. */
   name: string;
@@ -15,10 +15,28 @@ interface LimitedModelOptions {
   metrics: Metrics;
 }
 
-/** Wraps a provider: its calls wait until the provider's limits allow them, first in, first out. */
-export class LimitedModel implements ModelProvider {
-  readonly #provider: ModelProvider;
-  readonly #options: LimitedModelOptions;
+/** Wraps the calls of a provider: they wait until its limits allow them, first in, first out. */
+export function limited(stream: ModelStream, options: LimitOptions): ModelStream {
+  const queue = new CallQueue(options);
+  return async function* (request, signal) {
+    const call = { id: randomUUID(), tokens: estimateInput(request) };
+    if (!(await queue.admit(call, signal))) return;
+    let usage: Usage | undefined;
+    try {
+      // The time of the wait does not count as silence of the provider.
+      yield {};
+      for await (const chunk of stream(request, signal)) {
+        if (chunk.usage) ({ usage } = chunk);
+        yield chunk;
+      }
+    } finally {
+      queue.end(call, usage ? usage.inputTokens + usage.outputTokens : call.tokens);
+    }
+  };
+}
+
+class CallQueue {
+  readonly #options: LimitOptions;
   /** Resolves when the last call in the queue has been admitted, or has left. */
   #queue: Promise<void> = Promise.resolve();
   #waiting = 0;
@@ -26,34 +44,17 @@ export class LimitedModel implements ModelProvider {
   #isLogged = false;
   #wake: () => void = () => undefined;
 
-  constructor(provider: ModelProvider, options: LimitedModelOptions) {
-    this.#provider = provider;
+  constructor(options: LimitOptions) {
     this.#options = options;
   }
 
-  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const call = { id: randomUUID(), tokens: estimateInput(request) };
-    if (!(await this.#admit(call, signal))) return;
-    let usage: Usage | undefined;
-    try {
-      // The time of the wait does not count as silence of the provider.
-      yield {};
-      for await (const chunk of this.#provider.stream(request, signal)) {
-        if (chunk.usage) ({ usage } = chunk);
-        yield chunk;
-      }
-    } finally {
-      const used = usage ? usage.inputTokens + usage.outputTokens : call.tokens;
-      void this.#options.allowance.giveBack(call, used).then(() => this.#wake());
-    }
-  }
-
-  find(model: string): Promise<FoundModel | undefined> {
-    return this.#provider.find(model);
+  /** Ends a call that has used these tokens. */
+  end(call: AllowedCall, used: number): void {
+    void this.#options.allowance.giveBack(call, used).then(() => this.#wake());
   }
 
   /** Waits until the call may begin. False if it was aborted. */
-  async #admit(call: AllowedCall, signal: AbortSignal): Promise<boolean> {
+  async admit(call: AllowedCall, signal: AbortSignal): Promise<boolean> {
     const previous = this.#queue;
     const left = Promise.withResolvers<void>();
     this.#queue = left.promise;

@@ -2,52 +2,40 @@ import { truncateMiddle } from '../core/text.ts';
 import { redact } from '../lib/redact.ts';
 import { NamedError } from '../lib/errors.ts';
 
-/** How a model call failed. `RETRYABLE` lists the failures for which another attempt may succeed. */
-export type ModelFailure =
-  | 'rate_limited'
-  | 'overloaded'
-  | 'timeout'
-  | 'connection'
-  | 'stalled'
-  | 'broken_stream'
-  | 'empty_answer'
-  | 'bad_request'
-  | 'auth'
-  | 'refused_model';
+/**
+ * How a model call can fail. `isRetryable`: another attempt may succeed. `isRefusal`: if nothing was received before, the
+ * provider rejected the request and bills nothing.
+ */
+const FAILURES = {
+  rate_limited: { isRetryable: true, isRefusal: true },
+  overloaded: { isRetryable: true, isRefusal: true },
+  timeout: { isRetryable: true, isRefusal: false },
+  connection: { isRetryable: true, isRefusal: false },
+  stalled: { isRetryable: true, isRefusal: false },
+  broken_stream: { isRetryable: true, isRefusal: false },
+  empty_answer: { isRetryable: true, isRefusal: false },
+  bad_request: { isRetryable: false, isRefusal: true },
+  auth: { isRetryable: false, isRefusal: true },
+  refused_model: { isRetryable: false, isRefusal: true },
+};
 
-const RETRYABLE: ReadonlySet<ModelFailure> = new Set([
-  'rate_limited',
-  'overloaded',
-  'timeout',
-  'connection',
-  'stalled',
-  'broken_stream',
-  'empty_answer',
-]);
-
-/** If nothing was received before one of these failures, the provider rejected the request and bills nothing. */
-const REFUSALS: ReadonlySet<ModelFailure> = new Set([
-  'rate_limited',
-  'overloaded',
-  'bad_request',
-  'auth',
-  'refused_model',
-]);
+export type ModelFailure = keyof typeof FAILURES;
 
 const MAYBE_TOO_LONG: ReadonlySet<number> = new Set([400, 413, 422]);
 
 /** A provider's error may be a whole HTML page; the record of the turn's end keeps this much, in JSON bytes. */
 const MAX_MESSAGE_BYTES = 2_000;
 
-interface ModelErrorDetails {
-  retryAfterMs?: number | undefined;
-  status?: number | undefined;
-  isTooLong?: boolean | undefined;
-  refusesTools?: boolean | undefined;
-  isExplained?: boolean | undefined;
-  contextTokens?: number | undefined;
-  namesContext?: boolean | undefined;
-}
+type Detail =
+  | 'retryAfterMs'
+  | 'status'
+  | 'isTooLong'
+  | 'refusesTools'
+  | 'isExplained'
+  | 'contextTokens'
+  | 'namesContext';
+
+type ModelErrorOptions = ErrorOptions & { [D in Detail]?: ModelError[D] | undefined };
 
 /** A model call that failed. The message is the provider's own, with the API key redacted. */
 export class ModelError extends NamedError {
@@ -69,7 +57,7 @@ export class ModelError extends NamedError {
    */
   readonly namesContext: boolean;
 
-  constructor(failure: ModelFailure, message: string, options: ErrorOptions & ModelErrorDetails = {}) {
+  constructor(failure: ModelFailure, message: string, options: ModelErrorOptions = {}) {
     super(
       truncateMiddle(redact(message).toWellFormed(), MAX_MESSAGE_BYTES, () => '…'),
       options,
@@ -85,11 +73,11 @@ export class ModelError extends NamedError {
   }
 
   get isRefusal(): boolean {
-    return REFUSALS.has(this.failure);
+    return FAILURES[this.failure].isRefusal;
   }
 
   get isRetryable(): boolean {
-    return RETRYABLE.has(this.failure);
+    return FAILURES[this.failure].isRetryable;
   }
 
   /** Whether the request may have been too long, as far as its status tells: servers without a word for it send these. */

@@ -14,13 +14,27 @@ interface ModelFetchOptions extends Pick<ResponseBounds, 'maxValues'> {
   onAnswer?: (() => void) | undefined;
 }
 
-/** The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. */
+/**
+ * The fetch of one provider: with its own connections, bounded answers and the headers of the current trace context. It
+ * follows no redirect: another host would get the conversation, and keys in headers other than `Authorization`.
+ */
 export function createModelFetch(connectTimeoutMs: number, { onAnswer, ...bounds }: ModelFetchOptions = {}): Fetch {
   const agent = createAgent({ connectTimeoutMs }).compose(trackModelRequests);
   const fetch = createFetch(agent, { ...BOUNDS, ...bounds });
   return async (url, init) => {
-    const response = await fetch(url, withHeaders(init, traceHeaders()));
+    const response = await fetch(url, { ...withHeaders(init, traceHeaders()), redirect: 'manual' });
     onAnswer?.();
-    return response;
+    const target = response.headers.get('location');
+    return response.status >= 300 && response.status < 400 && target !== null
+      ? refusedRedirect(response, URL.parse(target, String(url)))
+      : response;
   };
+}
+
+/** A redirect as an error of the server, in the form of OpenAI's, which all adapters read. */
+async function refusedRedirect(response: Response, target: URL | null): Promise<Response> {
+  await response.body?.cancel();
+  const place = target?.origin ?? 'no valid address';
+  const message = `the server redirects to ${place}, which is not followed: base_url must be the address that answers`;
+  return Response.json({ error: { message } }, { status: response.status });
 }

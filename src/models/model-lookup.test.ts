@@ -8,7 +8,7 @@ const answers = (list: unknown, [status, body]: [number, unknown]) => {
 };
 
 const ask = (list: unknown, answer: [number, unknown], model: string) =>
-  findModel(answers(list, answer), { url: 'http://m/v1/models/x', list: 'http://m/v1/models', headers: {} }, model);
+  findModel(answers(list, answer), { url: 'http://m/v1/models', hasList: true, ownHeaders: {}, headers: {} }, model);
 
 const LIST = { object: 'list', data: [{ id: 'known' }, { id: 'tiny:latest' }] };
 

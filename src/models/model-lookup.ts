@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { Fetch } from '../lib/guarded-fetch.ts';
+import { withHeaders, type Fetch } from '../lib/guarded-fetch.ts';
 import type { FoundModel } from './provider.ts';
 
 const LOOKUP_TIMEOUT_MS = 3_000;
@@ -25,11 +25,14 @@ const modelList = z.object({ data: z.array(listedModel), has_more: z.boolean().n
 
 /** Where a provider's models are asked for. */
 export interface LookupRequest {
-  /** The URL of one model. */
+  /** The URL below which each model has one. */
   url: string;
+  /** What the protocol requires, with the key. */
+  ownHeaders: Record<string, string>;
+  /** Those of the provider's settings, which replace the others in any spelling. */
   headers: Record<string, string>;
-  /** The URL of the list of models. A model in the list exists; one that is not in it may exist, too. */
-  list?: string;
+  /** Whether the URL itself has a list of models. A model in the list exists; one that is not in it may exist, too. */
+  hasList?: boolean;
 }
 
 /**
@@ -40,18 +43,19 @@ export interface LookupRequest {
  */
 export async function findModel(
   fetch: Fetch,
-  { url, headers, list }: LookupRequest,
+  { url, ownHeaders, headers, hasList }: LookupRequest,
   model: string,
 ): Promise<FoundModel | undefined> {
-  const get = (one: string) => fetch(one, { headers, signal: AbortSignal.timeout(LOOKUP_TIMEOUT_MS) });
+  const get = (one: string) =>
+    fetch(one, withHeaders({ headers: ownHeaders, signal: AbortSignal.timeout(LOOKUP_TIMEOUT_MS) }, headers));
   try {
-    const listing = list === undefined ? undefined : modelList.parse(await (await get(list)).json());
+    const listing = hasList ? modelList.parse(await (await get(url)).json()) : undefined;
     const models = listing?.data ?? [];
     const listed = models.find(({ id }) => id === model);
     if (listed) return { exists: true, ...windowOf(listed) };
     // What is asked about one model knows only the names of the list, and would deny it.
     if (models.some(({ id }) => isPatternOf(id, model))) return { exists: true };
-    const response = await get(url);
+    const response = await get(`${url}/${encodeURIComponent(model)}`);
     const body = await response.text();
     if (response.ok) return { exists: true, ...windowOf(ownEntry(body, model)) };
     const isComplete = models.length > 0 && models.length <= MAX_LISTED && listing?.has_more !== true;

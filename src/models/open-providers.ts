@@ -3,20 +3,20 @@ import type { Logger } from 'pino';
 import type { ModelServer } from '../catalog/model-servers.ts';
 import type { Redis } from '../lib/redis.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { LocalAllowance } from './allowance.ts';
-import { LimitedModel } from './limited-model.ts';
-import { RedisAllowance } from './redis-allowance.ts';
-import { AiSdkProvider } from './ai-sdk/ai-sdk.ts';
+import { localAllowance } from './allowance.ts';
+import { limited, type LimitOptions } from './limited-model.ts';
+import { redisAllowance } from './redis-allowance.ts';
+import { aiSdkProvider } from './ai-sdk/ai-sdk.ts';
 import { AUDIO_INPUT } from './audio-input.ts';
 import { anthropic } from './anthropic/anthropic.ts';
 import { google } from './google/google.ts';
-import { InstrumentedModel } from './instrumented-model.ts';
+import { instrumented } from './instrumented-model.ts';
 import { mistral } from './ai-sdk/mistral.ts';
 import { isOpenAI } from './openai/client.ts';
 import { OPTIONS_OF, SEARCH_OF } from './model-options.ts';
-import { OpenAIResponsesProvider } from './openai/responses.ts';
-import { OpenAIProvider } from './openai/chat.ts';
-import { OptionalTools } from './optional-tools.ts';
+import { openAIResponsesProvider } from './openai/responses.ts';
+import { openAIProvider } from './openai/chat.ts';
+import { withOptionalTools } from './optional-tools.ts';
 import { NO_KEY, readProviderFile, type ProviderConfig, type ProviderLimits } from './provider-file.ts';
 import type { ModelProvider, SilenceLimits } from './provider.ts';
 import { ModelProviders } from './providers.ts';
@@ -92,10 +92,11 @@ export function openProviders({ defaultName, providers }: ModelAccess, options: 
   const opened = [...providers].map(([name, config]) => {
     const server = { providerName: name, baseUrl: config.baseUrl };
     const adapter = adapterFor(config, { ...options, onAnswer: () => options.onAnswer(server) });
-    const measured = new InstrumentedModel(adapter, name, options.metrics);
-    const provider = new OptionalTools(measured, { name, log: options.log });
+    const measured = instrumented(adapter.stream, name, options.metrics);
+    const answered = withOptionalTools(measured, { name, log: options.log });
+    const stream = config.limits ? limited(answered, limitsOf(name, config.limits, options)) : answered;
     const registered = {
-      provider: limited(provider, { name, limits: config.limits }, options),
+      provider: { stream, find: adapter.find },
       options: OPTIONS_OF[config.kind],
       audioTypes: new Set(AUDIO_INPUT[config.kind].keys()),
       search: SEARCH_OF[config.kind],
@@ -108,16 +109,11 @@ export function openProviders({ defaultName, providers }: ModelAccess, options: 
   return new ModelProviders(defaultName, new Map(opened), options);
 }
 
-function limited(
-  provider: ModelProvider,
-  { name, limits }: { name: string; limits: ProviderLimits | undefined },
-  { metrics, log, shared }: OpenOptions,
-): ModelProvider {
-  if (!limits) return provider;
+function limitsOf(name: string, limits: ProviderLimits, { metrics, log, shared }: OpenOptions): LimitOptions {
   const allowance = shared
-    ? new RedisAllowance({ redis: shared.redis, prefix: `${shared.prefix}model-limits:${name}:`, limits })
-    : new LocalAllowance(limits);
-  return new LimitedModel(provider, { allowance, name, log, metrics });
+    ? redisAllowance({ redis: shared.redis, prefix: `${shared.prefix}model-limits:${name}:`, limits })
+    : localAllowance(limits);
+  return { allowance, name, log, metrics };
 }
 
 function adapterFor(config: ProviderConfig, options: SilenceLimits & { onAnswer: () => void }): ModelProvider {
@@ -125,14 +121,14 @@ function adapterFor(config: ProviderConfig, options: SilenceLimits & { onAnswer:
   const common = { firstChunkSeconds, idleSeconds, onAnswer: options.onAnswer };
   switch (config.kind) {
     case 'openai-chat':
-      return new OpenAIProvider({ ...config, ...common });
+      return openAIProvider({ ...config, ...common });
     case 'openai-responses':
-      return new OpenAIResponsesProvider({ ...config, ...common });
+      return openAIResponsesProvider({ ...config, ...common });
     case 'anthropic':
-      return new AiSdkProvider(anthropic(config), common);
+      return aiSdkProvider(anthropic(config), common);
     case 'google':
-      return new AiSdkProvider(google(config), common);
+      return aiSdkProvider(google(config), common);
     case 'mistral':
-      return new AiSdkProvider(mistral(config), common);
+      return aiSdkProvider(mistral(config), common);
   }
 }

@@ -2,7 +2,7 @@ import { expect, test, vi } from 'vitest';
 import { modelRequest } from '../../test/support/model-request.ts';
 import { NEVER_ABORTED } from '../lib/abort.ts';
 import { ModelError } from './model-error.ts';
-import { OptionalTools } from './optional-tools.ts';
+import { withOptionalTools } from './optional-tools.ts';
 import type { ModelChunk, ModelRequest } from './provider.ts';
 
 const tool = { name: 'ask_user_question', description: '', parameters: {} };
@@ -13,18 +13,15 @@ const refusal = new ModelError('bad_request', 'm does not support tools', { refu
 function modelThat(failure: Error) {
   const asked: number[] = [];
   const warn = vi.fn();
-  const provider = new OptionalTools(
-    {
-      find: () => Promise.resolve(undefined),
-      async *stream({ tools }: ModelRequest): AsyncGenerator<ModelChunk> {
-        asked.push(tools.length);
-        if (tools.length > 0) throw failure;
-        yield await Promise.resolve({ content: 'ok' });
-      },
+  const stream = withOptionalTools(
+    async function* ({ tools }): AsyncGenerator<ModelChunk> {
+      asked.push(tools.length);
+      if (tools.length > 0) throw failure;
+      yield await Promise.resolve({ content: 'ok' });
     },
     { name: 'own', log: { warn } },
   );
-  return { asked, warn, read: (one: ModelRequest) => Array.fromAsync(provider.stream(one, NEVER_ABORTED)) };
+  return { asked, warn, read: (one: ModelRequest) => Array.fromAsync(stream(one, NEVER_ABORTED)) };
 }
 
 test('a model that takes no tools answers without the built-in ones, and is not offered them again', async () => {

@@ -1,21 +1,16 @@
 import { isJsonObject } from '../lib/json.ts';
+import { memoized } from '../lib/memoized.ts';
 import { withParts, type JsonSchema } from '../lib/schema-parts.ts';
-
-const portable = new WeakMap<JsonSchema, JsonSchema>();
 
 /**
  * A JSON Schema of the same meaning that more servers can compile: `true` and `false` are objects (llama.cpp: "schema must
  * be an object"), and there is no `$schema`, which some servers reject. `additionalProperties` may be a boolean everywhere.
  */
-export function portableSchema(schema: JsonSchema): JsonSchema {
-  const known = portable.get(schema);
-  if (known) return known;
+export const portableSchema = memoized((schema: JsonSchema): JsonSchema => {
   const { $schema: _, ...root } = schema;
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- an object stays an object
-  const made = rewritten(root) as JsonSchema;
-  portable.set(schema, made);
-  return made;
-}
+  return rewritten(root) as JsonSchema;
+});
 
 /** What is nested deeper is left as it is: a server that compiles it at all has other limits. */
 const MAX_DEPTH = 100;

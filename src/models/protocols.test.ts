@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { LOOK, messageOf, openModel, read, requestOf, USER } from '../../test/support/model-answers.ts';
 import {
   EVENTS,
@@ -34,7 +34,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
   });
   afterEach(() => endpoint.stop());
 
-  const open = (idleSeconds: number): ModelTarget => openModel(endpoint, kind, idleSeconds);
+  const open = (idleSeconds: number): ModelTarget => openModel(endpoint, kind, { idleSeconds });
 
   test('a text arrives word by word, with its usage', async () => {
     endpoint.script(sending(...events({ text: 'all is well', usage: { input: 12, cached: 4, output: 3 } })));
@@ -347,6 +347,23 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
     // The adapter does not retry by itself.
     expect(endpoint.requests).toHaveLength(1);
   });
+
+  test.each([301, 302, 307, 308])(
+    'a redirect with status %i is an error, and nothing is sent to where it leads',
+    async (status) => {
+      const other = await startEndpoint();
+      onTestFinished(() => other.stop());
+      endpoint.script(
+        (response) => void response.writeHead(status, { location: `${other.url}/stolen?key=secret` }).end(),
+      );
+      const { origin } = new URL(other.url);
+      await expect(read(provider)).rejects.toMatchObject({
+        failure: 'bad_request',
+        message: expect.stringContaining(`redirects to ${origin}, which is not followed`),
+      });
+      expect([endpoint.requests.length, other.requests.length]).toEqual([1, 0]);
+    },
+  );
 
   test('an error that is an HTML page', async () => {
     endpoint.script((response) => void response.writeHead(502).end('<html>bad gateway</html>'));

@@ -141,7 +141,7 @@ function first(names: string[], known: ReadonlyMap<string, ModelFailure>): Model
 }
 
 function failureOfStatus(status: number): ModelFailure | undefined {
-  if (status < 400) return undefined;
+  if (status < 300) return undefined;
   if (status === 429) return 'rate_limited';
   if (status === 408 || status === 504) return 'timeout';
   // 402: an account without credit.

@@ -37,8 +37,8 @@ test('providers by name, with keys and headers from variables', async () => {
     headers: { 'x-team': 'team-token-1' },
     limits: { concurrency: 4, requestsPerMinute: Infinity, tokensPerMinute: Infinity },
     models: new Map([
-      ['claude-1', { price: { input: 3, cachedInput: 0.3, cacheWrite: 3, output: 15, reasoning: 15 } }],
-      ['claude-2', { contextTokens: 200_000 }],
+      ['claude-1', { price }],
+      ['claude-2', { context_tokens: 200_000 }],
     ]),
     acceptsSlashes: false,
   });

@@ -3,28 +3,24 @@ import { ConfigError } from '../config.ts';
 import { registerSecrets } from '../lib/redact.ts';
 import { secretVariable } from '../lib/secret-variable.ts';
 import { readSettingsFile } from '../lib/settings-file.ts';
+import { httpHeaders } from '../setting-values.ts';
 import { MAX_SILENCE_SECONDS, type SilenceLimits } from './provider.ts';
 
 const perMillion = z.number({ error: 'must be a number of USD per million tokens' }).min(0, 'must not be negative');
 
 /** USD per million tokens. What has no price of its own costs as much as the input or the output that it is a part of. */
-const price = z
-  .strictObject({
-    input: perMillion,
-    cached_input: perMillion.optional(),
-    cache_write: perMillion.optional(),
-    output: perMillion,
-    reasoning: perMillion.optional(),
-  })
-  .transform(({ input, cached_input: cachedInput = input, cache_write: cacheWrite = input, output, ...rest }) => ({
-    input,
-    cachedInput,
-    cacheWrite,
-    output,
-    reasoning: rest.reasoning ?? output,
-  }));
+const price = z.strictObject({
+  input: perMillion,
+  cached_input: perMillion.optional(),
+  cache_write: perMillion.optional(),
+  output: perMillion,
+  reasoning: perMillion.optional(),
+});
 
 const count = z.int({ error: 'must be a whole number' }).min(1, 'must be at least 1');
+
+/** What is known of a model: its price, and the size of its context. */
+const facts = z.strictObject({ price: price.optional(), context_tokens: count.optional() });
 
 const silence = z
   .number({ error: 'must be a number of seconds' })
@@ -52,10 +48,6 @@ const CHAT_KINDS: ReadonlySet<string> = new Set(['openai-chat', COMPATIBLE]);
 
 const MAX_TOKENS_PARAMETERS = ['max_tokens', 'max_completion_tokens'] as const;
 
-const header = z
-  .string({ error: 'must be a string' })
-  .regex(/^[\t\x20-\x7e\x80-\xff]*$/, 'must be the value of an HTTP header');
-
 const provider = z
   .strictObject({
     kind: z.enum(FILE_KINDS, { error: `must be one of ${FILE_KINDS.join(', ')}` }),
@@ -64,11 +56,7 @@ const provider = z
       .string({ error: 'must be the name of an environment variable' })
       .regex(/^\w+$/, 'must be the name of an environment variable, not the key itself')
       .optional(),
-    headers: z
-      .record(z.string().regex(/^[\w!#$%&'*+.^`|~-]+$/), header, {
-        error: ({ code }) => (code === 'invalid_key' ? 'is not the name of an HTTP header' : 'must be an object'),
-      })
-      .default({}),
+    headers: httpHeaders,
     limits: limits.optional(),
     first_chunk_seconds: silence.optional(),
     idle_seconds: silence.optional(),
@@ -76,9 +64,7 @@ const provider = z
     max_tokens_parameter: z
       .enum(MAX_TOKENS_PARAMETERS, { error: `must be ${MAX_TOKENS_PARAMETERS.join(' or ')}` })
       .optional(),
-    models: z
-      .record(z.string().min(1), z.strictObject({ price: price.optional(), context_tokens: count.optional() }))
-      .default({}),
+    models: z.record(z.string().min(1), facts).default({}),
   })
   .refine(({ kind, max_tokens_parameter: parameter }) => parameter === undefined || CHAT_KINDS.has(kind), {
     path: ['max_tokens_parameter'],
@@ -103,13 +89,6 @@ const providerFile = z
 
 export type Price = z.infer<typeof price>;
 
-/** What is known of a model. */
-export interface ModelFacts {
-  price?: Price | undefined;
-  /** The size of its context. */
-  contextTokens?: number | undefined;
-}
-
 export type ProviderLimits = z.infer<typeof limits>;
 
 /** A provider as it is configured. */
@@ -121,8 +100,8 @@ export interface ProviderConfig extends Partial<SilenceLimits> {
   headers: Record<string, string>;
   limits: ProviderLimits | undefined;
   /** The models that certainly exist. */
-  models: ReadonlyMap<string, ModelFacts>;
-  /** Undefined: decided by the host. Only chat completions have two names for it. */
+  models: ReadonlyMap<string, z.infer<typeof facts>>;
+  /** The parameter that limits the tokens of an answer. Undefined: decided by the host. Only chat completions have two names for it. */
   maxTokensParameter?: (typeof MAX_TOKENS_PARAMETERS)[number] | undefined;
   /** Whether it gets names with the prefix of no provider, if it is the default one. */
   acceptsSlashes: boolean;
@@ -150,12 +129,7 @@ export async function readProviderFile(
     if (!apiKey) throw fail(`providers.${name}.api_key_env: ${variable} is not set`);
     // Header values are credentials in most cases.
     registerSecrets([...(variable === undefined ? [] : [apiKey]), ...Object.values(headers)]);
-    const models = new Map(
-      Object.entries(given.models).map(([model, { context_tokens: contextTokens, price }]) => [
-        model,
-        { price, contextTokens },
-      ]),
-    );
+    const models = new Map(Object.entries(given.models));
     return [
       name,
       {

@@ -88,10 +88,13 @@ export interface ModelProvider {
    * Streams an answer. It is complete if a `finishReason` was received and the iteration ended.
    * @throws ModelError
    */
-  stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
+  stream: (request: ModelRequest, signal: AbortSignal) => AsyncIterable<ModelChunk>;
   /** Asks the provider about a model; undefined if it gives no answer. Never rejects. */
-  find(model: string): Promise<FoundModel | undefined>;
+  find: (model: string) => Promise<FoundModel | undefined>;
 }
+
+/** The calls of a provider, which wrappers may limit, measure or change: see `openProviders`. */
+export type ModelStream = ModelProvider['stream'];
 
 /** The maximum of each limit of silence, doubled or not: an attempt at a message has a time-out of two hours. */
 export const MAX_SILENCE_SECONDS = 3_600;

@@ -93,7 +93,7 @@ function asked(found: FoundModel | undefined, models: ProviderConfig['models'] =
 }
 
 test('a window of the list is the default of the file, and one of an error replaces both', async () => {
-  const { models } = asked({ exists: true, contextTokens: 8_192 }, new Map([['set', { contextTokens: 16_384 }]]));
+  const { models } = asked({ exists: true, contextTokens: 8_192 }, new Map([['set', { context_tokens: 16_384 }]]));
   await models.has('m');
   expect(models.resolve('own/m').contextTokens).toBe(8_192);
   await models.has('set');

@@ -2,10 +2,11 @@ import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { ModelServer } from '../catalog/model-servers.ts';
 import type { Usage } from '../core/records/usage.ts';
+import { OnceLog } from '../lib/once-log.ts';
 import { nearestName } from '../lib/nearest-name.ts';
 import type { ModelOptions, WebSearch } from '../spec/agent-spec.ts';
 import type { FoundModel, ModelProvider } from './provider.ts';
-import type { ModelFacts, Price } from './provider-file.ts';
+import type { Price, ProviderConfig } from './provider-file.ts';
 
 /** How long the result of a model lookup is cached, in milliseconds: for a model that exists, and for one that does not. */
 const KNOWN_FOR_MS = 10 * 60_000;
@@ -21,30 +22,19 @@ const MAX_NAMED = 10;
 export const MIN_CONTEXT_TOKENS = 1_024;
 
 /** A provider, what its protocol has, and the models that certainly exist, with what is known of them. */
-interface RegisteredProvider {
+interface RegisteredProvider extends Pick<ProviderConfig, 'models' | 'acceptsSlashes'>, Pick<ModelServer, 'baseUrl'> {
   provider: ModelProvider;
-  options: ReadonlySet<keyof ModelOptions>;
-  /** The types of audio that users may send. */
-  audioTypes: ReadonlySet<string>;
-  search?: ReadonlySet<keyof WebSearch> | undefined;
-  models: ReadonlyMap<string, ModelFacts>;
-  /** Undefined for the provider's own. */
-  baseUrl?: string | undefined;
-  /** Whether it gets names with the prefix of no provider, if it is the default one. */
-  acceptsSlashes: boolean;
-}
-
-/** A model of a provider. */
-export interface ModelTarget extends ModelServer {
-  provider: ModelProvider;
-  /** The model's name at that provider. */
-  model: string;
-  /** The options that the provider's protocol has. */
   options: ReadonlySet<keyof ModelOptions>;
   /** The types of audio that it takes in messages of users. */
   audioTypes: ReadonlySet<string>;
   /** The options that its web search has; undefined if it has no search. */
   search?: ReadonlySet<keyof WebSearch> | undefined;
+}
+
+/** A model of a provider. */
+export interface ModelTarget extends ModelServer, Omit<RegisteredProvider, 'models' | 'acceptsSlashes'> {
+  /** The model's name at that provider. */
+  model: string;
   /** What a call costs in USD; undefined if the model's price is unknown. */
   cost: (usage: Usage) => number | undefined;
   /** The size of the model's context; undefined if it is unknown. */
@@ -67,9 +57,7 @@ export class ModelProviders {
   readonly #asked = new LRUCache<string, true>({ max: MAX_MODELS });
   /** What to take instead of the models that their providers do not list. */
   readonly #alternatives = new LRUCache<string, string>({ max: MAX_MODELS });
-  readonly #log: Pick<Logger, 'warn'>;
-  /** The names of models of which the log has a warning. */
-  readonly #warned = new LRUCache<string, true>({ max: MAX_MODELS });
+  readonly #log: OnceLog;
 
   constructor(
     defaultName: string,
@@ -77,7 +65,7 @@ export class ModelProviders {
     { log }: { log: Pick<Logger, 'warn'> },
   ) {
     this.#providers = providers;
-    this.#log = log;
+    this.#log = new OnceLog(log);
     const provider = providers.get(defaultName);
     if (!provider) throw new Error(`there is no model provider ${defaultName}`);
     this.#defaultName = defaultName;
@@ -92,21 +80,18 @@ export class ModelProviders {
   resolve(name: string): ModelTarget {
     const { registered, providerName, model } = this.#find(name);
     const problem = this.prefixProblem(name);
-    if (problem !== undefined && !this.#warned.has(name)) {
-      this.#warned.set(name, true);
-      this.#log.warn({ model: name, provider: providerName }, `a model goes to the default provider: ${problem}`);
+    if (problem !== undefined) {
+      const fields = { model: name, provider: providerName };
+      this.#log.warn(name, fields, `a model goes to the default provider: ${problem}`);
     }
     const key = `${providerName}/${model}`;
     const shownTokens = this.#contexts.get(key);
-    const { price, contextTokens } = registered.models.get(model) ?? {};
+    const { models, acceptsSlashes: _, ...own } = registered;
+    const { price, context_tokens: contextTokens } = models.get(model) ?? {};
     return {
-      provider: registered.provider,
+      ...own,
       providerName,
-      baseUrl: registered.baseUrl,
       model,
-      options: registered.options,
-      audioTypes: registered.audioTypes,
-      search: registered.search,
       cost: (usage) => (price ? costOf(usage, price) : undefined),
       contextTokens: shownTokens ?? contextTokens ?? this.#listedContexts.get(key),
       shownTokens,
@@ -199,13 +184,13 @@ function splitAtSlash(name: string): [prefix: string | undefined, model: string]
 }
 
 /** What a model call costs, in USD. The counts of cached and reasoning tokens are parts of those of input and output. */
-function costOf(usage: Usage, price: Price): number {
+function costOf(usage: Usage, { input, output, ...price }: Price): number {
   const { inputTokens, outputTokens, cacheReadTokens, cacheWriteTokens, reasoningTokens } = usage;
   const perMillion =
-    Math.max(0, inputTokens - cacheReadTokens - cacheWriteTokens) * price.input +
-    cacheReadTokens * price.cachedInput +
-    cacheWriteTokens * price.cacheWrite +
-    Math.max(0, outputTokens - reasoningTokens) * price.output +
-    reasoningTokens * price.reasoning;
+    Math.max(0, inputTokens - cacheReadTokens - cacheWriteTokens) * input +
+    cacheReadTokens * (price.cached_input ?? input) +
+    cacheWriteTokens * (price.cache_write ?? input) +
+    Math.max(0, outputTokens - reasoningTokens) * output +
+    reasoningTokens * (price.reasoning ?? output);
   return perMillion / 1_000_000;
 }

@@ -1,6 +1,6 @@
 import type { Redis } from '../lib/redis.ts';
 import { withTimeout } from '../lib/timeout.ts';
-import { LocalAllowance, type AllowedCall, type Allowance } from './allowance.ts';
+import { localAllowance, type Allowance } from './allowance.ts';
 import type { ProviderLimits } from './provider-file.ts';
 
 /** The place of a call whose worker was lost is free again after this time. */
@@ -71,47 +71,35 @@ interface RedisAllowanceOptions {
  * The limits of the calls of all workers. While Redis is unavailable each worker observes them alone. Which worker is
  * next is left to chance.
  */
-export class RedisAllowance implements Allowance {
-  readonly #redis: Redis;
-  readonly #keys: string[];
-  readonly #limits: ProviderLimits;
-  readonly #local: Allowance;
-  readonly #renewals = new Map<string, NodeJS.Timeout>();
-
-  constructor({ redis, prefix, limits }: RedisAllowanceOptions) {
-    this.#redis = redis;
-    this.#keys = [`${prefix}running`, `${prefix}rates`];
-    this.#limits = limits;
-    this.#local = new LocalAllowance(limits);
-  }
-
-  async take(call: AllowedCall): Promise<number> {
-    const localWait = await this.#local.take(call);
-    if (localWait > 0) return localWait;
-    const { concurrency, requestsPerMinute, tokensPerMinute } = this.#limits;
-    const limits = [concurrency, requestsPerMinute, tokensPerMinute].map((limit) => (limit === Infinity ? 0 : limit));
-    const answer = await this.#eval(TAKE, [call.id, call.tokens, ...limits, LEASE_MS]);
-    const wait = typeof answer === 'number' ? answer : 0;
-    if (wait > 0) await this.#local.giveBack(call);
-    else
-      this.#renewals.set(call.id, setInterval(() => void this.#eval(RENEW, [call.id, LEASE_MS]), RENEWAL_MS).unref());
-    return wait;
-  }
-
-  async giveBack(call: AllowedCall, used?: number): Promise<void> {
-    clearInterval(this.#renewals.get(call.id));
-    this.#renewals.delete(call.id);
-    await this.#local.giveBack(call, used);
-    await this.#eval(GIVE_BACK, [call.id, call.tokens - (used ?? 0), used === undefined ? 1 : 0]);
-  }
-
+export function redisAllowance({ redis, prefix, limits }: RedisAllowanceOptions): Allowance {
+  const local = localAllowance(limits);
+  const renewals = new Map<string, NodeJS.Timeout>();
+  const { concurrency, requestsPerMinute, tokensPerMinute } = limits;
+  const sentLimits = [concurrency, requestsPerMinute, tokensPerMinute].map((one) => (one === Infinity ? 0 : one));
+  const keys = [`${prefix}running`, `${prefix}rates`];
   /** Undefined if Redis is unavailable. */
-  async #eval(script: string, args: (string | number)[]): Promise<unknown> {
+  const run = async (script: string, args: (string | number)[]): Promise<unknown> => {
     try {
-      const answer = this.#redis.commands.eval(script, { keys: this.#keys, arguments: args.map(String) });
-      return await withTimeout(ANSWER_MS, answer);
+      return await withTimeout(ANSWER_MS, redis.commands.eval(script, { keys, arguments: args.map(String) }));
     } catch {
       return undefined;
     }
-  }
+  };
+  return {
+    take: async (call) => {
+      const localWait = await local.take(call);
+      if (localWait > 0) return localWait;
+      const answer = await run(TAKE, [call.id, call.tokens, ...sentLimits, LEASE_MS]);
+      const wait = typeof answer === 'number' ? answer : 0;
+      if (wait > 0) await local.giveBack(call);
+      else renewals.set(call.id, setInterval(() => void run(RENEW, [call.id, LEASE_MS]), RENEWAL_MS).unref());
+      return wait;
+    },
+    giveBack: async (call, used) => {
+      clearInterval(renewals.get(call.id));
+      renewals.delete(call.id);
+      await local.giveBack(call, used);
+      await run(GIVE_BACK, [call.id, call.tokens - (used ?? 0), used === undefined ? 1 : 0]);
+    },
+  };
 }

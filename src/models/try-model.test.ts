@@ -11,7 +11,7 @@ describe.each(PROTOCOLS)('$kind', (protocol) => {
   async function start() {
     const endpoint = await startEndpoint();
     onTestFinished(() => endpoint.stop());
-    return { endpoint, attempt: () => tryModel(openModel(endpoint, kind, 1), never) };
+    return { endpoint, attempt: () => tryModel(openModel(endpoint, kind), never) };
   }
 
   test('a model that is cut off at the limit has answered', async () => {

@@ -69,7 +69,7 @@ export async function startAllInOne(
   const agents = await readAgentFiles(config.agentsDir);
   const bundling = workflowBundle(config.cacheDir, { encodesFailures: config.encryptionKeys.length > 0 });
   bundling.catch(() => undefined); // awaited below, unless another step fails first
-  const temporal = given.temporal ?? (await provision(config, log, signal));
+  const temporal = given.temporal ?? (await provisionTemporal({ ...config, ...config.temporal, log, signal }));
   cleanup.defer(() => temporal.stop());
   signal.throwIfAborted();
 
@@ -127,15 +127,6 @@ async function listenForHost({ config, bus, log }: Services, cleanup: AsyncDispo
   } catch (error) {
     log.warn({ err: errorMessage(error) }, 'the output of code cannot be streamed: readers get it with the result');
   }
-}
-
-async function provision(
-  { dataDir, cacheDir, sqliteSync, temporal }: Config,
-  log: Logger,
-  signal: AbortSignal,
-): Promise<ProvisionedTemporal> {
-  const { external, namespace, installers } = temporal;
-  return provisionTemporal({ dataDir, cacheDir, sqliteSync, external, namespace, installers, log, signal });
 }
 
 const NO_DEMO_MODEL =

@@ -28,17 +28,15 @@ interface Address {
 const GRACE_MS = 5_000;
 
 /** How long the server waits for its clients. Its own answers have no time limit. */
-interface HttpTimeouts {
+const TIMEOUTS = {
   /** For the head of a request, from its first byte. */
-  headMs: number;
+  headMs: 15_000,
   /** For a request with its body: 30 MB take minutes over a slow connection. */
-  requestMs: number;
-  checkMs: number;
+  requestMs: 300_000,
+  checkMs: 2_000,
   /** For a connection without traffic: streams send something every 15 s, and no command takes a minute. */
-  idleMs: number;
-}
-
-const TIMEOUTS: HttpTimeouts = { headMs: 15_000, requestMs: 300_000, checkMs: 2_000, idleMs: 120_000 };
+  idleMs: 120_000,
+};
 
 /** Longer than the minute of most proxies: otherwise they send requests on a connection that was just closed. */
 const KEEP_ALIVE_MS = 75_000;
@@ -54,7 +52,7 @@ const MAX_CONNECTIONS = 10_000;
  */
 export async function listenHttp(
   address: Address,
-  { headMs, requestMs, checkMs, idleMs }: HttpTimeouts = TIMEOUTS,
+  { headMs, requestMs, checkMs, idleMs }: typeof TIMEOUTS = TIMEOUTS,
 ): Promise<HttpServer> {
   const options = {
     // The app rejects a request without Host, in the same form as its other errors.

@@ -27,7 +27,7 @@ import { followDemo } from './demo-address.ts';
 import { recordKernelHost } from './kernel-host-record.ts';
 import { takenNames } from '../tools/system-tools.ts';
 import { McpTools } from '../tools/mcp-tools.ts';
-import { SYSTEM_TOOLS } from '../features/system-tools.ts';
+import { SYSTEM_TOOLS } from '../features/features.ts';
 import { loadMcpRegistry } from '../mcp/registry.ts';
 import { InProcessBus } from '../live/in-process-bus.ts';
 import { OutputLink } from '../live/output-link.ts';
@@ -92,7 +92,7 @@ export async function startKernelHost({ config, log, identity }: KernelHostOptio
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const perSubject = () => limitsInForce(config, keyring).kernelsPerSubject;
-  const python = KernelPython.open({ ...kernels, cacheDir, env: process.env, log });
+  const python = new KernelPython({ ...kernels, cacheDir, env: process.env, log });
   cleanup.defer(() => python.close());
   const found = kernelEnvironment(python, kernels.sandbox, log);
   // Keys may be created at any time.

@@ -1,29 +1,18 @@
-import type { Client } from '@temporalio/client';
-import type { Logger } from 'pino';
-import type { Catalog } from '../features/catalog.ts';
 import { withTimeout } from '../lib/timeout.ts';
 import { describeExecution, type Execution } from '../temporal/describe-workflow.ts';
 import { DELETE_SESSION_WORKFLOW, sessionWorkflowId, TURN_WORKFLOW, turnWorkflowId } from '../core/temporal-names.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
 import type { ReadinessCheck, Scrape } from '../api/http/context.ts';
 import type { Services } from './services.ts';
 import { temporalMetrics } from '../telemetry/temporal-metrics.ts';
 
-interface WorkloadOptions {
-  client: Client;
-  catalog: Catalog;
+interface WorkloadOptions extends Pick<Services, 'client' | 'catalog' | 'metrics' | 'log'> {
   taskQueue: string;
-  metrics: Metrics;
-  log: Logger;
 }
 
-interface WorkloadSample {
-  turnsRunning: number;
-  archiveBacklog: number;
-  /** Seconds. */
-  archiveBacklogAge: number;
-  /** Seconds. */
-  webhookBacklogAge: number;
+/** The gauges without labels. Ages are in seconds. */
+const GAUGES = ['turnsRunning', 'archiveBacklog', 'archiveBacklogAge', 'webhookBacklogAge'] as const;
+
+interface WorkloadSample extends Record<(typeof GAUGES)[number], number> {
   stuckWorkflows: Record<string, number>;
   storedBytes: { all: number; largestSubject: number };
 }
@@ -77,20 +66,17 @@ class Workload {
 
   async #refresh(): Promise<void> {
     const { client, log, metrics } = this.#options;
-    const { turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge, stuckWorkflows, storedBytes } = metrics;
+    const { stuckWorkflows, storedBytes } = metrics;
     try {
       // The deadline applies to Temporal only; queries to a catalog that hangs are not cancelled.
       const querying = client.connection.withDeadline(Date.now() + TIMEOUT_MS, () => this.#query());
       const found = await withTimeout(TIMEOUT_MS, querying);
-      turnsRunning.set(found.turnsRunning);
-      archiveBacklog.set(found.archiveBacklog);
-      archiveBacklogAge.set(found.archiveBacklogAge);
-      webhookBacklogAge.set(found.webhookBacklogAge);
+      for (const name of GAUGES) metrics[name].set(found[name]);
       for (const [type, count] of Object.entries(found.stuckWorkflows)) stuckWorkflows.set({ type }, count);
       storedBytes.set({ of: 'all' }, found.storedBytes.all);
       storedBytes.set({ of: 'largest_subject' }, found.storedBytes.largestSubject);
     } catch (error) {
-      for (const gauge of [turnsRunning, archiveBacklog, archiveBacklogAge, webhookBacklogAge]) gauge.remove();
+      for (const name of GAUGES) metrics[name].remove();
       // Removes all label sets. On a gauge without labels `reset` would set 0.
       stuckWorkflows.reset();
       storedBytes.reset();

@@ -21,6 +21,8 @@ const TIMEOUT_MS = 2_000;
 /** Checks write to the stores, and any client may request them at any rate. */
 const CACHE_MS = 1_000;
 
+type StoreServices = Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis'>;
+
 /** Checks whether the process can do its work, and since when it cannot. */
 export class Readiness implements ReadinessCheck {
   readonly #checks: Check[];
@@ -32,7 +34,7 @@ export class Readiness implements ReadinessCheck {
 
   /** @param worker checks that a worker runs */
   constructor(
-    services: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis' | 'metrics' | 'log'>,
+    services: StoreServices & Pick<Services, 'metrics' | 'log'>,
     worker: Check,
     now = () => performance.now(),
   ) {
@@ -76,12 +78,7 @@ export class Readiness implements ReadinessCheck {
   }
 }
 
-function storeChecks({
-  catalog,
-  blobs,
-  client,
-  redis,
-}: Pick<Services, 'catalog' | 'blobs' | 'client' | 'redis'>): Check[] {
+function storeChecks({ catalog, blobs, client, redis }: StoreServices): Check[] {
   const { workflowService } = client.connection;
   const { namespace } = client.options;
   const checks: Check[] = [

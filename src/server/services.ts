@@ -10,7 +10,6 @@ import { SystemTools } from '../tools/system-tools.ts';
 import { ToolsetLoader } from '../tools/toolset-loader.ts';
 import { unaskedTools } from '../tools/unasked-tools.ts';
 import { Keyring } from '../auth/api-keys.ts';
-import { openLogReading } from '../features/log-reading.ts';
 import { ConfigError, type Config } from '../config.ts';
 import type { LiveBus } from '../live/bus.ts';
 import { SpeculativeCalls } from '../features/speculation/speculative-calls.ts';
@@ -43,10 +42,9 @@ import { kernelAvailability, kernelsNotReady } from '../features/code/availabili
 import { placeFilesIn } from '../features/code/workspace/place-files.ts';
 import { StoredWorkspaces } from '../features/code/workspace/stored-workspace.ts';
 import { FileTexts } from '../features/files/file-texts.ts';
-import { modelCallParts } from '../features/model-call-parts.ts';
+import { modelCallParts, openLogReading, SYSTEM_TOOLS } from '../features/features.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
 import { Skills } from '../features/skills/skills.ts';
-import { SYSTEM_TOOLS } from '../features/system-tools.ts';
 
 /** What the API and the worker need. They share it in one process; in separate processes each opens its own. */
 export type Services = Awaited<ReturnType<typeof openServices>>;
@@ -69,32 +67,23 @@ interface ServicesOptions {
 }
 
 /** Opens all services. If one fails, those already open are closed. */
-export async function openServices({
-  config,
-  log,
-  temporal,
-  registry,
-  bus,
-  model,
-  hasWorker,
-  tracing,
-  publicUrl = config.publicUrl,
-  ensureKernelHost: ensureHost,
-}: ServicesOptions) {
+export async function openServices(options: ServicesOptions) {
+  const { config, log, temporal, registry, model, hasWorker, tracing, ensureKernelHost: ensureHost } = options;
+  const { publicUrl = config.publicUrl } = options;
   await using cleanup = new AsyncDisposableStack();
   for (const warning of registry.warnings) log.warn(warning);
   const skills = await Skills.open(config.skillFolders);
   const stores = await openStores({ config, log, temporal, tracing });
   cleanup.defer(() => stores.close());
-  const { cipher, catalog, blobs, client, history, losses, logs } = stores;
+  const { cipher, catalog, blobs, client, losses, logs } = stores;
   const redis = config.redisUrl ? await openRedis({ url: config.redisUrl, log }) : undefined;
   cleanup.defer(() => redis?.close());
   const metrics = new Metrics();
   const prefix = redisPrefix(config.temporal);
-  const liveBus = bus ?? (redis ? new RedisBus({ redis, prefix, log, cipher }) : new InProcessBus());
+  const bus = options.bus ?? (redis ? new RedisBus({ redis, prefix, log, cipher }) : new InProcessBus());
   const speculativeCalls = new SpeculativeCalls((outcome) => metrics.speculativeCalls.inc({ outcome }));
-  const hintSession = (sessionId: string) => liveBus.hint(`session:${sessionId}`);
-  catalog.outbox.onChange((change) => liveBus.hint(`change:${change}`));
+  const hintSession = (sessionId: string) => bus.hint(`session:${sessionId}`);
+  catalog.outbox.onChange((change) => bus.hint(`change:${change}`));
   const keyring = await Keyring.open({ catalog, config, log });
   cleanup.defer(() => keyring.close());
   const runStates = createRunStates({ catalog, logs, log });
@@ -116,7 +105,7 @@ export async function openServices({
     config,
     log,
     registry,
-    bus: liveBus,
+    bus,
     keyring,
     publicUrl,
     onlyLists: !hasWorker,
@@ -160,24 +149,17 @@ export async function openServices({
   const services = {
     config,
     log,
-    /** Encrypts stored data if there are encryption keys. */
-    cipher,
+    ...stores,
     metrics,
     /** Undefined if tracing is off. */
     tracing,
-    catalog,
     keyring,
     /** Whether URLs from clients may currently resolve to private addresses. */
     allowPrivateUrls,
-    blobs,
-    losses,
     /** Undefined if no Redis is configured. */
     redis,
-    bus: liveBus,
+    bus,
     speculativeCalls,
-    client,
-    history,
-    logs,
     keptAnswers: catalog.keptAnswers,
     turnIndex,
     runStates,
@@ -214,7 +196,7 @@ export async function openServices({
     storageQuota: new StorageQuota({ catalog, limits }),
     speculator: new TurnSpeculator(speculativeCalls),
     commands: new SessionCommands({ client, taskQueue: config.temporal.taskQueue, log }),
-    tails: new TurnTailPool({ logs, bus: liveBus, log }),
+    tails: new TurnTailPool({ logs, bus, log }),
     sessionWatches,
   };
   const opened = cleanup.move();

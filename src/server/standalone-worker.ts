@@ -1,4 +1,5 @@
 import { createOperationsApp } from '../api/app.ts';
+import type { RunningAllInOne } from './all-in-one.ts';
 import { listenForHealth } from './http-server.ts';
 import { Readiness } from './readiness.ts';
 import { refuseOldTurns } from './old-turns.ts';
@@ -8,12 +9,7 @@ import { workflowBundle } from '../temporal/workflow-bundle.ts';
 import { startWorker } from './worker.ts';
 
 /** A worker whose APIs run in other processes. */
-interface RunningStandaloneWorker {
-  /** A description of the model provider, for display. */
-  model: string;
-  /** Rejects if it fails; resolves when it has stopped. */
-  finished: Promise<void>;
-  stop: () => Promise<void>;
+interface RunningStandaloneWorker extends Pick<RunningAllInOne, 'model' | 'finished' | 'stop'> {
   /** The URL of its health and metrics, if they are served. */
   healthUrl: string | undefined;
 }

@@ -20,9 +20,7 @@ export async function openStandalone(
   const model = await modelAccess(config);
   if (!model) throw new Error('no model provider is configured');
   const registry = await loadMcpRegistry(config.mcpServersFile);
-  const { dataDir, cacheDir } = config;
-  const { external, namespace, installers } = config.temporal;
-  const temporal = await provisionTemporal({ dataDir, cacheDir, external, namespace, installers, log });
+  const temporal = await provisionTemporal({ ...config, ...config.temporal, log });
   cleanup.defer(() => temporal.stop());
   const services = await openServices({ config, log, temporal, registry, model, hasWorker, tracing });
   cleanup.defer(() => services.close());

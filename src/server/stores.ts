@@ -32,7 +32,7 @@ export async function openStores({ config, log, temporal, tracing }: StoresOptio
   const cipher = new Cipher(config.encryptionKeys);
   const catalog = await Catalog.open(config.database, log, cipher);
   cleanup.defer(() => catalog.close());
-  await registerKeys({ catalog, cipher, log });
+  await registerKeys(catalog, cipher, log);
   const stored = await openBlobs(config, cipher);
   const blobs = countedBlobs(stored, { count: (...blob) => catalog.storedBytes.addBlob(...blob), log });
   cleanup.defer(() => blobs.close());
@@ -76,15 +76,7 @@ async function openBlobs(config: Config, cipher: Cipher): Promise<BlobStore> {
 }
 
 /** @throws CatalogError */
-async function registerKeys({
-  catalog,
-  cipher,
-  log,
-}: {
-  catalog: Catalog;
-  cipher: Cipher;
-  log: Logger;
-}): Promise<void> {
+async function registerKeys(catalog: Catalog, cipher: Cipher, log: Logger): Promise<void> {
   const missing = await catalog.encryptionKeys.register(cipher, new Date().toISOString());
   if (missing.length === 0) return;
   log.warn({ keys: missing }, 'data encrypted under these keys cannot be read: EVERTURN_ENCRYPTION_KEYS lacks them');

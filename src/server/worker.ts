@@ -24,6 +24,7 @@ import type { Services } from './services.ts';
 import { activityScope, traceActivity, countRetries } from '../telemetry/activity-interceptors.ts';
 import type { ProvisionedTemporal } from '../temporal-server/provision.ts';
 import type { Cipher } from '../encryption/cipher.ts';
+import type { Config } from '../config.ts';
 import { sessionIdOf, turnIdOf } from '../core/temporal-names.ts';
 import type { TraceSinks } from '../../workflows/context-propagation.ts';
 import type { SpeculationSinks } from '../../workflows/begin.ts';
@@ -60,22 +61,22 @@ export async function startWorker(
     traceActivity,
   ];
   const { acceptsUnencrypted, shutdownSeconds } = config;
+  const { taskQueue } = config.temporal;
+  const common = {
+    connection,
+    namespace: temporal.namespace,
+    ...activityOptions({ cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds }),
+  };
   const ownQueue = new OwnQueue({
-    sharedQueue: config.temporal.taskQueue,
+    sharedQueue: taskQueue,
     log,
-    options: () => ({
-      connection,
-      namespace: temporal.namespace,
-      activities: { callTool: activities.callTool },
-      ...activityOptions({ cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds }),
-    }),
+    options: () => ({ ...common, activities: { callTool: activities.callTool } }),
   });
   const sources = { ...services, conversations, draining: draining.signal };
   const stepsAhead = new StepsAhead(sources);
   // Work that agents delegate is started, told and stopped by workers, with what the API does for its clients.
   const delegator = new Delegator({ engine: services, client: services.client });
   const scheduledSessions = createScheduledSessions(services);
-  const { taskQueue } = config.temporal;
   const dependencies = { ...sources, ownQueue, stepsAhead, delegator, scheduledSessions, taskQueue };
   const activities = createActivities(dependencies);
   speculativeCalls.serve(createBeginModelCall(dependencies), draining.signal);
@@ -97,56 +98,42 @@ export async function startWorker(
       log.warn({ turnId, err: error }, 'the delegations of a turn were not settled; it is retried'),
     );
   };
-  const worker = await createWorker({
-    connection,
-    namespace: temporal.namespace,
-    taskQueue: config.temporal.taskQueue,
-    workflowBundle,
-    cipher,
-    acceptsUnencrypted,
-    activities,
-    activityInterceptors,
-    sinks: {
-      traces: { turnEnded: { fn: (_workflow, span) => services.tracing?.turnEnded(span), callDuringReplay: false } },
-      archive: {
-        turnEnded: {
-          fn: ({ workflowId }, turnId) => {
-            // A turn that was cancelled before its first model call has not claimed its speculative call.
-            speculativeCalls.withdraw(turnId);
-            archiver.turnEnded(turnId, sessionIdOf(workflowId));
-            attempt(delegator.turnEnded(turnId), turnId);
-          },
-          callDuringReplay: false,
+  // Called by workflows on this worker, and not when they are replayed.
+  const sinks: InjectedSinks<TraceSinks & ArchiveSinks & TurnSinks & SpeculationSinks> = {
+    traces: { turnEnded: { fn: (_workflow, span) => services.tracing?.turnEnded(span) } },
+    archive: {
+      turnEnded: {
+        fn: ({ workflowId }, turnId) => {
+          // A turn that was cancelled before its first model call has not claimed its speculative call.
+          speculativeCalls.withdraw(turnId);
+          archiver.turnEnded(turnId, sessionIdOf(workflowId));
+          attempt(delegator.turnEnded(turnId), turnId);
         },
-      },
-      speculation: {
-        changed: { fn: (_workflow, turnId) => bus.hint(`command:${turnId}`), callDuringReplay: false },
-        modelCalled: {
-          fn: ({ workflowId }, messageId) => stepsAhead.modelCalled(turnIdOf(workflowId) ?? '', messageId),
-          callDuringReplay: false,
-        },
-      },
-      turns: {
-        cancelling: {
-          fn: (_workflow, turnId) => {
-            bus.hint(`cancel:${turnId}`);
-            attempt(delegator.stopChildren(turnId), turnId);
-          },
-          callDuringReplay: false,
-        },
-        cancellingCalls: { fn: (_workflow, turnId) => bus.hint(`cancel:${turnId}`), callDuringReplay: false },
-        growing: { fn: (_workflow, turnId) => bus.hint(`growth:${turnId}`), callDuringReplay: false },
       },
     },
-    buildId: config.temporal.buildId,
-    shutdownSeconds,
-    stackTraces: config.temporal.stackTraces,
-  });
+    speculation: {
+      changed: { fn: (_workflow, turnId) => bus.hint(`command:${turnId}`) },
+      modelCalled: {
+        fn: ({ workflowId }, messageId) => stepsAhead.modelCalled(turnIdOf(workflowId) ?? '', messageId),
+      },
+    },
+    turns: {
+      cancelling: {
+        fn: (_workflow, turnId) => {
+          bus.hint(`cancel:${turnId}`);
+          attempt(delegator.stopChildren(turnId), turnId);
+        },
+      },
+      cancellingCalls: { fn: (_workflow, turnId) => bus.hint(`cancel:${turnId}`) },
+      growing: { fn: (_workflow, turnId) => bus.hint(`growth:${turnId}`) },
+    },
+  };
+  const worker = await createWorker(config.temporal, { ...common, workflowBundle, activities, sinks });
   const deliverer = new WebhookDeliverer({ ...services, formats: webhookFormats(services) });
   const housekeeping = startHousekeeping({
     ...services,
     wakeDeliverer: () => deliverer.wake(),
-    taskQueue: config.temporal.taskQueue,
+    taskQueue,
     archiveTurn,
     delegator,
     sessionQueue,
@@ -211,28 +198,15 @@ export function activityOptions(settings: ActivitySettings): Omit<WorkerOptions,
   };
 }
 
-interface WorkerSettings extends ActivitySettings {
-  connection: NativeConnection;
-  namespace: string;
-  taskQueue: string;
-  workflowBundle: { code: string };
-  activities: ReturnType<typeof createActivities>;
-  /** Called by workflows on this worker. */
-  sinks: InjectedSinks<TraceSinks & ArchiveSinks & TurnSinks & SpeculationSinks>;
-  /** The version of its workflow code; undefined: one that gets the tasks of all versions. */
-  buildId: string | undefined;
-  /** Whether the worker knows where its workflows wait. */
-  stackTraces: boolean;
-}
-
 /** Creates the worker for sessions, turns and their activities: one task queue, which eager dispatch requires. */
-async function createWorker(settings: WorkerSettings): Promise<Worker> {
-  const { shutdownSeconds, stackTraces, activityInterceptors, buildId, cipher, acceptsUnencrypted, ...options } =
-    settings;
+async function createWorker(
+  { taskQueue, buildId, stackTraces }: Config['temporal'],
+  options: Omit<WorkerOptions, 'taskQueue'>,
+): Promise<Worker> {
   return (stackTraces ? Worker : LeanWorker).create({
     ...options,
-    ...activityOptions({ cipher, acceptsUnencrypted, activityInterceptors, shutdownSeconds }),
-    ...(buildId !== undefined && { workerDeploymentOptions: deploymentOptions(settings.taskQueue, buildId) }),
+    taskQueue,
+    ...(buildId !== undefined && { workerDeploymentOptions: deploymentOptions(taskQueue, buildId) }),
     maxConcurrentLocalActivityExecutions: 200,
     maxConcurrentWorkflowTaskExecutions: 100,
     maxCachedWorkflows: 2_000,

@@ -13,6 +13,7 @@ import { agentSkill } from './skill-spec.ts';
  * an agent without what they ask for would be another one, and possibly an unsafe one.
  */
 
+const flag = z.boolean().nullish();
 const name = z.string().min(1).max(256);
 const description = z.string().max(10_000).nullish();
 export const MAX_PROMPT_LENGTH = 1_000_000;
@@ -31,20 +32,14 @@ const mcpServerFields = {
     '"@all", "@write", "@destructive", "@unannotated" or tool names; default ["@write", "@destructive"], and for a ' +
       'registered server "@unannotated", too',
   ),
-  preload: z
-    .boolean()
-    .nullish()
-    .describe('default true; false: the model is offered a tool of this server once it has searched for it'),
+  preload: flag.describe('default true; false: the model is offered a tool of this server once it has searched for it'),
   allowed_callers: bounded(z.array(z.enum(['model', 'code'])), 2)
     .nullish()
     .describe('who calls its tools: the model (default), and the code of an agent that acts in code'),
-  begin_ahead: z
-    .boolean()
-    .nullish()
-    .describe(
-      'whether calls of its read-only tools may begin before their message is recorded; default true for a registered ' +
-        'server, false for an inline one',
-    ),
+  begin_ahead: flag.describe(
+    'whether calls of its read-only tools may begin before their message is recorded; default true for a registered ' +
+      'server, false for an inline one',
+  ),
 };
 
 export const serverUrl = z.url({ protocol: /^https?$/, error: 'must be an http or https URL' }).max(2_048);
@@ -73,7 +68,7 @@ export const modelParams = z.strictObject({
   temperature: z.number().nullish(),
   top_p: z.number().nullish(),
   top_k: z.number().nullish(),
-  parallel_tool_calls: z.boolean().nullish(),
+  parallel_tool_calls: flag,
   reasoning_effort: name.nullish(),
   cache_control: z.strictObject({ type: name, ttl: name.optional() }).nullish(),
 });
@@ -87,16 +82,17 @@ export const responseFormat = z.discriminatedUnion('type', [
       name,
       description,
       schema: z.record(z.string(), z.unknown()).nullish(),
-      strict: z.boolean().nullish(),
+      strict: flag,
     }),
   }),
 ]);
 
-const toggle = z.strictObject({ enabled: z.boolean().nullish() });
+const limit = (max: number) => z.int().min(1).max(max).nullish();
+const toggle = z.strictObject({ enabled: flag });
 
 const compaction = z
   .strictObject({
-    enabled: z.boolean().nullish(),
+    enabled: flag,
     compaction_threshold_tokens: z
       .int()
       .min(1_000)
@@ -156,30 +152,19 @@ const decisionPolicy = z
       }),
     decision: z.enum(['allow', 'ask', 'deny']),
     approvers: approvers.nullish().describe('default: those with the right to decide in the session'),
-    exclude_requester: z
-      .boolean()
-      .nullish()
-      .describe(
-        'whether the owner of the session, and the author of the newest user message, may not decide; default false',
-      ),
-    quorum: z.int().min(1).max(100).nullish().describe('how many subjects must allow the call; default 1'),
+    exclude_requester: flag.describe(
+      'whether the owner of the session, and the author of the newest user message, may not decide; default false',
+    ),
+    quorum: limit(100).describe('how many subjects must allow the call; default 1'),
     expires_in_seconds: delay.nullish(),
     on_expiry: z.enum(['deny', 'allow', 'end']).nullish().describe('default deny; end: the turn ends with an error'),
     escalate: z.strictObject({ after_seconds: delay, to: approvers }).nullish().describe('who may decide later, too'),
-    may_edit_arguments: z
-      .boolean()
-      .nullish()
-      .describe('whether an approval may change the arguments of the call; default true'),
+    may_edit_arguments: flag.describe('whether an approval may change the arguments of the call; default true'),
   })
   .meta({ id: 'DecisionPolicy' });
 
 const runtimeConfig = z.strictObject({
-  iteration_limit: z
-    .int()
-    .min(1)
-    .max(10_000)
-    .nullish()
-    .describe('model calls per turn, and of each sub-agent; default 100'),
+  iteration_limit: limit(10_000).describe('model calls per turn, and of each sub-agent; default 100'),
   on_limit: z
     .enum(['fail', 'answer'])
     .nullish()
@@ -218,12 +203,9 @@ const runtimeConfig = z.strictObject({
     .strictObject({ max_repairs: z.int().min(0).max(10).nullish() })
     .nullish()
     .describe('how often a turn may ask for another answer if one does not fit its json_schema; default 2'),
-  retention_days: z
-    .int()
-    .min(1)
-    .max(36_500)
-    .nullish()
-    .describe('sessions in which nothing has happened for so many days are deleted; default: never'),
+  retention_days: limit(36_500).describe(
+    'sessions in which nothing has happened for so many days are deleted; default: never',
+  ),
 });
 
 export const agentSpec = z

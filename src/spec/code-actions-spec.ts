@@ -36,17 +36,23 @@ const GIB = 1024 * MIB;
 
 /** The limits for which operators have no setting. */
 export const OUTPUT_BYTES = { min: KIB, max: 64 * MIB, default: 16 * MIB } as const;
-export const WORKSPACE_BYTES = { min: 1, max: 1024 * GIB, default: GIB } as const;
-export const WORKSPACE_FILES = { min: 1, max: 1_000_000, default: 10_000 } as const;
-export const INLINE_BYTES = { min: KIB, max: 256 * KIB, default: 32 * KIB } as const;
-export const PREVIEW_CHARS = { min: 0, max: 65_536, default: 2_048 } as const;
+export const WORKSPACE_LIMITS = {
+  max_bytes: { min: 1, max: 1024 * GIB, default: GIB },
+  max_files: { min: 1, max: 1_000_000, default: 10_000 },
+} as const;
+export const RESULT_LIMITS = {
+  inline_bytes: { min: KIB, max: 256 * KIB, default: 32 * KIB },
+  preview_chars: { min: 0, max: 65_536, default: 2_048 },
+} as const;
 
 /** The sub-tasks of a thread that are begun and not done, and the model calls of each. */
-export const MAX_CONCURRENT_TASKS = { min: 1, max: 20, default: 5 } as const;
-export const TASK_MODEL_CALLS = { min: 1, max: 10_000, default: 100 } as const;
+export const TASK_LIMITS = {
+  max_concurrent: { min: 1, max: 20, default: 5 },
+  max_turns: { min: 1, max: 10_000, default: 100 },
+} as const;
 
 /** How long a decision inside code may take: at most 30 days. */
-export const APPROVAL_TIMEOUT_SECONDS = { min: 1, max: 2_592_000 } as const;
+const APPROVAL_TIMEOUT_SECONDS = { min: 1, max: 2_592_000 } as const;
 
 /** What projects name the file in which they tell agents how to work with them. */
 export const INSTRUCTIONS_FILE = 'AGENTS.md';
@@ -165,8 +171,8 @@ export const codeActionsSpec = z
         files: bounded(z.array(workspaceFile), MAX_FILES)
           .nullish()
           .describe('written when the first code of a session runs'),
-        max_bytes: whole(WORKSPACE_BYTES, 'of all files'),
-        max_files: whole(WORKSPACE_FILES, 'how many files'),
+        max_bytes: whole(WORKSPACE_LIMITS.max_bytes, 'of all files'),
+        max_files: whole(WORKSPACE_LIMITS.max_files, 'how many files'),
         instructions_file: z
           .string()
           .nullish()
@@ -176,8 +182,11 @@ export const codeActionsSpec = z
       .describe('the folder /workspace of a session'),
     results: z
       .strictObject({
-        inline_bytes: whole(INLINE_BYTES, 'a longer result is a file, of which the model gets head and tail'),
-        preview_chars: whole(PREVIEW_CHARS, 'the length of head and of tail'),
+        inline_bytes: whole(
+          RESULT_LIMITS.inline_bytes,
+          'a longer result is a file, of which the model gets head and tail',
+        ),
+        preview_chars: whole(RESULT_LIMITS.preview_chars, 'the length of head and of tail'),
       })
       .nullish()
       .describe('what the model gets of long results'),
@@ -189,8 +198,8 @@ export const codeActionsSpec = z
       ),
     sub_tasks: z
       .strictObject({
-        max_concurrent: whole(MAX_CONCURRENT_TASKS, 'how many are begun and not done; others wait'),
-        max_turns: whole(TASK_MODEL_CALLS, 'after how many model calls with their tools one ends'),
+        max_concurrent: whole(TASK_LIMITS.max_concurrent, 'how many are begun and not done; others wait'),
+        max_turns: whole(TASK_LIMITS.max_turns, 'after how many model calls with their tools one ends'),
       })
       .nullish()
       .describe('the sub-agents that it starts, unless `config.dynamic_sub_agents` says that it starts none'),

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { agentSpec, type AgentSpec } from './agent-spec.ts';
-import { atMost, codeActionsOf, type KernelLimits } from './code-actions.ts';
+import { asksForTools, atMost, codeActionsOf, type KernelLimits } from './code-actions.ts';
 import { CODE_ACTIONS, KERNEL_LIMITS } from './code-actions-spec.ts';
 
 const parse = (rest: object): AgentSpec => agentSpec.parse({ model: { name: 'm' }, ...rest });
@@ -19,7 +19,6 @@ test('an empty block enables code actions, with all defaults', () => {
       task: 'ask',
       save_tool: 'ask',
     },
-    asksForTools: false,
     permissions: [],
     endsOnDenial: false,
     kernel: {
@@ -102,9 +101,10 @@ test('approvals are a word for all actions, or one for each', () => {
 });
 
 test('all tools of MCP servers are asked about if the map says so, and a word does not concern them', () => {
-  const asks = (approvals: unknown) => actionsOf({ code_actions: { approvals } })?.asksForTools;
+  const asks = (approvals: unknown, enabled = true) => asksForTools(parse({ code_actions: { approvals, enabled } }));
   expect(asks({ tool: 'ask' })).toBe(true);
   for (const approvals of ['ask', { tool: null }, { code: 'ask' }, null]) expect(asks(approvals)).toBe(false);
+  expect(asks({ tool: 'ask' }, false)).toBe(false);
 });
 
 test('a turn ends with a denial only if the agent says so', () => {

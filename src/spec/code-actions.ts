@@ -1,15 +1,13 @@
+import { mapValues } from '../lib/map-values.ts';
 import type { AgentSpec } from './agent-spec.ts';
 import {
   CODE_ACTIONS,
-  INLINE_BYTES,
   INSTRUCTIONS_FILE,
   KERNEL_LIMITS,
-  MAX_CONCURRENT_TASKS,
   OUTPUT_BYTES,
-  PREVIEW_CHARS,
-  TASK_MODEL_CALLS,
-  WORKSPACE_BYTES,
-  WORKSPACE_FILES,
+  RESULT_LIMITS,
+  TASK_LIMITS,
+  WORKSPACE_LIMITS,
   type WorkspaceFileSpec,
 } from './code-actions-spec.ts';
 import { parseDataUri } from './data-uri.ts';
@@ -18,15 +16,15 @@ import { workspacePath } from './workspace-path.ts';
 
 export type CodeAction = keyof typeof CODE_ACTIONS;
 
+type Approval = 'allow' | 'ask' | 'deny';
+
 /** Limits of one kernel with its child processes, by their names in the agent format, for which operators set maxima. */
 export type KernelLimits = Record<keyof typeof KERNEL_LIMITS, number>;
 
 /** The block `code_actions` of an agent that acts in code, with all defaults. */
 export interface CodeActions {
   /** Whether a person decides before each action. */
-  approvals: Record<CodeAction, 'allow' | 'ask' | 'deny'>;
-  /** Whether a person decides before each call of an MCP server's tool. */
-  asksForTools: boolean;
+  approvals: Record<CodeAction, Approval>;
   permissions: (PermissionRule | { preset: 'read_only' })[];
   /** A turn ends once a person has denied a call. */
   endsOnDenial: boolean;
@@ -64,62 +62,59 @@ export interface CodeActions {
 
 /** What an agent has of code actions; undefined if it does not act in code. */
 export function codeActionsOf(spec: Pick<AgentSpec, 'code_actions' | 'config'>): CodeActions | undefined {
-  const sandbox = spec.config?.sandbox?.enabled;
-  const block = spec.code_actions ?? (sandbox === true ? { approvals: 'allow' as const } : undefined);
-  if (!block || block.enabled === false || sandbox === false) return undefined;
+  const block = blockOf(spec);
+  if (!block) return undefined;
   const { approvals, permissions, on_deny: onDeny, kernel, network, workspace, results, images } = block;
   const { approval_timeout_seconds: approvalTimeoutSeconds, sub_tasks: tasks } = block;
   return {
     approvals: approvalsOf(approvals),
-    asksForTools: typeof approvals === 'object' && approvals?.tool === 'ask',
     permissions: permissions ?? [],
     endsOnDenial: onDeny === 'end',
     approvalTimeoutSeconds: approvalTimeoutSeconds ?? undefined,
     kernel: {
-      timeout_seconds: kernel?.timeout_seconds ?? KERNEL_LIMITS.timeout_seconds.default,
-      idle_seconds: kernel?.idle_seconds ?? KERNEL_LIMITS.idle_seconds.default,
-      suspend_seconds: kernel?.suspend_seconds ?? KERNEL_LIMITS.suspend_seconds.default,
-      memory_mb: kernel?.memory_mb ?? KERNEL_LIMITS.memory_mb.default,
-      cpus: kernel?.cpus ?? KERNEL_LIMITS.cpus.default,
-      processes: kernel?.processes ?? KERNEL_LIMITS.processes.default,
+      ...withDefaults(KERNEL_LIMITS, kernel),
       output_bytes: kernel?.output_bytes ?? OUTPUT_BYTES.default,
       env: kernel?.env ?? {},
       state: kernel?.state ?? 'memory',
     },
     network: { allow: (network?.allow ?? []).map((pattern) => pattern.toLowerCase()) },
     workspace: {
-      max_bytes: workspace?.max_bytes ?? WORKSPACE_BYTES.default,
-      max_files: workspace?.max_files ?? WORKSPACE_FILES.default,
+      ...withDefaults(WORKSPACE_LIMITS, workspace),
       files: (workspace?.files ?? []).flatMap(workspaceFile),
       instructions_file: instructionsFile(workspace?.instructions_file),
     },
-    results: {
-      inline_bytes: results?.inline_bytes ?? INLINE_BYTES.default,
-      preview_chars: results?.preview_chars ?? PREVIEW_CHARS.default,
-    },
+    results: withDefaults(RESULT_LIMITS, results),
     images: images ?? 'link',
-    sub_tasks: {
-      max_concurrent: tasks?.max_concurrent ?? MAX_CONCURRENT_TASKS.default,
-      max_turns: tasks?.max_turns ?? TASK_MODEL_CALLS.default,
-    },
+    sub_tasks: withDefaults(TASK_LIMITS, tasks),
     savedTools: block.saved_tools ?? 'subject',
     toolSearch: block.tool_search ?? 'keyword',
   };
 }
 
+/** Whether an agent that acts in code has a person decide before each call of a tool that is not a system tool. */
+export function asksForTools(spec: Pick<AgentSpec, 'code_actions' | 'config'>): boolean {
+  const approvals = blockOf(spec)?.approvals;
+  return typeof approvals === 'object' && approvals?.tool === 'ask';
+}
+
+function blockOf({ code_actions: given, config }: Pick<AgentSpec, 'code_actions' | 'config'>) {
+  const sandbox = config?.sandbox?.enabled;
+  const block = given ?? (sandbox === true ? { approvals: 'allow' as const } : undefined);
+  return block?.enabled === false || sandbox === false ? undefined : block;
+}
+
+/** The limits that a block gives, and the defaults of the others. */
+function withDefaults<Limit extends string>(
+  ranges: Readonly<Record<Limit, { default: number }>>,
+  given: { [limit in NoInfer<Limit>]?: number | null | undefined } | null | undefined,
+): Record<Limit, number> {
+  return mapValues(ranges, (range, limit) => given?.[limit] ?? range.default);
+}
+
 function approvalsOf(given: NonNullable<AgentSpec['code_actions']>['approvals']): CodeActions['approvals'] {
-  const approvalOf = (action: CodeAction) =>
-    typeof given === 'string' ? given : (given?.[action] ?? CODE_ACTIONS[action]);
-  return {
-    code: approvalOf('code'),
-    shell: approvalOf('shell'),
-    reset: approvalOf('reset'),
-    file_read: approvalOf('file_read'),
-    file_write: approvalOf('file_write'),
-    file_edit: approvalOf('file_edit'),
-    task: approvalOf('task'),
-    save_tool: approvalOf('save_tool'),
-  };
+  return mapValues<CodeAction, Approval, Approval>(CODE_ACTIONS, (initial, action) =>
+    typeof given === 'string' ? given : (given?.[action] ?? initial),
+  );
 }
 
 /** Null for what is rejected when the agent is checked, so that no path leaves the workspace. */
@@ -139,15 +134,5 @@ function workspaceFile({ path: given, data }: WorkspaceFileSpec): CodeActions['w
  * when the agent was accepted.
  */
 export function atMost(limits: CodeActions['kernel'], maxima: KernelLimits): CodeActions['kernel'] {
-  return {
-    timeout_seconds: Math.min(limits.timeout_seconds, maxima.timeout_seconds),
-    idle_seconds: Math.min(limits.idle_seconds, maxima.idle_seconds),
-    suspend_seconds: Math.min(limits.suspend_seconds, maxima.suspend_seconds),
-    memory_mb: Math.min(limits.memory_mb, maxima.memory_mb),
-    cpus: Math.min(limits.cpus, maxima.cpus),
-    processes: Math.min(limits.processes, maxima.processes),
-    output_bytes: limits.output_bytes,
-    env: limits.env,
-    state: limits.state,
-  };
+  return { ...limits, ...mapValues(maxima, (maximum, limit) => Math.min(limits[limit], maximum)) };
 }

@@ -46,31 +46,25 @@ const ofTools = {
   tool: text(MAX_TOOL_LENGTH).describe('`<server>/<tool>`; `*` matches any characters, `?` one'),
 };
 
-/** What a rule applies to. Unknown keys are rejected: a typo must not be ignored. */
-export const rulePattern = z
-  .discriminatedUnion('action', [
-    z.strictObject(ofActions),
-    z.strictObject(ofCommands),
-    z.strictObject(ofFiles),
-    z.strictObject(ofTools),
-  ])
-  .meta({ id: 'PermissionPattern' });
+/** Unknown keys are rejected: a typo must not be ignored. */
+function withFields<Fields extends z.ZodRawShape>(fields: Fields) {
+  return z.discriminatedUnion('action', [
+    z.strictObject({ ...fields, ...ofActions }),
+    z.strictObject({ ...fields, ...ofCommands }),
+    z.strictObject({ ...fields, ...ofFiles }),
+    z.strictObject({ ...fields, ...ofTools }),
+  ]);
+}
 
-const effects = {
+/** What a rule applies to. */
+export const rulePattern = withFields({}).meta({ id: 'PermissionPattern' });
+
+export const permissionRule = withFields({
   effect: z
     .enum(RULE_EFFECTS)
     .describe('of all rules that match, `deny` takes precedence over `ask`, that over `allow`'),
   expires_at: z.iso.datetime({ precision: 3 }).nullish().describe('from then on it does not count'),
-};
-
-export const permissionRule = z
-  .discriminatedUnion('action', [
-    z.strictObject({ ...effects, ...ofActions }),
-    z.strictObject({ ...effects, ...ofCommands }),
-    z.strictObject({ ...effects, ...ofFiles }),
-    z.strictObject({ ...effects, ...ofTools }),
-  ])
-  .meta({ id: 'PermissionRule' });
+}).meta({ id: 'PermissionRule' });
 
 export type RulePattern = z.infer<typeof rulePattern>;
 export type PermissionRule = z.infer<typeof permissionRule>;

@@ -15,7 +15,6 @@ import {
   BatchSpanProcessor,
   NodeTracerProvider,
   RandomIdGenerator,
-  type Span,
   type SpanProcessor,
   type IdGenerator,
 } from '@opentelemetry/sdk-trace-node';
@@ -55,7 +54,7 @@ export function startTracing(log: Logger): Tracing {
     resource: defaultResource()
       .merge(named)
       .merge(detectResources({ detectors: [envDetector] })),
-    spanProcessors: [new ScopeAttributes(), new BatchSpanProcessor(new OTLPTraceExporter())],
+    spanProcessors: [addScope, new BatchSpanProcessor(new OTLPTraceExporter())],
   });
   provider.register();
   const tracer = provider.getTracer('everturn');
@@ -77,21 +76,12 @@ export function startTracing(log: Logger): Tracing {
 }
 
 /** Adds the ids of the log context to every span. */
-class ScopeAttributes implements SpanProcessor {
-  onStart(span: Span): void {
-    span.setAttributes(scopeAttributes(logContext()));
-  }
-
-  onEnd(): void {}
-
-  forceFlush(): Promise<void> {
-    return Promise.resolve();
-  }
-
-  shutdown(): Promise<void> {
-    return Promise.resolve();
-  }
-}
+const addScope: SpanProcessor = {
+  onStart: (span) => void span.setAttributes(scopeAttributes(logContext())),
+  onEnd: () => undefined,
+  forceFlush: () => Promise.resolve(),
+  shutdown: () => Promise.resolve(),
+};
 
 function contextOf(carrier: TraceContext): Context {
   return propagation.extract(ROOT_CONTEXT, carrier);

@@ -17,6 +17,15 @@ interface DevServerSettings {
   dynamicConfig: DynamicConfig;
 }
 
+/** A server's files and settings. */
+export interface ServerHome {
+  databaseFile: string;
+  logFile: string;
+  binary: string;
+  namespace: string;
+  settings: readonly string[];
+}
+
 /**
  * Disables the server's HTTP interface, which listens on a port that the server chooses, cannot be turned off, and
  * would accept commands from web pages. No request can name this host, because Go rejects a space in a Host header.
@@ -62,19 +71,10 @@ const WHEN_RECORDED = 'read -r line && exec "$@" </dev/null';
  *
  * @returns `ended`, which resolves with the reason once the server has ended, also if the program cannot be run
  */
-export async function spawnDevServer({
-  binary,
-  port,
-  settings,
-  databaseFile,
-  logFile,
-}: {
-  binary: string;
-  port: number;
-  settings: readonly string[];
-  databaseFile: string;
-  logFile: string;
-}): Promise<{ ended: Promise<string> }> {
+export async function spawnDevServer(
+  { binary, settings, databaseFile, logFile }: ServerHome,
+  port: number,
+): Promise<{ ended: Promise<string> }> {
   const output = await open(logFile, 'w');
   try {
     const program = await programIdentity(binary);

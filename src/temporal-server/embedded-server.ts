@@ -5,11 +5,11 @@ import type { Logger } from 'pino';
 import type { SqliteSync } from '../catalog/sqlite.ts';
 import { NEVER_ABORTED, onAbort } from '../lib/abort.ts';
 import { backoffMs } from '../lib/backoff.ts';
-import { endDevServer, settingsArguments } from './dev-server.ts';
+import { endDevServer, settingsArguments, type ServerHome } from './dev-server.ts';
 import type { DynamicConfig } from './dynamic-config.ts';
 import { makeFolder } from '../lib/make-folder.ts';
 import { freePort } from '../lib/processes.ts';
-import { adoptServer, launchServer, ServerEndedError, type RunningServer, type ServerHome } from './launch-server.ts';
+import { adoptServer, launchServer, ServerEndedError, type RunningServer } from './launch-server.ts';
 import { errorMessage } from '../lib/errors.ts';
 
 export interface EmbeddedTemporalOptions {
@@ -49,15 +49,8 @@ const STEADY_MS = 30_000;
  * @throws ProvisionError if the server does not start; the reason of `signal` if that is aborted first
  */
 export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): Promise<EmbeddedTemporal> {
-  const {
-    dataDir,
-    binary,
-    namespace,
-    sqliteSync = 'normal',
-    dynamicConfig = {},
-    signal = NEVER_ABORTED,
-    log,
-  } = options;
+  const { dataDir, binary, namespace, log } = options;
+  const { sqliteSync = 'normal', dynamicConfig = {}, signal = NEVER_ABORTED } = options;
   await makeFolder(path.join(dataDir, 'temporal'), 'EVERTURN_DATA');
   const databaseFile = await databaseFileIn(dataDir);
   const settings = settingsArguments({ databaseFile, namespace, sqliteSync, dynamicConfig });
@@ -67,7 +60,7 @@ export async function startEmbeddedTemporal(options: EmbeddedTemporalOptions): P
   const server = adopted ?? (await launchOnFreePort(home, signal));
 
   const stopping = new AbortController();
-  const supervision = supervise({ home, server, stop: stopping.signal, log });
+  const supervision = supervise(home, server, { stop: stopping.signal, log });
   const stop = async (): Promise<void> => {
     stopping.abort();
     await supervision;
@@ -106,17 +99,11 @@ async function launchOnFreePort(home: ServerHome, signal: AbortSignal): Promise<
 }
 
 /** Restarts the server whenever it ends, on the same port, because clients and workers hold connections to it. */
-async function supervise({
-  home,
-  server,
-  stop,
-  log,
-}: {
-  home: ServerHome;
-  server: RunningServer;
-  stop: AbortSignal;
-  log: Logger;
-}): Promise<void> {
+async function supervise(
+  home: ServerHome,
+  server: RunningServer,
+  { stop, log }: { stop: AbortSignal; log: Logger },
+): Promise<void> {
   const stopped = new Promise<undefined>((resolve) => {
     onAbort(stop, () => resolve(undefined));
   });

@@ -4,21 +4,12 @@ import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Logger } from 'pino';
-import { endAtExit, endDevServer, programIdentity, spawnDevServer } from './dev-server.ts';
+import { endAtExit, endDevServer, programIdentity, spawnDevServer, type ServerHome } from './dev-server.ts';
 import { isBusy } from '../lib/data-dir-lock.ts';
 import { isListenerOurs, isRunning, type StartedProcess } from '../lib/processes.ts';
 import { findDevServer } from './server-record.ts';
 import { errorMessage, ProvisionError } from '../lib/errors.ts';
 import { waitUntilReady } from './wait-until-ready.ts';
-
-/** A server's files and settings. */
-export interface ServerHome {
-  databaseFile: string;
-  logFile: string;
-  binary: string;
-  namespace: string;
-  settings: readonly string[];
-}
 
 export interface RunningServer {
   port: number;
@@ -45,13 +36,10 @@ export async function adoptServer(home: ServerHome, log: Logger): Promise<Runnin
   const server = await findDevServer(databaseFile, (reason) => log.warn(reason));
   if (!server) return undefined;
   const { pid, port, settings, program } = server;
-  if (!isDeepStrictEqual(settings, home.settings)) {
-    log.info(`replacing Temporal's server (process ${pid}): it runs with other settings`);
-    await endDevServer(databaseFile, REPLACE_GRACE_MS);
-    return undefined;
-  }
-  if (program !== (await programIdentity(binary))) {
-    log.info(`replacing Temporal's server (process ${pid}): it does not run ${binary}`);
+  const isOther = !isDeepStrictEqual(settings, home.settings);
+  if (isOther || program !== (await programIdentity(binary))) {
+    const reason = isOther ? 'it runs with other settings' : `it does not run ${binary}`;
+    log.info(`replacing Temporal's server (process ${pid}): ${reason}`);
     await endDevServer(databaseFile, REPLACE_GRACE_MS);
     return undefined;
   }
@@ -75,13 +63,13 @@ export async function adoptServer(home: ServerHome, log: Logger): Promise<Runnin
  * @throws ProvisionError, or the reason of `stop`
  */
 export async function launchServer(home: ServerHome, port: number, stop: AbortSignal): Promise<RunningServer> {
-  const { databaseFile, logFile, binary, namespace, settings } = home;
+  const { databaseFile, logFile, namespace } = home;
   await prepareDatabase(home);
   stop.throwIfAborted();
   if (existsSync(logFile)) await rename(logFile, previousLog(logFile));
   const failed = new AbortController();
   try {
-    const { ended } = await spawnDevServer({ binary, port, settings, databaseFile, logFile });
+    const { ended } = await spawnDevServer(home, port);
     void ended.then((how) => failed.abort(new Error(how)));
     const signal = AbortSignal.any([failed.signal, stop]);
     await waitUntilReady({ port, namespace, timeoutMs: START_MS, signal });

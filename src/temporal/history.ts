@@ -58,10 +58,18 @@ interface ReadOptions extends FollowOptions {
   after?: number;
 }
 
-interface Converters {
+interface HistoryOptions {
+  connection: Connection;
+  namespace: string;
   converter: LoadedDataConverter;
-  /** The codecs of workers, which refuse what is not from a client with the encryption keys. */
-  commandCodecs: PayloadCodec[];
+  /** The codecs of workers, which refuse what is not from a client with the encryption keys. Default: the converter's. */
+  commandCodecs?: PayloadCodec[];
+}
+
+interface PageRequest extends Omit<ReadOptions, 'pace'> {
+  turnId: string;
+  token?: Uint8Array | undefined;
+  pageSize: number;
 }
 
 interface Page extends HistoryPage {
@@ -92,25 +100,10 @@ const LONG_POLL_DEADLINE_MS = 40_000;
  * the client does not, and payloads may have to pass through a codec.
  */
 export class TurnHistory {
-  readonly #connection: Connection;
-  readonly #namespace: string;
-  readonly #converter: LoadedDataConverter;
-  readonly #commandCodecs: PayloadCodec[];
+  readonly #options: HistoryOptions;
 
-  constructor({
-    connection,
-    namespace,
-    converter,
-    commandCodecs = converter.payloadCodecs,
-  }: {
-    connection: Connection;
-    namespace: string;
-  } & Pick<Converters, 'converter'> &
-    Partial<Converters>) {
-    this.#connection = connection;
-    this.#namespace = namespace;
-    this.#converter = converter;
-    this.#commandCodecs = commandCodecs;
+  constructor(options: HistoryOptions) {
+    this.#options = options;
   }
 
   /**
@@ -162,7 +155,7 @@ export class TurnHistory {
 
   /** The input of a turn, from the first event of its current run or of `runId`. */
   async start(turnId: string, runId?: string): Promise<TurnStart> {
-    const { events } = await this.#page({ turnId, runId, token: undefined, pageSize: 1 });
+    const { events } = await this.#page({ turnId, runId, pageSize: 1 });
     const [first] = events;
     if (first?.type !== 'started') throw new Error(`the history of turn ${turnId} does not begin with its start`);
     return first.start;
@@ -181,12 +174,10 @@ export class TurnHistory {
    * in one commit, so a turn that was accepted and is not found is among the session's pending children until it starts.
    */
   async isStarting(turnId: string, sessionId: string): Promise<boolean> {
-    const request = {
-      namespace: this.#namespace,
-      execution: { workflowId: sessionWorkflowId(sessionId) },
-    };
+    const { connection, namespace } = this.#options;
+    const request = { namespace, execution: { workflowId: sessionWorkflowId(sessionId) } };
     try {
-      const service = this.#connection.workflowService;
+      const service = connection.workflowService;
       const { pendingChildren } = await this.#bounded(() => service.describeWorkflowExecution(request));
       return pendingChildren.some(({ workflowId }) => workflowId === turnWorkflowId(turnId));
     } catch (error) {
@@ -203,9 +194,10 @@ export class TurnHistory {
       pageSize = token ? REVERSE_PAGE_SIZE : FIRST_REVERSE_PAGE_SIZE,
     }: { runId?: string; pageSize?: number | undefined; token?: Uint8Array | undefined },
   ) {
+    const { connection, namespace } = this.#options;
     return this.#bounded(() =>
-      this.#connection.workflowService.getWorkflowExecutionHistoryReverse({
-        namespace: this.#namespace,
+      connection.workflowService.getWorkflowExecutionHistoryReverse({
+        namespace,
         execution: { workflowId: turnWorkflowId(turnId), ...(runId && { runId }) },
         maximumPageSize: pageSize,
         ...(token && { nextPageToken: token }),
@@ -214,28 +206,14 @@ export class TurnHistory {
   }
 
   #bounded<T>(request: () => Promise<T>): Promise<T> {
-    return this.#connection.withDeadline(Date.now() + LONG_POLL_DEADLINE_MS, request);
+    return this.#options.connection.withDeadline(Date.now() + LONG_POLL_DEADLINE_MS, request);
   }
 
-  async #page({
-    turnId,
-    runId,
-    token,
-    pageSize,
-    follow,
-    after = 0,
-  }: {
-    turnId: string;
-    runId: string | undefined;
-    token: Uint8Array | undefined;
-    pageSize: number;
-    follow?: AbortSignal | undefined;
-    /** Events up to this id are omitted. */
-    after?: number;
-  }): Promise<Page> {
+  async #page({ turnId, runId, token, pageSize, follow, after = 0 }: PageRequest): Promise<Page> {
+    const { connection, namespace } = this.#options;
     const request = () =>
-      this.#connection.workflowService.getWorkflowExecutionHistory({
-        namespace: this.#namespace,
+      connection.workflowService.getWorkflowExecutionHistory({
+        namespace,
         execution: { workflowId: turnWorkflowId(turnId), ...(runId && { runId }) },
         maximumPageSize: pageSize,
         waitNewEvent: follow !== undefined,
@@ -260,18 +238,14 @@ export class TurnHistory {
     const controller = new AbortController();
     const unlink = linkSignal(stop, controller);
     try {
-      return await this.#connection.withAbortSignal(controller.signal, request);
+      return await this.#options.connection.withAbortSignal(controller.signal, request);
     } finally {
       unlink();
     }
   }
 
   async #decodePage(turnId: string, raw: RawEvent[], after: number): Promise<HistoryPage> {
-    const workflowId = turnWorkflowId(turnId);
-    const decoder = new EventDecoder(
-      { converter: this.#converter, commandCodecs: this.#commandCodecs },
-      { namespace: this.#namespace, workflowId },
-    );
+    const decoder = new EventDecoder(this.#options, turnWorkflowId(turnId));
     const decoded = await Promise.all(raw.map((event) => decoder.decode(event)));
     return {
       events: decoded.filter((event) => event !== undefined),
@@ -292,11 +266,11 @@ class EventDecoder {
   readonly #own: SerializationContext;
   readonly #ofActivity: SerializationContext;
 
-  constructor({ converter, commandCodecs }: Converters, workflow: { namespace: string; workflowId: string }) {
+  constructor({ namespace, converter, commandCodecs = converter.payloadCodecs }: HistoryOptions, workflowId: string) {
     this.#converter = converter;
     this.#commandCodecs = commandCodecs;
-    this.#own = { type: 'workflow', ...workflow };
-    this.#ofActivity = { type: 'activity', isLocal: false, ...workflow };
+    this.#own = { type: 'workflow', namespace, workflowId };
+    this.#ofActivity = { type: 'activity', isLocal: false, namespace, workflowId };
   }
 
   async decode(event: RawEvent): Promise<HistoryEvent | undefined> {
@@ -358,13 +332,8 @@ class EventDecoder {
   /** What a signal sends. Undefined if workers refuse it, and so drop the signal: see `workflows/refused-payloads.ts`. */
   async #sent<T>(payloads: Payload[]): Promise<T | undefined> {
     const [payload] = await decode(this.#commandCodecs, payloads, this.#own);
-    if (
-      !payload ||
-      Buffer.from(payload.metadata?.['encoding'] ?? [])
-        .toString()
-        .startsWith(REFUSED)
-    )
-      return undefined;
+    const encoding = Buffer.from(payload?.metadata?.['encoding'] ?? []).toString();
+    if (!payload || encoding.startsWith(REFUSED)) return undefined;
     return this.#converter.payloadConverter.fromPayload<T>(payload);
   }
 
@@ -376,18 +345,9 @@ class EventDecoder {
       const result = await this.#first<
         Partial<CallToolResult & CallModelResult & OpenSandboxResult & ResumeCellResult> | undefined
       >(completed.result?.payloads, this.#ofActivity);
-      const { records = [], stamp = '', elicitation, unknownOutcome, isReplaced, isDelegated, ...rest } = result ?? {};
-      const facts: EndFacts = { outcome: 'completed', ...(rest.attempts && { reported: rest.attempts }) };
-      const waits = {
-        ...(elicitation && { elicitation }),
-        ...(unknownOutcome !== undefined && { unknownOutcome }),
-        ...(isReplaced && { isReplaced }),
-        ...(isDelegated && { isDelegated }),
-      };
-      const { budget, outcome, output, host, lost } = rest;
-      const ofModel = { ...(budget && { budget }), ...(outcome && { outcome }), ...(output && { output }) };
-      const ofSandbox = { ...(host !== undefined && { host }), ...(lost !== undefined && { lost }) };
-      const end: ActivityResult = { how: 'completed', records, stamp, ...waits, ...ofModel, ...ofSandbox };
+      const { attempts, records = [], stamp = '', ...rest } = result ?? {};
+      const facts: EndFacts = { outcome: 'completed', ...(attempts && { reported: attempts }) };
+      const end: ActivityResult = { ...rest, how: 'completed', records, stamp };
       return { scheduledEventId: Number(completed.scheduledEventId), end, facts };
     }
     const failed = event.activityTaskFailedEventAttributes;

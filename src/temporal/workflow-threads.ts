@@ -7,9 +7,7 @@ import {
   type CompiledWorkerOptions,
   type WorkerThreadInput,
   type WorkerThreadOutput,
-  type Workflow,
   type WorkflowBundleWithSourceMapAndFilename,
-  type WorkflowCreateOptions,
   type WorkflowCreator,
 } from './sdk-worker-internals.ts';
 import { NamedError } from '../lib/errors.ts';
@@ -40,38 +38,20 @@ export class LeanWorker extends Worker {
       registeredActivityNames: new Set(options.activities.keys()),
       hasPatchActivationCallback: false,
     });
-    const workflows = new Workflows(new ThreadedVMWorkflowCreator([thread]));
+    let creator: WorkflowCreator | Promise<WorkflowCreator> = new ThreadedVMWorkflowCreator([thread]);
     thread.watch((runIds) => {
       logger.error(
         `a workflow blocked the workflow thread for ${BLOCKED_SECONDS} seconds: one of these runs. The thread is ` +
           'replaced by one with time-outs, on which all workflows continue',
         { runIds },
       );
-      workflows.continueOn(super.createWorkflowCreator(workflowBundle, options, logger));
+      // The workflows of the previous thread are lost; the SDK creates each anew at its next task.
+      creator = super.createWorkflowCreator(workflowBundle, options, logger);
     });
-    return workflows;
-  }
-}
-
-/** Creates workflows on a thread that can be replaced. */
-class Workflows implements WorkflowCreator {
-  #creator: WorkflowCreator | Promise<WorkflowCreator>;
-
-  constructor(creator: WorkflowCreator) {
-    this.#creator = creator;
-  }
-
-  /** The workflows of the previous thread are lost; the SDK creates each anew at its next task. */
-  continueOn(creator: Promise<WorkflowCreator>): void {
-    this.#creator = creator;
-  }
-
-  async createWorkflow(options: WorkflowCreateOptions): Promise<Workflow> {
-    return (await this.#creator).createWorkflow(options);
-  }
-
-  async destroy(): Promise<void> {
-    await (await this.#creator).destroy();
+    return {
+      createWorkflow: async (workflow) => (await creator).createWorkflow(workflow),
+      destroy: async () => (await creator).destroy(),
+    };
   }
 }
 

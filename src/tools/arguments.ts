@@ -65,12 +65,8 @@ export function parseJsonObject(text: string): Record<string, unknown> | undefin
 
 /** Whether a value fits a schema; undefined if that cannot be evaluated, or not in time. */
 export function fitsSchema(schema: object, value: unknown): boolean | undefined {
-  try {
-    const validate = conditionValidators.of(schema);
-    return validate ? validate(value, jsonShape(JSON.stringify(value)).values).length === 0 : undefined;
-  } catch {
-    return undefined;
-  }
+  const errors = misfits(conditionValidators, schema, value);
+  return errors && errors.length === 0;
 }
 
 function check(schema: object, value: Record<string, unknown>, values = 1): ParsedArguments {
@@ -93,18 +89,18 @@ export function schemaProblem(schema: object, value: object, values = 1): string
  * relax a policy by a schema that is broken or too large.
  */
 export function argumentsViolate(schema: object, args: Record<string, unknown>): boolean {
-  return misfits(argumentValidators, schema, args, jsonShape(JSON.stringify(args)).values)?.length !== 0;
+  return misfits(argumentValidators, schema, args)?.length !== 0;
 }
 
-/** Undefined if the value cannot be checked. */
+/** Undefined if the value cannot be checked. `values`: how many values are in it, if that is known. */
 function misfits(
   validators: SchemaValidators,
   schema: object,
-  value: object,
-  values: number,
+  value: unknown,
+  values?: number,
 ): ErrorObject[] | undefined {
   try {
-    return validators.of(schema)?.(value, values);
+    return validators.of(schema)?.(value, values ?? jsonShape(JSON.stringify(value)).values);
   } catch {
     return undefined;
   }

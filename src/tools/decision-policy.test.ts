@@ -217,6 +217,20 @@ const unannotated = (name: string, approval = false): AgentTool => ({
   annotation: '@unannotated',
 });
 
+test('agents that act in code may ask about all tools that are not of the system', () => {
+  const spec = { ...specOf(), code_actions: { approvals: { tool: 'ask' as const } } };
+  const unasked = tool({ approval: false });
+  expect(decideCall(spec, unasked, {})).toEqual({ decision: 'ask' });
+  expect(mayAsk(spec, unasked)).toBe(true);
+  expect(unaskedWarnings(spec, INLINE, [unannotated('pay')])).toEqual([]);
+  const system = { type: 'system' as const, name: 'list_code_tools' };
+  expect(decideCall(spec, { ...unasked, info: system }, {})).toEqual({ decision: 'allow' });
+  const policies: DecisionPolicy[] = [{ match: {}, decision: 'allow' }];
+  expect(decideCall({ ...spec, config: { decision_policies: policies } }, unasked, {})).toEqual({ decision: 'allow' });
+  const rules = { decide: () => ({ decision: 'allow' as const, isOfAgent: true }) };
+  expect(decideCall(spec, unasked, {}, rules)).toEqual({ decision: 'allow' });
+});
+
 test('tools of an inline server that run unasked are a warning, unless the agent says so or their calls ask', () => {
   const tools = [unannotated('pay'), unannotated('refund'), unannotated('close', true), tool({ approval: false })];
   const warning = (names: string) => [

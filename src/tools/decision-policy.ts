@@ -3,6 +3,7 @@ import { hashOf } from '../lib/hash.ts';
 import { valueAt } from '../lib/json.ts';
 import { cpuStopwatch } from '../lib/timeout.ts';
 import type { AgentSpec, DecisionPolicy, McpServer } from '../spec/agent-spec.ts';
+import { asksForTools } from '../spec/code-actions.ts';
 import { conditionValidators, fitsSchema, argumentsViolate } from './arguments.ts';
 import { argumentSchema, type AgentTool } from './toolset.ts';
 
@@ -34,10 +35,11 @@ const MAX_CONDITIONS_MS = 100;
 
 /**
  * Decides on a call of any tool: by the first of the agent's policies that fits it, else by the
- * `require_approval_for_tools` of its server, if it has one. Policies before that one which may fit count as well, and the
- * strictest decision holds: arguments that the server may read as others must not be a way around a later policy. The
- * operator's policy may require an approval that the agent's does not. Rules that match replace what happens without a
- * policy, and make that of a policy stricter; who decides is the policy's.
+ * `require_approval_for_tools` of its server, if it has one, and by what `approvals` of `code_actions` say of tools.
+ * Policies before that one which may fit count as well, and the strictest decision holds: arguments that the server may
+ * read as others must not be a way around a later policy. The operator's policy may require an approval that the agent's
+ * does not. Rules that match replace what happens without a policy, and make that of a policy stricter; who decides is the
+ * policy's.
  */
 export function decideCall(
   spec: AgentSpec,
@@ -77,7 +79,7 @@ function candidatesFor(
   { run, ...called }: MatchedCall & Pick<AgentTool, 'run'>,
   ruled: RuledDecision | undefined,
 ): Candidate[] {
-  const { approval = false, isFloor, isDenied } = run.to === 'client' ? {} : run;
+  const { isFloor, isDenied } = run.to === 'client' ? {} : run;
   if (isDenied && !ruled?.isOfAgent) return [{ decision: 'deny' }];
   const candidates: Candidate[] = [];
   let decidedBy: DecisionPolicy | undefined;
@@ -96,9 +98,18 @@ function candidatesFor(
     const mustAsk = ruled.decision === 'allow' && isFloor === true && !decidedBy;
     candidates.push({ decision: mustAsk ? 'ask' : ruled.decision, ...(decidedBy && { policy: decidedBy }) });
   } else if (!decidedBy) {
-    candidates.push({ decision: approval ? 'ask' : 'allow' });
+    candidates.push({ decision: asksByDefault(spec, { info: called.tool.info, run }) ? 'ask' : 'allow' });
   }
   return candidates;
+}
+
+/**
+ * Whether calls that no policy and no rule decides wait for an approval. What `approvals` of `code_actions` say of tools
+ * concerns all kinds but system tools, which have entries of their own there.
+ */
+function asksByDefault(spec: AgentSpec, { info, run }: Pick<AgentTool, 'info' | 'run'>): boolean {
+  if (run.to === 'client') return false;
+  return run.approval === true || (info.type !== 'system' && asksForTools(spec));
 }
 
 interface Candidate {
@@ -157,24 +168,16 @@ function matches(
 }
 
 function approvalPolicy(policy: DecisionPolicy): ApprovalPolicy {
-  const {
-    approvers,
-    exclude_requester: excludeRequester,
-    quorum,
-    expires_in_seconds: expiry,
-    on_expiry: onExpiry,
-    escalate,
-    may_edit_arguments: mayEdit,
-  } = policy;
+  const { approvers, expires_in_seconds: expiresInSeconds, escalate } = policy;
   return {
     id: hashOf(policy),
     ...(approvers && { approvers: approversOf(approvers) }),
-    ...(excludeRequester === true && { excludeRequester }),
-    quorum: quorum ?? 1,
-    ...(typeof expiry === 'number' && { expiresInSeconds: expiry }),
-    onExpiry: onExpiry ?? 'deny',
+    ...(policy.exclude_requester === true && { excludeRequester: true }),
+    quorum: policy.quorum ?? 1,
+    ...(typeof expiresInSeconds === 'number' && { expiresInSeconds }),
+    onExpiry: policy.on_expiry ?? 'deny',
     ...(escalate && { escalate: { afterSeconds: escalate.after_seconds, to: approversOf(escalate.to) } }),
-    ...(mayEdit === false && { mayEditArguments: false }),
+    ...(policy.may_edit_arguments === false && { mayEditArguments: false }),
   };
 }
 
@@ -219,11 +222,11 @@ export function unaskedWarnings(spec: AgentSpec, server: McpServer, tools: reado
 }
 
 /** Policies with conditions on the arguments may ask for some calls only, and are not counted. */
-function runsUnasked({ config }: AgentSpec, tool: AgentTool): boolean {
-  const policy = config?.decision_policies?.find((one) =>
+function runsUnasked(spec: AgentSpec, tool: AgentTool): boolean {
+  const policy = spec.config?.decision_policies?.find((one) =>
     matches(one, { tool, args: {}, evaluate: () => false, isOdd: () => false }),
   );
-  return policy ? policy.decision === 'allow' : tool.run.to === 'server' && !tool.run.approval;
+  return policy ? policy.decision === 'allow' : tool.run.to === 'server' && !asksByDefault(spec, tool);
 }
 
 /** Whether a pattern fits a text: `*` is any text, `?` any character. Linear in each, so patterns may be hostile. */

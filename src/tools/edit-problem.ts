@@ -11,17 +11,15 @@ import { argumentSchema, type AgentTool, type Toolset } from './toolset.ts';
 /** How long the servers of an agent may take to list their tools, so that an edit can be validated. */
 const LIST_TIMEOUT_MS = 10_000;
 
-/** Makes the check of edits by which the API answers; the activity that runs a call repeats it. */
-export function createEditCheck({
-  catalog,
-  toolsets,
-  rules,
-}: {
+interface EditCheckSources {
   catalog: { agents: Pick<KernelCatalog['agents'], 'spec'> };
   toolsets: Pick<ToolsetLoader, 'load'>;
   /** The rules on the calls of an agent, beside its policies. */
   rules: (spec: AgentSpec, scope: Pick<ToolScope, 'sessionId'>) => Promise<CallRules | undefined>;
-}): EditCheck {
+}
+
+/** Makes the check of edits by which the API answers; the activity that runs a call repeats it. */
+export function createEditCheck({ catalog, toolsets, rules }: EditCheckSources): EditCheck {
   return async ({ specHash, call, ...scope }) => {
     const spec = await catalog.agents.spec(specHash);
     const timeout = AbortSignal.timeout(LIST_TIMEOUT_MS);

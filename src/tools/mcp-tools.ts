@@ -1,4 +1,3 @@
-import { LRUCache } from 'lru-cache';
 import type { Logger } from 'pino';
 import type { ToolScope } from '../core/history.ts';
 import type { ToolCall, ToolInfo } from '../core/records/calls.ts';
@@ -11,10 +10,10 @@ import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/p
 import type { McpRegistry } from '../mcp/registry.ts';
 import { withSecrets, type GivenServer, type ServerSecrets } from '../mcp/server-secrets.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
+import { OnceLog } from '../lib/once-log.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
 import { approvalFloor, mayUse, type ServerPolicy } from '../mcp/server-policy.ts';
 import type { AgentSpec, McpServer } from '../spec/agent-spec.ts';
-import { codeActionsOf } from '../spec/code-actions.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { parseArguments } from './arguments.ts';
 import { decisionPolicyWarnings, unaskedWarnings } from './decision-policy.ts';
@@ -44,8 +43,6 @@ interface McpToolsOptions {
   warningsAbout: (server: string, spec: AgentSpec) => Promise<string[]>;
   log: Logger;
 }
-
-const MAX_WARNED = 1_000;
 
 /** The tools of a server that an agent may use, under their own names. */
 export function agentTools(
@@ -85,10 +82,11 @@ export class McpTools implements ToolKind {
   readonly type = 'mcp';
   readonly #options: McpToolsOptions;
   readonly #openCalls = new OpenCalls();
-  readonly #warned = new LRUCache<string, true>({ max: MAX_WARNED });
+  readonly #log: OnceLog;
 
   constructor(options: McpToolsOptions) {
     this.#options = options;
+    this.#log = new OnceLog(options.log);
   }
 
   async tools(spec: AgentSpec, scope: ToolScope, signal: AbortSignal): Promise<KindTools> {
@@ -197,15 +195,16 @@ export class McpTools implements ToolKind {
     const { id, name, sessionId, transport, account } = offered;
     const { idempotentTools, ordered } = endpoint;
     const limits = { idempotentTools, allowed: policy.tools, floor: approvalFloor(policy, scope.owner) };
-    const asksForAll = codeActionsOf(spec)?.asksForTools && { require_approval_for_tools: ['@all'] };
-    const tools = agentTools({ ...server, ...asksForAll }, offered, { limits, ordered });
+    const tools = agentTools(server, offered, { limits, ordered });
     const mistakes = [
       ...offered.toolWarnings,
       ...selectorWarnings(server, offered.tools),
       ...decisionPolicyWarnings(spec, server.name, offered.tools),
       ...unaskedWarnings(spec, server, tools),
     ];
-    this.#warn(name, mistakes);
+    for (const warning of mistakes) {
+      this.#log.warn(`${name}: ${warning}`, { server: name }, `the tools of an agent's MCP server: ${warning}`);
+    }
     const warnings = [...mistakes, ...(await ofAgent)];
     const connected = {
       id,
@@ -218,15 +217,6 @@ export class McpTools implements ToolKind {
     const { instructions: text } = offered;
     const instructions = text !== '' && tools.length > 0 ? [{ server: server.name, text }] : [];
     return { connected: [connected], tools, unavailable: [], instructions };
-  }
-
-  /** Logs each warning once. */
-  #warn(server: string, warnings: string[]): void {
-    for (const warning of warnings) {
-      const key = `${server}: ${warning}`;
-      if (!this.#warned.has(key)) this.#options.log.warn({ server }, `the tools of an agent's MCP server: ${warning}`);
-      this.#warned.set(key, true);
-    }
   }
 
   /** Looks up the servers of an agent in a session, with what its run gives to them. */

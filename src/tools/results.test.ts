@@ -12,7 +12,7 @@ import { readResult, storeToolResult } from './results.ts';
 const sessionId = 'ses_1';
 
 /** Stores a result as it enters the history. */
-async function stored(result: { text: string; files: FileContent[]; structured?: string }) {
+async function stored(result: { text: string; files: FileContent[]; structured?: string | undefined }) {
   const root = await mkdtemp(path.join(tmpdir(), 'everturn-results-'));
   onTestFinished(() => rm(root, { recursive: true, force: true }));
   const blobs = new FolderBlobStore(root);

@@ -1,21 +1,14 @@
 import { isUtf8 } from 'node:buffer';
-import type { CallToolResult, ContentBlock } from '@modelcontextprotocol/client';
+import type { ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
-import type { BlobStore } from '../blobs/blob-store.ts';
+import type { BlobPlace } from '../blobs/offload.ts';
 import { sizeText } from '../core/files.ts';
 import type { WithoutId } from '../core/records/base.ts';
 import type { CallKey } from '../core/tool-records.ts';
 import type { CallOutcome, ToolResult } from '../mcp/call-outcome.ts';
 import type { AskingCall } from '../mcp/call-rounds.ts';
 import { MAX_URI_LENGTH } from '../mcp/read-resource.ts';
-import type {
-  FoundTool,
-  FullText,
-  NoResult,
-  StatefulConnection,
-  ToolOutcome,
-  ToolResponse,
-} from '../core/records/results.ts';
+import type { FullText, StatefulConnection, ToolResponse } from '../core/records/results.ts';
 import { truncateMiddle } from '../core/text.ts';
 import { MEDIA_TYPE } from '../spec/bounds.ts';
 
@@ -34,15 +27,18 @@ const NOT_IN_BASE64 = /[^\w+/-]/;
 /** Encoded content has these. Other long words, such as sequences of DNA, are text. */
 const IN_BASE64 = [/\d/, /[a-z]/, /[A-Z]/];
 
-/** How a tool call ended, before its text and files are stored: the record of its response is made from it. */
-export interface UnstoredResult {
-  outcome: ToolOutcome;
+/** What a result consists of, before it is stored. */
+interface ResultContent {
   text: string;
-  files?: FileContent[];
+  files: FileContent[];
   /** Structured content as JSON, if the text does not have all of it. */
-  structured?: string;
-  foundTools?: FoundTool[];
-  noResult?: NoResult;
+  structured?: string | undefined;
+}
+
+/** How a tool call ended, before its text and files are stored: the record of its response is made from it. */
+export interface UnstoredResult
+  extends Omit<ResultContent, 'files'>, Pick<ToolResponse, 'outcome' | 'foundTools' | 'noResult'> {
+  files?: FileContent[];
   connection?: StatefulConnection | undefined;
 }
 
@@ -75,16 +71,12 @@ export function returned({ isError, foundTools, connection, ...result }: ToolRes
 /**
  * An MCP result as a model reads it: a text, which names the files of the result, and these files. Structured content is
  * part of the text only if there is no text, image or resource: servers repeat in it what these say (MCP, "Structured
- * Content"). `structured` is that content as JSON, if the text does not have all of it.
+ * Content").
  */
 export function readResult({
   content,
   structuredContent,
-}: Pick<CallToolResult, 'content'> & { structuredContent?: unknown }): {
-  text: string;
-  files: FileContent[];
-  structured?: string;
-} {
+}: Pick<ToolResult, 'content' | 'structuredContent'>): ResultContent {
   const files: FileContent[] = [];
   const addFile = (name: string, mimeType: string | undefined, base64: string): string => {
     const file = { name, mimeType: mediaType(mimeType), base64 };
@@ -202,8 +194,8 @@ const MAX_INLINE_BYTES = 8 * 1024;
 
 /** Converts a tool's result to the form in which the log keeps it: large content goes to the blob store. */
 export async function storeToolResult(
-  { text, files, structured }: { text: string; files: FileContent[]; structured?: string | undefined },
-  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
+  { text, files, structured }: ResultContent,
+  { blobs, sessionId }: BlobPlace,
 ): Promise<Pick<ToolResponse, 'content' | 'files' | 'fullText' | 'structuredContent'>> {
   const first = firstOf(files);
   const omittedFiles = files.length - first.length;
@@ -225,7 +217,7 @@ export async function storeToolResult(
 export async function storeResponse(
   { threadId, toolCallId, executed }: CallKey & { executed?: string | undefined },
   { outcome, text, files = [], structured, foundTools, noResult, connection }: UnstoredResult,
-  place: { blobs: BlobStore; sessionId: string },
+  place: BlobPlace,
 ): Promise<WithoutId<ToolResponse>> {
   const result = {
     ...(executed !== undefined && { arguments: executed }),
@@ -243,10 +235,7 @@ export function structuredFile(json: string): FileContent {
   return { name: 'structured.json', mimeType: 'application/json', base64: Buffer.from(json).toString('base64') };
 }
 
-async function storeFullText(
-  text: string,
-  { blobs, sessionId }: { blobs: BlobStore; sessionId: string },
-): Promise<FullText> {
+async function storeFullText(text: string, { blobs, sessionId }: BlobPlace): Promise<FullText> {
   const bytes = Buffer.from(text);
   const blob = await blobs.put(sessionId, bytes);
   return {

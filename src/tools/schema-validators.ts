@@ -1,6 +1,7 @@
 import { Ajv, type ErrorObject, type Options } from 'ajv';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
+import { LRUCache } from 'lru-cache';
 import { isJsonObject } from '../lib/json.ts';
 import { jsonShape } from '../lib/json-shape.ts';
 import { withParts } from '../lib/schema-parts.ts';
@@ -38,32 +39,26 @@ const MAX_CHEAP_STEPS = 100_000;
 
 const OPTIONS: Options = { strict: false, logger: false, validateSchema: false, meta: false };
 
+interface ValidatorOptions {
+  /** The limit for one value, in milliseconds of processor time. */
+  validateMs: number;
+  /** Whether validators find all errors, and not only the first. */
+  allErrors: boolean;
+  /**
+   * Whether a required property that has a default may be missing: generators of schemas list such properties as required,
+   * and their servers accept calls without them.
+   */
+  defaultsAreOptional?: boolean;
+}
+
 /** Compiles and keeps the validators of foreign JSON Schemas, which it bounds in size and time. */
 export class SchemaValidators {
-  readonly #validateMs: number;
-  readonly #defaultsAreOptional: boolean;
-  readonly #options: Options;
+  readonly #options: ValidatorOptions;
   readonly #byIdentity = new WeakMap<object, Compiled>();
-  readonly #byContent = new Map<string, Compiled>();
+  readonly #byContent = new LRUCache<string, Compiled>({ max: MAX_VALIDATORS });
 
-  /**
-   * @param validateMs the limit for one value, in milliseconds of processor time
-   * @param allErrors whether validators find all errors, and not only the first
-   * @param defaultsAreOptional whether a required property that has a default may be missing: generators of schemas list
-   *   such properties as required, and their servers accept calls without them
-   */
-  constructor({
-    validateMs,
-    allErrors,
-    defaultsAreOptional = false,
-  }: {
-    validateMs: number;
-    allErrors: boolean;
-    defaultsAreOptional?: boolean;
-  }) {
-    this.#validateMs = validateMs;
-    this.#defaultsAreOptional = defaultsAreOptional;
-    this.#options = { ...OPTIONS, allErrors };
+  constructor(options: ValidatorOptions) {
+    this.#options = options;
     // The first compilation takes several times as long as later ones, so it is done before the first call.
     this.of({});
   }
@@ -83,10 +78,7 @@ export class SchemaValidators {
       const ms = cpuStopwatch();
       compiled = { validator: this.#compile(schema, content), ms: ms() };
     }
-    this.#byContent.delete(content);
     this.#byContent.set(content, compiled);
-    const [oldest] = this.#byContent.keys();
-    if (this.#byContent.size > MAX_VALIDATORS && oldest !== undefined) this.#byContent.delete(oldest);
     this.#byIdentity.set(schema, compiled);
     return compiled;
   }
@@ -100,13 +92,15 @@ export class SchemaValidators {
   /** Uses a new Ajv instance for each schema, because schemas of different servers may share an `$id`. */
   #compile(schema: object, content: string): Validator | null {
     if (content.length > MAX_SCHEMA_LENGTH) return null;
+    const { validateMs, allErrors, defaultsAreOptional } = this.#options;
     const { values: parts } = jsonShape(content);
     const isCostly = COSTLY.test(content);
     try {
       const dialect = '$schema' in schema ? String(schema.$schema) : '';
-      const ajv = dialect.includes('draft-07') ? new Ajv(this.#options) : new Ajv2020(this.#options);
+      const options = { ...OPTIONS, allErrors };
+      const ajv = dialect.includes('draft-07') ? new Ajv(options) : new Ajv2020(options);
       addFormats.default(ajv);
-      const used = this.#defaultsAreOptional ? withOptionalDefaults(schema) : schema;
+      const used = defaultsAreOptional ? withOptionalDefaults(schema) : schema;
       const isBounded = isCostly || parts > MAX_CHEAP_PARTS;
       const limited = <T>(work: () => T): T => (isBounded ? withCpuLimit(COMPILE_MS, work) : work());
       const validate = limited(() => ajv.compile(used));
@@ -116,7 +110,7 @@ export class SchemaValidators {
       const errorsOf = (value: unknown): ErrorObject[] => (validate(value) ? [] : (validate.errors ?? []));
       return (value, values) =>
         isCostly || parts * values > MAX_CHEAP_STEPS
-          ? withCpuLimit(this.#validateMs, () => errorsOf(value))
+          ? withCpuLimit(validateMs, () => errorsOf(value))
           : errorsOf(value);
     } catch {
       return null;

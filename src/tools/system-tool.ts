@@ -14,7 +14,7 @@ import type { ServerRun } from './toolset.ts';
 
 /**
  * A tool of the server: what it offers to an agent, and how a call of it is answered. `Services` is what it is routed or
- * run with. Features add theirs to the list in `src/features/system-tools.ts`.
+ * run with. Features name theirs in their `feature.ts`.
  */
 export type SystemTool<Services = unknown> = {
   name: string;

@@ -2,7 +2,7 @@ import { KeyedSemaphore } from '../lib/keyed-semaphore.ts';
 import { McpPool, type McpPoolOptions } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
-import { codeActionsOf } from '../spec/code-actions.ts';
+import { asksForTools } from '../spec/code-actions.ts';
 import { unaskedWarnings } from './decision-policy.ts';
 import { agentTools } from './mcp-tools.ts';
 
@@ -25,7 +25,7 @@ export async function unaskedTools(
 ): Promise<string[]> {
   const servers = (spec.mcp_servers ?? []).map((server, i) => ({ server, place: `mcp_servers.${i}` }));
   const inline = servers.filter(({ server }) => server.type === 'inline');
-  if (inline.length === 0 || codeActionsOf(spec)?.asksForTools) return [];
+  if (inline.length === 0 || asksForTools(spec)) return [];
   const signal = AbortSignal.timeout(MAX_ASKING_MS);
   return asking.run('', async () => {
     if (signal.aborted) return [];

@@ -31,7 +31,7 @@ await command.parseAsync();
 async function run(files: string[], { seed, duration, long, record }: Options): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-figures-'));
   const figures = path.join(folder, 'figures.jsonl');
-  const vitest = spawn('npx', ['vitest', 'run', '--project', 'faults', ...files], {
+  const vitest = spawn('npx', ['vitest', 'run', '--project', 'faults', '--project', 'faults-nightly', ...files], {
     stdio: 'inherit',
     env: {
       ...process.env,

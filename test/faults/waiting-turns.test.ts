@@ -1,9 +1,10 @@
 import type { ActionResource } from '../../src/api/sessions/wire/actions.ts';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sessionWorkflowId, turnWorkflowId } from '../../src/core/temporal-names.ts';
 import { messageFor } from './support/plan.ts';
 import type { RecordedTurn } from './support/recorder.ts';
 import { TestBrowser } from '../support/authorization-server.ts';
+import { describeFault, type Scenario } from '../support/describe-fault.ts';
 import { eventually } from '../support/eventually.ts';
 import { OPERATOR, SUBJECTS, type Subject } from './support/subjects.ts';
 import { World } from './support/world.ts';
@@ -100,10 +101,7 @@ test('two contrary decisions in one workflow task: the first one counts, the oth
   ).toBe(409);
 });
 
-/**
- * Everything is killed once for all of these. Each begins something that waits, and returns what follows after the crash.
- */
-const BEFORE_THE_CRASH: Record<string, () => Promise<() => Promise<void>>> = {
+const BEFORE_THE_CRASH: Record<string, Scenario> = {
   'around a message and a pause: both count once, and the paused turn does nothing': async () => {
     const [worker] = it.workers;
     const plan = it.plan({ say: 'Let me think about it.', hold: 1 }, { say: 'I see.' });
@@ -283,18 +281,12 @@ const BEFORE_THE_CRASH: Record<string, () => Promise<() => Promise<void>>> = {
   },
 };
 
-describe('everything is killed', () => {
-  const afterTheCrash = new Map<string, () => Promise<void>>();
-  beforeAll(async () => {
-    for (const [what, begin] of Object.entries(BEFORE_THE_CRASH)) afterTheCrash.set(what, await begin());
+describeFault('everything is killed', {
+  fault: async () => {
     await it.crash();
     await it.recover();
-  }, 300_000);
-  test.each(Object.keys(BEFORE_THE_CRASH))('%s', async (what) => {
-    const goOn = afterTheCrash.get(what);
-    if (!goOn) throw new Error('the scenario has not begun');
-    await goOn();
-  });
+  },
+  scenarios: BEFORE_THE_CRASH,
 });
 
 /** A turn that pays and then syncs at the server that requires a sign-in. */

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import type { LogEntry } from '../../src/core/records/log.ts';
 import { endOfThread } from '../../src/core/sub-agents.ts';
 import { endedAgents } from '../../src/features/code/ended-kernels.ts';
-import { kernelsJson, resetsOf } from '../../src/features/code/kernel-state.ts';
+import { resetsOf } from '../../src/features/code/kernel-state.ts';
 import { insertSession } from '../support/insert-session.ts';
 import { openTestCatalog } from '../support/test-catalog.ts';
 
@@ -27,7 +27,7 @@ test('the archived ends of sub-agents end the kernels that they have, once', asy
   await sandboxes.create({ session_id: 's', id: 'sbx', host: 'h', isolation: 'sandbox', opened_by: '' }, Date.now());
   const kernel = { generation: 1, status: 'ready', lastUsedAt: 0, expiresAt: null, memoryBytes: 0 } as const;
   const kernels = ['main', 'a', 'b'].map((threadId) => ({ ...kernel, threadId }));
-  await sandboxes.note({ sessionId: 's', host: 'h', calls: 0, kernels: kernelsJson(kernels) });
+  await sandboxes.note({ sessionId: 's', host: 'h', calls: 0, kernels: JSON.stringify(kernels) });
   const entries = [...endOf('a', 1), ...endOf('none', 3), ...endOf('b', 5)];
   const archive = (through: number, ended = entries.slice(0, through)) =>
     catalog.archive.add('t', ended, { state: 'running', endedAgents: endedAgents(ended) });
@@ -43,7 +43,7 @@ test('the archived ends of sub-agents end the kernels that they have, once', asy
   await archive(6);
   expect(await resets()).toEqual([]);
   // While a call runs, the host may have started a kernel that is not in the row yet.
-  await sandboxes.note({ sessionId: 's', host: 'h', calls: 1, kernels: kernelsJson(kernels) });
+  await sandboxes.note({ sessionId: 's', host: 'h', calls: 1, kernels: JSON.stringify(kernels) });
   await archive(8, [...entries, ...endOf('new', 7)]);
   expect(await resets()).toMatchObject([{ threadId: 'new', ends: true }]);
 });

@@ -4,17 +4,18 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, onTestFinished, test } from 'vitest';
 import { ProtectedMcpServer, TestBrowser } from '../support/authorization-server.ts';
 import { startDemoModel } from '../../src/demo/demo-model.ts';
 import type { LocalServer } from '../../src/demo/local-server.ts';
+import { newId } from '../../src/engine/new-id.ts';
 import { INHERITED_ENV } from '../support/inherited-env.ts';
-import { failing, PROTOCOLS, sending, startEndpoint } from '../support/model-protocols.ts';
+import { failing, PROTOCOLS, sending, startEndpoint, type Endpoint } from '../support/model-protocols.ts';
 import { ServerProcess } from '../support/server-process.ts';
 
 const run = promisify(execFile);
 
-/** As `examples/README.md` starts a server with keys; `guides.test.ts` runs the examples without. */
+/** As `examples/README.md` starts a server with keys; the guides run the examples without. */
 const WITH_KEYS = {
   EVERTURN_API_KEYS: 'ann:admin=key-of-ann',
   EVERTURN_SKILLS: 'examples/skills',
@@ -25,16 +26,33 @@ const WITH_KEYS = {
 
 let dataDir: string;
 let model: LocalServer;
+/** Two more providers, for a model and the one that replaces it. */
+let first: Endpoint;
+let second: Endpoint;
 let server: ServerProcess;
 beforeAll(async () => {
   dataDir = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
   model = await startDemoModel();
-  server = await ServerProcess.prepare(dataDir, { ...WITH_KEYS, OPENAI_BASE_URL: model.url });
+  [first, second] = [await startEndpoint(), await startEndpoint()];
+  const file = path.join(dataDir, 'providers.json');
+  const providers = {
+    first: { kind: 'google', base_url: first.url, models: { 'model-1': {} } },
+    second: { kind: 'anthropic', base_url: second.url, models: { 'model-2': {} } },
+  };
+  await writeFile(file, JSON.stringify({ providers }));
+  server = await ServerProcess.prepare(dataDir, {
+    ...WITH_KEYS,
+    OPENAI_BASE_URL: model.url,
+    EVERTURN_MODEL_PROVIDERS: file,
+    EVERTURN_TASK_QUEUE: newId('req'),
+    TEMPORAL_ADDRESS: inject('temporalAddress'),
+    TEMPORAL_NAMESPACE: inject('temporalNamespace'),
+  });
   await server.start();
 });
 afterAll(async () => {
   await server.stop();
-  await model.stop();
+  await Promise.all([model.stop(), first.stop(), second.stop()]);
   await rm(dataDir, { recursive: true, force: true });
 });
 
@@ -88,26 +106,11 @@ test.concurrent.each([
 });
 
 test('examples/fall-back-to-another-model.ts does what its description says', async () => {
-  const [first, second] = [await startEndpoint(), await startEndpoint()];
-  const folder = await mkdtemp(path.join(tmpdir(), 'everturn-examples-'));
-  const file = path.join(folder, 'providers.json');
-  const providers = {
-    first: { kind: 'google', base_url: first.url, models: { 'model-1': {} } },
-    second: { kind: 'anthropic', base_url: second.url, models: { 'model-2': {} } },
-  };
-  await writeFile(file, JSON.stringify({ default: 'first', providers }));
-  const own = await ServerProcess.prepare(folder, { EVERTURN_MODEL_PROVIDERS: file });
-  onTestFinished(async () => {
-    await own.stop();
-    await Promise.all([first.stop(), second.stop()]);
-    await rm(folder, { recursive: true, force: true });
-  });
-  await own.start();
   first.script(
     failing({ error: { code: 429, message: 'busy', status: 'RESOURCE_EXHAUSTED' } }, 429, { 'retry-after': '60' }),
   );
   second.script(sending(...(PROTOCOLS[0]?.events({ text: 'I am the second.' }) ?? [])));
-  expect(await example('fall-back-to-another-model', own, 'model-1', 'second/model-2')).toMatch(
+  expect(await example('fall-back-to-another-model', server, 'first/model-1', 'second/model-2')).toMatch(
     /I am the second\.\n\[failed\] first\/model-1: rate_limited\n\[model\] second\/model-2\n$/,
   );
 });

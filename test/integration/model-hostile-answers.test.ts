@@ -5,7 +5,7 @@ import { longestStretch, MAX_STRETCH_MS } from '../support/main-thread.ts';
 import { modelRequest } from '../support/model-request.ts';
 import { listen } from '../../src/demo/local-server.ts';
 import { chatAccess, openProviders } from '../../src/models/open-providers.ts';
-import { OpenAIProvider } from '../../src/models/openai/chat.ts';
+import { openAIProvider } from '../../src/models/openai/chat.ts';
 import type { ProviderConfig } from '../../src/models/provider-file.ts';
 import type { ModelChunk, ModelProvider } from '../../src/models/provider.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
@@ -155,7 +155,7 @@ test('a connection that the server leaves open after its response is not waited 
   }, '/v1');
   onTestFinished(server.stop);
   // Only the end of the response can end this in time: the allowed silence is longer than the test.
-  const provider = new OpenAIProvider({
+  const provider = openAIProvider({
     apiKey: 'k',
     baseUrl: server.url,
     headers: {},

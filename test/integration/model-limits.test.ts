@@ -4,7 +4,8 @@ import path from 'node:path';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
 import { openRedis } from '../../src/lib/redis.ts';
-import { RedisAllowance } from '../../src/models/redis-allowance.ts';
+import type { Allowance } from '../../src/models/allowance.ts';
+import { redisAllowance } from '../../src/models/redis-allowance.ts';
 import { newId } from '../../src/engine/new-id.ts';
 import { PROTOCOLS, sending, startEndpoint } from '../support/model-protocols.ts';
 import { TestRedis } from '../support/redis.ts';
@@ -20,12 +21,12 @@ const NONE = { concurrency: Infinity, requestsPerMinute: Infinity, tokensPerMinu
 const call = (id: string, tokens = 0) => ({ id, tokens });
 
 /** The allowances of two workers of one Everturn. */
-async function twoWorkers(limits: Partial<typeof NONE>): Promise<[RedisAllowance, RedisAllowance]> {
+async function twoWorkers(limits: Partial<typeof NONE>): Promise<[Allowance, Allowance]> {
   const prefix = newId('req');
   const open = async () => {
     const opened = await openRedis({ url: redis.url, log: pino({ level: 'silent' }) });
     onTestFinished(opened.close);
-    return new RedisAllowance({ redis: opened, prefix, limits: { ...NONE, ...limits } });
+    return redisAllowance({ redis: opened, prefix, limits: { ...NONE, ...limits } });
   };
   return [await open(), await open()];
 }

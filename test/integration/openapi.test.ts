@@ -6,6 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import { toUuid } from '../../src/api/agents-v2/session-ids.ts';
+import { FACES } from '../../src/api/app.ts';
+import type { Face } from '../../src/api/http/face.ts';
 import { ApiClient } from '../support/api-client.ts';
 import { pythonWith } from '../support/python.ts';
 import { use } from '../support/scripted-model.ts';
@@ -15,9 +17,19 @@ import { onTestServer, startTestServer, type TestServer } from '../support/test-
 const HOOKS = fileURLToPath(new URL('../python/schemathesis_hooks.py', import.meta.url));
 /**
  * Generated requests per operation, in addition to those that the document itself implies. Of these, repetitions are left
- * out unless `EXAMPLES` is set (`filter_case` in the hooks).
+ * out unless `EXAMPLES` is set (`filter_case` in the hooks), as are whole phases: each example of the document in requests
+ * that are otherwise generated, which the other phases have among their values, and sequences of requests, which get
+ * along six of the 568 links that schemathesis infers.
  */
-const EXAMPLES = process.env['EXAMPLES'] ?? '5';
+const EXAMPLES = process.env['EXAMPLES'] ?? '3';
+const IS_BRIEF = process.env['EXAMPLES'] === undefined;
+const BRIEF_PHASES = ['--phases', 'coverage,fuzzing'];
+
+/** One function answers all methods that a path does not have. */
+const ONE_UNKNOWN_METHOD = `
+[phases.coverage]
+unexpected-methods = ["patch"]
+`;
 
 /** Thousands of requests per minute, some of them with generated keys. */
 const UNLIMITED = {
@@ -98,6 +110,11 @@ const DOCUMENTS: [document: string, unreached: string[]][] = [
   ],
 ];
 
+test('requests are generated for each document', () => {
+  const faces: readonly Face[] = FACES;
+  expect(DOCUMENTS.map(([document]) => document)).toEqual(faces.flatMap(({ document }) => document?.path ?? []));
+});
+
 const report = z.object({
   failures: z.array(z.unknown()),
   errors: z.array(z.unknown()),
@@ -124,6 +141,7 @@ test.each(DOCUMENTS)(
       EXAMPLES,
       '--suppress-health-check',
       'filter_too_much',
+      ...(IS_BRIEF ? BRIEF_PHASES : []),
     ];
     const how = ['--no-color', '--report', 'json', '--report-json-path', result];
     const output = await run(python, ['-m', 'schemathesis.cli', '--config-file', config, ...what, ...how]);
@@ -177,6 +195,11 @@ async function conversation(): Promise<Names> {
     return body.id;
   };
   await ann.putAgent('doomed', { model: { name: 'm' } });
+  for (const name of ['greetings', 'doomed']) {
+    const skill = { name, description: 'How to greet', body: 'Say hello.' };
+    // It is there for the second document.
+    expect([201, 409]).toContain((await ann.send('POST', '/api/v2/skills', skill)).status);
+  }
   const spare = await ann.createSession('helper');
   return {
     session,
@@ -220,6 +243,8 @@ doomed_agent = { values = ["${doomed.agent}"] }
 doomed_session = { values = ["${doomed.session}"] }
 doomed_draft = { values = ["${doomed.draft}"] }
 doomed_run = { values = ["${doomed.run}"] }
+skill = { values = ["greetings"] }
+doomed_skill = { values = ["doomed"] }
 version = { values = ["1"] }
 call = { values = ["pending"] }
 thread = { values = ["main"] }
@@ -230,6 +255,7 @@ thread = { values = ["main"] }
 "path.id" = { dictionary = "uuid", probability = 0.9 }
 "path.agent_version" = { dictionary = "version", probability = 0.9 }
 "query.agent_name" = { dictionary = "agent", probability = 0.8 }
+"path.skill" = { dictionary = "skill", probability = 0.9 }
 "path.run_id" = { dictionary = "run", probability = 0.9 }
 "path.turn_id" = { dictionary = "turn", probability = 0.9 }
 "path.file_id" = { dictionary = "file", probability = 0.9 }
@@ -240,6 +266,7 @@ thread = { values = ["main"] }
 "body.input[*].tool_call_id" = { dictionary = "call", probability = 0.5 }
 "body.input[*].thread_id" = { dictionary = "thread", probability = 0.5 }
 
+${IS_BRIEF ? ONE_UNKNOWN_METHOD : ''}
 # Query parameters that are not known are ignored.
 [generation]
 allow-extra-parameters = false
@@ -257,6 +284,14 @@ parameters = { "path.session_id" = { dictionary = "spare", probability = 0.9 }, 
 [[operations]]
 include-operation-id = "deleteAgent"
 parameters = { "path.agent_name" = { dictionary = "doomed_agent" } }
+
+[[operations]]
+include-operation-id = "updateSkill"
+parameters = { "path.skill" = { dictionary = "skill", probability = 0.9 }, "body.name" = { dictionary = "skill", probability = 0.9 } }
+
+[[operations]]
+include-operation-id = "deleteSkill"
+parameters = { "path.skill" = { dictionary = "doomed_skill" } }
 
 [[operations]]
 include-operation-id = "deleteSession"
@@ -279,10 +314,11 @@ parameters = { "path.session_id" = { dictionary = "draft", probability = 0.9 } }
 include-operation-id = ["listAgentVersions", "getAgentVersion"]
 checks.use_after_free.enabled = false
 
-# The Agents API v2 answers commands to a session that does not run with 400, and redirects those who have no key.
+# The Agents API v2 answers commands to a session that does not run with 400, an \`If-Match\` that does not match with 412,
+# and redirects those who have no key.
 [[operations]]
 include-path-regex = "^/(api/v2|share)/"
-checks.positive_data_acceptance.expected-statuses = ["2xx", "302", "400", "401", "402", "403", "404", "409", "422"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "302", "400", "401", "402", "403", "404", "409", "412", "422"]
 
 # Unknown fields of an agent are rejected, as are parts whose two shapes differ, and results that are errors, too.
 [[operations]]
@@ -299,7 +335,10 @@ checks.positive_data_acceptance.expected-statuses = ["2xx", "400", "401", "403",
 /** The output of schemathesis. Its exit code is 1 if it has found a failure. */
 function run(program: string, args: string[]): Promise<string> {
   return new Promise((resolve, reject) => {
-    execFile(program, args, { cwd: folder, maxBuffer: 100_000_000 }, (error, stdout, stderr) => {
+    // It reads all variables twice for each request.
+    const { PATH, HOME, EXAMPLES: examples } = process.env;
+    const env = { PATH, HOME, ...(examples !== undefined && { EXAMPLES: examples }) };
+    execFile(program, args, { cwd: folder, env, maxBuffer: 100_000_000 }, (error, stdout, stderr) => {
       if (error && error.code !== 1) reject(new Error(stdout + stderr, { cause: error }));
       else resolve(stdout + stderr);
     });

@@ -1,8 +1,13 @@
 import { once } from 'node:events';
-import { mkdir, readFile, rename } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { CreateMultipartUploadCommand, S3Client, UploadPartCommand } from '@aws-sdk/client-s3';
+import {
+  CopyObjectCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { BlobsUnavailable, BlobTooLarge } from '../../src/blobs/blob-store.ts';
 import { S3BlobStore } from '../../src/blobs/s3-blob-store.ts';
@@ -14,16 +19,13 @@ const sessionId = 'ses_1';
 const content = Buffer.from('the content');
 
 let s3: TestS3;
-let client: S3Client;
 beforeAll(async () => {
   s3 = await TestS3.start();
   // Not what the user of this machine has configured.
   const env = { ...s3.envFor(prefix), AWS_CONFIG_FILE: '/dev/null', AWS_SHARED_CREDENTIALS_FILE: '/dev/null' };
   for (const [name, value] of Object.entries(env)) vi.stubEnv(name, value);
-  client = new S3Client({ endpoint: s3.endpoint, forcePathStyle: true });
 });
 afterAll(async () => {
-  client.destroy();
   await s3.stop();
   vi.unstubAllEnvs();
 });
@@ -33,19 +35,23 @@ function open(location: { bucket?: string; endpoint?: string } = {}): S3BlobStor
 }
 
 describe('S3', () => {
-  const placeOf = (session: string, blob = '') => s3.folderOf(`${prefix}/${session}/${blob}`);
+  const objectOf = (session: string, blob: string) => ({ Bucket: BUCKET, Key: `${prefix}/${session}/${blob}` });
   testBlobStore(() => ({
     open: (cipher) => new S3BlobStore({ bucket: BUCKET, prefix, endpoint: s3.endpoint }, cipher),
-    read: (session, blob) => readFile(placeOf(session, blob)),
-    move: async (blob, from, to) => {
-      await mkdir(placeOf(to), { recursive: true });
-      await rename(placeOf(from, blob), placeOf(to, blob));
+    read: async (session, blob) => {
+      const { Body } = await s3.client.send(new GetObjectCommand(objectOf(session, blob)));
+      return Buffer.from((await Body?.transformToByteArray()) ?? []);
     },
-    age: (session, blob) => s3.age(`${prefix}/${session}/${blob}`),
+    move: async (blob, from, to) => {
+      const moved = objectOf(from, blob);
+      const CopySource = `${moved.Bucket}/${moved.Key}`;
+      await s3.client.send(new CopyObjectCommand({ ...objectOf(to, blob), CopySource }));
+      await s3.client.send(new DeleteObjectCommand(moved));
+    },
     crash: async (session) => {
-      const object = { Bucket: BUCKET, Key: `${prefix}/${session}/${'a'.repeat(64)}` };
-      const { UploadId } = await client.send(new CreateMultipartUploadCommand(object));
-      await client.send(new UploadPartCommand({ ...object, UploadId, PartNumber: 1, Body: 'half' }));
+      const object = objectOf(session, 'a'.repeat(64));
+      const { UploadId } = await s3.client.send(new CreateMultipartUploadCommand(object));
+      await s3.client.send(new UploadPartCommand({ ...object, UploadId, PartNumber: 1, Body: 'half' }));
     },
   }));
 });
@@ -65,7 +71,7 @@ test('a wrong bucket, wrong credentials and a missing region are errors that say
     return (error as Error).message;
   };
   expect(await reason(open({ bucket: 'elsewhere' }))).toBe(
-    's3://elsewhere/some/where/: NoSuchBucket: The specified bucket does not exist.',
+    's3://elsewhere/some/where/: NoSuchBucket: The specified bucket does not exist',
   );
   const withEnv = async (name: string, value: string | undefined) => {
     const given = process.env[name];

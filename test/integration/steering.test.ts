@@ -46,8 +46,9 @@ const isSteering = ({ type }: { type: string }) => /^turn\.(paused|resumed)/.tes
 
 test('a paused turn ends what runs and begins nothing, across a restart, until it is resumed', async () => {
   slow = Promise.withResolvers();
+  const second = held(() => undefined, use({ name: 'look', id: 'l1' }));
   const chat = await server.chat({
-    scripts: [use({ name: 'slow', id: 's1' }), use({ name: 'look', id: 'l1' }), say('Well.')],
+    scripts: [use({ name: 'slow', id: 's1' }), second.script, say('Well.')],
     spec: onTestServer,
   });
   expect(await send(chat, 'pause')).toEqual([409, 'nothing_running']);
@@ -66,6 +67,7 @@ test('a paused turn ends what runs and begins nothing, across a restart, until i
   expect(chat.requests().length).toBe(1);
   const follower = server.api.subscribe(chat.sessionId, await reader.turnId());
   for (let i = 0; i < 2; i++) expect(await send(chat, 'resume')).toEqual(DONE);
+  second.release();
   expect(await follower.end()).toMatchObject({ status: 'done', output: { content: 'Well.' } });
   const events = (await follower.done).filter(({ type }) => !/^(model|mcp)/.test(type));
   expect(events).toMatchObject([
@@ -357,13 +359,15 @@ test('a message that arrives with the last model call that the limit allows is l
 test('a turn whose model waits for a sign-in answers without its server when it is asked to', async () => {
   const notes = await ProtectedMcpServer.start();
   onTestFinished(() => notes.stop());
+  const model = held(() => undefined, say('I know nothing of your notes.'));
   const chat = await server.chat({
-    scripts: [say('I know nothing of your notes.')],
+    scripts: [model.script],
     spec: { mcp_servers: [{ type: 'inline', name: 'notes', url: notes.mcp.url }], config: { pause: 'wait' } },
   });
   const reader = chat.turn('what is in my notes?');
   await reader.type('turn.paused');
   for (let i = 0; i < 2; i++) expect(await send(chat, 'force_answer')).toEqual(DONE);
+  model.release();
   expect(await reader.end()).toMatchObject({
     status: 'done',
     output: { content: 'I know nothing of your notes.' },

@@ -89,6 +89,14 @@ async function inspect(turnId: string, ...options: string[]): Promise<string> {
   return stdout;
 }
 
+/** Resolves when a call of a turn is under way, as the timeline says: a report is a process of its own. */
+async function pendingCall(sessionId: string, turnId: string, span: object): Promise<void> {
+  const timeline = `/v1/agents/sessions/${sessionId}/turns/${turnId}/timeline`;
+  await expect
+    .poll(async () => (await server.api.get(timeline)).data)
+    .toContainEqual(expect.objectContaining({ pending: true, ...span }));
+}
+
 /** Resolves when a turn is in the archive as a whole. */
 async function archived(turnId: string): Promise<void> {
   const turn = rows.selectFrom('turns').select('archived').where('id', '=', turnId);
@@ -165,16 +173,14 @@ test(
     );
     const asking = server.api.turn(sessionId, 'hi');
     const askingId = await asking.turnId();
-    await expect
-      .poll(() => inspect(askingId), { interval: 200 })
-      .toMatch(
-        /^state +running$[^]*^ {2}the model since .*, attempt 2, scheduled.*, the last attempt failed: overloaded: "openai\/req_\w+ answered 503: too much to do"$/m,
-      );
+    await pendingCall(sessionId, askingId, { attempt: 2 });
+    expect(await inspect(askingId)).toMatch(
+      /^state +running$[^]*^ {2}the model since .*, attempt 2, scheduled.*, the last attempt failed: overloaded: "openai\/req_\w+ answered 503: too much to do"$/m,
+    );
     const paying = server.api.turn(sessionId, 'pay');
     const payingId = await paying.turnId();
-    await expect
-      .poll(() => inspect(payingId), { interval: 200 })
-      .toMatch(/^ {2}the tool call p1 \(pay\) since .*, attempt 1, started, on \d+@/m);
+    await pendingCall(sessionId, payingId, { kind: 'tool_call', worker: expect.any(String) });
+    expect(await inspect(payingId)).toMatch(/^ {2}the tool call p1 \(pay\) since .*, attempt 1, started, on \d+@/m);
     paid.resolve('paid');
     await paying.done;
     expect(await inspect(askingId)).toMatch(/^\d .* turn\.done .* cancelled: cancelled-for-next-turn$/m);
@@ -217,7 +223,8 @@ test(
     await reader.says('I am');
     const turnId = await reader.turnId();
     // The text is sent before the turn's workflow has run.
-    await expect.poll(() => inspect(turnId)).toMatch(/^ {2}the model since /m);
+    await pendingCall(sessionId, turnId, { kind: 'model_call' });
+    expect(await inspect(turnId)).toMatch(/^ {2}the model since /m);
     await server.kill();
     await reader.done.catch(() => undefined);
     first.release();
@@ -228,14 +235,6 @@ test(
     await cp(file, `${file}.right`);
     await writeFile(file, (await readFile(file, 'utf8')).replaceAll('callModel', 'callAnyModel'));
     await server.start();
-    await expect
-      .poll(() => inspect(turnId), { interval: 500 })
-      .toMatch(
-        new RegExp(
-          `^problem +the turn is stuck: the workflow task of turn/${turnId} has failed \\d+ times since .*: .*Nondeterminism`,
-          'm',
-        ),
-      );
     const scrape = async () => {
       const response = await fetch(`http://127.0.0.1:${env['EVERTURN_METRICS_PORT']}/metrics`);
       return new Exposition(await response.text());
@@ -245,6 +244,12 @@ test(
         interval: 500,
       })
       .toBe(1);
+    expect(await inspect(turnId)).toMatch(
+      new RegExp(
+        `^problem +the turn is stuck: the workflow task of turn/${turnId} has failed \\d+ times since .*: .*Nondeterminism`,
+        'm',
+      ),
+    );
     const failures = (await scrape()).all('temporal_workflow_task_execution_failed_total', { workflow_type: 'turn' });
     expect(failures.reduce((sum, { value }) => sum + value, 0)).toBeGreaterThan(1);
 
@@ -272,13 +277,7 @@ test(
     const turnId = await reader.turnId();
     await started.promise;
     const at = `/v1/agents/sessions/${sessionId}/turns/${turnId}`;
-    const activity = async () => (await server.api.get(`${at}/timeline`)).data[0];
-    await expect.poll(activity).toMatchObject({
-      kind: 'model_call',
-      attempt: 1,
-      pending: true,
-      worker: `${server.pid}@${hostname()}`,
-    });
+    await pendingCall(sessionId, turnId, { kind: 'model_call', attempt: 1, worker: `${server.pid}@${hostname()}` });
     // After its first heartbeat.
     await sleep(2_000);
     const killed = `${server.pid}@${hostname()}`;

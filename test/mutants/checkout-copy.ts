@@ -12,7 +12,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 /** The projects that have a test. Tests on PostgreSQL are those of `integration` once more. */
 function projectsOf(test: string): string[] {
-  return test.startsWith('test/integration/') ? ['core', 'integration'] : ['unit', 'unit-mocked'];
+  return test.startsWith('test/integration/') ? ['core', 'core-crashing', 'integration'] : ['unit', 'unit-mocked'];
 }
 
 const TIMEOUT_MS = 600_000;

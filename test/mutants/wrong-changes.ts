@@ -401,7 +401,7 @@ export const WRONG_CHANGES: WrongChange[] = [
   {
     rule: 'the time limit stands still while the turn is paused',
     file: 'workflows/turn.ts',
-    text: 'deadline + actions.waitedMs',
+    text: 'deadline + actions.pauses.waitedMs',
     becomes: 'deadline',
     test: 'workflows/turn.test.ts',
   },
@@ -653,5 +653,12 @@ export const WRONG_CHANGES: WrongChange[] = [
     text: 'a+rX',
     becomes: 'u+rX',
     test: 'src/features/code/python/build-environment.test.ts',
+  },
+  {
+    rule: 'a request to a model is not sent on to where its server redirects',
+    file: 'src/models/model-fetch.ts',
+    text: ", redirect: 'manual'",
+    becomes: '',
+    test: 'src/models/protocols.test.ts',
   },
 ];

@@ -6,7 +6,7 @@ import re
 
 import schemathesis
 from hypothesis import strategies as st
-from schemathesis.generation.meta import CoveragePhaseData, GenerationMode, ParameterLocation
+from schemathesis.generation.meta import CoveragePhaseData, CoverageScenario, GenerationMode, ParameterLocation
 from schemathesis.transport import requests as transport
 
 # An empty page token is the first page.
@@ -35,35 +35,50 @@ def before_call(context, case, kwargs):
 
 sent = set()
 
+# The scenarios with many values for each property.
+ONCE_PER_PROPERTY = (CoverageScenario.INCORRECT_TYPE, CoverageScenario.VALID_OBJECT)
+
 
 @schemathesis.hook
 def filter_case(context, case):
     """
-    Without the requests of the coverage phase that repeat a part of another body: two of five.
+    Without the requests of the coverage phase that repeat a part of another one: three quarters. With `EXAMPLES`, all are
+    sent.
 
-    Each of its bodies differs from a valid one in one value. The bodies of many operations have parts in common, such
-    as the specification of an agent or the content of a message, each of which would be tried in all of its places.
-    A part that is invalid is rejected by a schema that its places share, so it is sent in one place. A part that is
-    valid is sent once to each operation, as is whatever stands directly in a body. With `EXAMPLES`, all are sent.
+    Each of them differs from a valid one in one value. The bodies of many operations have parts in common, such as the
+    specification of an agent or the content of a message, and many operations have parameters in common, such as those
+    of pages. Each value of these would be tried in all of their places, which share one schema; it is sent in one place.
+    Of the values that are of a wrong type, and of those that are valid, a property gets one each.
     """
     data = case.meta.phase.data if case.meta else None
     if "EXAMPLES" in os.environ or not isinstance(data, CoveragePhaseData):
         return True
-    part = changed_part(case.body, data) if data.parameter_location == ParameterLocation.BODY else None
-    if part is None:
-        return True
     mode = case.meta.generation.mode
-    place = None if mode == GenerationMode.NEGATIVE else context.operation.label
+    if data.parameter_location == ParameterLocation.BODY:
+        names, part = changed_part(case.body, data)
+        if data.scenario in ONCE_PER_PROPERTY:
+            place = [case.operation.label, *names] if part is None else [names[-1], *part]
+            return is_first((data.scenario, *place))
+    elif data.parameter_location == ParameterLocation.QUERY and mode == GenerationMode.NEGATIVE:
+        part = {data.parameter: (case.query or {}).get(data.parameter)}
+    else:
+        part = None
     # The end of a description says what the value is, and its beginning where.
     value = re.split(": |-> ", data.description)[-1]
-    key = (mode, place, data.scenario, value, json.dumps(part))
-    is_first = key not in sent
+    return part is None or is_first((mode, data.scenario, value, json.dumps(part, default=str)))
+
+
+def is_first(key):
+    is_new = key not in sent
     sent.add(key)
-    return is_first
+    return is_new
 
 
 def changed_part(body, data):
-    """The innermost object that contains the value for which the body was made, or `None` if that is the body."""
+    """
+    The names of properties that lead to the value for which the body was made, and the innermost object that contains it,
+    or `None` if that is the body.
+    """
     steps = (data.location or "").split("/")
     names = [name for keyword, name in zip(steps, steps[1:]) if keyword == "properties"]
     names = names or re.findall("'([^']*)' value", data.description)
@@ -72,9 +87,9 @@ def changed_part(body, data):
         while isinstance(value, list) and len(value) == 1:
             value = value[0]
         if not isinstance(value, dict) or name not in value:
-            break
+            return names[:depth], part
         part, value = (value if depth else None), value[name]
-    return part
+    return names, part
 
 
 # Seconds of silence after which a stream has been read: streams stay open, and a heartbeat comes every 15 seconds.

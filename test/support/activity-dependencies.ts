@@ -1,5 +1,5 @@
 import type { Dependencies } from '../../activities/dependencies.ts';
-import { modelCallParts } from '../../src/features/model-call-parts.ts';
+import { modelCallParts } from '../../src/features/features.ts';
 import { StepsAhead } from '../../src/features/speculation/steps-ahead.ts';
 import { InProcessBus } from '../../src/live/in-process-bus.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';

@@ -6,10 +6,10 @@ import { BUSY, idOf, LONG_SESSION, NOW } from './filled-catalog.ts';
 
 /** All methods of the catalog's parts, as `part.method`. */
 type CatalogMethod = {
-  [Part in keyof Catalog]: Catalog[Part] extends (...args: never[]) => unknown
+  [Part in keyof Catalog & string]: Catalog[Part] extends (...args: never[]) => unknown
     ? never
     : `${Part}.${keyof Catalog[Part] & string}`;
-}[keyof Catalog];
+}[keyof Catalog & string];
 
 /** A name that no method has is a type error. */
 type Known<Method extends CatalogMethod> = Method;

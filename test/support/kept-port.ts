@@ -7,9 +7,17 @@ const LAST = 32_000;
 
 /** A port of 127.0.0.1 for a server that is restarted: the system does not assign it to others meanwhile. */
 export async function keptPort(): Promise<number> {
+  const [port = 0] = await keptPorts(1);
+  return port;
+}
+
+/** The same for a server that needs several, which are in a row. */
+export async function keptPorts(count: number): Promise<number[]> {
   for (;;) {
-    const port = randomPort();
-    if (await isFree(port)) return port;
+    const first = randomPort();
+    const ports = Array.from({ length: count }, (_, i) => first + i);
+    const free = await Promise.all(ports.map(isFree));
+    if (free.every(Boolean)) return ports;
   }
 }
 

@@ -1,10 +1,4 @@
-import {
-  callModelInput,
-  callToolInput,
-  connectToolsInput,
-  openSandboxInput,
-  resumeCellInput,
-} from '../../src/core/call-inputs.ts';
+import { callModelInput, callToolInput, resumeCellInput, threadInput } from '../../src/core/call-inputs.ts';
 import { due, endOf, Slots, type RunState, type Work } from '../../src/core/due.ts';
 import type { ScheduledActivity, TurnContinuation, TurnStart } from '../../src/core/history.ts';
 import type { LogEntry } from '../../src/core/records/log.ts';
@@ -121,8 +115,8 @@ export function activityOf(
   const turn = { start, log, actions, guard: { runId: 'r', deadline: 0 } };
   if (work.name === 'callTool') return { name: work.name, input: callToolInput(turn, work.call, call.now) };
   const { name, threadId } = work;
-  if (name === 'connectTools') return { name, input: connectToolsInput(turn, threadId) };
-  if (name === 'openSandbox') return { name, input: openSandboxInput(turn, threadId) };
+  if (name === 'connectTools') return { name, input: threadInput(turn, threadId) };
+  if (name === 'openSandbox') return { name, input: threadInput(turn, threadId) };
   if (name === 'resumeCell') return { name, input: resumeCellInput(turn, threadId, call.now) };
   return { name, input: callModelInput(turn, { threadId, ...call }) };
 }

@@ -6,10 +6,11 @@ import type { Usage } from '../../src/core/records/usage.ts';
 import { storedSections } from '../../src/core/sections.ts';
 import type { TranscriptItem } from '../../src/core/transcript.ts';
 import { openProviders } from '../../src/models/open-providers.ts';
+import type { ProviderConfig } from '../../src/models/provider-file.ts';
 import type { ModelProvider, ModelRequest } from '../../src/models/provider.ts';
 import type { ModelTarget } from '../../src/models/providers.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
-import type { Endpoint, Protocol } from './model-protocols.ts';
+import type { Endpoint } from './model-protocols.ts';
 import { modelRequest } from './model-request.ts';
 
 const log = pino({ level: 'silent' });
@@ -83,8 +84,12 @@ export function messageOf({ content, refusal, reasoning, toolCalls, sections, bl
 }
 
 /** A model of a provider at an endpoint of the test. */
-export function openModel(endpoint: Endpoint, kind: Protocol['kind'], idleSeconds = 1): ModelTarget {
-  const config = { kind, apiKey: 'the-key', baseUrl: endpoint.url, headers: { 'x-team': 'a' }, limits: undefined };
+export function openModel(
+  { url: baseUrl }: Pick<Endpoint, 'url'>,
+  kind: ProviderConfig['kind'],
+  { idleSeconds = 1, headers = { 'x-team': 'a' } }: { idleSeconds?: number; headers?: Record<string, string> } = {},
+): ModelTarget {
+  const config = { kind, apiKey: 'the-key', baseUrl, headers, limits: undefined };
   const provider = { ...config, models: new Map(), acceptsSlashes: false };
   const access = { name: '', defaultName: 'p', providers: new Map([['p', provider]]) };
   return openProviders(access, {

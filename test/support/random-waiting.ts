@@ -169,12 +169,12 @@ class WaitingTurn {
       if (this.#actions.isHeld) this.#command('resume');
       const allowed = allowedCalls(this.#actions);
       for (const call of [...mayRun.splice(0), ...allowed]) this.#run(call);
-      const { unanswered, delegated, pauses } = this.#actions;
+      const { questions, delegations, pauses } = this.#actions;
       const isIdle =
-        unanswered.length === 0 &&
+        questions.unanswered.length === 0 &&
         allowedCalls(this.#actions).length === 0 &&
-        delegated.length === 0 &&
-        !pauses.includes('sign_in');
+        delegations.started.length === 0 &&
+        !pauses.has('sign_in');
       if (isIdle && !this.#actions.isHeld) return true;
       this.#act();
     }
@@ -183,12 +183,13 @@ class WaitingTurn {
 
   /** One of the users who may act does so, or some time passes. */
   #act(): void {
-    const [waiting] = this.#actions.waiting;
+    const [waiting] = this.#actions.questions.waiting;
     const who = this.#among('ann', 'bob');
     const how = this.#choose(6);
     if (how === 0) this.#task(this.#among(1_000, 6_000, 12_000));
     else if (how === 1) this.#steer();
-    else if (how < 4 && this.#actions.delegated.length > 0) this.#endDelegation(this.#among(...this.#delegated()));
+    else if (how < 4 && this.#actions.delegations.started.length > 0)
+      this.#endDelegation(this.#among(...this.#delegated()));
     else if (how === 2 || !waiting || waiting.needs === 'sign_in') this.#signIn();
     else this.#answer(waiting, who);
   }
@@ -209,7 +210,7 @@ class WaitingTurn {
   }
 
   #delegated(): [DelegatedCall, ...DelegatedCall[]] {
-    const [first, ...others] = this.#actions.delegated;
+    const [first, ...others] = this.#actions.delegations.started;
     if (!first) throw new Error('no call is delegated');
     return [first, ...others];
   }

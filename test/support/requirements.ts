@@ -17,9 +17,6 @@ export interface Requirement {
 
 const BIN = path.join(loadConfig({ XDG_CACHE_HOME: process.env['XDG_CACHE_HOME'] }).cacheDir, 'bin');
 
-/** An S3 server. */
-export const S3_PROGRAM = path.join(BIN, 'versitygw');
-
 export const REQUIREMENTS: Requirement[] = [
   {
     name: 'PostgreSQL',
@@ -83,16 +80,10 @@ export const REQUIREMENTS: Requirement[] = [
     usedBy: ['test/nightly/temporal-on-postgres.test.ts', 'test/support/base-images.ts'],
   },
   {
-    name: 'versitygw',
-    install: 'GOBIN=~/.cache/everturn/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0',
-    isInstalled: () => existsSync(S3_PROGRAM),
-    usedBy: ['test/support/s3.ts'],
-  },
-  {
     name: 'pip',
     install: 'apt-get install python3-pip',
     isInstalled: () => runs('python3', '-m', 'pip', '--version'),
-    usedBy: ['test/integration/first-start.test.ts', 'test/support/time-skipping.ts'],
+    usedBy: ['test/integration/first-start.test.ts', 'test/support/pypi-program.ts'],
   },
   {
     name: 'OpenSSL',
@@ -104,20 +95,20 @@ export const REQUIREMENTS: Requirement[] = [
     name: 'curl',
     install: 'apt-get install curl',
     isInstalled: () => runs('curl', '--version'),
-    usedBy: ['test/integration/start.test.ts', 'test/integration/guides.test.ts'],
+    usedBy: ['test/integration/start.test.ts', 'test/support/guides/check-page.ts'],
   },
   {
     name: 'jq',
     install: 'apt-get install jq',
     isInstalled: () => runs('jq', '--version'),
-    usedBy: ['test/integration/guides.test.ts'],
+    usedBy: ['test/support/guides/check-page.ts'],
   },
   {
     name: 'ps',
     install: 'apt-get install procps',
     isInstalled: () => runs('ps'),
     usedBy: [
-      'test/integration/guides.test.ts',
+      'test/support/guides/check-page.ts',
       'test/faults/slow-readers.test.ts',
       'test/faults/long.test.ts',
       'test/faults/support/held-memory.ts',

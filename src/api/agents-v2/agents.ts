@@ -63,6 +63,9 @@ const requires = 'writeAgents';
 const answer = json(agentResource, exampleAgent);
 const notRunnable = ['invalid_agent', 'feature_not_available', 'content_too_large'] as const;
 
+/** What the routes have in common that change an agent by a new revision. */
+const revises = { requires, headers: ifMatch, answer, errors: [...notRunnable, 'precondition_failed'] } as const;
+
 /** Registered agents, which sessions name. */
 export function agentRoutes(context: ApiContext): Route[] {
   const { catalog } = context;
@@ -116,11 +119,8 @@ export function agentRoutes(context: ApiContext): Route[] {
     }),
     route('post', '/api/v2/agents/*agent/revisions/:revision/restore', {
       id: 'restoreAgentRevision',
-      requires,
+      ...revises,
       summary: 'Make an earlier revision the current one again, as a new revision',
-      headers: ifMatch,
-      answer,
-      errors: [...notRunnable, 'precondition_failed'],
       handler: async ({ params, headers, caller, response }) => {
         const revision = /^[1-9]\d{0,8}$/.test(params.revision) ? Number(params.revision) : 0;
         const stored = await writer.restore(params.agent, revision, { caller, ifMatch: headers['If-Match'] });
@@ -144,15 +144,12 @@ export function agentRoutes(context: ApiContext): Route[] {
     }),
     route('put', '/api/v2/agents/*agent', {
       id: 'updateAgent',
-      requires,
+      ...revises,
       largeBody: true,
       summary: 'Replace an agent by a new revision',
       description: 'Sessions that exist keep the revision that they have. An equal definition makes no new revision.',
       query: messageQuery,
-      headers: ifMatch,
       body: json(sentAgent, exampleAgent),
-      answer,
-      errors: [...notRunnable, 'precondition_failed'],
       handler: async ({ params, query: { message }, headers, body, caller, response }) => {
         const change = { caller, message, ifMatch: headers['If-Match'] };
         return withTag(response, await writer.replace(params.agent, body, change));
@@ -160,14 +157,11 @@ export function agentRoutes(context: ApiContext): Route[] {
     }),
     route('patch', '/api/v2/agents/*agent', {
       id: 'patchAgent',
-      requires,
+      ...revises,
       largeBody: true,
       summary: 'Change some fields of an agent, as a new revision',
       query: messageQuery,
-      headers: ifMatch,
       body: json(agentPatch, { description: exampleAgent.description }),
-      answer,
-      errors: [...notRunnable, 'precondition_failed'],
       handler: async ({ params, query: { message }, headers, body, caller, response }) => {
         const change = { caller, message, ifMatch: headers['If-Match'] };
         return withTag(response, await writer.patch(params.agent, body, change));

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { SortKey } from '../../features/agent-sessions/search-rows.ts';
 import { line } from '../../spec/bounds.ts';
 import { ApiError } from '../http/errors.ts';
-import { AGENTS_V2_ERRORS } from './errors.ts';
+import { AGENTS_V2_ERRORS, invalidField } from './errors.ts';
 import { integerQuery, repeatedQuery } from './wire/query.ts';
 
 /** What the listings of the catalog have in common. */
@@ -61,6 +61,5 @@ export function refuseReserved(name: string): void {
 /** @throws ApiError: the body of a PUT has another name than its URL */
 export function requireSameName(field: string, { body, url }: { body: string; url: string }): void {
   if (body === url) return;
-  const message = `must be ${JSON.stringify(url)}, as in the URL: names cannot be changed`;
-  throw new ApiError('invalid_request', `${field}: ${message}`, { param: field });
+  throw invalidField(field, `must be ${JSON.stringify(url)}, as in the URL: names cannot be changed`);
 }

@@ -75,12 +75,12 @@ export async function createWithId(
     await sessionQueue.start(id);
     return id;
   }
-  const { request, caller, rateLimitError } = session;
+  const { caller, rateLimitError } = session;
   if (rateLimitError) throw rateLimitError;
   const endAdmission = await context.turnLimits.admit({ id, subject_id: caller.subject.subjectId });
   try {
     await requireBudget(context, caller.subject.subjectId);
-    await insert(context, { ...session, messages: toList(request.messages), id });
+    await insert(context, session, id);
     await sessionQueue.start(id).catch(async (error: unknown) => {
       // The caller gets the error instead of the session.
       if (isRejected(error)) await catalog.sessions.delete(id, new Date().toISOString());
@@ -92,18 +92,14 @@ export async function createWithId(
   }
 }
 
-interface NewRows extends Omit<NewSession, 'key' | 'request'> {
-  request: SessionRequest;
-  messages: UserMessage[];
-  id: string;
-}
-
 /** @throws ApiError or EngineError */
 async function insert(
   context: SessionCreation,
-  { request, caller, messages, host, id, scheduleId }: NewRows,
+  { request, caller, host, scheduleId }: Omit<NewSession, 'key'>,
+  id: string,
 ): Promise<void> {
   const { catalog } = context;
+  const messages = toList(request.messages);
   const { agent, registered, named, ...specs } = await resolveAgent(context, request, {
     caller,
     isStored: scheduleId !== undefined,

@@ -1,7 +1,7 @@
 import type { Catalog } from '../../features/catalog.ts';
 import type { AgentSpec, Delegate } from '../../spec/agent-spec.ts';
-import { ApiError } from '../http/errors.ts';
 import { forRequest, toSpec, type SpecOptions } from './agent-to-spec.ts';
+import { invalidField, placesIn, type PlaceOf } from './errors.ts';
 import type { AgentExpansion } from './expand-agent.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
@@ -19,7 +19,7 @@ interface TreeOptions extends SpecOptions {
   /** The specs of sub-agents whose definitions only show them: see `AgentExpansion`. */
   specs: AgentExpansion['specs'];
   /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
-  check: (agent: FullAgent, spec: AgentSpec, placeOf: SpecOptions['placeOf']) => Promise<void>;
+  check: (agent: FullAgent, spec: AgentSpec, placeOf: PlaceOf) => Promise<void>;
 }
 
 /**
@@ -29,11 +29,10 @@ interface TreeOptions extends SpecOptions {
 export async function delegateTrees({ subagents }: FullAgent, options: TreeOptions): Promise<DelegateTree[]> {
   const trees: DelegateTree[] = [];
   for (const [i, agent] of (subagents ?? []).entries()) {
-    const placeOf = (inner: string) => options.placeOf(inner === '' ? `subagents.${i}` : `subagents.${i}.${inner}`);
+    const placeOf = placesIn(options.placeOf, `subagents.${i}`);
     const { name, description } = agent;
     if (trees.some((other) => other.name === name)) {
-      const param = placeOf('name');
-      throw new ApiError('invalid_request', `${param}: two sub-agents are named ${name}`, { param });
+      throw invalidField(placeOf('name'), `two sub-agents are named ${name}`);
     }
     const own = options.specs.get(agent) ?? toSpec(agent, { ...options, placeOf });
     const spec = forRequest(own, { timezone: options.timezone });

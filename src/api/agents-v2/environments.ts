@@ -4,7 +4,7 @@ import { parsePart } from '../http/request.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { environmentsOf, patched } from './agent-parts.ts';
-import { paging, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
+import { paging, requireSameName, searched, sortQuery } from './catalog-queries.ts';
 import { exampleEnvironment } from './examples.ts';
 import { numberedPageOf } from './wire/query.ts';
 import { ENVIRONMENT_KINDS } from '../../mcp/registry-file.ts';
@@ -42,10 +42,7 @@ export function environmentRoutes({ catalog }: ApiContext): Route[] {
       query: listQuery,
       answer: json(numberedPageOf(environment), { items: [exampleEnvironment], total: 1, page: 1 }),
       errors: ['page_too_large'],
-      handler: async ({ query: { id, ...query } }) => ({
-        ...(await environments.page({ ...query, name: id, ...rangeOf(query) })),
-        page: query.page,
-      }),
+      handler: ({ query: { id, ...query } }) => environments.page({ ...query, name: id }),
     }),
     route('get', '/api/v2/environments/*environment', {
       id: 'getEnvironment',

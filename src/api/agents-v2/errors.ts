@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import {
+  ApiError,
   errorHeaders,
   errorKinds,
-  type ApiError,
   type CommonCode,
   type ErrorForm,
   type ErrorKind,
@@ -11,22 +11,29 @@ import {
 
 /** The errors that only this API has. */
 export const AGENTS_V2_ERRORS = errorKinds({
-  event_not_found: { status: 404, description: 'the session has no event at this position' },
-  schedule_not_found: { status: 404, description: 'the schedule does not exist, or the caller may not read it' },
-  skill_not_found: { status: 404, description: 'the skill does not exist' },
-  environment_not_found: { status: 404, description: 'the environment does not exist' },
-  already_exists: {
-    status: 409,
-    description: 'there is something with this name already: change it instead, or choose another name',
-  },
-  precondition_failed: { status: 412, description: 'it was changed since it was read: read it again' },
-  page_too_large: { status: 413, description: 'the items of the page are too large together: ask for fewer' },
-  too_many_schedules: {
-    status: 400,
-    description: 'the caller, or the server, has as many schedules as it may have: delete one',
-  },
-  webhook_unreachable: { status: 422, description: 'the receiver of a webhook has not answered; the message says why' },
+  event_not_found: [404, 'the session has no event at this position'],
+  schedule_not_found: [404, 'the schedule does not exist, or the caller may not read it'],
+  skill_not_found: [404, 'the skill does not exist'],
+  environment_not_found: [404, 'the environment does not exist'],
+  already_exists: [409, 'there is something with this name already: change it instead, or choose another name'],
+  precondition_failed: [412, 'it was changed since it was read: read it again'],
+  page_too_large: [413, 'the items of the page are too large together: ask for fewer'],
+  too_many_schedules: [400, 'the caller, or the server, has as many schedules as it may have: delete one'],
+  webhook_unreachable: [422, 'the receiver of a webhook has not answered; the message says why'],
 });
+
+/** The error of a field of a request. */
+export function invalidField(param: string, message: string): ApiError {
+  return new ApiError('invalid_request', `${param}: ${message}`, { param });
+}
+
+/** Names a place in an agent for errors, by its place in a part of the agent; an empty one is that part itself. */
+export type PlaceOf = (inner: string) => string;
+
+/** The places in a member of a part. */
+export function placesIn(placeOf: PlaceOf, member: string): PlaceOf {
+  return (inner) => placeOf(inner === '' ? member : `${member}.${inner}`);
+}
 
 /** The statuses of this API where they differ from those of all faces. */
 const STATUSES: Readonly<Record<string, ErrorStatus>> = {

@@ -2,7 +2,8 @@ import type { Catalog } from '../../features/catalog.ts';
 import { isGiven } from '../../lib/is-given.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
-import { environmentsOf, skillsOf, type Parts } from './agent-parts.ts';
+import { environmentsOf, skillsOf } from './agent-parts.ts';
+import { invalidField, placesIn, type PlaceOf } from './errors.ts';
 import { findAgent } from './registered-agents.ts';
 import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
@@ -17,8 +18,7 @@ const MAX_SUBAGENTS = 100;
 const MAX_LENGTH = 5_000_000;
 
 interface Position {
-  /** Names a place in the agent for errors. */
-  placeOf: (inner: string) => string;
+  placeOf: PlaceOf;
   /** The names of the registered agents around it. */
   around: string[];
 }
@@ -26,8 +26,6 @@ interface Position {
 /** Replaces names in agents by what they stand for. */
 export class AgentExpansion {
   readonly #catalog: Catalog;
-  readonly #skills: Parts<Skill>;
-  readonly #environments: Parts<Environment>;
   /** What sub-agents are that were registered through the Sessions API: their definitions only show them. */
   readonly specs: WeakMap<Agent, AgentSpec>;
   /** The agents that are registered, and those that they define: what is wrong in them was stored before. */
@@ -40,8 +38,6 @@ export class AgentExpansion {
     this.#catalog = catalog;
     this.specs = earlier?.specs ?? new WeakMap();
     this.stored = earlier?.stored ?? new WeakSet();
-    this.#skills = skillsOf(catalog);
-    this.#environments = environmentsOf(catalog);
   }
 
   /**
@@ -50,7 +46,7 @@ export class AgentExpansion {
    * @param name the name under which the agent is registered, if it is
    * @throws ApiError that names the place
    */
-  async expand(agent: Agent, placeOf: (inner: string) => string, name?: string): Promise<FullAgent> {
+  async expand(agent: Agent, placeOf: PlaceOf, name?: string): Promise<FullAgent> {
     return this.#expand(agent, { placeOf, around: name === undefined ? [] : [name] }, 0);
   }
 
@@ -61,30 +57,25 @@ export class AgentExpansion {
     const environments: Environment[] = [];
     for (const [i, one] of named.entries()) {
       const place = placeOf(`environments.${i}`);
-      const environment = typeof one === 'string' ? await this.#environments.find(one) : one;
-      if (!environment) throw refusal(`there is no environment ${JSON.stringify(one)}`, place);
+      const environment = typeof one === 'string' ? await environmentsOf(this.#catalog).find(one) : one;
+      if (!environment) throw invalidField(place, `there is no environment ${JSON.stringify(one)}`);
       const { kind } = environment;
       if (environments.some((other) => other.kind === kind)) {
-        throw refusal(`an agent has at most one environment of the kind ${kind}`, place);
+        throw invalidField(place, `an agent has at most one environment of the kind ${kind}`);
       }
       environments.push(environment);
     }
     const skills: (string | Skill)[] = [];
     for (const one of namedSkills ?? []) {
-      const skill = typeof one === 'string' ? ((await this.#skills.find(one)) ?? one) : one;
+      const skill = typeof one === 'string' ? ((await skillsOf(this.#catalog).find(one)) ?? one) : one;
       this.#count(skill, placeOf);
       skills.push(skill);
     }
     const subagents: FullAgent[] = [];
     for (const [i, one] of (namedAgents ?? []).entries()) {
       if (typeof one !== 'string' && this.stored.has(agent)) this.stored.add(one);
-      subagents.push(
-        await this.#subagent(
-          one,
-          { ...position, placeOf: (inner) => placeOf(joined(`subagents.${i}`, inner)) },
-          depth + 1,
-        ),
-      );
+      const inner = { ...position, placeOf: placesIn(placeOf, `subagents.${i}`) };
+      subagents.push(await this.#subagent(one, inner, depth + 1));
     }
     const expanded = {
       ...rest,
@@ -101,35 +92,27 @@ export class AgentExpansion {
   async #subagent(one: string | Agent, { placeOf, around }: Position, depth: number): Promise<FullAgent> {
     const place = placeOf('');
     this.#subagents += 1;
-    if (depth > MAX_NESTING) throw refusal(`sub-agents may be nested ${MAX_NESTING} deep`, place);
+    if (depth > MAX_NESTING) throw invalidField(place, `sub-agents may be nested ${MAX_NESTING} deep`);
     if (this.#subagents > MAX_SUBAGENTS) {
-      throw refusal(`an agent may have ${MAX_SUBAGENTS} sub-agents, those of its sub-agents included`, place);
+      throw invalidField(place, `an agent may have ${MAX_SUBAGENTS} sub-agents, those of its sub-agents included`);
     }
     if (typeof one !== 'string') return this.#expand(one, { placeOf, around }, depth);
     const found = await findAgent(this.#catalog, one);
-    if (!found) throw refusal(`there is no agent ${JSON.stringify(one)}`, place);
+    if (!found) throw invalidField(place, `there is no agent ${JSON.stringify(one)}`);
     const { name, definition, spec } = found;
     if (spec) this.specs.set(definition, spec);
     this.stored.add(definition);
     if (around.includes(name)) {
-      throw refusal(`its sub-agents lead back to it: ${[...around, name].join(' → ')}`, place);
+      throw invalidField(place, `its sub-agents lead back to it: ${[...around, name].join(' → ')}`);
     }
     // The client has not sent what is inside: errors in there are at the name.
     return this.#expand(definition, { placeOf: () => place, around: [...around, name] }, depth);
   }
 
-  #count(part: unknown, placeOf: Position['placeOf']): void {
+  #count(part: unknown, placeOf: PlaceOf): void {
     this.#length += JSON.stringify(part).length;
     if (this.#length <= MAX_LENGTH) return;
     const message = `the agent, with all that it refers to, is longer than ${MAX_LENGTH} characters`;
     throw new ApiError('content_too_large', message, { param: placeOf('') });
   }
-}
-
-function joined(...parts: string[]): string {
-  return parts.filter(Boolean).join('.');
-}
-
-function refusal(message: string, param: string): ApiError {
-  return new ApiError('invalid_request', `${param}: ${message}`, { param });
 }

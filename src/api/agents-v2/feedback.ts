@@ -3,7 +3,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { AGENTS_V2_ERRORS } from './errors.ts';
+import { AGENTS_V2_ERRORS, invalidField } from './errors.ts';
 import { authorizeOwner } from './access.ts';
 import type { SessionReader } from './read-session.ts';
 
@@ -57,7 +57,7 @@ export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): 
 /** @throws ApiError `invalid_request` */
 function indexOf(text: string): number {
   if (/^-?\d{1,9}$/.test(text)) return Number(text);
-  throw new ApiError('invalid_request', 'event_index: must be an integer', { param: 'event_index' });
+  throw invalidField('event_index', 'must be an integer');
 }
 
 function now(): string {

@@ -1,21 +1,13 @@
-import type { Caller } from '../../core/subject.ts';
 import type { InputItem } from '../../core/records/input.ts';
 import { inlineFile } from '../../blobs/store-files.ts';
-import type { ApiContext } from '../http/context.ts';
-import { checkFiles, readFiles, type SentFile } from '../http/sent-files.ts';
+import { checkFiles, readFiles, type SentFile, type SourceContext } from '../http/sent-files.ts';
 import type { UserMessage } from './wire/messages.ts';
-
-interface Reading extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPrivateUrls'> {
-  caller: Caller;
-  /** This server's name in the request. */
-  host: string | undefined;
-}
 
 /**
  * The messages as the engine takes them: at once, or a function that reads their files.
  * @throws ApiError `invalid_data_uri` or `invalid_request`
  */
-export function inputOf(messages: UserMessage[], reading: Reading): InputItem[] | (() => Promise<InputItem[]>) {
+export function inputOf(messages: UserMessage[], reading: SourceContext): InputItem[] | (() => Promise<InputItem[]>) {
   const files = filesToSend(messages);
   return files.length > 0 ? async () => toInput(messages, await readFiles(files, reading)) : toInput(messages, []);
 }
@@ -28,7 +20,7 @@ export function filesToSend(messages: UserMessage[]): SentFile[] {
 }
 
 /** The messages with their files, which are read now. @throws ApiError or EngineError */
-export async function readInput(messages: UserMessage[], reading: Reading): Promise<InputItem[]> {
+export async function readInput(messages: UserMessage[], reading: SourceContext): Promise<InputItem[]> {
   const input = inputOf(messages, reading);
   return typeof input === 'function' ? input() : input;
 }

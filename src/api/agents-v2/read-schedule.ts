@@ -7,7 +7,7 @@ import { nextRunTimes, type Scheduling } from '../../features/schedules/schedule
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { rowToWire } from '../http/wire-fields.ts';
-import { AGENTS_V2_ERRORS } from './errors.ts';
+import { AGENTS_V2_ERRORS, invalidField } from './errors.ts';
 import { toUuid } from './session-ids.ts';
 import { scheduleResource, type ScheduleResource, type ScheduleRunResource } from './wire/schedule.ts';
 
@@ -39,7 +39,7 @@ export function scheduleNotFound(id: string): ApiError {
 /** @throws ApiError `invalid_request` if the text is not a UUID */
 function scheduleIdFrom(id: string): string {
   if (/^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i.test(id)) return id.toLowerCase();
-  throw new ApiError('invalid_request', 'schedule_id: must be a UUID', { param: 'schedule_id' });
+  throw invalidField('schedule_id', 'must be a UUID');
 }
 
 /** What the engine needs to execute schedules. */

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import type { SessionRow } from '../../catalog/schema.ts';
+import { pick } from '../../core/pick.ts';
 import { isGiven } from '../../lib/is-given.ts';
 import type { SessionRequestRow } from '../../features/agent-sessions/session-requests.ts';
 import { toUuid } from './session-ids.ts';
@@ -106,14 +107,13 @@ export function toResource(read: ReadSession): SessionResource {
 
 /**
  * A session as it is shown to those who may read it only because it is shared: what was said, but not how its agent is
- * made, which may be the owner's secret.
+ * made, which may be the owner's secret. Each field is named, so that a new one is not shown before it is added here.
  */
-export function forEveryone(resource: SessionResource): SessionResource {
-  const { agent, messages } = resource.request;
-  const { name, description = '' } = agent;
+export function forEveryone({ request, ...session }: SessionResource): SessionResource {
+  const { name, description = '' } = request.agent;
   return {
-    ...resource,
-    request: { agent: { name, description, environments: [] }, messages },
+    ...pick(session, 'id', 'status', 'agent_view_url', 'latest_answer', 'created_at', 'started_at', 'finished_at'),
+    request: { agent: { name, description, environments: [] }, messages: request.messages },
     agent_revision: null,
   };
 }

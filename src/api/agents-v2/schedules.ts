@@ -9,7 +9,7 @@ import type { ApiContext } from '../http/context.ts';
 import { ApiError, toApiError } from '../http/errors.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
-import { AGENTS_V2_ERRORS } from './errors.ts';
+import { AGENTS_V2_ERRORS, invalidField } from './errors.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { orderOf, rangeOf } from './catalog-queries.ts';
 import { toList } from './create-session.ts';
@@ -192,8 +192,8 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         const schedule = await authorizeSchedule(context, params.schedule_id, caller, 'send');
         const { id, repeats, sessions_created: created } = schedule;
         if (isComplete(schedule)) {
-          const message = `repeats: ${created} of ${repeats} sessions were created; raise it to resume the schedule`;
-          throw new ApiError('invalid_request', message, { param: 'repeats' });
+          const message = `${created} of ${repeats} sessions were created; raise it to resume the schedule`;
+          throw invalidField('repeats', message);
         }
         return change(id, { paused: false, pause_note: null });
       },
@@ -240,8 +240,8 @@ async function checkRequest(
   const param = 'session_request';
   const messages = toList(request.messages);
   if (messages.length === 0) {
-    const message = `${param}.messages: a schedule needs a task; a session without a message would wait for ever`;
-    throw new ApiError('invalid_request', message, { param: `${param}.messages` });
+    const message = 'a schedule needs a task; a session without a message would wait for ever';
+    throw invalidField(`${param}.messages`, message);
   }
   const json = JSON.stringify(request);
   if (json.length > MAX_REQUEST) {

@@ -1,9 +1,7 @@
-import type { Config } from '../../config.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import type { RequestInput } from '../../features/agent-sessions/session-inputs.ts';
 import { controlTurn } from '../../engine/control-turn.ts';
-import type { Engine } from '../../engine/engine.ts';
 import { EngineError } from '../../engine/errors.ts';
 import { TurnRequest } from '../../engine/turn-request.ts';
 import { hashOf } from '../../lib/hash.ts';
@@ -11,11 +9,6 @@ import type { ApiContext } from '../http/context.ts';
 import { inputOf } from './message-input.ts';
 import { requireBudget } from './token-budget.ts';
 import type { UserMessage } from './wire/messages.ts';
-
-type MessageServices = Engine &
-  Pick<ApiContext, 'allowPrivateUrls' | 'budgets' | 'catalog' | 'sessionQueue'> & {
-    config: Pick<Config, 'subjectBudget'>;
-  };
 
 interface SentMessages {
   /** From `authorizeSession`: the caller may send messages to it. */
@@ -37,7 +30,7 @@ interface SentMessages {
  * answers, the session has them, and every reader finds that it works.
  * @throws ApiError or EngineError
  */
-export async function sendMessages(context: MessageServices, sent: SentMessages): Promise<void> {
+export async function sendMessages(context: ApiContext, sent: SentMessages): Promise<void> {
   const { session, caller, messages, key, rateLimitError, host, answer } = sent;
   using request = new TurnRequest(context, {
     sessionId: session.id,
@@ -70,7 +63,7 @@ export async function sendMessages(context: MessageServices, sent: SentMessages)
 }
 
 /** Resumes the running turn, whether its pause is in the log or takes effect after what it is doing. */
-async function resume(context: MessageServices, turn: Pick<SentMessages, 'session' | 'caller'>): Promise<void> {
+async function resume(context: ApiContext, turn: Pick<SentMessages, 'session' | 'caller'>): Promise<void> {
   try {
     await controlTurn(context, { ...turn, type: 'resume' });
   } catch (error) {
@@ -80,7 +73,7 @@ async function resume(context: MessageServices, turn: Pick<SentMessages, 'sessio
 }
 
 /** Whether a session has not begun: it waits in the queue, or was cancelled or rejected before its first turn. */
-async function waitsToBegin({ catalog, sessionQueue }: MessageServices, sessionId: string): Promise<boolean> {
+async function waitsToBegin({ catalog, sessionQueue }: ApiContext, sessionId: string): Promise<boolean> {
   if (await catalog.turns.last(sessionId)) return false;
   const request = await catalog.sessionRequests.get(sessionId);
   if (!request) return false;
@@ -95,7 +88,7 @@ async function waitsToBegin({ catalog, sessionQueue }: MessageServices, sessionI
  * @throws ApiError or EngineError
  */
 async function keepUntilBegun(
-  context: MessageServices,
+  context: ApiContext,
   { id, subject_id: subject }: SessionRow,
   request: RequestInput,
 ): Promise<boolean> {

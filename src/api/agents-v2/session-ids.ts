@@ -1,7 +1,7 @@
 import { ulidOf, numberOf } from '../../core/ids.ts';
 import { newId } from '../../engine/new-id.ts';
 import { sha256 } from '../../lib/hash.ts';
-import { ApiError } from '../http/errors.ts';
+import { invalidField } from './errors.ts';
 
 const PREFIX = 'ses_';
 
@@ -35,7 +35,7 @@ export function toUuid(sessionId: string): string {
 /** @throws ApiError `invalid_request` if the text is not a UUID */
 export function fromUuid(uuid: string, param = 'id'): string {
   if (!/^[\da-f]{8}(-?)[\da-f]{4}\1[\da-f]{4}\1[\da-f]{4}\1[\da-f]{12}$/i.test(uuid)) {
-    throw new ApiError('invalid_request', `${param}: must be a UUID`, { param });
+    throw invalidField(param, 'must be a UUID');
   }
   return PREFIX + ulidOf(BigInt(`0x${uuid.replaceAll('-', '')}`));
 }

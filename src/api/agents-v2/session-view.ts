@@ -1,46 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Catalog } from '../../features/catalog.ts';
 import type { PlacedTurn } from '../../features/session-stream/turn-places.ts';
 import type { ToolCall } from '../../core/records/calls.ts';
 import type { LogEntry } from '../../core/records/log.ts';
 import type { TurnEnd, TurnView } from '../../core/turn-view.ts';
-import type { SessionIndex } from '../../features/session-stream/session-index.ts';
-import { TurnNotFound, type TurnLogReader } from '../../engine/turn-log-reader.ts';
-import type { SessionWatch, SessionWatches } from '../../features/session-stream/session-watches.ts';
-import type { TurnTailPool } from '../../live/turn-tail.ts';
+import { TurnNotFound } from '../../engine/turn-log-reader.ts';
+import type { SessionWatch } from '../../features/session-stream/session-watches.ts';
+import type { ApiContext } from '../http/context.ts';
 import { FollowedTurn } from './followed-turn.ts';
 import { SessionWaiters } from './session-waiters.ts';
-import { NO_STEPS, TurnEvents, type SessionTotals } from './turn-events.ts';
+import { NO_STEPS, TurnEvents, type SessionTotals, type TurnEventsOptions } from './turn-events.ts';
 import type { SessionEvent } from './wire/events.ts';
 
-export interface ViewServices {
-  catalog: Catalog;
-  logs: TurnLogReader;
-  sessionIndex: SessionIndex;
-  tails: TurnTailPool;
-  sessionWatches: SessionWatches;
-}
+export type ViewServices = Pick<ApiContext, 'catalog' | 'logs' | 'sessionIndex' | 'tails' | 'sessionWatches'>;
 
-interface ViewedSession {
-  sessionId: string;
-  /** The session takes further messages after an answer. */
-  isInteractive: boolean;
-}
+type ViewedSession = Pick<TurnEventsOptions, 'sessionId' | 'isInteractive'>;
 
 /** A turn that was read, with what is needed to read its events again. */
 interface ReadTurn {
   id: string;
-  isFirst: boolean;
+  /** What its events depend on beside its log. */
+  options: TurnEventsOptions;
   /** The position of its first event. */
   first: number;
   /** How many events it has so far. */
   events: number;
   /** How many of each type, so that a list of one type reads only the turns of its page. */
   types: Map<string, number>;
-  /** Of the turns before it. */
-  totals: SessionTotals;
-  /** The calls that the turn before it has left. */
-  leftCalls: ReadonlyMap<string, ToolCall>;
 }
 
 /** The end of a last turn whose log no longer exists. */
@@ -302,23 +287,14 @@ export class SessionView {
   }
 
   #begin(row: PlacedTurn): void {
-    const totals = this.totals;
     const leftCalls = this.turn?.leftCalls ?? new Map<string, ToolCall>();
-    this.#followed.stop();
     const isFirst = this.#turns.length === 0;
-    const turn = {
-      id: row.id,
-      isFirst,
-      first: this.count,
-      events: 0,
-      types: new Map<string, number>(),
-      totals,
-      leftCalls,
-    };
-    this.#turns.push(turn);
+    const options = { isFirst, totals: this.totals, leftCalls, ...this.#session };
+    this.#followed.stop();
+    this.#turns.push({ id: row.id, options, first: this.count, events: 0, types: new Map() });
     this.#leftCharacters += leftCalls.size > 0 ? JSON.stringify([...leftCalls]).length : 0;
     this.#row = row;
-    this.#events = this.#eventsOf(turn);
+    this.#events = new TurnEvents(options);
     this.#restart();
     this.#begun();
   }
@@ -329,11 +305,6 @@ export class SessionView {
     this.#kept = [];
     this.#keptCharacters = 0;
     this.#isLost = false;
-  }
-
-  /** The projection of a turn, before its first record. */
-  #eventsOf({ isFirst, totals, leftCalls }: ReadTurn): TurnEvents {
-    return new TurnEvents({ isFirst, totals, leftCalls, ...this.#session });
   }
 
   async #readLast(): Promise<void> {
@@ -362,7 +333,7 @@ export class SessionView {
   #lose(turn: ReadTurn): void {
     turn.events = 0;
     turn.types.clear();
-    this.#events = this.#eventsOf(turn);
+    this.#events = new TurnEvents(turn.options);
     this.#events.view.end(LOST);
     this.#restart();
     this.#isLost = true;
@@ -405,7 +376,7 @@ export class SessionView {
   }
 
   async *#reread(turn: ReadTurn, from: number): AsyncGenerator<SessionEvent> {
-    const events = this.#eventsOf(turn);
+    const events = new TurnEvents(turn.options);
     let position = turn.first;
     // Not beyond what was counted, so that a page does not tell more than the state beside it.
     const end = turn.first + turn.events;

@@ -3,7 +3,7 @@ import { parsePart } from '../http/request.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { patched, skillsOf } from './agent-parts.ts';
-import { paging, rangeOf, requireSameName, searched, sortQuery } from './catalog-queries.ts';
+import { paging, requireSameName, searched, sortQuery } from './catalog-queries.ts';
 import { exampleSkill } from './examples.ts';
 import { skill, skillPatch } from './wire/agent.ts';
 import { numberedPageOf } from './wire/query.ts';
@@ -39,7 +39,7 @@ export function skillRoutes({ catalog }: ApiContext): Route[] {
       query: listQuery,
       answer: json(numberedPageOf(skill), { items: [exampleSkill], total: 1, page: 1 }),
       errors: ['page_too_large'],
-      handler: async ({ query }) => ({ ...(await skills.page({ ...query, ...rangeOf(query) })), page: query.page }),
+      handler: ({ query }) => skills.page(query),
     }),
     route('get', '/api/v2/skills/*skill', {
       id: 'getSkill',

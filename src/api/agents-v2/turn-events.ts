@@ -22,7 +22,7 @@ export interface SessionTotals {
 
 export const NO_STEPS: SessionTotals = { steps: 0, models: new Map() };
 
-interface TurnEventsOptions {
+export interface TurnEventsOptions {
   /** Of the turns before it. */
   totals: SessionTotals;
   /** It is the first turn of its session. */

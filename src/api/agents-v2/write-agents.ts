@@ -1,10 +1,9 @@
-import type { Catalog } from '../../features/catalog.ts';
 import type { Caller } from '../../core/subject.ts';
 import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
-import { AGENTS_V2_ERRORS } from './errors.ts';
+import { AGENTS_V2_ERRORS, invalidField, type PlaceOf } from './errors.ts';
 import { patched } from './agent-parts.ts';
 import { toSpec } from './agent-to-spec.ts';
 import { delegateTrees, storeDelegates } from './delegates.ts';
@@ -34,21 +33,17 @@ const OF_OTHER_API =
 /** Writes registered agents. Each change is a new revision, with what it means to the engine as its spec. */
 export class AgentWriter {
   readonly #context: ResolveContext;
-  readonly #catalog: Catalog;
 
   constructor(context: ResolveContext) {
     this.#context = context;
-    this.#catalog = context.catalog;
   }
 
   /** @throws ApiError */
   async create(agent: Agent, change: Change): Promise<StoredAgent> {
     const { name } = agent;
-    if (name.endsWith('/revisions')) {
-      throw new ApiError('invalid_request', 'name: must not end with /revisions', { param: 'name' });
-    }
+    if (name.endsWith('/revisions')) throw invalidField('name', 'must not end with /revisions');
     const definition = await this.#definition(agent, change);
-    const stored = await this.#catalog.agentDefinitions.create(definition, now());
+    const stored = await this.#context.catalog.agentDefinitions.create(definition, now());
     if (stored.outcome === 'stored') return this.#stored(agent, definition.spec, stored.version);
     throw new ApiError(AGENTS_V2_ERRORS.already_exists, `there is already an agent ${JSON.stringify(name)}`);
   }
@@ -77,13 +72,13 @@ export class AgentWriter {
   /** @throws ApiError */
   async delete(name: string, ifMatch: number | undefined): Promise<void> {
     refuseReserved(name);
-    if (!(await readAgent(this.#catalog, name))) throw agentNotFound(name);
-    if (!(await this.#catalog.agents.delete(name, ifMatch))) throw changedMeanwhile(name);
+    if (!(await readAgent(this.#context.catalog, name))) throw agentNotFound(name);
+    if (!(await this.#context.catalog.agents.delete(name, ifMatch))) throw changedMeanwhile(name);
   }
 
   async #put(agent: Agent, change: Change, restoredFrom?: number): Promise<StoredAgent> {
     const definition = await this.#definition(agent, change);
-    const stored = await this.#catalog.agentDefinitions.put(
+    const stored = await this.#context.catalog.agentDefinitions.put(
       { ...definition, ...(restoredFrom !== undefined && { restoredFrom }) },
       change.ifMatch,
       now(),
@@ -120,7 +115,7 @@ export class AgentWriter {
     const { specs, stored } = expansion;
     const full = await expansion.expand(agent, placeOf, agent.name);
     // An environment is kept although no server provides it yet: creating a session says so.
-    const check = async (one: FullAgent, place: typeof placeOf) => {
+    const check = async (one: FullAgent, place: PlaceOf) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
       const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
       const isStored = stored.has(one);
@@ -132,7 +127,7 @@ export class AgentWriter {
   }
 
   async #read(name: string, revision?: number): Promise<RegisteredAgent> {
-    const agent = await readAgent(this.#catalog, name, revision);
+    const agent = await readAgent(this.#context.catalog, name, revision);
     if (!agent) throw agentNotFound(name);
     if (!agent.spec) return agent;
     throw new ApiError('invalid_request', `${JSON.stringify(name)} ${OF_OTHER_API}`);

@@ -1,7 +1,8 @@
 import type { Request, Response } from 'express';
-import { LOCAL, type Keyring } from '../../auth/api-keys.ts';
+import { LOCAL } from '../../auth/api-keys.ts';
 import { subjectNamed, type Caller } from '../../core/subject.ts';
-import { IssuerUnavailableError, TokenRefusedError, type TokenIssuer } from '../../auth/token-verifier.ts';
+import { IssuerUnavailableError, TokenRefusedError } from '../../auth/token-verifier.ts';
+import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
 import type { RequestLimit } from './rate-limit.ts';
 
@@ -11,66 +12,54 @@ export const ANONYMOUS: Caller = { subject: subjectNamed('anonymous'), roles: []
 /** How often an open response checks its key or token: a stream ends at most this long after its key was revoked. */
 const RECHECK_INTERVAL_MS = 5_000;
 
-interface Credentials {
-  keyring: Keyring;
-  /** The issuer whose tokens are accepted, if one is configured. */
-  issuer: TokenIssuer | undefined;
-  unknownKeys: RequestLimit;
-}
+type Credentials = Pick<ApiContext, 'keyring' | 'issuer'> & { unknownKeys: RequestLimit };
 
 /**
  * Authenticates a request by its API key or token.
  * @throws ApiError `unauthenticated`; `unavailable` if a token cannot be verified; `rate_limited` beyond the limit of
  *   unknown keys, to which forged tokens count
  */
-export async function authenticate(request: Request, response: Response, credentials: Credentials): Promise<Caller> {
-  if (credentials.keyring.isKeyless) return LOCAL;
+export async function authenticate(
+  request: Request,
+  response: Response,
+  { keyring, issuer, unknownKeys }: Credentials,
+): Promise<Caller> {
+  if (keyring.isKeyless) return LOCAL;
   const [, credential] = /^Bearer +(\S+) *$/i.exec(request.headers.authorization ?? '') ?? [];
   if (!credential) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
-  const caller = await callerOfToken(request, response, credentials, credential);
-  return caller ?? callerOfKey(request, response, credentials, credential);
-}
+  return (await callerOfToken(credential)) ?? callerOfKey(credential);
 
-async function callerOfToken(
-  request: Request,
-  response: Response,
-  { issuer, keyring, unknownKeys }: Credentials,
-  token: string,
-): Promise<Caller | undefined> {
-  try {
-    const bearer = await issuer?.identify(token);
-    if (!bearer) return undefined;
-    const { caller, expiresAt } = bearer;
-    keyring.recordBearer(bearer);
-    destroyOnceExpired(response, async () => Date.now() > expiresAt);
-    return caller;
-  } catch (error) {
-    if (error instanceof TokenRefusedError) {
-      if (error.isForged) await unknownKeys(request, response);
-      throw new ApiError('unauthenticated', error.message, { cause: error });
+  async function callerOfToken(token: string): Promise<Caller | undefined> {
+    try {
+      const bearer = await issuer?.identify(token);
+      if (!bearer) return undefined;
+      const { caller, expiresAt } = bearer;
+      keyring.recordBearer(bearer);
+      destroyOnceExpired(response, async () => Date.now() > expiresAt);
+      return caller;
+    } catch (error) {
+      if (error instanceof TokenRefusedError) {
+        if (error.isForged) await unknownKeys(request, response);
+        throw new ApiError('unauthenticated', error.message, { cause: error });
+      }
+      if (!(error instanceof IssuerUnavailableError)) throw error;
+      throw new ApiError('unavailable', 'your token cannot be verified at the moment: retry', { cause: error });
     }
-    if (!(error instanceof IssuerUnavailableError)) throw error;
-    throw new ApiError('unavailable', 'your token cannot be verified at the moment: retry', { cause: error });
   }
-}
 
-async function callerOfKey(
-  request: Request,
-  response: Response,
-  { keyring, unknownKeys }: Credentials,
-  key: string,
-): Promise<Caller> {
-  const found = await keyring.find(key);
-  if (!found) {
-    await unknownKeys(request, response);
-    throw new ApiError('unauthenticated', 'the API key is unknown');
+  async function callerOfKey(key: string): Promise<Caller> {
+    const found = await keyring.find(key);
+    if (!found) {
+      await unknownKeys(request, response);
+      throw new ApiError('unauthenticated', 'the API key is unknown');
+    }
+    if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
+    destroyOnceExpired(response, async () => {
+      const current = await keyring.find(key);
+      return !current || 'ended' in current;
+    });
+    return found.caller;
   }
-  if ('ended' in found) throw new ApiError('unauthenticated', `the API key ${found.ended}: get a new one`);
-  destroyOnceExpired(response, async () => {
-    const current = await keyring.find(key);
-    return !current || 'ended' in current;
-  });
-  return found.caller;
 }
 
 /** Destroys a response that is still open when its key or token has expired or was revoked: a stream may take days. */

@@ -57,6 +57,7 @@ export interface ApiContext extends Engine {
   sessionIndex: SessionIndex;
   client: Client;
   keyring: Keyring;
+  /** The issuer whose tokens are accepted, if one is configured. */
   issuer: TokenIssuer | undefined;
   tails: TurnTailPool;
   sessionQueue: SessionQueue;

@@ -34,167 +34,118 @@ type TypedStatus = keyof typeof TYPES;
 /** The statuses of errors; 402 only in a form that has no types. */
 export type ErrorStatus = TypedStatus | 402;
 
-/** A kind of error: its status, and a description for the documentation. */
-interface ErrorRow {
+/** A kind of error. */
+export interface ErrorKind {
+  code: string;
   status: TypedStatus;
-  /** Default: its key in the table. */
-  code?: string;
+  type: (typeof TYPES)[TypedStatus];
   /** In seconds, for errors after which the same request may succeed. */
   retryAfter?: number;
+  /** For the documentation. */
   description: string;
 }
 
-export interface ErrorKind extends ErrorRow {
-  code: string;
-  type: (typeof TYPES)[TypedStatus];
-}
+/** A kind of error in a table, whose key is its code unless it names another. */
+type ErrorRow = readonly [
+  status: TypedStatus,
+  description: string,
+  more?: Partial<Pick<ErrorKind, 'code' | 'retryAfter'>>,
+];
 
 /** The kinds of errors in a table, by code. */
 export function errorKinds<const C extends string>(rows: Record<C, ErrorRow>): Record<C, ErrorKind> {
-  const kinds = Object.entries<ErrorRow>(rows).map(([code, row]) => [code, { code, type: TYPES[row.status], ...row }]);
+  const kinds = Object.entries<ErrorRow>(rows).map(([code, [status, description, more]]) => [
+    code,
+    { code, status, type: TYPES[status], description, ...more } satisfies ErrorKind,
+  ]);
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- has the keys of the table
   return Object.fromEntries(kinds) as Record<C, ErrorKind>;
 }
 
 /** The errors that all faces have. */
 const ROWS = {
-  invalid_http: { status: 400, description: 'the request is not valid HTTP, or has no Host header' },
-  invalid_request: { status: 400, description: 'a part of the request is missing or invalid; param names it' },
-  invalid_json: { status: 400, description: 'the body is not JSON, or is nested too deeply' },
-  invalid_cursor: { status: 400, description: 'the cursor does not belong to this stream' },
-  invalid_page_token: { status: 400, description: 'the page token does not belong to this listing' },
-  invalid_data_uri: { status: 400, description: 'the data of a file is not data:<mime type>;base64,<payload>' },
-  not_local: { status: 400, description: 'without API keys the server accepts only requests from its own machine' },
-  unauthenticated: {
-    status: 401,
-    description: 'the request has no API key or token, or an invalid one; the message says why',
-  },
-  forbidden: {
-    status: 403,
-    description: 'the role of the caller does not allow this; the message says what it allows',
-  },
-  not_found: { status: 404, description: 'the path does not exist' },
-  agent_not_found: { status: 404, description: 'the agent does not exist' },
-  session_not_found: { status: 404, description: 'the session does not exist, or the caller may not read it' },
-  turn_not_found: { status: 404, description: 'the session has no such turn' },
-  file_not_found: { status: 404, description: 'the session has no such file' },
-  sign_in_not_found: {
-    status: 404,
-    description: 'the sign-in to an MCP server does not exist, has expired, or belongs to another subject',
-  },
-  webhook_not_found: { status: 404, description: 'the webhook does not exist' },
-  run_not_found: { status: 404, description: 'the run does not exist, or the caller may not read it' },
-  method_not_allowed: {
-    status: 405,
-    description: 'the path does not support this method; the header Allow lists those that it supports',
-  },
-  request_timeout: { status: 408, description: 'the request was not received completely in time' },
-  session_closed: { status: 409, description: 'the session is closed and accepts no further turns' },
-  turn_running: {
-    status: 409,
-    description: 'another turn of the session runs, and `on_running` does not let this one replace it',
-  },
-  request_expired: {
-    status: 409,
-    description: 'the request was in transit for too long and was not carried out: send it again',
-  },
-  body_too_large: { status: 413, description: 'the body exceeds the limit of the route, at most 30 MB' },
-  storage_full: { status: 413, description: "the caller's sessions store as much as one subject may: delete some" },
-  unsupported_media_type: {
-    status: 415,
-    description: 'the encoding or the character set of the body is not supported',
-  },
-  range_not_satisfiable: { status: 416, description: 'the file has fewer bytes than the header Range asks for' },
-  expectation_failed: { status: 417, description: 'the header Expect may only be 100-continue' },
-  actions_pending: { status: 422, description: 'the previous turn waits for answers to its tool calls' },
-  call_not_pending: { status: 422, description: 'the input answers a tool call that is not waiting for an answer' },
-  call_answered_twice: { status: 422, description: 'the input answers a tool call twice' },
-  calls_unanswered: {
-    status: 422,
-    description: 'the input leaves tool calls without an answer; the message names them',
-  },
-  invalid_answer: {
-    status: 422,
-    description: 'a response does not fit what the MCP server of the call asks for; the message names the place',
-  },
-  invalid_arguments: {
-    status: 422,
-    description: "the edited arguments of a tool call do not fit the tool's schema; param names the place",
-  },
-  edit_not_allowed: {
-    status: 422,
-    description: 'the arguments of the tool call may not be edited, or not like this; the message says why',
-  },
-  invalid_rule: {
-    status: 422,
-    description:
-      'a rule on what agents may do does not match the call beside it, can match nothing, or is one too many',
-  },
-  remember_not_allowed: {
-    status: 422,
-    description: 'no decision on the tool call can be remembered: its policy says who decides each call',
-  },
-  unsupported_part: {
-    status: 422,
-    description: 'the model cannot be given a part of the input or a tool; param names it',
-  },
-  nothing_pending: { status: 409, description: 'no tool call of the session waits for an answer' },
-  nothing_running: { status: 409, description: 'the session has no running turn' },
-  too_many_messages: { status: 409, description: 'the running turn has not read its earlier messages yet' },
-  budget_exceeded: {
-    status: 422,
-    description: 'the budget of the paused turn was reached, and the request does not raise it above what was spent',
-  },
-  already_decided: {
-    status: 409,
-    description: 'the tool call was decided already, or the caller has answered it differently',
-  },
-  not_an_approver: { status: 403, description: 'the caller may read the session, but may not answer this tool call' },
-  invalid_agent: { status: 422, description: 'this server cannot run the agent; param names the part at fault' },
-  feature_not_available: { status: 422, description: 'the agent uses a feature that this server does not have' },
-  idempotency_key_reused: { status: 422, description: 'the Idempotency-Key was used before with another body' },
-  content_too_large: { status: 422, description: 'the texts and arguments of the request are too large' },
-  sign_in_failed: {
-    status: 422,
-    description: 'the authorization server of an MCP server did not complete a sign-in; the message says why',
-  },
-  too_many_webhooks: { status: 422, description: 'the server has as many webhooks as it allows: delete one' },
-  file_unavailable: {
-    status: 422,
-    description: 'a file could not be fetched from its URL; param names it and the message says why',
-  },
-  headers_too_large: { status: 431, description: 'the URL and the headers exceed 16 KiB' },
-  rate_limited: {
-    status: 429,
-    retryAfter: 60,
-    description:
-      'too many requests of the caller in this minute, or too many unknown keys from its address: see Retry-After',
-  },
-  too_many_turns: {
-    status: 429,
-    retryAfter: 3,
-    description: 'too many turns are running, either of the caller or in total',
-  },
-  too_many_sessions: {
-    status: 429,
-    retryAfter: 3,
-    description: 'too many sessions of the Agents API v2 work or wait, or wait for a slot, of all subjects or of one',
-  },
-  queue_full: { status: 429, retryAfter: 3, description: 'too many turns wait in the queue of the session' },
-  too_many_streams: {
-    status: 429,
-    retryAfter: 3,
-    description: 'too many streams are open, either of the caller or in total; a turn that has started continues',
-  },
-  internal_error: { status: 500, description: 'the server failed to process the request' },
-  unavailable: {
-    status: 503,
-    retryAfter: 2,
-    description: 'the server cannot process the request at the moment: retry',
-  },
+  invalid_http: [400, 'the request is not valid HTTP, or has no Host header'],
+  invalid_request: [400, 'a part of the request is missing or invalid; param names it'],
+  invalid_json: [400, 'the body is not JSON, or is nested too deeply'],
+  invalid_cursor: [400, 'the cursor does not belong to this stream'],
+  invalid_page_token: [400, 'the page token does not belong to this listing'],
+  invalid_data_uri: [400, 'the data of a file is not data:<mime type>;base64,<payload>'],
+  not_local: [400, 'without API keys the server accepts only requests from its own machine'],
+  unauthenticated: [401, 'the request has no API key or token, or an invalid one; the message says why'],
+  forbidden: [403, 'the role of the caller does not allow this; the message says what it allows'],
+  not_found: [404, 'the path does not exist'],
+  agent_not_found: [404, 'the agent does not exist'],
+  session_not_found: [404, 'the session does not exist, or the caller may not read it'],
+  turn_not_found: [404, 'the session has no such turn'],
+  file_not_found: [404, 'the session has no such file'],
+  sign_in_not_found: [404, 'the sign-in to an MCP server does not exist, has expired, or belongs to another subject'],
+  webhook_not_found: [404, 'the webhook does not exist'],
+  run_not_found: [404, 'the run does not exist, or the caller may not read it'],
+  method_not_allowed: [405, 'the path does not support this method; the header Allow lists those that it supports'],
+  request_timeout: [408, 'the request was not received completely in time'],
+  session_closed: [409, 'the session is closed and accepts no further turns'],
+  turn_running: [409, 'another turn of the session runs, and `on_running` does not let this one replace it'],
+  request_expired: [409, 'the request was in transit for too long and was not carried out: send it again'],
+  body_too_large: [413, 'the body exceeds the limit of the route, at most 30 MB'],
+  storage_full: [413, "the caller's sessions store as much as one subject may: delete some"],
+  unsupported_media_type: [415, 'the encoding or the character set of the body is not supported'],
+  range_not_satisfiable: [416, 'the file has fewer bytes than the header Range asks for'],
+  expectation_failed: [417, 'the header Expect may only be 100-continue'],
+  actions_pending: [422, 'the previous turn waits for answers to its tool calls'],
+  call_not_pending: [422, 'the input answers a tool call that is not waiting for an answer'],
+  call_answered_twice: [422, 'the input answers a tool call twice'],
+  calls_unanswered: [422, 'the input leaves tool calls without an answer; the message names them'],
+  invalid_answer: [
+    422,
+    'a response does not fit what the MCP server of the call asks for; the message names the place',
+  ],
+  invalid_arguments: [422, "the edited arguments of a tool call do not fit the tool's schema; param names the place"],
+  edit_not_allowed: [422, 'the arguments of the tool call may not be edited, or not like this; the message says why'],
+  invalid_rule: [
+    422,
+    'a rule on what agents may do does not match the call beside it, can match nothing, or is one too many',
+  ],
+  remember_not_allowed: [422, 'no decision on the tool call can be remembered: its policy says who decides each call'],
+  unsupported_part: [422, 'the model cannot be given a part of the input or a tool; param names it'],
+  nothing_pending: [409, 'no tool call of the session waits for an answer'],
+  nothing_running: [409, 'the session has no running turn'],
+  too_many_messages: [409, 'the running turn has not read its earlier messages yet'],
+  budget_exceeded: [
+    422,
+    'the budget of the paused turn was reached, and the request does not raise it above what was spent',
+  ],
+  already_decided: [409, 'the tool call was decided already, or the caller has answered it differently'],
+  not_an_approver: [403, 'the caller may read the session, but may not answer this tool call'],
+  invalid_agent: [422, 'this server cannot run the agent; param names the part at fault'],
+  feature_not_available: [422, 'the agent uses a feature that this server does not have'],
+  idempotency_key_reused: [422, 'the Idempotency-Key was used before with another body'],
+  content_too_large: [422, 'the texts and arguments of the request are too large'],
+  sign_in_failed: [422, 'the authorization server of an MCP server did not complete a sign-in; the message says why'],
+  too_many_webhooks: [422, 'the server has as many webhooks as it allows: delete one'],
+  file_unavailable: [422, 'a file could not be fetched from its URL; param names it and the message says why'],
+  headers_too_large: [431, 'the URL and the headers exceed 16 KiB'],
+  rate_limited: [
+    429,
+    'too many requests of the caller in this minute, or too many unknown keys from its address: see Retry-After',
+    { retryAfter: 60 },
+  ],
+  too_many_turns: [429, 'too many turns are running, either of the caller or in total', { retryAfter: 3 }],
+  too_many_sessions: [
+    429,
+    'too many sessions of the Agents API v2 work or wait, or wait for a slot, of all subjects or of one',
+    { retryAfter: 3 },
+  ],
+  queue_full: [429, 'too many turns wait in the queue of the session', { retryAfter: 3 }],
+  too_many_streams: [
+    429,
+    'too many streams are open, either of the caller or in total; a turn that has started continues',
+    { retryAfter: 3 },
+  ],
+  internal_error: [500, 'the server failed to process the request'],
+  unavailable: [503, 'the server cannot process the request at the moment: retry', { retryAfter: 2 }],
 } as const satisfies Record<string, ErrorRow> &
-  Record<FailureCode, ErrorRow & { status: FailureStatus }> &
-  Record<Exclude<EngineErrorCode, FailureCode>, ErrorRow & { status: Exclude<ErrorStatus, FailureStatus> }>;
+  Record<FailureCode, ErrorRow & { 0: FailureStatus }> &
+  Record<Exclude<EngineErrorCode, FailureCode>, ErrorRow & { 0: Exclude<ErrorStatus, FailureStatus> }>;
 
 export type CommonCode = keyof typeof ROWS;
 
@@ -316,17 +267,14 @@ export function errorHeaders({ kind, retryAfter }: ApiError): Record<string, str
   };
 }
 
-/** The limit that a body parser reports. */
-function megabytesOf(error: object): number {
-  return 'limit' in error ? Number(error.limit) / 1024 / 1024 : 0;
-}
-
 /** Maps the errors of Express and its parsers about a request. */
 function requestError(error: unknown): ApiError | undefined {
   if (!(error instanceof Error)) return undefined;
   switch ('type' in error && error.type) {
-    case 'entity.too.large':
-      return new ApiError('body_too_large', `the body is larger than ${megabytesOf(error)} MB`, { cause: error });
+    case 'entity.too.large': {
+      const megabytes = 'limit' in error ? Number(error.limit) / 1024 / 1024 : 0;
+      return new ApiError('body_too_large', `the body is larger than ${megabytes} MB`, { cause: error });
+    }
     case 'encoding.unsupported':
     case 'charset.unsupported':
       return new ApiError('unsupported_media_type', error.message, { cause: error });

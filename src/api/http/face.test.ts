@@ -8,7 +8,7 @@ const FACTS = {
   prefixes: { '/x': 'key', '/x/docs': 'address', '/open': 'all' },
   tags: { Things: 'what there is' },
   parameters: { thing_id: z.string() },
-  errorKinds: errorKinds({ thing_not_found: { status: 404, description: 'there is no such thing' } }),
+  errorKinds: errorKinds({ thing_not_found: [404, 'there is no such thing'] }),
 } as const satisfies FaceFacts;
 
 const route = routesOfFace(FACTS)('Things');
@@ -73,7 +73,7 @@ test('a route names what its face declares; anything else is a type error', () =
   // @ts-expect-error -- no table has this code
   expect(() => new ApiError('thing_not_found', 'there is none')).toThrow(TypeError);
   // @ts-expect-error -- it has no status
-  errorKinds({ other_not_found: { description: 'there is no other' } });
+  errorKinds({ other_not_found: ['there is no other'] });
 });
 
 test('an error of a face has the status and the code of its kind', () => {

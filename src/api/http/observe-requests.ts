@@ -1,6 +1,7 @@
 import type { Request, RequestHandler } from 'express';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { secondsSinceStart, scopeOf } from './request-log.ts';
+import { secondsSinceStart } from './request-log.ts';
+import { contextOf } from './request.ts';
 import { isStream } from './event-stream.ts';
 import { context, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api';
 import { scopeAttributes } from '../../telemetry/trace-propagation.ts';
@@ -39,7 +40,7 @@ export const traceRequests: RequestHandler = (request, response, next) => {
     const route = routeOf(request);
     span.updateName(`${method} ${route}`);
     // The session and turn are known only now.
-    span.setAttributes({ 'http.route': route, ...scopeAttributes(scopeOf(response)) });
+    span.setAttributes({ 'http.route': route, ...scopeAttributes(contextOf(response).logScope) });
     if (response.headersSent) span.setAttribute('http.response.status_code', response.statusCode);
     if (response.statusCode >= 500) span.setStatus({ code: SpanStatusCode.ERROR });
     span.end();

@@ -52,13 +52,8 @@ export function positionOf<T extends z.ZodObject>(
 }
 
 export function invalidPageToken(): ApiError {
-  return new ApiError(
-    'invalid_page_token',
-    'the page token does not belong to this listing: request the first page without one',
-    {
-      param: 'page_token',
-    },
-  );
+  const message = 'the page token does not belong to this listing: request the first page without one';
+  return new ApiError('invalid_page_token', message, { param: 'page_token' });
 }
 
 /** The position after an item with this time and id, in the list with this fingerprint. */

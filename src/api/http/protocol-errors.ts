@@ -1,7 +1,7 @@
 import { STATUS_CODES, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { newId } from '../../engine/new-id.ts';
-import { ApiError, standardErrors } from './errors.ts';
+import { ApiError, standardErrors, type CommonCode } from './errors.ts';
 
 /**
  * Sends the errors that Node's HTTP server reports before Express gets the request, in the form of all other errors.
@@ -10,9 +10,7 @@ export function respondToProtocolErrors(server: Server): void {
   const responses = new WeakMap<Duplex, ServerResponse>();
   server.on('request', ({ socket }, response) => responses.set(socket, response));
   server.on('checkExpectation', (_request, response) => {
-    const error = new ApiError('expectation_failed', 'the header Expect may only be 100-continue: leave it out');
-    const { status, headers, text } = serialized(error);
-    response.writeHead(status, headers).end(text);
+    respond(response, 'expectation_failed', 'the header Expect may only be 100-continue: leave it out');
   });
   const answer = (error: NodeJS.ErrnoException, socket: Duplex): void => {
     const response = responses.get(socket);
@@ -43,9 +41,13 @@ export function respondToProtocolErrors(server: Server): void {
 
 /** Answers a request that arrives before the server is ready for it. */
 export const respondStarting: RequestListener = (_request, response) => {
-  const { status, headers, text } = serialized(new ApiError('unavailable', 'the server is starting: retry'));
-  response.writeHead(status, headers).end(text);
+  respond(response, 'unavailable', 'the server is starting: retry');
 };
+
+function respond(response: ServerResponse, code: CommonCode, message: string): void {
+  const { status, headers, text } = serialized(new ApiError(code, message));
+  response.writeHead(status, headers).end(text);
+}
 
 const REQUEST_TIMEOUT = 'ERR_HTTP_REQUEST_TIMEOUT';
 

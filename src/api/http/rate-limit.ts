@@ -110,43 +110,34 @@ export function subjectLimit(limits: () => Limits, services: RateLimitServices):
   );
 }
 
-interface AddressLimitOptions {
-  /** The name of its counter. */
-  name: string;
-  /** Per minute. */
-  limit: () => number;
-  /** What exceeds the limit, and what to do about it. */
-  what: string;
-  hint: string;
-}
-
 /**
  * Limits the requests with unknown keys or forged tokens of each address. Beyond the limit they get 429 instead of 401, so
  * that clients that retry with a wrong key slow down. A valid one is never affected by those of others, since many clients
  * may share an address.
  */
 export function unknownKeyLimit(limits: () => Limits, services: RateLimitServices): RequestLimit {
-  const limit = () => limits().unknownKeysPerMinute;
-  const [what, hint] = ['unknown API keys or tokens', 'check yours and wait'];
-  return addressLimit({ name: 'unknown-keys', limit, what, hint }, services);
+  const message = 'too many unknown API keys or tokens from your address: check yours and wait';
+  return addressLimit('unknown-keys', { limit: () => limits().unknownKeysPerMinute, message }, services);
 }
 
 /** Limits the requests without a key, where none is needed: an address may make as many as a subject. */
 export function publicLimit(limits: () => Limits, services: RateLimitServices): RequestLimit {
-  const limit = () => limits().requestsPerMinute;
-  return addressLimit({ name: 'public', limit, what: 'requests', hint: 'wait' }, services);
+  const message = 'too many requests from your address: wait';
+  return addressLimit('public', { limit: () => limits().requestsPerMinute, message }, services);
 }
 
-/** Rejects with ApiError `rate_limited`. */
-function addressLimit({ name, limit, what, hint }: AddressLimitOptions, services: RateLimitServices): RequestLimit {
+/** Rejects with ApiError `rate_limited`, whose message continues with the seconds to wait. */
+function addressLimit(
+  name: string,
+  { limit, message }: { limit: () => number; message: string },
+  services: RateLimitServices,
+): RequestLimit {
   const limitExceeded = (request: Request): ApiError => {
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
     const { rateLimit } = request as Partial<AugmentedRequest>;
     const ms = (rateLimit?.resetTime?.getTime() ?? 0) - Date.now();
     const retryAfter = Math.max(1, Math.ceil(ms / 1000));
-    return new ApiError('rate_limited', `too many ${what} from your address: ${hint} for ${retryAfter} s`, {
-      retryAfter,
-    });
+    return new ApiError('rate_limited', `${message} for ${retryAfter} s`, { retryAfter });
   };
   return perMinute(
     name,

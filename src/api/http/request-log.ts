@@ -4,20 +4,20 @@ import type { Options } from 'pino-http';
 import { newId } from '../../engine/new-id.ts';
 import { addLogContext, withLogContext, type LogScope } from '../../telemetry/log-context.ts';
 import { isId } from '../../core/ids.ts';
+import { contextOf, setContext } from './request.ts';
 
 /** Assigns the request id, which is in the response and on every log line of the request. */
 export const beginRequest: RequestHandler = (request, response, next) => {
   const requestId = requestIdOf(request);
-  const scope: LogScope = { requestId };
+  const logScope: LogScope = { requestId };
   response.set('x-request-id', requestId);
-  response.locals['logScope'] = scope;
-  response.locals['startedAt'] = performance.now();
-  withLogContext(scope, next);
+  setContext(response, { logScope, startedAt: performance.now() });
+  withLogContext(logScope, next);
 };
 
 /** The time since the request arrived. */
-export function secondsSinceStart({ locals }: Response): number {
-  return (performance.now() - Number(locals['startedAt'])) / 1000;
+export function secondsSinceStart(response: Response): number {
+  return (performance.now() - contextOf(response).startedAt) / 1000;
 }
 
 /** Adds the session and turn ids of the path to every log line of the request. */
@@ -40,24 +40,18 @@ export const requestLog: Options = {
   customLogLevel: ({ url }, { statusCode }, error) =>
     (error || statusCode >= 500) && url !== '/readyz' ? 'warn' : 'debug',
   // The response may end outside of its request's log context.
-  customSuccessObject: (_request, response, values: object) => ({ ...values, ...scopeOf(response) }),
+  customSuccessObject: (_request, response, values: object) => ({ ...values, ...contextOf(response).logScope }),
   // Without an error of the response's stream, pino-http makes one of the status, whose stack says nothing.
   customErrorObject: (_request, response, _error, { err, ...values }: { err?: unknown }) => ({
     ...(response.errored && { err }),
     ...values,
-    ...scopeOf(response),
+    ...contextOf(response).logScope,
   }),
   serializers: {
     req: ({ method, url }: IncomingMessage) => ({ method, url }),
     res: ({ statusCode }: ServerResponse) => ({ statusCode }),
   },
 };
-
-/** The log context of a request, as far as it is currently known. */
-export function scopeOf(response: ServerResponse): LogScope {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- set by `beginRequest`
-  return (response as Response).locals['logScope'] as LogScope;
-}
 
 /** The id that a proxy sent, so that its log and this one can be correlated; otherwise a new id. */
 function requestIdOf(request: Request): string {

@@ -1,12 +1,18 @@
+import type { ServerResponse } from 'node:http';
 import type { Request, Response } from 'express';
 import type { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
 import { namingUnknownKeys } from '../../lib/unknown-keys.ts';
 import type { StorageAdmission } from '../../engine/storage-quota.ts';
 import { ApiError, type RequestIssue } from './errors.ts';
+import type { LogScope } from '../../telemetry/log-context.ts';
 
 /** What middleware determined about a request. */
 export interface RequestContext {
+  /** Its log context, as far as it is currently known. */
+  logScope: LogScope;
+  /** When it arrived, of `performance.now()`. */
+  startedAt: number;
   caller: Caller;
   /** Set if the request exceeds the rate limit, or would store more than its caller may. */
   rateLimitError?: ApiError;
@@ -16,14 +22,14 @@ export interface RequestContext {
   bodyBytes?: number;
 }
 
-/** Extends the context of a request. Authentication sets the caller first. */
+/** Extends the context of a request. The request log begins it, and authentication sets the caller. */
 export function setContext(response: Response, context: Partial<RequestContext>): void {
   Object.assign(response.locals, context);
 }
 
-export function contextOf(response: Response): RequestContext {
-  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by `setContext`, beside other locals
-  return response.locals as RequestContext;
+export function contextOf(response: ServerResponse): RequestContext {
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- one of Express, with what `setContext` has written
+  return (response as Response).locals as RequestContext;
 }
 
 /** Further problems are left out of an error message. */
@@ -44,20 +50,14 @@ export function parsePart<T extends z.ZodType>(schema: T, value: unknown, where:
 
 /** The query parameters of a request. An empty value counts as absent. @throws ApiError */
 export function parseQuery<T extends z.ZodType>(schema: T, request: Request): z.infer<T> {
-  return parsePart(
-    schema,
-    Object.fromEntries(Object.entries(request.query).filter(([, value]) => value !== '')),
-    'query',
-  );
+  const present = Object.entries(request.query).filter(([, value]) => value !== '');
+  return parsePart(schema, Object.fromEntries(present), 'query');
 }
 
 /** The headers of a request that the schema names. @throws ApiError */
 export function parseHeaders<T extends z.ZodObject>(schema: T, request: Request): z.infer<T> {
-  return parsePart(
-    schema,
-    Object.fromEntries(Object.keys(schema.shape).map((name) => [name, request.get(name)])),
-    'header',
-  );
+  const named = Object.keys(schema.shape).map((name) => [name, request.get(name)]);
+  return parsePart(schema, Object.fromEntries(named), 'header');
 }
 
 /** The JSON body of a request. @throws ApiError */

@@ -148,15 +148,6 @@ interface Call<F extends FaceFacts, P extends string, Q, H, B> {
 
 type Returned<A> = A extends Content<infer S> ? z.output<S> : void;
 
-type Handler<
-  F extends FaceFacts,
-  P extends string,
-  Q extends z.ZodType,
-  H extends z.ZodType,
-  B extends z.ZodType,
-  A extends Answer,
-> = (call: Call<F, P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>;
-
 /** A declaration with the handler, which the fields above it type. */
 interface Handled<
   F extends FaceFacts,
@@ -166,7 +157,7 @@ interface Handled<
   B extends z.ZodType,
   A extends Answer,
 > extends Declaration<Q, H, B, A, F> {
-  handler: Handler<F, P, Q, H, B, A>;
+  handler: (call: Call<F, P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>;
 }
 
 /** A path below a prefix of a face, all of whose parameters the face has. */

@@ -18,7 +18,8 @@ export interface SentFile {
   param: string;
 }
 
-interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPrivateUrls'> {
+/** What files are read with. */
+export interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPrivateUrls'> {
   caller: Caller;
   /** This server's name in the request: a URL with this host refers to one of its own files. */
   host: string | undefined;
@@ -44,7 +45,7 @@ const TYPE = new RegExp(`^${MEDIA_TYPE}$`);
 export function checkFiles(files: SentFile[]): void {
   for (const { data, param } of files) {
     if (isDataUri(data)) sentDataUri(data, param);
-    else if (!isUrl(data) && !OWN_FILE.test(data)) throw invalidDataUri(param);
+    else if (!URL_OF_FILE.test(data) && !OWN_FILE.test(data)) throw invalidDataUri(param);
   }
   const [excess] = files.filter(({ data }) => !isDataUri(data)).slice(MAX_FETCHED_FILES);
   if (!excess) return;
@@ -127,10 +128,6 @@ async function readUrl(url: string, { context, maxBytes, signal, param }: ReadOp
 
 function isDataUri(data: string): boolean {
   return /^data:/i.test(data);
-}
-
-function isUrl(data: string): boolean {
-  return URL_OF_FILE.test(data);
 }
 
 /** @throws ApiError `invalid_data_uri` */

@@ -13,7 +13,7 @@ const CATCH_UP_MS = 2_000;
 /** Entries that are sent at a time to a reader that catches up. */
 const CATCH_UP_BATCH_SIZE = 100;
 
-interface TurnStreamOptions {
+export interface TurnStreamOptions {
   context: Pick<ApiContext, 'catalog' | 'logs' | 'tails'>;
   turnId: string;
   reader: TurnReader;
@@ -59,7 +59,7 @@ export async function sendTurn({
       return true;
     }
     stream.open();
-    await replay(context, turnId, reader);
+    await replay(context.logs, turnId, reader);
     return reader.ordinal === row.archived_through;
   }
   const held = lease ?? context.tails.lease(turnId);
@@ -127,14 +127,9 @@ export abstract class TurnReader {
   }
 }
 
-interface Following extends Pick<ApiContext, 'logs'> {
-  turnId: string;
-  reader: TurnReader;
-  lease: TailLease;
-  created: TurnCreated | undefined;
+interface Following extends Pick<ApiContext, 'logs'>, Required<Omit<TurnStreamOptions, 'context'>> {
   /** The turn waits in the queue of its session, or has a moment ago. */
   waits: boolean;
-  endsWithNothing: boolean;
 }
 
 async function follow({ logs, turnId, reader, lease, created, waits, endsWithNothing }: Following): Promise<boolean> {
@@ -145,7 +140,7 @@ async function follow({ logs, turnId, reader, lease, created, waits, endsWithNot
   await tail.ready;
   // A client that reconnects to a deleted turn must stop.
   if (tail.failure instanceof TurnNotFound) throw tail.failure;
-  if (reader.seen > 0) await checkCursor({ logs, turnId, reader, tail });
+  if (reader.seen > 0) await checkCursor(logs, turnId, reader, tail);
   if (endsWithNothing && feed.isDone && reader.seen === feed.lastOrdinal) {
     stream.noContent();
     return true;
@@ -156,9 +151,9 @@ async function follow({ logs, turnId, reader, lease, created, waits, endsWithNot
   for (let isOver = false; !isOver && !stream.isClosed;) {
     for (;;) {
       while (reader.ordinal < feed.lastOrdinal && !stream.isClosed) {
-        if (reader.ordinal < feed.firstOrdinal - 1) {
-          await replay({ logs }, turnId, reader, feed.firstOrdinal - 1);
-        } else await reader.writeEntries(feed.entries(reader.ordinal + 1, CATCH_UP_BATCH_SIZE));
+        const missing = feed.firstOrdinal - 1;
+        if (reader.ordinal < missing) await replay(logs, turnId, reader, missing);
+        else await reader.writeEntries(feed.entries(reader.ordinal + 1, CATCH_UP_BATCH_SIZE));
       }
       // The text of a message in progress may be megabytes, too: the part that the reader lacks is not buffered here.
       const inProgress = feed.inProgress(reader.sequencer);
@@ -196,12 +191,7 @@ async function live(tail: TurnTail, reader: TurnReader): Promise<boolean> {
 }
 
 /** Waits until the tail has reached the reader's cursor. */
-async function checkCursor({
-  logs,
-  turnId,
-  reader,
-  tail,
-}: Pick<Following, 'logs' | 'turnId' | 'reader'> & { tail: TurnTail }) {
+async function checkCursor(logs: ApiContext['logs'], turnId: string, reader: TurnReader, tail: TurnTail) {
   while (!(await tail.reaches(reader.seen, CATCH_UP_MS))) {
     if (tail.failure instanceof TurnNotFound) throw tail.failure;
     if (tail.isOver && !tail.ended) throw new ApiError('unavailable', 'the turn cannot be read currently');
@@ -215,12 +205,7 @@ async function has(logs: ApiContext['logs'], turnId: string, ordinal: number): P
 }
 
 /** Sends the log up to `through`, read from its store. */
-async function replay(
-  { logs }: Pick<ApiContext, 'logs'>,
-  turnId: string,
-  reader: TurnReader,
-  through = Infinity,
-): Promise<void> {
+async function replay(logs: ApiContext['logs'], turnId: string, reader: TurnReader, through = Infinity) {
   for await (const entries of logs.read(turnId, { from: reader.ordinal + 1 })) {
     await reader.writeEntries(entries.filter(({ ordinal }) => ordinal <= through));
     if (reader.ordinal >= through || reader.stream.isClosed) return;

@@ -1,6 +1,6 @@
 import { withoutVariables } from '../../agents/prompt.ts';
 import { dynamicToolkits, withToolkits } from '../../features/run-support/client-toolkits.ts';
-import { SYSTEM_TOOLS } from '../../features/system-tools.ts';
+import { SYSTEM_TOOLS } from '../../features/features.ts';
 import type { ServerSecrets } from '../../mcp/server-secrets.ts';
 import {
   MAX_PROMPT_LENGTH,
@@ -16,18 +16,10 @@ import { missingCapabilities, requireCapabilities } from './capabilities.ts';
 import { type Place, placeText, refusal, RUN_ERRORS } from './errors.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
-import { secretsOf } from './toolkit-secrets.ts';
-import type {
-  AgentChanges,
-  AgentParams,
-  Capability,
-  FunctionTool,
-  RefreshedToolkit,
-  Toolkit,
-} from './wire/agent-params.ts';
+import { secretsOf, type McpToolkit, type ToolkitServer } from './toolkit-secrets.ts';
+import type { AgentChanges, AgentParams, Capability, FunctionTool, RefreshedToolkit } from './wire/agent-params.ts';
 
 type ClientTool = NonNullable<AgentSpec['client_tools']>[number];
-type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
 
 /** The agent of a run as the engine runs it. */
 export interface RunAgent {
@@ -71,7 +63,7 @@ interface ChangeOptions {
 function change(base: AgentSpec, params: AgentChanges, { context, root }: ChangeOptions): RunAgent {
   const missing = missingCapabilities(params);
   const ownServers = base.mcp_servers ?? [];
-  const { tools, toolkitTools, servers, clientToolkits } = readToolkits(params, ownServers, root);
+  const { tools, toolkitTools, servers, clientToolkits, added } = readToolkits(params, ownServers, root);
   const instructions = [
     base.instructions ?? '',
     ...fillTemplates(listOf(params.instructions), {
@@ -80,12 +72,13 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
       placeOf: (i) => [...root, 'instructions', ...(Array.isArray(params.instructions) ? [i] : [])],
     }),
   ];
-  const { given, secrets } = secretsOf(
-    servers.map(({ server: { name }, toolkit, index }) => ({ name, toolkit, place: [...root, 'toolkits', index] })),
-    context,
-  );
+  const { given, secrets } = secretsOf(servers, { context, root });
   const required = servers.filter(({ toolkit }) => toolkit.required !== false).map(({ server }) => server.name);
-  const order = toolOrder(base, params, servers);
+  // The model is offered them before the others.
+  const own = [
+    ...(base.client_tools ?? []).map(({ name }) => ({ tool: name })),
+    ...ownServers.map(({ name }) => ({ server: name })),
+  ];
   const options = optionsOf(params);
   const search = searchOf(params, root);
   const pricing = (typeof params.model === 'object' && params.model?.metadata?.pricing) || {};
@@ -96,7 +89,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     model: modelOf(base, params),
     instructions: instructions.filter((text) => text !== '').join('\n') || null,
     ...(required.length > 0 && { requiredServers: required }),
-    ...(order && { toolOrder: order }),
+    ...(added.length > 0 && { toolOrder: [...own, ...added] }),
     ...(given.length > 0 && { givenToServers: given }),
     ...(Object.keys(pricing).length > 0 && { pricing }),
     ...(Object.keys(options).length > 0 && { modelOptions: options }),
@@ -124,8 +117,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...(secrets && { secrets }),
     missing,
     placeOf: (param) => {
-      const [field, index, inner] = param.split('.');
-      const place = placeIn(params, { field, index, server: servers[Number(index) - ownServers.length], inner });
+      const place = placeIn(params, param, servers, ownServers.length);
       return place && placeText([...root, ...place]);
     },
   };
@@ -210,57 +202,24 @@ function formatOf(format: AgentChanges['response_format']): AgentSpec['response_
   return { type: 'json_schema', json_schema: { name, schema, ...(description && { description }) } };
 }
 
-/**
- * The order in which a model is offered the tools of a run: those of its agent, those of the request, then its toolkits.
- * `servers` are those of the MCP toolkits, in their order. Undefined if the request adds none to the agent's.
- */
-function toolOrder(
-  { client_tools: ownTools, mcp_servers: ownServers }: AgentSpec,
-  { tools, toolkits }: AgentChanges,
-  servers: { server: { name: string } }[],
-): ToolSource[] | undefined {
-  const named = ({ name }: { name: string }): ToolSource => ({ tool: name });
-  const ofServer = ({ name }: { name: string }): ToolSource => ({ server: name });
-  const rest = [...servers];
-  let toolkit = 0;
-  const added = [
-    ...(tools ?? []).flatMap((tool) => (tool.type === 'web_search' ? [] : [named(tool)])),
-    ...(toolkits ?? []).flatMap((one) =>
-      one.type === 'client' ? [{ toolkit: toolkit++ }] : rest.splice(0, 1).map(({ server }) => ofServer(server)),
-    ),
-  ];
-  return added.length > 0 ? [...(ownTools ?? []).map(named), ...(ownServers ?? []).map(ofServer), ...added] : undefined;
-}
-
 /** A tool, and where a request has it. */
 interface PlacedTool {
   tool: ClientTool;
   place: Place;
 }
 
-interface PlacedServer {
-  server: McpServer;
-  /** Its toolkit, and the index of it. */
-  toolkit: McpToolkit;
-  index: number;
-}
-
-interface RequestedTools {
-  /** The tools of the request. */
-  tools: PlacedTool[];
-  /** Those of its client toolkits. */
-  toolkitTools: PlacedTool[];
-  clientToolkits: ClientToolkit[];
-  servers: PlacedServer[];
-}
-
-function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[], root: Place): RequestedTools {
-  const servers: PlacedServer[] = [];
+/**
+ * The tools, the client toolkits with their tools, and the servers of the MCP toolkits that a request adds. `added` names
+ * all of them in the order in which the model is offered them: the tools, then the toolkits.
+ */
+function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[], root: Place) {
+  const servers: ToolkitServer[] = [];
   const toolkitTools: PlacedTool[] = [];
   const clientToolkits: ClientToolkit[] = [];
   const functions = (tools ?? []).flatMap((tool, i): PlacedTool[] =>
     tool.type === 'web_search' ? [] : [{ tool: toClientTool(tool), place: [...root, 'tools', i] }],
   );
+  const added: ToolSource[] = functions.map(({ tool: { name } }) => ({ tool: name }));
   const named = (toolkits ?? []).flatMap((one) => (one.type === 'mcp' ? (one.server ?? one.name ?? []) : []));
   const taken = new Set([...ownServers.map(({ name }) => name), ...named]);
   for (const [i, toolkit] of (toolkits ?? []).entries()) {
@@ -268,6 +227,7 @@ function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[]
       const server = toServer(toolkit, taken);
       taken.add(server.name);
       servers.push({ server, toolkit, index: i });
+      added.push({ server: server.name });
       continue;
     }
     const place = [...root, 'toolkits', i];
@@ -275,10 +235,11 @@ function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[]
       const message = `another dynamic toolkit is named ${toolkit.name}: they need unique names`;
       throw refusal('invalid_request', [...place, 'name'], message);
     }
+    added.push({ toolkit: clientToolkits.length });
     clientToolkits.push({ ...toClientToolkit(toolkit), ...(toolkit.dynamic && { isDynamic: true }) });
     toolkitTools.push(...placedTools(toolkit, place));
   }
-  return { tools: functions, toolkitTools, clientToolkits, servers };
+  return { tools: functions, toolkitTools, clientToolkits, servers, added };
 }
 
 export function toClientToolkit({ name, system_prompt: prompt, tools }: RefreshedToolkit): ClientToolkit {
@@ -336,17 +297,14 @@ export function requireShortPrompt({ instructions }: AgentSpec, place: Place): v
 
 const OPTION_PARAMS: Record<string, string> = { reasoning_tokens: 'reasoning', image_output: 'modalities' };
 
-interface SpecPlace {
-  field: string | undefined;
-  /** The index or the name of what is at fault in the field. */
-  index: string | undefined;
-  /** Set if the request has the server at that index. */
-  server: PlacedServer | undefined;
-  inner: string | undefined;
-}
-
-/** The place in the params of a part of the spec. */
-function placeIn(params: AgentChanges, { field, index = '', server, inner }: SpecPlace): Place | undefined {
+/** The place in the params of a part of the spec, in which the servers of toolkits follow `ownServers` others. */
+function placeIn(
+  params: AgentChanges,
+  param: string,
+  servers: readonly ToolkitServer[],
+  ownServers: number,
+): Place | undefined {
+  const [field, index = '', inner] = param.split('.');
   switch (field) {
     case 'model':
     case 'response_format':
@@ -360,6 +318,7 @@ function placeIn(params: AgentChanges, { field, index = '', server, inner }: Spe
     case 'client_tools':
       return ['tools'];
     case 'mcp_servers': {
+      const server = servers[Number.parseInt(index, 10) - ownServers];
       if (!server) return undefined;
       const named = inner === 'name' && server.server.type !== 'inline' ? 'server' : inner;
       return ['toolkits', server.index, ...(named === undefined ? [] : [named])];

@@ -23,35 +23,28 @@ export function requireCapabilities(
   for (const { capability, place } of needs(spec, params)) {
     if (!missing.has(capability)) continue;
     const message = `this needs a model with ${capability}, which the request says that it has not`;
-    throw refusal('feature_not_available', [...root, ...(place ?? capabilityPlace(capability))], message);
+    throw refusal('feature_not_available', [...root, ...place], message);
   }
 }
 
-/** What an agent needs its model to be capable of, with the place in the request, if it is there. */
-function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: Place | undefined }[] {
+/** What an agent needs its model to be capable of, with the place in the request: that of the capability, if it has none. */
+function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: Place }[] {
+  const need = (capability: Capability, place?: Place | null) => ({
+    capability,
+    place: place ?? ['model', 'metadata', 'capabilities', capability],
+  });
   const { tools, toolkits, response_format: format, reasoning, modalities, audio } = params;
   const functions = (tools ?? []).findIndex(({ type }) => type !== 'web_search');
   const own = [spec.client_tools, spec.mcp_servers, spec.skills, spec.agents].some((list) => (list ?? []).length > 0);
   const { reasoning_effort: effort } = spec.model.params ?? {};
   const isStructured = spec.response_format && spec.response_format.type !== 'text';
   return [
-    ...(functions >= 0 ? [{ capability: 'function_calling' as const, place: ['tools', functions] }] : []),
-    ...((toolkits ?? []).length > 0 ? [{ capability: 'function_calling' as const, place: ['toolkits', 0] }] : []),
-    ...(own ? [{ capability: 'function_calling' as const, place: undefined }] : []),
-    ...(isStructured
-      ? [{ capability: 'structured_output' as const, place: format ? ['response_format'] : undefined }]
-      : []),
-    ...(effort && effort !== 'none'
-      ? [{ capability: 'reasoning' as const, place: reasoning ? ['reasoning'] : undefined }]
-      : []),
-    ...(audio ? [{ capability: 'audio_output' as const, place: ['audio'] }] : []),
-    ...(modalities ?? []).map((modality, i) => ({
-      capability: `${modality}_output` as const,
-      place: ['modalities', i],
-    })),
+    ...(functions >= 0 ? [need('function_calling', ['tools', functions])] : []),
+    ...((toolkits ?? []).length > 0 ? [need('function_calling', ['toolkits', 0])] : []),
+    ...(own ? [need('function_calling')] : []),
+    ...(isStructured ? [need('structured_output', format && ['response_format'])] : []),
+    ...(effort && effort !== 'none' ? [need('reasoning', reasoning && ['reasoning'])] : []),
+    ...(audio ? [need('audio_output', ['audio'])] : []),
+    ...(modalities ?? []).map((modality, i) => need(`${modality}_output`, ['modalities', i])),
   ];
-}
-
-function capabilityPlace(capability: Capability): Place {
-  return ['model', 'metadata', 'capabilities', capability];
 }

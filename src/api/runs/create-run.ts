@@ -2,7 +2,7 @@ import type { Caller } from '../../core/subject.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { newId } from '../../engine/new-id.ts';
-import { claimByKey, type SharedClaim } from '../../engine/request-claims.ts';
+import { claimByKey, type NamedRequest, type SharedClaim } from '../../engine/request-claims.ts';
 import { hasTurn } from '../../engine/access.ts';
 import { EngineError, isRejected } from '../../engine/errors.ts';
 import { pinnedAgents } from '../../engine/pinned-agents.ts';
@@ -33,14 +33,6 @@ export interface NewRun {
   metadata: Record<string, string>;
 }
 
-interface RunCall {
-  caller: Caller;
-  /** `Idempotency-Key`. */
-  key: string | undefined;
-  /** Equal for equal requests. */
-  identity: unknown;
-}
-
 /** The run that a request is for: a new one, or that of an equal request before. */
 interface ClaimedRun extends RunIds {
   claim: SharedClaim;
@@ -50,15 +42,14 @@ interface ClaimedRun extends RunIds {
 /** @throws EngineError `idempotency_key_reused` */
 export async function claimRun(
   { catalog }: Pick<ApiContext, 'catalog'>,
-  { caller, key, identity }: RunCall,
+  request: Pick<NamedRequest, 'caller' | 'key' | 'body'>,
 ): Promise<ClaimedRun> {
   const resourceId = newId('turn');
   const { sessionId } = runIdsOf(resourceId);
-  const request = { caller, resource: 'runs', key, body: identity };
-  const claim = await claimByKey({ catalog, ...request, resourceId, sessionId, isKept: true });
+  const claim = await claimByKey({ catalog, ...request, resource: 'runs', resourceId, sessionId, isKept: true });
   const ids = runIdsOf(claim.resourceId);
   addLogContext({ sessionId: ids.sessionId, turnId: ids.turnId });
-  return { ...ids, claim, caller };
+  return { ...ids, claim, caller: request.caller };
 }
 
 interface StartedRun extends StartedTurn {

@@ -9,24 +9,15 @@ import {
 
 /** The errors that only runs have. */
 export const RUN_ERRORS = errorKinds({
-  run_in_progress: {
-    status: 409,
-    description: 'the input contains calls of a run that has not ended; the message names it',
-  },
-  run_ended: { status: 409, description: 'the run has ended and takes no more answers' },
-  call_already_answered: { status: 409, description: 'the tool call was answered before, with another result' },
-  invalid_items: {
-    status: 422,
-    description: 'the items are not a conversation that a run can continue; param names the place',
-  },
-  invalid_context: {
-    status: 422,
-    description: 'the instructions refer to a part of the context that is missing; param names the instruction',
-  },
-  duplicate_tool_name: {
-    status: 422,
-    description: 'two tools of the run have the same name; param names the second one',
-  },
+  run_in_progress: [409, 'the input contains calls of a run that has not ended; the message names it'],
+  run_ended: [409, 'the run has ended and takes no more answers'],
+  call_already_answered: [409, 'the tool call was answered before, with another result'],
+  invalid_items: [422, 'the items are not a conversation that a run can continue; param names the place'],
+  invalid_context: [
+    422,
+    'the instructions refer to a part of the context that is missing; param names the instruction',
+  ],
+  duplicate_tool_name: [422, 'two tools of the run have the same name; param names the second one'],
 });
 
 /** A place in a request, from its body on: names of fields, and numbers of members of lists. */

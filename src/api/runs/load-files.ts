@@ -20,41 +20,38 @@ export async function loadFiles<R extends LogRecord>(
   { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
 ): Promise<R> {
   if (!mustLoadFiles(record)) return record;
-  const loaded = new Map<StoredFile, StoredFile>();
   const lost: string[] = [];
+  const load = async (file: StoredFile): Promise<StoredFile | undefined> => {
+    if (!isMissing(file)) return file;
+    const { blob, ...known } = file;
+    const bytes = await unlessLost(blobs.get(sessionId, blob));
+    if (bytes) return { ...known, base64: bytes.toString('base64') };
+    lost.push(lostFile(file));
+    return undefined;
+  };
   // One after the other: a result may have a hundred.
-  for (const file of filesOf(record)) {
-    const content = isMissing(file) ? await contentOf(file, { blobs, sessionId }) : file;
-    if (content) loaded.set(file, content);
-    else lost.push(lostFile(file));
-  }
-  const kept = filesOf(record).flatMap((file) => loaded.get(file) ?? []);
   if (record.kind === 'tool.response') {
-    return { ...record, content: [record.content, ...lost].join('\n'), files: kept };
+    const files: StoredFile[] = [];
+    for (const stored of record.files ?? []) {
+      const file = await load(stored);
+      if (file) files.push(file);
+    }
+    return { ...record, content: [record.content, ...lost].join('\n'), files };
   }
   if (record.kind !== 'model.message') return record;
   const { audio, images, ...message } = record;
-  const spoken = audio && loaded.get(audio.file);
+  const drawn: MadeImage[] = [];
+  for (const image of images ?? []) {
+    const file = await load(image.file);
+    if (file) drawn.push({ ...image, file });
+  }
+  const spoken = audio && (await load(audio.file));
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- a message, as the record is
   return {
     ...message,
-    ...(images && { images: images.flatMap((image) => fileIn(image, loaded)) }),
+    ...(images && { images: drawn }),
     ...(audio && (spoken ? { audio: { ...audio, file: spoken } } : { content: record.content + audio.transcript })),
   } as R;
-}
-
-function fileIn(image: MadeImage, loaded: ReadonlyMap<StoredFile, StoredFile>): MadeImage[] {
-  const file = loaded.get(image.file);
-  return file ? [{ ...image, file }] : [];
-}
-
-/** Undefined if it is lost. */
-async function contentOf(
-  { blob, ...file }: Extract<StoredFile, { blob: string }>,
-  { blobs, sessionId }: { blobs: Pick<BlobStore, 'get'>; sessionId: string },
-): Promise<StoredFile | undefined> {
-  const bytes = await unlessLost(blobs.get(sessionId, blob));
-  return bytes && { ...file, base64: bytes.toString('base64') };
 }
 
 function filesOf(record: LogRecord): StoredFile[] {

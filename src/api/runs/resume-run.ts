@@ -16,7 +16,6 @@ import { followRun, type FollowedRun } from './follow-run.ts';
 import { callOf, readAnswers, requireSupportedResults, type SentAnswer, type SentResult } from './read-answers.ts';
 import { readRefreshes } from './refresh-toolkits.ts';
 import type { RunOutput } from './run-output.ts';
-import type { RefreshedToolkit } from './wire/agent-params.ts';
 import type { ResumeRequest } from './wire/resume.ts';
 
 interface ResumeCall {
@@ -38,12 +37,11 @@ const ANSWERED: ReadonlySet<EngineErrorCode> = new Set(['nothing_pending', 'call
 export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<Cursor> {
   const sent = readAnswers(call.body);
   const known = await read(context, call.run);
-  const { place, messageId, claim } = await claimResume(context, call, known);
-  const refresh = call.body.refresh ?? [];
+  const claimed = await claimResume(context, call, known);
+  const { place, claim } = claimed;
   try {
-    if (sent.length + refresh.length > 0) {
-      const given = { sent, refresh, messageId, output: known.output, isRepetition: !claim.isNew };
-      await withClaim(claim, () => answer(context, call, given));
+    if (sent.length + (call.body.refresh ?? []).length > 0) {
+      await withClaim(claim, () => answer(context, call, { ...claimed, sent, output: known.output }));
     }
   } catch (error) {
     // The answers of the first request were in time, or no repetition is.
@@ -89,21 +87,19 @@ async function claimResume(
   return { place: parseCursor(Number(number)) ?? BEGINNING, messageId: known, claim };
 }
 
-interface GivenAnswers {
+interface GivenAnswers extends ClaimedResume {
   sent: SentAnswer[];
-  refresh: RefreshedToolkit[];
-  /** The message that the toolkits are for. */
-  messageId: string;
+  /** What the run had given when the request came. */
   output: RunOutput;
-  isRepetition: boolean;
 }
 
 /** @throws ApiError or EngineError */
 async function answer(
   context: ApiContext,
   { run, body, caller }: ResumeCall,
-  { sent, refresh, messageId, output, isRepetition }: GivenAnswers,
+  { sent, messageId, output, claim }: GivenAnswers,
 ): Promise<void> {
+  const refresh = body.refresh ?? [];
   const isRefreshed = refresh.length > 0;
   // Before anything is stored with the run.
   if (isRefreshed || sent.some(({ needs }) => needs === 'response')) requireRight(run.session, caller, 'send');
@@ -122,7 +118,7 @@ async function answer(
     );
   }
   try {
-    await answerCalls(context, { session: run.session, caller, answers, isRepetition, ...refreshes });
+    await answerCalls(context, { session: run.session, caller, answers, isRepetition: !claim.isNew, ...refreshes });
   } catch (error) {
     if (!(error instanceof EngineError)) throw error;
     const param = paramOf(error, sent);

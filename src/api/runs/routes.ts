@@ -215,7 +215,7 @@ export function runRoutes(context: ApiContext): Route[] {
 
   async function create({ body, identity, readAgent, headers, caller, rateLimitError, response }: RunCall) {
     if (keepsOpen(body)) streamLimits.admit(caller, response);
-    const claimed = await claimRun(context, { caller, key: headers['Idempotency-Key'], identity });
+    const claimed = await claimRun(context, { caller, key: headers['Idempotency-Key'], body: identity });
     // Subscribes before the run starts, so that its first deltas are not missed.
     const lease = context.tails.lease(claimed.turnId);
     try {

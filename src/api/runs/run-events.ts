@@ -17,7 +17,7 @@ import type { RunHeader, RunItem, RunStreamEvent } from './wire/run.ts';
  */
 const FIRST_PARTIAL = 100_000;
 
-interface RunEventsOptions {
+export interface RunEventsOptions {
   run: RunHeader;
   reader: Reader;
   limits: RunLimits;
@@ -31,9 +31,7 @@ interface RunEventsOptions {
  * end is the same on every connection, so a cursor says which of them its client has.
  */
 export class RunEvents {
-  readonly #run: RunHeader;
-  readonly #reader: Reader;
-  readonly #cursor: Cursor;
+  readonly #options: RunEventsOptions;
   readonly #output: RunOutput;
   /** The message of which this connection has sent partials. */
   #message: MessagePartials | undefined;
@@ -46,10 +44,9 @@ export class RunEvents {
   /** The number that the pause of the run has, if it is paused. */
   #pause: Cursor = { ordinal: 0, frame: 0 };
 
-  constructor({ run, reader, limits, cursor }: RunEventsOptions) {
-    this.#run = run;
-    this.#reader = reader;
-    this.#cursor = cursor;
+  constructor(options: RunEventsOptions) {
+    const { limits, cursor } = options;
+    this.#options = options;
     this.#output = new RunOutput(limits);
     this.#hasPartials = cursor.frame >= FIRST_PARTIAL && cursor.frame < FIRST_PIECE;
     this.#last = cursor;
@@ -142,7 +139,7 @@ export class RunEvents {
   #complete(message: ModelMessage, ordinal: number): RunStreamEvent[] {
     const index = this.#output.items.length;
     const [item] = this.#output.feed(message);
-    if (message.threadId !== ROOT_THREAD || message.isGiven || ordinal <= this.#cursor.ordinal) {
+    if (message.threadId !== ROOT_THREAD || message.isGiven || ordinal <= this.#options.cursor.ordinal) {
       return item ? this.#items([item], { ordinal, frame: 1 }) : [];
     }
     // What a model says and draws has no partials before its end.
@@ -203,12 +200,13 @@ export class RunEvents {
   }
 
   #response(number: number): RunStreamEvent {
-    return { event: 'response', ...this.#output.run(this.#run, this.#reader), sequence_number: number };
+    const { run, reader } = this.#options;
+    return { event: 'response', ...this.#output.run(run, reader), sequence_number: number };
   }
 
   /** Undefined if the client has the event with this number. */
   #after<E extends RunStreamEvent>(place: Cursor, event: (number: number) => E): E | undefined {
     const number = sequenceNumber(place);
-    return number > sequenceNumber(this.#cursor) ? event(number) : undefined;
+    return number > sequenceNumber(this.#options.cursor) ? event(number) : undefined;
   }
 }

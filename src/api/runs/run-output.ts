@@ -1,4 +1,5 @@
 import type { Reader } from '../../auth/rights.ts';
+import { ulidIn } from '../../core/ids.ts';
 import type { ToolCall } from '../../core/records/calls.ts';
 import type { LogRecord } from '../../core/records/log.ts';
 import type { ModelMessage } from '../../core/records/message.ts';
@@ -258,7 +259,7 @@ export class RunOutput {
   /** Names the run: an item that comes back leads to it. */
   #itemId(): string {
     const { turnId } = this.view.created ?? { turnId: '' };
-    return `item_${turnId.slice(turnId.indexOf('_') + 1)}_${this.#items.length}`;
+    return `item_${ulidIn(turnId)}_${this.#items.length}`;
   }
 }
 

@@ -1,29 +1,16 @@
-import type { Reader } from '../../auth/rights.ts';
-import { BEGINNING, type Cursor } from '../../core/cursor.ts';
-import type { TurnCreated } from '../../core/records/turn.ts';
+import { BEGINNING } from '../../core/cursor.ts';
 import type { FollowedEntry, NumberedFrame } from '../../live/stream-sequencer.ts';
-import type { TailLease } from '../../live/turn-tail.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { EventStream, ServerSentEvent } from '../http/event-stream.ts';
-import { streamTurn, TurnReader } from '../http/turn-stream.ts';
+import { streamTurn, TurnReader, type TurnStreamOptions } from '../http/turn-stream.ts';
 import { loadFiles, mustLoadFiles } from './load-files.ts';
-import { RunEvents } from './run-events.ts';
-import type { RunLimits } from './run-output.ts';
-import type { RunHeader, RunStreamEvent } from './wire/run.ts';
+import { RunEvents, type RunEventsOptions } from './run-events.ts';
+import type { RunStreamEvent } from './wire/run.ts';
 
-interface StreamRunOptions {
+interface StreamRunOptions extends RunEventsOptions, Pick<TurnStreamOptions, 'turnId' | 'lease' | 'created'> {
   context: Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'blobs'>;
-  run: RunHeader;
-  reader: Reader;
-  limits: RunLimits;
-  turnId: string;
   sessionId: string;
-  /** What the client has. */
-  cursor: Cursor;
   stream: EventStream;
-  /** As `streamTurn` takes them. */
-  lease?: TailLease;
-  created?: TurnCreated | undefined;
 }
 
 /**

@@ -1,3 +1,4 @@
+import { partAt } from '../../lib/json.ts';
 import { type Place, refusal, RUN_ERRORS } from './errors.ts';
 
 interface FillOptions {
@@ -18,7 +19,7 @@ export function fillTemplates(templates: string[], { context, maxAdded, placeOf 
   return templates.map((template, i) =>
     template.replaceAll(/\{\{\s*context\.([^{}]*)\}\}/g, (_, rest: string) => {
       const path = rest.trim();
-      const value = partOf(context, path.split('.'));
+      const value = partAt(context, path.split('.'));
       if (value === undefined)
         throw refusal(RUN_ERRORS.invalid_context, placeOf(i), `the context has no ${path.slice(0, 256)}`);
       const text = typeof value === 'string' ? value : JSON.stringify(value);
@@ -27,14 +28,4 @@ export function fillTemplates(templates: string[], { context, maxAdded, placeOf 
       throw refusal(RUN_ERRORS.invalid_context, placeOf(i), `the context adds more than ${maxAdded} characters`);
     }),
   );
-}
-
-/** A part of a JSON value; undefined if there is none. */
-function partOf(value: unknown, path: string[]): unknown {
-  let part = value;
-  for (const step of path) {
-    if (typeof part !== 'object' || part === null || !Object.hasOwn(part, step)) return undefined;
-    part = Reflect.get(part, step);
-  }
-  return part;
 }

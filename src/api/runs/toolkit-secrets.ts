@@ -1,11 +1,11 @@
 import { isJsonObject } from '../../lib/json.ts';
-import { pick, type ServerSecrets } from '../../mcp/server-secrets.ts';
-import type { GivenToServer } from '../../spec/agent-spec.ts';
+import { contextParts, type ServerSecrets } from '../../mcp/server-secrets.ts';
+import type { GivenToServer, McpServer } from '../../spec/agent-spec.ts';
 import { refusal, type Place } from './errors.ts';
 import { fillTemplates } from './templates.ts';
 import type { Toolkit } from './wire/agent-params.ts';
 
-type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
+export type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
 
 /** What an agent says of what its servers are given, and what that is. */
 interface ToolkitSecrets {
@@ -14,11 +14,11 @@ interface ToolkitSecrets {
   secrets: ServerSecrets | undefined;
 }
 
-interface ToolkitServer {
-  /** The name of its server. */
-  name: string;
+/** A server of a request, its toolkit, and the index of that. */
+export interface ToolkitServer {
+  server: McpServer;
   toolkit: McpToolkit;
-  place: Place;
+  index: number;
 }
 
 /** The headers of one server, in characters: most servers accept no more than 8 or 16 thousand. */
@@ -32,22 +32,25 @@ const RESERVED =
 const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]+$/;
 
-/** Reads what the toolkits of a request give to their servers. @throws ApiError */
-export function secretsOf(toolkits: ToolkitServer[], context: unknown): ToolkitSecrets {
+/** Reads what the toolkits of a request give to their servers. `root`: the place of what has them. @throws ApiError */
+export function secretsOf(
+  servers: ToolkitServer[],
+  { context, root }: { context: unknown; root: Place },
+): ToolkitSecrets {
   const given: GivenToServer[] = [];
   const all: ServerSecrets['headers'] = [];
-  for (const { name, toolkit, place } of toolkits) {
-    const headers = headersOf(toolkit, context, place);
+  for (const { server, toolkit, index } of servers) {
+    const headers = headersOf(toolkit, context, [...root, 'toolkits', index]);
     const { context_keys: contextKeys } = toolkit;
     const hasHeaders = Object.keys(headers).length > 0;
     const hasContext = contextKeys !== undefined && contextKeys !== null && contextKeys.length > 0;
     if (!hasHeaders && !hasContext) continue;
-    given.push({ server: name, ...(hasHeaders && { headers: all.length }), ...(hasContext && { contextKeys }) });
+    given.push({ server: server.name, ...(hasHeaders && { headers: all.length }), ...(hasContext && { contextKeys }) });
     if (hasHeaders) all.push(headers);
   }
   if (given.length === 0) return { given, secrets: undefined };
   const keys = new Set(given.flatMap(({ contextKeys = [] }) => contextKeys));
-  return { given, secrets: { headers: all, context: pick(isJsonObject(context) ? context : {}, [...keys]) } };
+  return { given, secrets: { headers: all, context: contextParts(isJsonObject(context) ? context : {}, [...keys]) } };
 }
 
 /** The headers of a server, with names in lower case. @throws ApiError */

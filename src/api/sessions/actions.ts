@@ -13,13 +13,8 @@ import { order, pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagina
 import { dataOf, json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
 import { exampleAction, exampleActionEvent } from './examples.ts';
-import {
-  actionEvent,
-  actionEventToWire,
-  actionResource,
-  actionToResource,
-  serverSentActionEvent,
-} from './wire/actions.ts';
+import { actionEvent, actionResource, actionToResource, serverSentActionEvent } from './wire/actions.ts';
+import type { WireActionEvent } from './wire/actions.ts';
 import { lastEventId } from '../http/headers.ts';
 import { SESSION_ERRORS } from './errors.ts';
 
@@ -137,10 +132,9 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
 
 /** The events whose actions one of the groups may decide, and the excluded one is not kept from. */
 function* eventsFor(groups: Set<string>, excluded: string, events: ActionEvent[]): Generator<ServerSentEvent> {
-  for (const event of events) {
-    const { audiences } = event;
+  for (const { sequence, type, action, audiences } of events) {
     if (audiences.some((one) => groups.has(one)) && !audiences.includes(excluded))
-      yield { id: event.sequence, data: actionEventToWire(event, INBOX) };
+      yield { id: sequence, data: { type, action: actionToResource(action, INBOX) } satisfies WireActionEvent };
   }
 }
 

@@ -4,12 +4,12 @@ import { authorizeSession } from '../../engine/access.ts';
 import { ownerOf } from '../../engine/start-turn.ts';
 import { codeRules } from '../../features/code/permissions/code-rules.ts';
 import { matchingSavedTools } from '../../features/code/saved-tools/listed-saved-tools.ts';
-import { savedToolsOf, type SavedTool, type SavedToolAbout } from '../../features/code/saved-tools/saved-tool.ts';
+import { savedToolsOf, type SavedToolAbout } from '../../features/code/saved-tools/saved-tool.ts';
 import { listedTools, type ListedTool } from '../../features/code/tools/listed-tools.ts';
 import type { ToolScope } from '../../core/history.ts';
 import { sha256 } from '../../lib/hash.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { mayAsk, type CallRules } from '../../tools/decision-policy.ts';
+import { mayAsk } from '../../tools/decision-policy.ts';
 import { rankTools } from '../../tools/rank-tools.ts';
 import { mayCall, type AgentTool } from '../../tools/toolset.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -71,10 +71,21 @@ export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
         ];
         const rules = await codeRules(catalog, spec, scope);
         const withSource = query.source === 'true';
-        const codeOf = async (tool: SavedToolAbout) =>
-          withSource && place ? catalog.savedTools.get(place, tool) : undefined;
-        const resources = resourcesOf(found.slice(skipped), { spec, rules, withSource, codeOf });
-        return pageFrom(placed(resources, { list, skipped }), limit);
+        async function* listing() {
+          for (const [i, one] of found.entries().drop(skipped)) {
+            // Each in its own turn of the event loop: the schemas of a hostile server take milliseconds.
+            await nextTurn();
+            const position = { list, skipped: i };
+            if ('version' in one) {
+              const code = withSource && place ? await catalog.savedTools.get(place, one) : undefined;
+              yield { item: savedCodeToolToResource(one, code), position };
+            } else {
+              const asks = mayAsk(spec, one.tool.agentTool, rules);
+              yield { item: codeToolToResource(one, { asks, withSource }), position };
+            }
+          }
+        }
+        return pageFrom(listing(), limit);
       },
     }),
   ];
@@ -108,33 +119,4 @@ async function matching(listed: readonly ListedTool[], { category, query }: Want
   const byTool = new Map(inCategory.map((one) => [one.tool.agentTool, one]));
   const ranked = await rankTools([...byTool.keys()], query);
   return ranked.flatMap((tool) => byTool.get(tool) ?? []);
-}
-
-interface ResourceOptions {
-  spec: AgentSpec;
-  rules: CallRules | undefined;
-  withSource: boolean;
-  /** The code of a saved tool, if it is wanted. */
-  codeOf: (tool: SavedToolAbout) => Promise<Pick<SavedTool, 'api'> | undefined>;
-}
-
-/** Each in its own turn of the event loop: the schemas of a hostile server take milliseconds. */
-async function* resourcesOf(
-  found: readonly (SavedToolAbout | ListedTool)[],
-  { spec, rules, withSource, codeOf }: ResourceOptions,
-): AsyncGenerator<CodeToolResource> {
-  for (const one of found) {
-    await nextTurn();
-    if ('version' in one) yield savedCodeToolToResource(one, await codeOf(one));
-    else yield codeToolToResource(one, { asks: mayAsk(spec, one.tool.agentTool, rules), withSource });
-  }
-}
-
-/** @param start the position of the first of them */
-async function* placed(resources: AsyncIterable<CodeToolResource>, start: z.output<typeof placeInList>) {
-  let { skipped } = start;
-  for await (const item of resources) {
-    yield { item, position: { ...start, skipped } };
-    skipped += 1;
-  }
 }

@@ -76,7 +76,7 @@ async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<voi
   const isMessages = items.length > 0 && !answersCalls;
   if (body.on_running === 'steer' && !isMessages) throw messagesRequired();
   checkPrevious(previous);
-  const files = filesOf(items).map(({ file }) => file);
+  const files = filesOf(items);
   const host = request.get('host');
   const loadInput = async () => toInputItems(items, await readFiles(files, { ...context, caller, host }));
   const input = files.length > 0 ? loadInput : toInputItems(items, []);

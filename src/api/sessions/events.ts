@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { readerOf, type Reader } from '../../auth/rights.ts';
+import { readerOf } from '../../auth/rights.ts';
 import type { TurnRow } from '../../catalog/schema.ts';
 import { isId } from '../../core/ids.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
@@ -10,15 +10,7 @@ import { invalidPageToken, positionOf, pageFrom, pageQuery, pageOf } from '../ht
 import type { Route } from '../http/route.ts';
 import { exampleMessage, exampleTurn } from './examples.ts';
 import { routesOf } from './route.ts';
-import {
-  entries,
-  isOfOtherThread,
-  threadQuery,
-  turnEvents,
-  turnEventsAnswer,
-  turnEventsQuery,
-  type EntryOptions,
-} from './turn-events.ts';
+import { entries, isOfOtherThread, threadQuery, turnEvents, turnEventsAnswer, turnEventsQuery } from './turn-events.ts';
 import { toWire } from './wire/events-to-wire.ts';
 import { sessionEventItem } from './wire/resources.ts';
 import { viewQuery } from './wire/view.ts';
@@ -62,28 +54,22 @@ export function eventRoutes(context: ApiContext): Route[] {
         if (lastTurnId !== undefined && !place) await requireTurn(context, session, lastTurnId);
         const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
         if (place && !isTurnOf(session, turn)) throw invalidPageToken();
-        const listing = listingFrom(turn, { place: place?.ordinal, limit, view, threadId }, readerOf(caller, session));
-        return pageFrom(listing, limit);
+        const reader = readerOf(caller, session);
+        async function* listing() {
+          for (let one = turn; one; one = await before(one)) {
+            const from = one === turn ? place?.ordinal : undefined;
+            const options = { place: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
+            for await (const { ordinal, record } of entries(context, one.id, options)) {
+              const position = { turn: one.id, ordinal } satisfies z.infer<typeof sessionPlace>;
+              const event = toWire(record, reader, view);
+              yield { item: { turn_id: one.id, event }, position, isLeftOut: isOfOtherThread(event, threadId) };
+            }
+          }
+        }
+        return pageFrom(listing(), limit);
       },
     }),
   ];
-
-  async function* listingFrom(
-    newest: TurnRow | undefined,
-    { place, limit, view, threadId }: Omit<EntryOptions, 'order'> & { threadId: string | undefined },
-    reader: Reader,
-  ) {
-    for (let turn = newest; turn; turn = await before(turn)) {
-      const { id } = turn;
-      const from = turn === newest ? place : undefined;
-      const options = { place: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
-      for await (const { ordinal, record } of entries(context, id, options)) {
-        const position = { turn: id, ordinal } satisfies z.infer<typeof sessionPlace>;
-        const event = toWire(record, reader, view);
-        yield { item: { turn_id: id, event }, position, isLeftOut: isOfOtherThread(event, threadId) };
-      }
-    }
-  }
 
   /** The first turn of the listing: the given or last one, or its parent if it is running. */
   async function newestEnded(sessionId: string, lastTurnId: string | undefined): Promise<TurnRow | undefined> {

@@ -8,7 +8,6 @@ import { draftSessionRoutes } from './draft-sessions.ts';
 import { eventRoutes } from './events.ts';
 import { fileRoutes } from './files.ts';
 import { permissionRoutes } from './permissions.ts';
-import { queueRoutes } from './queue.ts';
 import { FACTS } from './route.ts';
 import { savedToolRoutes } from './saved-tools.ts';
 import { sandboxRoutes } from './sandboxes.ts';
@@ -34,7 +33,6 @@ export const SESSIONS = {
     ...sessionRoutes(context),
     ...sessionListRoutes(context),
     ...turnRoutes(context),
-    ...queueRoutes(context),
     ...steeringRoutes(context),
     ...eventRoutes(context),
     ...timelineRoutes(context),

@@ -1,16 +1,14 @@
 import { posix } from 'node:path';
 import { z } from 'zod';
+import { mayOnSession } from '../../auth/rights.ts';
 import { BlobNotFound } from '../../blobs/blob-store.ts';
-import type { SessionRow } from '../../catalog/schema.ts';
 import { isId } from '../../core/ids.ts';
 import { ROOT_THREAD } from '../../core/records/threads.ts';
 import type { Caller } from '../../core/subject.ts';
-import { authorizeSession, readableSession, requireRight } from '../../engine/access.ts';
-import { EngineError } from '../../engine/errors.ts';
+import { authorizeSession, requireRight } from '../../engine/access.ts';
 import { interruptCell, runsCode } from '../../engine/interrupt-cell.ts';
 import { byKey } from '../../engine/request-claims.ts';
 import { resetKernel } from '../../features/code/reset-kernel.ts';
-import type { SandboxRow } from '../../features/code/sandbox-rows.ts';
 import { sandboxState } from '../../features/code/sandbox-state.ts';
 import { mediaTypeByName } from '../../features/code/workspace/media-type.ts';
 import type { StoredItem } from '../../features/code/workspace/stored-tree.ts';
@@ -19,7 +17,7 @@ import { workspaceListOf } from '../../features/code/workspace/workspace-list.ts
 import { WorkspaceFileError } from '../../features/code/workspace/workspace-path.ts';
 import { sha256 } from '../../lib/hash.ts';
 import { identifier } from '../../spec/bounds.ts';
-import { codeActionsOf, type CodeActions } from '../../spec/code-actions.ts';
+import { codeActionsOf } from '../../spec/code-actions.ts';
 import { WORKSPACE, WORKSPACE_PATH_RULE } from '../../spec/workspace-path.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError, ERRORS, type ErrorKind } from '../http/errors.ts';
@@ -37,6 +35,8 @@ const route = routesOf('Sandboxes');
 const MAX_DOWNLOAD_BYTES = 1024 ** 3;
 
 const path = z.string().min(1).describe(WORKSPACE_PATH_RULE);
+
+const bytes = z.instanceof(Buffer).meta({ override: { type: 'string', format: 'binary' } });
 
 const threadId = identifier.default(ROOT_THREAD).describe('the thread whose model has written the code');
 
@@ -86,8 +86,10 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       errors: ['forbidden', 'invalid_path', 'file_not_found', 'file_too_large', 'range_not_satisfiable'],
       handler: async ({ params, query, caller, request, response }) => {
         const row = isId(params.sandbox_id) ? await catalog.sandboxes.find(params.sandbox_id) : undefined;
-        const session = row && (await readerSession(row, caller));
-        if (!row || !session) throw new ApiError(SESSION_ERRORS.sandbox_not_found, 'there is no such sandbox');
+        const session = row && (await catalog.sessions.get(row.session_id));
+        if (!row || !session || !mayOnSession(caller, session, 'read')) {
+          throw new ApiError(SESSION_ERRORS.sandbox_not_found, 'there is no such sandbox');
+        }
         const { config } = await catalog.agents.spec(session.spec_hash);
         if (config?.sandbox?.file_downloads === false) {
           throw new ApiError('forbidden', 'the agent does not offer its files (config.sandbox.file_downloads)');
@@ -200,7 +202,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       query: z.object({ path }),
       headers: z.object(idempotencyKey),
       isRaw: true,
-      body: { schema: bytesSchema(), example: Buffer.from('order,days\n17,3') },
+      body: json(bytes, Buffer.from('order,days\n17,3')),
       answer: dataOf(workspaceFile, exampleFile),
       errors: [
         'forbidden',
@@ -233,20 +235,8 @@ export function sandboxRoutes(context: ApiContext): Route[] {
     }),
   ];
 
-  /** The session of a sandbox; undefined if the caller may not read it. */
-  async function readerSession({ session_id: id }: SandboxRow, caller: Caller): Promise<SessionRow | undefined> {
-    try {
-      return await readableSession(catalog, id, caller);
-    } catch (error) {
-      if (error instanceof EngineError && error.code === 'session_not_found') return undefined;
-      throw error;
-    }
-  }
-
-  async function changeable(
-    sessionId: string,
-    caller: Caller,
-  ): Promise<{ session: SessionRow; workspace: CodeActions['workspace'] }> {
+  /** A session whose workspace the caller may change, and the limits of that. @throws EngineError or ApiError */
+  async function changeable(sessionId: string, caller: Caller) {
     const session = requireRight(await authorizeSession(catalog, sessionId, caller, 'read'), caller, 'send');
     const actions = codeActionsOf(await catalog.agents.spec(session.spec_hash));
     if (actions) return { session, workspace: actions.workspace };
@@ -272,10 +262,6 @@ export function sandboxRoutes(context: ApiContext): Route[] {
   }
 }
 
-function bytesSchema() {
-  return z.instanceof(Buffer).meta({ override: { type: 'string', format: 'binary' } });
-}
-
 function timeOf(milliseconds: number): string {
   return new Date(milliseconds).toISOString();
 }
@@ -296,7 +282,8 @@ async function explained<T>(work: () => Promise<T>): Promise<T> {
   } catch (error) {
     if (error instanceof BlobNotFound) throw new ApiError('file_not_found', 'the file is lost', { cause: error });
     if (!(error instanceof WorkspaceFileError)) throw error;
-    throw new ApiError(KINDS[error.code], error.message, { cause: error, ...paramOf(error.code) });
+    const isOfPath = error.code === 'invalid_path' || error.code === 'not_a_file';
+    throw new ApiError(KINDS[error.code], error.message, { cause: error, param: isOfPath ? 'path' : undefined });
   }
 }
 
@@ -309,7 +296,3 @@ const KINDS: Record<WorkspaceFileError['code'], ErrorKind> = {
   unsuitable: SESSION_ERRORS.invalid_path,
   failed: SESSION_ERRORS.invalid_path,
 };
-
-function paramOf(code: WorkspaceFileError['code']) {
-  return code === 'invalid_path' || code === 'not_a_file' ? { param: 'path' } : {};
-}

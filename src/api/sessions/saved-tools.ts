@@ -1,6 +1,5 @@
 import { z } from 'zod';
 import type { Caller } from '../../core/subject.ts';
-import { mayOnServer, refusalOnServer } from '../../auth/rights.ts';
 import { byKey } from '../../engine/request-claims.ts';
 import {
   MAX_SAVED_TOOLS,
@@ -15,7 +14,7 @@ import { codeActionsOf } from '../../spec/code-actions.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { idempotencyKey } from '../http/headers.ts';
-import { dataOf, json, type Route } from '../http/route.ts';
+import { authorize, dataOf, json, type Route } from '../http/route.ts';
 import { SESSION_ERRORS } from './errors.ts';
 import { exampleSavedTool } from './examples.ts';
 import { requireAgent } from './require-agent.ts';
@@ -123,9 +122,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       const message = 'the agent does not act in code, or has `saved_tools: "none"`';
       throw new ApiError(SESSION_ERRORS.invalid_code_tool, message);
     }
-    if (place.subjectId === undefined && !mayOnServer(caller, 'writeAgents')) {
-      throw new ApiError('forbidden', refusalOnServer(caller, 'writeAgents'));
-    }
+    if (place.subjectId === undefined) authorize(caller, 'writeAgents');
     return place;
   }
 

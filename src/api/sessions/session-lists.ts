@@ -105,23 +105,7 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
     const owner = whose === 'own' || !mayReadAll(caller) ? caller.subject.subjectId : undefined;
     const fingerprint = hashOf({ types, owner: owner ?? null, order, filters });
     const page: SessionPage = { order, after: createdAfter(token, fingerprint), limit: limit + 1 };
-    const found = await readable(types, owner, filters, page);
-    const waiting = await catalog.actions.pendingOf(found.map(({ id }) => id));
-    return pageOfRows<SessionRow, T>(found, limit, {
-      toItem: (session) => toItem({ session, waiting: waiting.get(session.id) ?? [] }),
-      after: (last) => placeAfter(last, fingerprint),
-    });
-  }
-
-  async function readable(
-    types: readonly SessionRow['type'][],
-    owner: string | undefined,
-    filters: Omit<Query, 'limit' | 'page_token' | 'order'>,
-    page: SessionPage,
-  ): Promise<SessionRow[]> {
     const { created_by_subject_id: subjectId = owner, state } = filters;
-    // Sessions of other subjects do not exist for this caller.
-    if (owner !== undefined && subjectId !== owner) return [];
     const filter: Omit<SessionFilter, 'type'> = {
       id: filters.session_id,
       agentName: filters.agent_name,
@@ -132,8 +116,15 @@ export function sessionListRoutes({ catalog }: ApiContext): Route[] {
       to: filters.end_timestamp,
       ...(state && inState(state)),
     };
-    const found = await Promise.all(types.map((type) => catalog.sessions.list({ ...filter, type }, page)));
-    return firstOf(found.flat(), page);
+    // Sessions of other subjects do not exist for this caller.
+    const listed = owner !== undefined && subjectId !== owner ? [] : types;
+    const lists = await Promise.all(listed.map((type) => catalog.sessions.list({ ...filter, type }, page)));
+    const found = firstOf(lists.flat(), page);
+    const waiting = await catalog.actions.pendingOf(found.map(({ id }) => id));
+    return pageOfRows<SessionRow, T>(found, limit, {
+      toItem: (session) => toItem({ session, waiting: waiting.get(session.id) ?? [] }),
+      after: (last) => placeAfter(last, fingerprint),
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { PlacedTurn } from '../../features/session-stream/turn-places.ts';
 import { BEGINNING, FRAMES_PER_ORDINAL, type Cursor } from '../../core/cursor.ts';
-import { readerOf, type Reader } from '../../auth/rights.ts';
+import { readerOf } from '../../auth/rights.ts';
 import { authorizeSession } from '../../engine/access.ts';
 import { TurnNotFound } from '../../engine/turn-log-reader.ts';
 import { isUnavailable } from '../../engine/unavailable.ts';
@@ -11,16 +11,19 @@ import { json, type Route } from '../http/route.ts';
 import { cursorOfEventSource, sendTurn } from '../http/turn-stream.ts';
 import { routesOf } from './route.ts';
 import { exampleSessionServerSentEvent } from './examples.ts';
-import { TurnEventReader } from './turn-event-reader.ts';
+import { TurnEventReader, type TurnEventReaderOptions } from './turn-event-reader.ts';
 import { sessionServerSentEvent, sessionStreamEvent, type SessionStreamEvent } from './wire/events.ts';
 import { after, lastEventId } from '../http/headers.ts';
-import { viewQuery, type View } from './wire/view.ts';
+import { viewQuery } from './wire/view.ts';
 
 const route = routesOf('Events');
 
+/** One connection, and what its reader is shown. */
+type Readership = Pick<TurnEventReaderOptions, 'stream' | 'view' | 'reader'>;
+
 /** The stream of a session, over all of its turns. */
 export function sessionStreamRoutes(context: ApiContext): Route[] {
-  const { catalog, metrics, streamLimits } = context;
+  const { catalog, metrics, streamLimits, sessionIndex, sessionWatches, log } = context;
   return [
     route('get', '/v1/agents/sessions/:session_id/stream', {
       id: 'streamSession',
@@ -39,64 +42,39 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
         const stream = new EventStream(response, metrics);
-        await streamSession({
-          context,
-          sessionId: session.id,
-          cursor,
-          stream,
-          view: query.view,
-          reader: readerOf(caller, session),
-        });
+        await streamSession(session.id, cursor, { stream, view: query.view, reader: readerOf(caller, session) });
       },
     }),
   ];
-}
 
-type Context = Pick<ApiContext, 'catalog' | 'logs' | 'tails' | 'sessionIndex' | 'sessionWatches' | 'log'>;
-
-interface SessionStreamOptions {
-  context: Context;
-  sessionId: string;
-  /** What the reader has already: its ordinal is a position in the session. */
-  cursor: Cursor;
-  stream: EventStream;
-  view: View;
-  reader: Reader;
-}
-
-/**
- * Streams a session to one reader, turn by turn, until the reader disconnects or the session is deleted.
- * @throws EngineError or ApiError `invalid_cursor`, before anything is sent, if the cursor is not from this stream
- */
-async function streamSession({
-  context,
-  sessionId,
-  cursor,
-  stream,
-  view,
-  reader,
-}: SessionStreamOptions): Promise<void> {
-  const { sessionIndex, sessionWatches, log } = context;
-  // Before the first search, so that no turn is missed after it.
-  using watch = sessionWatches.watch(sessionId, () => stream.end());
-  stream.onClosed(() => watch[Symbol.dispose]());
-  let seen = cursor;
-  let turn = await sessionIndex.turnAfter(sessionId, seen.ordinal);
-  while (!stream.isClosed) {
-    const end = turn && (await sendPlaced(context, turn, seen, { stream, view, reader }));
-    if (end !== undefined) seen = { ordinal: end, frame: 0 };
-    else {
-      stream.open();
-      const { ordinal } = seen;
-      await watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) < ordinal);
+  /**
+   * Streams a session to one reader, turn by turn, until the reader disconnects or the session is deleted.
+   * @param cursor what the reader has already: its ordinal is a position in the session
+   * @throws EngineError or ApiError `invalid_cursor`, before anything is sent, if the cursor is not from this stream
+   */
+  async function streamSession(sessionId: string, cursor: Cursor, readership: Readership): Promise<void> {
+    const { stream } = readership;
+    // Before the first search, so that no turn is missed after it.
+    using watch = sessionWatches.watch(sessionId, () => stream.end());
+    stream.onClosed(() => watch[Symbol.dispose]());
+    let seen = cursor;
+    let turn = await sessionIndex.turnAfter(sessionId, seen.ordinal);
+    while (!stream.isClosed) {
+      const end = turn && (await sendPlaced(context, turn, seen, readership));
+      if (end !== undefined) seen = { ordinal: end, frame: 0 };
+      else {
+        stream.open();
+        const { ordinal } = seen;
+        await watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) < ordinal);
+      }
+      turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
+        if (!isUnavailable(error)) throw error;
+        log.debug({ sessionId, err: error }, 'cannot look for the next turn of a session, will retry');
+        return undefined;
+      });
     }
-    turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
-      if (!isUnavailable(error)) throw error;
-      log.debug({ sessionId, err: error }, 'cannot look for the next turn of a session, will retry');
-      return undefined;
-    });
+    stream.end();
   }
-  stream.end();
 }
 
 /**
@@ -105,10 +83,10 @@ async function streamSession({
  * position of the last event that was sent; undefined if the turn's history was lost.
  */
 async function sendPlaced(
-  context: Context,
+  context: ApiContext,
   { id: turnId, events_before: before }: PlacedTurn,
   { ordinal, frame }: Cursor,
-  options: Pick<SessionStreamOptions, 'stream' | 'view' | 'reader'>,
+  options: Readership,
 ): Promise<number | undefined> {
   const reader = new TurnEventReader({
     cursor: ordinal > before ? { ordinal: ordinal - before, frame } : BEGINNING,

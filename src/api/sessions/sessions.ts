@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { authorizeSession, sessionNotFound } from '../../engine/access.ts';
 import { checkAgent } from '../../engine/agent-check.ts';
 import { cancelTurns, deleteSession } from '../../engine/engine.ts';
+import type { SessionRow } from '../../catalog/schema.ts';
 import { ownerColumns } from '../../catalog/sessions.ts';
 import { sessionNow } from '../../features/inbox/session-now.ts';
 import { newId } from '../../engine/new-id.ts';
@@ -43,7 +44,7 @@ export function sessionRoutes(context: ApiContext): Route[] {
         const request = { catalog, caller, resource: 'sessions', key, body: [body, metadata] };
         const id = await byKey({ ...request, resourceId: unused, sessionId: unused }, async ({ resourceId, isNew }) => {
           const isCreated = !isNew && (await catalog.sessions.get(resourceId)) !== undefined;
-          if (!isCreated) await createSession({ id: resourceId, body, metadata, subject: caller.subject });
+          if (!isCreated) await createSession(body, caller.subject, { id: resourceId, metadata });
           return resourceId;
         });
         addLogContext({ sessionId: id });
@@ -85,29 +86,21 @@ export function sessionRoutes(context: ApiContext): Route[] {
     }),
   ];
 
-  async function createSession({ id, body, metadata, subject }: NewSession): Promise<void> {
+  async function createSession(body: CreateSessionBody, subject: Subject, row: Pick<SessionRow, 'id' | 'metadata'>) {
     const agent = await catalog.agents.get(body.agent_name);
     if (!agent) throw agentNotFound(body.agent_name);
     await checkAgent(agent.spec, { owner: null, agentCheck, path: 'agent.' });
     const now = new Date().toISOString();
     await catalog.sessions.insert({
-      id,
+      ...row,
       type: 'session',
       agent_name: agent.name,
       agent_version: agent.version,
       spec_hash: agent.spec_hash,
       title: body.title || null,
       ...ownerColumns(subject),
-      metadata,
       created_at: now,
       updated_at: now,
     });
   }
-}
-
-interface NewSession {
-  id: string;
-  body: CreateSessionBody;
-  metadata: string | null;
-  subject: Subject;
 }

@@ -7,7 +7,7 @@ import { tellSignIns } from '../../features/sign-in/tell-sign-ins.ts';
 import { isId } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import type { ApiContext } from '../http/context.ts';
-import { ApiError, standardErrors, toApiError } from '../http/errors.ts';
+import { ApiError, toApiError } from '../http/errors.ts';
 import { pageOf, pageOfRows, pageQuery, positionOf } from '../http/pagination.ts';
 import { json, type Route } from '../http/route.ts';
 import { routesOf } from './route.ts';
@@ -195,10 +195,7 @@ async function toBrowser(request: Request, response: Response, handle: () => Pro
     await handle();
   } catch (error) {
     if (!(error instanceof SignInError) || request.accepts(['json', 'html']) !== 'html') throw error;
-    sendText(
-      response.status(standardErrors.answer(toApiError(error)).status),
-      'You are not signed in',
-      `${error.message}.`,
-    );
+    const { status } = toApiError(error).kind;
+    sendText(response.status(status), 'You are not signed in', `${error.message}.`);
   }
 }

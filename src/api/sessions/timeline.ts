@@ -27,12 +27,9 @@ export function timelineRoutes(context: ApiContext): Route[] {
         'beginning. While the turn runs, the attempts that run are among them, as `pending`.',
       query,
       answer: pageOf(span, [exampleSpan], 1000),
-      handler: async ({
-        params: { session_id: sessionId, turn_id: turnId },
-        query: { limit, page_token: token },
-        caller,
-      }) => {
-        const session = await authorizeSession(catalog, sessionId, caller, 'read');
+      handler: async ({ params, query: { limit, page_token: token }, caller }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        const { turn_id: turnId } = params;
         await requireTurn(context, session, turnId);
         const { span: from = 0 } = positionOf(place, token, { turn: turnId }) ?? {};
         const spans = await turnTimeline(context, turnId);

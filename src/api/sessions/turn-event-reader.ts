@@ -10,7 +10,7 @@ import { toWire } from './wire/events-to-wire.ts';
 import { deltaToWire, messageBase, messageEnd } from './wire/messages-to-wire.ts';
 import { isInView, type View } from './wire/view.ts';
 
-interface TurnEventReaderOptions {
+export interface TurnEventReaderOptions {
   /** What the reader has already. */
   cursor: Cursor;
   stream: EventStream;
@@ -24,29 +24,25 @@ interface TurnEventReaderOptions {
 
 /** Reads a turn as the events of this API. */
 export class TurnEventReader extends TurnReader {
-  readonly #view: View;
-  readonly #reader: Reader;
-  readonly #number: (event: StreamEvent, sequenceNumber: number) => ServerSentEvent;
-  #onFirstDelta: (() => void) | undefined;
+  readonly #options: TurnEventReaderOptions;
+  #isFirstDelta = true;
 
-  constructor({ cursor, stream, view, reader, number = numbered, onFirstDelta }: TurnEventReaderOptions) {
-    super(stream, cursor);
-    this.#view = view;
-    this.#reader = reader;
-    this.#number = number;
-    this.#onFirstDelta = onFirstDelta;
+  constructor(options: TurnEventReaderOptions) {
+    super(options.stream, options.cursor);
+    this.#options = options;
   }
 
   protected override *events(frames: NumberedFrame[]): Generator<ServerSentEvent> {
+    const { view, reader, number = numbered, onFirstDelta } = this.#options;
     for (const { sequenceNumber, frame } of frames) {
-      if (frame.kind === 'record' && !isInView(frame.record, this.#view)) continue;
-      if ((frame.kind === 'retrying' || frame.kind === 'output') && this.#view !== 'full') continue;
-      const event = frameToWire(frame, this.#reader, this.#view);
-      if (event.type === 'model.message.delta') {
-        this.#onFirstDelta?.();
-        this.#onFirstDelta = undefined;
+      if (frame.kind === 'record' && !isInView(frame.record, view)) continue;
+      if ((frame.kind === 'retrying' || frame.kind === 'output') && view !== 'full') continue;
+      const event = frameToWire(frame, reader, view);
+      if (event.type === 'model.message.delta' && this.#isFirstDelta) {
+        this.#isFirstDelta = false;
+        onFirstDelta?.();
       }
-      yield this.#number(event, sequenceNumber);
+      yield number(event, sequenceNumber);
     }
   }
 }

@@ -35,7 +35,7 @@ const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) })
 /** Entries per read: most of the largest ones have 250 KB each. */
 const MAX_BATCH_SIZE = 100;
 
-export interface EntryOptions {
+interface EntryOptions {
   /** The first ordinal, from a page token; undefined for the first page. */
   place: number | undefined;
   limit: number;

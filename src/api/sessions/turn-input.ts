@@ -40,44 +40,35 @@ export function checkInput(items: SentItem[]): void {
       param: `input.${i}.content`,
     });
   }
-  checkFiles(filesOf(items).map(({ file }) => file));
+  checkFiles(filesOf(items));
 }
 
 /** The files of an input, in order. */
-export function filesOf(items: SentItem[]): { part: SentPart; file: SentFile }[] {
+export function filesOf(items: SentItem[]): SentFile[] {
   return items.flatMap((item, i) => {
     if (item.type !== 'user.message' || typeof item.content === 'string') return [];
     return item.content.flatMap((part, j) => {
       if (part.type !== 'file') return [];
       const { name, data } = part;
-      return [{ part, file: { name, data, param: `input.${i}.content.${j}.data` } }];
+      return [{ name, data, param: `input.${i}.content.${j}.data` }];
     });
   });
 }
 
 /** The input in the engine's form: files, whose `contents` are in the same order, are inline. */
 export function toInputItems(items: SentItem[], contents: FileContent[]): InputItem[] {
-  const files = new Map(filesOf(items).map(({ part }, i) => [part, contents.slice(i, i + 1).map(inlineFile)]));
+  const files = contents.map(inlineFile);
+  // The parts are visited in the order of the files.
+  const partOf = (part: SentPart): UserContentPart[] => (part.type === 'file' ? files.splice(0, 1) : [part]);
   return items.map((item): InputItem => {
-    switch (item.type) {
-      case 'user.message': {
-        const { type, content } = item;
-        if (typeof content === 'string') return { type, content };
-        const partOf = (part: SentPart): UserContentPart[] => (part.type === 'text' ? [part] : (files.get(part) ?? []));
-        return { type, content: content.flatMap(partOf) };
-      }
-      default:
-        return toAnswer(item);
-    }
+    if (item.type !== 'user.message') return toAnswer(item);
+    const { type, content } = item;
+    return { type, content: typeof content === 'string' ? content : content.flatMap(partOf) };
   });
 }
 
-/** Answers in the engine's form. */
-export function toAnswers(items: ActionsBody['input']): Answer[] {
-  return items.map(toAnswer);
-}
-
-function toAnswer(item: ActionsBody['input'][number]): Answer {
+/** An answer in the engine's form. */
+export function toAnswer(item: ActionsBody['input'][number]): Answer {
   const call = { threadId: item.thread_id, toolCallId: item.tool_call_id };
   if (item.type === 'user.tool_response') return { type: item.type, ...call, content: item.content };
   return { type: item.type, ...call, approval: approvalOf(item.approval) };

@@ -8,9 +8,6 @@ import { toTurnResource } from './wire/resources-to-wire.ts';
 /** A turn with its current state; of one that runs, Temporal is asked whether it repeats a call, if it can say so. */
 export async function turnResourceOf(client: Client, turn: TurnSummary, reader: Reader): Promise<TurnResource> {
   const isRunning = !turn.done && turn.position === undefined;
-  return toTurnResource(
-    turn,
-    reader,
-    isRunning ? await retryingTurn(client, turn.created.turnId).catch(() => undefined) : undefined,
-  );
+  const retrying = isRunning ? await retryingTurn(client, turn.created.turnId).catch(() => undefined) : undefined;
+  return toTurnResource(turn, reader, retrying);
 }

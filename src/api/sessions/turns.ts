@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { mayOnSession } from '../../auth/rights.ts';
 import { unlessUnreadable } from '../../engine/turn-log-reader.ts';
 import { numberedStreamEvent, serverSentEvent } from './wire/events.ts';
 import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/headers.ts';
@@ -9,7 +8,7 @@ import { viewQuery } from './wire/view.ts';
 import type { ApiContext } from '../http/context.ts';
 import { exampleServerSentEvent, exampleTurn } from './examples.ts';
 import { isId } from '../../core/ids.ts';
-import { readerOf } from '../../auth/rights.ts';
+import { mayOnSession, readerOf } from '../../auth/rights.ts';
 import { authorizeSession, isTurnOf, requireTurn } from '../../engine/access.ts';
 import { sessionWithAnswers } from '../../features/inbox/session-now.ts';
 import { invalidPageToken, positionOf, pageQuery, pagination, pageOf } from '../http/pagination.ts';
@@ -20,8 +19,10 @@ import { byKey } from '../../engine/request-claims.ts';
 import { routesOf } from './route.ts';
 import { respondWithTurn } from './create-turn.ts';
 import { turnResourceOf } from './turn-resource.ts';
+import { toTurnResource } from './wire/resources-to-wire.ts';
+import { MAX_QUEUED } from '../../core/turn-queue.ts';
 import { remembering } from './remembering.ts';
-import { rulesIn, toAnswers } from './turn-input.ts';
+import { rulesIn, toAnswer } from './turn-input.ts';
 import { EventStream } from '../http/event-stream.ts';
 import { cursorOf, cursorOfEventSource, streamTurn } from '../http/turn-stream.ts';
 import { TurnEventReader } from './turn-event-reader.ts';
@@ -55,13 +56,10 @@ export function turnRoutes(context: ApiContext): Route[] {
         const turns = await Promise.all(
           chain.slice(0, limit).map(({ id }) => unlessUnreadable(logs.firstAndLast(id), { log, turnId: id })),
         );
+        const reader = readerOf(caller, session);
+        const data = await Promise.all(turns.flatMap((one) => (one ? [turnResourceOf(client, one, reader)] : [])));
         const next = chain[limit];
-        return {
-          data: await Promise.all(
-            turns.flatMap((one) => (one ? [turnResourceOf(client, one, readerOf(caller, session))] : [])),
-          ),
-          pagination: pagination(limit, next && { turn: next.id }),
-        };
+        return { data, pagination: pagination(limit, next && { turn: next.id }) };
       },
     }),
     route('post', '/v1/agents/sessions/:session_id/turns', {
@@ -156,7 +154,7 @@ export function turnRoutes(context: ApiContext): Route[] {
       ],
       handler: async ({ params, headers, body, caller }) => {
         const session = await sessionWithAnswers(catalog, params.session_id, caller);
-        const answers = toAnswers(body.input);
+        const answers = body.input.map(toAnswer);
         const { id: sessionId } = session;
         const key = headers['Idempotency-Key'];
         const request = { catalog, caller, resource: `answers/${sessionId}`, key, body, sessionId };
@@ -208,25 +206,14 @@ export function turnRoutes(context: ApiContext): Route[] {
       body: json(subscribeBody.optional(), { after_sequence_number: 1_000_002 }),
       schemas,
       answer: { written: { 'text/event-stream': stream } },
-      handler: async ({
-        params: { session_id: sessionId, turn_id: turnId },
-        query,
-        headers,
-        body,
-        caller,
-        response,
-      }) => {
-        const session = await authorizeSession(catalog, sessionId, caller, 'read');
+      handler: async ({ params, query: { view }, headers, body, caller, response }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const cursor = cursorOf(body?.after_sequence_number ?? undefined, headers['Last-Event-ID']);
-        await requireTurn(context, session, turnId);
+        await requireTurn(context, session, params.turn_id);
         streamLimits.admit(caller, response);
-        const reader = new TurnEventReader({
-          cursor,
-          stream: new EventStream(response, metrics),
-          view: query.view,
-          reader: readerOf(caller, session),
-        });
-        await streamTurn({ context, turnId, reader });
+        const stream = new EventStream(response, metrics);
+        const reader = new TurnEventReader({ cursor, stream, view, reader: readerOf(caller, session) });
+        await streamTurn({ context, turnId: params.turn_id, reader });
       },
     }),
     route('get', '/v1/agents/sessions/:session_id/turns/:turn_id/stream', {
@@ -240,26 +227,37 @@ export function turnRoutes(context: ApiContext): Route[] {
       schemas,
       answer: { written: { 'text/event-stream': stream } },
       noContent: 'the turn has ended, and the cursor is at its end',
-      handler: async ({
-        params: { session_id: sessionId, turn_id: turnId },
-        query,
-        headers,
-        caller,
-        request,
-        response,
-      }) => {
-        const session = await authorizeSession(catalog, sessionId, caller, 'read');
+      handler: async ({ params, query, headers, caller, request, response }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const cursor = cursorOfEventSource(headers, query.after_sequence_number);
-        await requireTurn(context, session, turnId);
+        await requireTurn(context, session, params.turn_id);
         if (request.method === 'HEAD') return void response.type('text/event-stream').end();
         streamLimits.admit(caller, response);
-        const reader = new TurnEventReader({
-          cursor,
-          stream: new EventStream(response, metrics),
-          view: query.view,
-          reader: readerOf(caller, session),
-        });
-        await streamTurn({ context, turnId, reader, endsWithNothing: true });
+        const stream = new EventStream(response, metrics);
+        const reader = new TurnEventReader({ cursor, stream, view: query.view, reader: readerOf(caller, session) });
+        await streamTurn({ context, turnId: params.turn_id, reader, endsWithNothing: true });
+      },
+    }),
+    route('get', '/v1/agents/sessions/:session_id/queue', {
+      id: 'listQueue',
+      summary: 'The turns that wait in the queue of a session, in their order',
+      description: `All of them, on one page: at most ${MAX_QUEUED} can wait. Each is cancelled by its id.`,
+      answer: pageOf(
+        turnResource,
+        [{ ...exampleTurn, state: { status: 'running', queued: { position: 1 } } }],
+        MAX_QUEUED,
+      ),
+      handler: async ({ params, caller }) => {
+        const session = await authorizeSession(catalog, params.session_id, caller, 'read');
+        await turnIndex.reconcileRequests(session.id);
+        const queue = await turnIndex.queued(session.id);
+        const turns = await Promise.all(
+          queue.map(({ turnId }) => unlessUnreadable(logs.firstAndLast(turnId), { log, turnId })),
+        );
+        const reader = readerOf(caller, session);
+        // The others have begun or ended in the meantime.
+        const waiting = turns.flatMap((turn) => (turn?.position === undefined ? [] : [toTurnResource(turn, reader)]));
+        return { data: waiting, pagination: pagination(MAX_QUEUED, undefined) };
       },
     }),
   ];

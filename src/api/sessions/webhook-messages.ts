@@ -36,12 +36,8 @@ export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: Tur
     return turn && { session_id, turn_id, agent_name: session.agent_name, turn: toTurnResource(turn, RECEIVER) };
   }
 
-  async function actionData({
-    session_id,
-    action_id,
-    action_status: status,
-    action_decisions: decisions,
-  }: DeliveryRow) {
+  async function actionData(delivery: DeliveryRow) {
+    const { session_id, action_id, action_status: status, action_decisions: decisions } = delivery;
     if (action_id === null || status === null || decisions === null) return undefined;
     const action = await catalog.actions.get(action_id, { status, decisions });
     if (!action) return undefined;

@@ -41,11 +41,7 @@ export function webhookRoutes({ catalog }: ApiContext): Route[] {
       answer: withSecret,
       errors: ['too_many_webhooks'],
       handler: async ({ body: { url, events, agent_name: agentName } }) => {
-        const webhook = await webhooks.register({
-          url,
-          events: [...new Set(events)],
-          agent_name: agentName ?? null,
-        });
+        const webhook = await webhooks.register({ url, events: [...new Set(events)], agent_name: agentName ?? null });
         return { data: { ...webhookToResource(webhook), secret: webhook.secret } };
       },
     }),

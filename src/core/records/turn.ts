@@ -55,7 +55,9 @@ export interface ToolkitRefreshed extends RecordBase {
  * - `requested`: a command holds it.
  * - `budget`: it is held because its budget was reached.
  */
-export type PauseReason = 'action' | 'sign_in' | 'delegation' | 'requested' | 'budget';
+export const PAUSE_REASONS = ['action', 'sign_in', 'delegation', 'requested', 'budget'] as const;
+
+export type PauseReason = (typeof PAUSE_REASONS)[number];
 
 /** A pause begins or ends. A turn may be paused for several reasons at once, each with records of its own. */
 export interface TurnPaused extends RecordBase {

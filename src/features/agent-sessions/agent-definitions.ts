@@ -3,7 +3,7 @@ import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { addVersion, type Agents } from '../../catalog/agents.ts';
 import type { AgentRow, Tables } from '../../catalog/schema.ts';
 import { contains, containsText, searchRows, type PageOf, type RowPage, type SortKey } from './search-rows.ts';
-import { Store, type CatalogContext } from '../../catalog/store.ts';
+import { countRows, Store, type CatalogContext } from '../../catalog/store.ts';
 
 /** A version of an agent as the Agents API v2 reads it. */
 export interface DefinedAgent {
@@ -69,7 +69,8 @@ export class AgentDefinitions extends Store {
       .where('agents.name', '=', name)
       .where((eb) => eb('v.version', '=', version ?? eb.ref('agents.version')))
       .executeTakeFirst();
-    return row && this.#open(row);
+    if (!row) return undefined;
+    return { ...row, definition: this.#opened(name, row.version, 'definition', row.definition) ?? undefined };
   }
 
   /** Stores the first version of an agent. `exists` if there is one with this name. */
@@ -144,11 +145,12 @@ export class AgentDefinitions extends Store {
     const { search } = query;
     const { rows, total } =
       search === undefined
-        ? { rows: await this.#headers(query, query), total: await this.#count(query) }
+        ? { rows: await this.#headers(query, query), total: await countRows(this.#matching(query)) }
         : await searchRows(
             query,
             (batch) => this.#headers(query, batch),
-            ({ name, version, description }) => containsText([name, this.#text(name, version, description)], search),
+            ({ name, version, description }) =>
+              containsText([name, this.#opened(name, version, 'description', description) ?? ''], search),
           );
     if (rows.reduce((sum, { size }) => sum + size, 0) > maxLength) return undefined;
     const agents = await Promise.all(rows.map(({ name, version }) => this.get(name, version)));
@@ -176,10 +178,7 @@ export class AgentDefinitions extends Store {
       .offset(offset)
       .execute();
     return {
-      rows: rows.map((row) => ({
-        ...row,
-        message: row.message && this.cipher.openText(row.message, aadFor(name, row.number, 'message')),
-      })),
+      rows: rows.map((row) => ({ ...row, message: this.#opened(name, row.number, 'message', row.message) })),
       total: count,
     };
   }
@@ -204,13 +203,6 @@ export class AgentDefinitions extends Store {
       .execute();
   }
 
-  async #count(query: AgentsQuery): Promise<number> {
-    const { count } = await this.#matching(query)
-      .select((eb) => eb.fn.countAll<number>().as('count'))
-      .executeTakeFirstOrThrow();
-    return count;
-  }
-
   #matching({ name, prefix }: AgentsQuery): SelectQueryBuilder<Tables, 'agents', object> {
     let agents: SelectQueryBuilder<Tables, 'agents', object> = this.db.selectFrom('agents');
     if (name !== undefined) agents = agents.where((eb) => contains(eb.ref('agents.name'), name));
@@ -220,17 +212,8 @@ export class AgentDefinitions extends Store {
       : agents.where('agents.name', 'not like', `${prefix.not}%`);
   }
 
-  #text(name: string, version: number, description: string | null): string {
-    return description === null ? '' : this.cipher.openText(description, aadFor(name, version, 'description'));
-  }
-
-  #open({ definition, ...row }: Omit<DefinedAgent, 'definition'> & { definition: string | null }): DefinedAgent {
-    const { name, version } = row;
-    return {
-      ...row,
-      definition:
-        definition === null ? undefined : this.cipher.openText(definition, aadFor(name, version, 'definition')),
-    };
+  #opened(name: string, version: number, part: SealedPart, sealed: string | null): string | null {
+    return sealed === null ? null : this.cipher.openText(sealed, aadFor(name, version, part));
   }
 }
 

@@ -2,7 +2,7 @@ import type { Selectable } from 'kysely';
 import type { AgentPartType } from './tables.ts';
 import type { Tables } from '../../catalog/schema.ts';
 import { contains, containsText, searchRows, type PageOf, type RowPage, type SortKey } from './search-rows.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../catalog/store.ts';
 
 /** A skill or an environment. */
 interface AgentPart {
@@ -14,7 +14,7 @@ interface AgentPart {
   definition: string;
 }
 
-interface PartsQuery extends PageOf {
+export interface PartsQuery extends PageOf {
   /** A part of the name. */
   name?: string | undefined;
   kind?: string | undefined;
@@ -36,12 +36,9 @@ export class AgentParts extends Store {
 
   /** False if there is one with this name. */
   async insert(type: AgentPartType, part: AgentPart, now: string): Promise<boolean> {
-    const { numInsertedOrUpdatedRows } = await this.db
-      .insertInto('agent_parts')
-      .values({ type, ...this.#seal(type, part), created_at: now, updated_at: now })
-      .onConflict((conflict) => conflict.columns(['type', 'name']).doNothing())
-      .executeTakeFirst();
-    return (numInsertedOrUpdatedRows ?? 0n) > 0n;
+    const row = { type, ...this.#seal(type, part), created_at: now, updated_at: now };
+    const inserted = this.db.insertInto('agent_parts').values(row);
+    return changeRows(inserted.onConflict((conflict) => conflict.columns(['type', 'name']).doNothing()));
   }
 
   /**
@@ -55,29 +52,18 @@ export class AgentParts extends Store {
     now: string,
   ): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
+      const part = db.updateTable('agent_parts').where('type', '=', type).where('name', '=', name);
       // Locks the row until the commit: a concurrent change waits, then reads this one.
-      const row = await db
-        .updateTable('agent_parts')
-        .set({ updated_at: now })
-        .where('type', '=', type)
-        .where('name', '=', name)
-        .returningAll()
-        .executeTakeFirst();
+      const row = await part.set({ updated_at: now }).returningAll().executeTakeFirst();
       if (!row) return false;
-      const changed = this.#seal(type, { name, ...change(this.#open(row).definition) });
-      await db.updateTable('agent_parts').set(changed).where('type', '=', type).where('name', '=', name).execute();
+      await part.set(this.#seal(type, { name, ...change(this.#open(row).definition) })).execute();
       return true;
     });
   }
 
   /** False if there is none with this name. */
   async delete(type: AgentPartType, name: string): Promise<boolean> {
-    const { numDeletedRows } = await this.db
-      .deleteFrom('agent_parts')
-      .where('type', '=', type)
-      .where('name', '=', name)
-      .executeTakeFirst();
-    return numDeletedRows > 0n;
+    return changeRows(this.db.deleteFrom('agent_parts').where('type', '=', type).where('name', '=', name));
   }
 
   /**
@@ -87,7 +73,7 @@ export class AgentParts extends Store {
     const { search } = query;
     const { rows, total } =
       search === undefined
-        ? { rows: await this.#headers(type, query, query), total: await this.#count(type, query) }
+        ? { rows: await this.#headers(type, query, query), total: await countRows(this.#matching(type, query)) }
         : await searchRows(
             query,
             (batch) => this.#headers(type, query, batch),
@@ -95,12 +81,9 @@ export class AgentParts extends Store {
               containsText([name, this.cipher.openText(description, aadFor(type, name, 'description'))], search),
           );
     if (rows.reduce((sum, { size }) => sum + size, 0) > maxLength) return undefined;
-    const parts = await this.#read(
-      type,
-      rows.map(({ name }) => name),
-    );
-    const definitions = new Map(parts.map(({ name, definition }) => [name, definition]));
-    return { rows: rows.flatMap(({ name }) => definitions.get(name) ?? []), total };
+    const names = rows.map(({ name }) => name);
+    const definitions = new Map((await this.#read(type, names)).map(({ name, definition }) => [name, definition]));
+    return { rows: names.flatMap((name) => definitions.get(name) ?? []), total };
   }
 
   #headers(type: AgentPartType, query: PartsQuery, { offset, limit }: PageOf): Promise<Header[]> {
@@ -115,13 +98,6 @@ export class AgentParts extends Store {
       .limit(limit)
       .offset(offset)
       .execute();
-  }
-
-  async #count(type: AgentPartType, query: PartsQuery): Promise<number> {
-    const { count } = await this.#matching(type, query)
-      .select((eb) => eb.fn.countAll<number>().as('count'))
-      .executeTakeFirstOrThrow();
-    return count;
   }
 
   #matching(type: AgentPartType, { name, kind }: PartsQuery) {

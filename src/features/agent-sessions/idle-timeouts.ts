@@ -1,6 +1,6 @@
 import { lockSession } from '../../catalog/sessions.ts';
 import { sessionChanged } from '../../catalog/session-states.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, Store } from '../../catalog/store.ts';
 
 const BATCH_SIZE = 100;
 
@@ -27,13 +27,9 @@ export class IdleTimeouts extends Store {
   async #end(sessionId: string, now: string): Promise<void> {
     await this.context.outbox.transaction(async (db, emit) => {
       await lockSession(db, { id: sessionId });
-      const { numUpdatedRows } = await db
-        .updateTable('session_requests')
-        .set({ idle_ends_at: null })
-        .where('session_id', '=', sessionId)
-        .where('idle_ends_at', '<=', now)
-        .executeTakeFirst();
-      if (numUpdatedRows > 0n) emit(...(await sessionChanged(db, sessionId)));
+      const request = db.updateTable('session_requests').where('session_id', '=', sessionId);
+      const isEnded = await changeRows(request.set({ idle_ends_at: null }).where('idle_ends_at', '<=', now));
+      if (isEnded) emit(...(await sessionChanged(db, sessionId)));
     });
   }
 }

@@ -18,7 +18,7 @@ import {
 import { insertSession, lockSession, touchSession } from '../../catalog/sessions.ts';
 import { requestTurn } from '../../catalog/turns.ts';
 import { addStoredBytes } from '../../catalog/stored-bytes.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, Store } from '../../catalog/store.ts';
 
 interface NewSession {
   session: NewSessionRow;
@@ -104,13 +104,8 @@ export class SessionSlots extends Store {
     return this.db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: sessionId, at: now }))) return undefined;
       // Changes nothing, but locks the row: it may be admitted at this moment.
-      const { numUpdatedRows } = await db
-        .updateTable('session_requests')
-        .set({ session_id: sessionId })
-        .where('session_id', '=', sessionId)
-        .where('queue_number', 'is not', null)
-        .executeTakeFirst();
-      if (numUpdatedRows > 0n) return this.#inputs.add(db, sessionId, request);
+      const isQueued = await changeRows(queuedRequest(db, sessionId).set({ session_id: sessionId }));
+      if (isQueued) return this.#inputs.add(db, sessionId, request);
       return (await this.#inputs.hasRequest(db, sessionId, request.requestId)) || undefined;
     });
   }
@@ -139,10 +134,8 @@ export class SessionSlots extends Store {
       const placement = await place(db, capacity, { subject: stopped.subject_id, takesSlot: stopped.takes_slot === 1 });
       if (placement !== 'slot') return placement;
       if (!(await this.#inputs.add(db, sessionId, request))) return 'too_many_messages';
-      await db
-        .updateTable('session_requests')
+      await requestOf(db, sessionId)
         .set({ first_turn_id: turnId, start_error: null, start_failed_at: null, delete_at: null })
-        .where('session_id', '=', sessionId)
         .execute();
       emit(...(await sessionChanged(db, sessionId)));
       return placement;
@@ -191,14 +184,9 @@ export class SessionSlots extends Store {
       for (const sessionId of await admissible(db, capacity)) {
         // Before its request, as everything else that changes both.
         await lockSession(db, { id: sessionId });
-        const { numUpdatedRows } = await db
-          .updateTable('session_requests')
-          .set({ queue_number: null, first_turn_id: newTurnId() })
-          .where('session_id', '=', sessionId)
-          // It may have been cancelled since it was read.
-          .where('queue_number', 'is not', null)
-          .executeTakeFirst();
-        if (numUpdatedRows === 0n) continue;
+        const placed = queuedRequest(db, sessionId).set({ queue_number: null, first_turn_id: newTurnId() });
+        // It may have been cancelled since it was read.
+        if (!(await changeRows(placed))) continue;
         admitted.push(sessionId);
         emit(...(await sessionChanged(db, sessionId)));
       }
@@ -240,21 +228,17 @@ export class SessionSlots extends Store {
     return this.db.transaction().execute(async (db) => {
       if (!(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return false;
       // Changes nothing, but locks the row.
-      const { numUpdatedRows } = await firstTurnIs(db, turn.session_id, turn.id)
-        .set({ session_id: turn.session_id })
-        .executeTakeFirst();
-      if (numUpdatedRows > 0n) await requestTurn(db, turn);
-      return numUpdatedRows > 0n;
+      const isFirst = await changeRows(firstTurnIs(db, turn.session_id, turn.id).set({ session_id: turn.session_id }));
+      if (isFirst) await requestTurn(db, turn);
+      return isFirst;
     });
   }
 
   /** Replaces a first turn that is too old to be started. */
   async renew(sessionId: string, turnId: string, newTurnId: string): Promise<void> {
     await this.db.transaction().execute(async (db) => {
-      const { numUpdatedRows } = await firstTurnIs(db, sessionId, turnId)
-        .set({ first_turn_id: newTurnId })
-        .executeTakeFirst();
-      if (numUpdatedRows === 0n) return;
+      const renewed = firstTurnIs(db, sessionId, turnId).set({ first_turn_id: newTurnId });
+      if (!(await changeRows(renewed))) return;
       await db
         .updateTable('delegations')
         .set({ child_turn_id: newTurnId })
@@ -267,21 +251,13 @@ export class SessionSlots extends Store {
   async started(sessionId: string, turnId: string): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
       // Changes nothing, but locks the row.
-      const row = await db
-        .updateTable('session_requests')
-        .set({ session_id: sessionId })
-        .where('session_id', '=', sessionId)
-        .returning('first_turn_id')
-        .executeTakeFirst();
+      const request = requestOf(db, sessionId);
+      const row = await request.set({ session_id: sessionId }).returning('first_turn_id').executeTakeFirst();
       const isCurrent = row?.first_turn_id === turnId;
       // Since it was cancelled, it may have got another turn, for which its messages are kept.
       if (!isCurrent && row?.first_turn_id) return false;
       await this.#inputs.clear(db, sessionId);
-      await db
-        .updateTable('session_requests')
-        .set({ first_turn_id: null })
-        .where('session_id', '=', sessionId)
-        .execute();
+      await request.set({ first_turn_id: null }).execute();
       return isCurrent;
     });
   }
@@ -295,10 +271,8 @@ export class SessionSlots extends Store {
         .returning('delete_after_min')
         .executeTakeFirst();
       if (!row) return;
-      await db
-        .updateTable('session_requests')
+      await requestOf(db, sessionId)
         .set({ delete_at: deletionOf(now, row.delete_after_min) })
-        .where('session_id', '=', sessionId)
         .execute();
       emit(...(await sessionChanged(db, sessionId)));
     });
@@ -311,7 +285,7 @@ export class SessionSlots extends Store {
   async cancel(sessionId: string, now: string): Promise<boolean> {
     return this.context.outbox.transaction(async (db, emit) => {
       await lockSession(db, { id: sessionId });
-      const row = db.updateTable('session_requests').where('session_id', '=', sessionId);
+      const row = requestOf(db, sessionId);
       // Changes nothing, but locks the row: it may be admitted at this moment.
       const before = await row
         .set({ session_id: sessionId })
@@ -340,6 +314,14 @@ export class SessionSlots extends Store {
   }
 }
 
+function requestOf(db: Kysely<Tables>, sessionId: string) {
+  return db.updateTable('session_requests').where('session_id', '=', sessionId);
+}
+
+function queuedRequest(db: Kysely<Tables>, sessionId: string) {
+  return requestOf(db, sessionId).where('queue_number', 'is not', null);
+}
+
 function firstTurnIs(db: Kysely<Tables>, sessionId: string, turnId: string) {
-  return db.updateTable('session_requests').where('session_id', '=', sessionId).where('first_turn_id', '=', turnId);
+  return requestOf(db, sessionId).where('first_turn_id', '=', turnId);
 }

@@ -1,4 +1,4 @@
-import type { AgentProblem } from '../../engine/agent-check.ts';
+import { invalidAgent, type AgentProblem } from '../../engine/agent-check.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { codeActionsOf, type CodeActions, type KernelLimits } from '../../spec/code-actions.ts';
 import { KERNEL_LIMITS } from '../../spec/code-actions-spec.ts';
@@ -48,10 +48,14 @@ export function codeProblem(
   );
 }
 
+function notAvailable(param: string, message: string): AgentProblem {
+  return { code: 'feature_not_available', message, param };
+}
+
 function permissionProblem({ permissions }: CodeActions): AgentProblem | undefined {
   for (const [i, rule] of permissions.entries()) {
     const message = 'preset' in rule ? undefined : ruleProblem(rule);
-    if (message !== undefined) return { code: 'invalid_agent', message, param: `code_actions.permissions.${i}` };
+    if (message !== undefined) return invalidAgent(`code_actions.permissions.${i}`, message);
   }
   return undefined;
 }
@@ -60,7 +64,7 @@ function contradictionIn({ code_actions: block, config }: AgentSpec): AgentProbl
   const sandbox = config?.sandbox?.enabled;
   if (!block || typeof sandbox !== 'boolean' || sandbox === (block.enabled ?? true)) return undefined;
   const message = 'config.sandbox.enabled and code_actions contradict each other: omit one of them';
-  return { code: 'invalid_agent', message, param: 'config.sandbox.enabled' };
+  return invalidAgent('config.sandbox.enabled', message);
 }
 
 function callersProblem(spec: AgentSpec): AgentProblem | undefined {
@@ -73,30 +77,26 @@ function callersProblem(spec: AgentSpec): AgentProblem | undefined {
     servers[wrong]?.allowed_callers?.length === 0
       ? 'nobody may call the tools of this server: name "model", "code" or both'
       : 'code may call the tools of a server only in an agent with code_actions';
-  return { code: 'invalid_agent', message, param: `mcp_servers.${wrong}.allowed_callers` };
+  return invalidAgent(`mcp_servers.${wrong}.allowed_callers`, message);
 }
 
 function missingFeature(
   { code_actions: block, config }: AgentSpec,
   availability: KernelAvailability,
 ): AgentProblem | undefined {
-  const missing = (message: string, param: string): AgentProblem => ({ code: 'feature_not_available', message, param });
   if (availability.state === 'failed') {
     const message = `code actions are not available on this server: ${availability.reason}`;
-    return missing(message, block ? 'code_actions' : 'config.sandbox');
+    return notAvailable(block ? 'code_actions' : 'config.sandbox', message);
   }
-  if (asksForNetwork(config?.sandbox?.network_policy)) {
-    const message =
-      'a policy for the network is not available: name the hosts in code_actions.network.allow, or omit it';
-    return missing(message, 'config.sandbox.network_policy');
-  }
-  return undefined;
+  if (!asksForNetwork(config?.sandbox?.network_policy)) return undefined;
+  const message = 'a policy for the network is not available: name the hosts in code_actions.network.allow, or omit it';
+  return notAvailable('config.sandbox.network_policy', message);
 }
 
 function searchProblem({ toolSearch }: CodeActions, hasEmbeddings: boolean): AgentProblem | undefined {
   if (toolSearch === 'keyword' || hasEmbeddings) return undefined;
   const message = 'the server has no model for embeddings (EVERTURN_EMBEDDING_MODEL): use "keyword", or omit it';
-  return { code: 'feature_not_available', message, param: 'code_actions.tool_search' };
+  return notAvailable('code_actions.tool_search', message);
 }
 
 /** A policy of the public SDKs that says anything: code without the network would silently lack what it allows. */
@@ -111,7 +111,7 @@ function limitProblem({ code_actions: block }: AgentSpec, maxima: KernelLimits):
     const given = block?.kernel?.[limit] ?? 0;
     if (given <= maxima[limit]) continue;
     const message = `${limit} is ${given}, and the operator's maximum is ${maxima[limit]}: use at most that`;
-    return { code: 'invalid_agent', message, param: `code_actions.kernel.${limit}` };
+    return invalidAgent(`code_actions.kernel.${limit}`, message);
   }
   return undefined;
 }
@@ -125,22 +125,17 @@ function networkProblem(
   const param = 'code_actions.network.allow';
   const isOff = maximum !== 'any' && maximum.length === 0;
   const isOpen = availability.state === 'ready' && !availability.limitsNetwork;
-  if (isOff || isOpen) {
-    const message = isOff
-      ? 'the operator of this server gives code no network (EVERTURN_KERNEL_NETWORK): omit network.allow'
-      : NO_NETWORK;
-    return { code: 'feature_not_available', message, param };
-  }
+  const off = 'the operator of this server gives code no network (EVERTURN_KERNEL_NETWORK): omit network.allow';
+  if (isOff || isOpen) return notAvailable(param, isOff ? off : NO_NETWORK);
   const wrong = allow.findIndex((pattern) => !isWithinMaximum(pattern, maximum));
   if (wrong < 0) return undefined;
   const message = `${allow[wrong]} is not within the hosts that the operator of this server lists in EVERTURN_KERNEL_NETWORK`;
-  return { code: 'invalid_agent', message, param: `${param}.${wrong}` };
+  return invalidAgent(`${param}.${wrong}`, message);
 }
 
 function variablesProblem({ kernel }: CodeActions, listed: readonly string[]): AgentProblem | undefined {
   for (const [name, value] of Object.entries(kernel.env)) {
-    const param = `code_actions.kernel.env.${name}`;
-    const problem = (message: string): AgentProblem => ({ code: 'invalid_agent', message, param });
+    const problem = (message: string) => invalidAgent(`code_actions.kernel.env.${name}`, message);
     if (OWN_VARIABLES.test(name)) return problem(`${name} is the sandbox's own: omit it`);
     if (NOT_PASSED.test(name)) return problem(`${name} would let commands run other programs than are shown: omit it`);
     if (value.includes('\0')) return problem('a variable has no NUL character');
@@ -156,28 +151,27 @@ function variablesProblem({ kernel }: CodeActions, listed: readonly string[]): A
 /** No JSON Schema says what a path may be, so the format takes any text. */
 function pathProblem({ code_actions: block }: AgentSpec): AgentProblem | undefined {
   const instructions = block?.workspace?.instructions_file ?? undefined;
-  if (instructions !== undefined && workspacePath(instructions) === undefined) {
-    return { code: 'invalid_agent', message: WORKSPACE_PATH_RULE, param: 'code_actions.workspace.instructions_file' };
-  }
+  if (instructions !== undefined && workspacePath(instructions) === undefined)
+    return invalidAgent('code_actions.workspace.instructions_file', WORKSPACE_PATH_RULE);
   const wrong = (block?.workspace?.files ?? []).findIndex(({ path }) => workspacePath(path) === undefined);
   if (wrong < 0) return undefined;
-  return { code: 'invalid_agent', message: WORKSPACE_PATH_RULE, param: `code_actions.workspace.files.${wrong}.path` };
+  return invalidAgent(`code_actions.workspace.files.${wrong}.path`, WORKSPACE_PATH_RULE);
 }
 
 function filesProblem({ workspace }: CodeActions): AgentProblem | undefined {
   const { files, max_bytes: maxBytes, max_files: maxFiles } = workspace;
-  const problem = (message: string, place = ''): AgentProblem => ({
-    code: 'invalid_agent',
-    message,
-    param: `code_actions.workspace.files${place}`,
-  });
+  const param = 'code_actions.workspace.files';
   const paths = files.map(({ path }) => path);
   const taken = paths.findIndex((path, i) => paths.some((other, j) => j < i && areInTheWay(path, other)));
   if (taken >= 0)
-    return problem(`two files have the path ${paths[taken]}, or one is a folder of the other`, `.${taken}`);
+    return invalidAgent(
+      `${param}.${taken}`,
+      `two files have the path ${paths[taken]}, or one is a folder of the other`,
+    );
   const bytes = files.reduce((sum, { base64 }) => sum + Buffer.byteLength(base64, 'base64'), 0);
   if (files.length <= maxFiles && bytes <= maxBytes) return undefined;
-  return problem(`the workspace takes ${maxFiles} files with ${maxBytes} bytes, and has ${files.length} with ${bytes}`);
+  const limits = `${maxFiles} files with ${maxBytes} bytes`;
+  return invalidAgent(param, `the workspace takes ${limits}, and has ${files.length} with ${bytes}`);
 }
 
 /** Whether a file cannot be written beside another: they are the same, or one would be a folder with the other in it. */

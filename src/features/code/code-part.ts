@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { ModelCallPart } from '../../agents/model-call-part.ts';
 import type { TranscriptItem } from '../../core/transcript.ts';
+import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { codeActionsOf, type CodeActions } from '../../spec/code-actions.ts';
 import type { Toolset } from '../../tools/toolset.ts';
 import { IPYTHON, IPYTHON_RESET } from './code-tools.ts';
@@ -56,12 +57,11 @@ const TAG = 'project-instructions';
 /** What the prompts of a turn say of what may change in it. */
 interface TurnTexts {
   project: string | undefined;
-  skills: string[];
-  /** What it says of saved tools. */
-  saved: string[];
+  /** What it says of saved tools, and of skills. */
+  notes: string[];
 }
 
-interface CodePartOptions {
+export interface CodePartOptions {
   catalog: SavedToolSources;
   workspaces: Pick<StoredWorkspaces, 'open'>;
   /** Starts a kernel host while the model answers, in a server that runs everything. */
@@ -72,21 +72,24 @@ interface CodePartOptions {
 export function codePart({ catalog, workspaces, ensureHost }: CodePartOptions): ModelCallPart {
   // A turn may change the files and the saved tools: other texts would let the provider read the whole conversation again.
   const read = new LRUCache<string, TurnTexts>({ max: MAX_TURNS });
+  const readTexts = async (spec: AgentSpec, actions: CodeActions, sessionId: string): Promise<TurnTexts> => {
+    const files = await workspaces.open(sessionId, actions.workspace);
+    const project = await instructions(files, actions);
+    const skills = await workspaceSkills(files);
+    return { project, notes: [...aboutSaved(await listedSavedTools(catalog, spec, { sessionId })), ...skills] };
+  };
   return {
     prompt: async (spec, { turnId, sessionId, specHash }, toolset) => {
       const actions = codeActionsOf(spec);
       if (!actions) return {};
       ensureHost?.();
       const key = `${turnId} ${specHash}`;
-      const texts = read.get(key) ?? {
-        ...(await workspaceTexts(await workspaces.open(sessionId, actions.workspace), actions)),
-        saved: aboutSaved(await listedSavedTools(catalog, spec, { sessionId })),
-      };
+      const texts = read.get(key) ?? (await readTexts(spec, actions, sessionId));
       read.set(key, texts);
-      const { project, skills, saved } = texts;
+      const { project, notes } = texts;
       return {
         ...(project !== undefined && { project }),
-        notes: [...aboutCode(await toolset, actions.network.allow), ...saved, ...skills],
+        notes: [...aboutCode(await toolset, actions.network.allow), ...notes],
       };
     },
     conversation: (items) => ({ items: items.map(({ item, at }) => ({ item: withPaths(item), at })) }),
@@ -106,13 +109,6 @@ function withPaths(item: TranscriptItem): TranscriptItem {
   if (paths.length === 0) return item;
   const text = `[In your workspace: ${paths.map((path) => JSON.stringify(path)).join(', ')}]`;
   return { ...item, content: [...item.content, { type: 'text', text }] };
-}
-
-async function workspaceTexts(
-  workspace: OpenedWorkspace,
-  actions: CodeActions,
-): Promise<Pick<TurnTexts, 'project' | 'skills'>> {
-  return { project: await instructions(workspace, actions), skills: await workspaceSkills(workspace) };
 }
 
 /** The instructions in the workspace, if there are any. Only UTF-8 is a text. */

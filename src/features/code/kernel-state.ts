@@ -17,8 +17,10 @@ export type KernelState = z.infer<typeof kernelState>;
 
 const threadKernels = z.array(kernelState.extend({ threadId: z.string() }));
 
+export type ThreadKernelState = z.infer<typeof threadKernels>[number];
+
 /** The kernels that the row of a sandbox has. */
-export function kernelsOf({ kernels }: { kernels: string | null }): z.infer<typeof threadKernels> {
+export function kernelsOf({ kernels }: { kernels: string | null }): ThreadKernelState[] {
   return kernels === null ? [] : threadKernels.parse(JSON.parse(kernels));
 }
 
@@ -47,8 +49,4 @@ const resetIds = z.array(z.string());
 /** The ids of the last resets, done or not. */
 export function resetIdsOf({ reset_ids: ids }: { reset_ids: string | null }): string[] {
   return ids === null ? [] : resetIds.parse(JSON.parse(ids));
-}
-
-export function kernelsJson(kernels: z.infer<typeof threadKernels>): string {
-  return JSON.stringify(kernels);
 }

@@ -1,7 +1,7 @@
 import type { ExpressionBuilder, Selectable } from 'kysely';
 import type { Tables } from '../../catalog/schema.ts';
 import { addReferences, holdBlobs } from '../../catalog/blob-references.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, Store } from '../../catalog/store.ts';
 import { newId } from '../../engine/new-id.ts';
 import { endKernels } from './ended-kernels.ts';
 import { HOST_LOST_MS } from './kernel-host-rows.ts';
@@ -14,14 +14,6 @@ interface ChangedWorkspace {
   /** As the row has it. */
   previous: string | null;
   workspace: string;
-}
-
-/** What runs on the host of a sandbox. */
-interface HostState {
-  sessionId: string;
-  host: string;
-  calls: number;
-  kernels: string;
 }
 
 export type SandboxRow = Selectable<Tables['sandboxes']>;
@@ -117,13 +109,12 @@ export class Sandboxes extends Store {
     held: ReadonlyMap<string, string[]>,
   ): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
-      const { numUpdatedRows } = await db
+      const kept = db
         .updateTable('sandboxes')
         .set({ snapshots: JSON.stringify(snapshots) })
         .where('session_id', '=', sessionId)
-        .where('host', '=', host)
-        .executeTakeFirst();
-      if (numUpdatedRows === 0n) return false;
+        .where('host', '=', host);
+      if (!(await changeRows(kept))) return false;
       for (const [threadId, blobs] of held) await holdBlobs(db, { sessionId, holder: `kernel ${threadId}` }, blobs);
       return true;
     });
@@ -149,15 +140,14 @@ export class Sandboxes extends Store {
    */
   async reset(previous: SandboxRow, changed: SandboxResets, now: number): Promise<boolean> {
     const { resets, reset_ids: ids } = previous;
-    const { numUpdatedRows } = await this.db
+    const reset = this.db
       .updateTable('sandboxes')
       .set(changed)
       .where('session_id', '=', previous.session_id)
       .where('resets', resets === null ? 'is' : '=', resets)
       .where('reset_ids', ids === null ? 'is' : '=', ids)
-      .where((eb) => isAtRest(eb, now))
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+      .where((eb) => isAtRest(eb, now));
+    return changeRows(reset);
   }
 
   /** Has the host end the kernels of threads that are done. */
@@ -185,12 +175,10 @@ export class Sandboxes extends Store {
   /**
    * Notes what runs on the host. Returns what the row has of clients; undefined if the sandbox is no longer on the host.
    */
-  async note({
-    sessionId,
-    host,
-    calls,
-    kernels,
-  }: HostState): Promise<Pick<SandboxRow, 'workspace' | 'resets'> | undefined> {
+  async note(
+    running: Pick<SandboxRow, 'host' | 'calls' | 'kernels'> & { sessionId: string },
+  ): Promise<Pick<SandboxRow, 'workspace' | 'resets'> | undefined> {
+    const { sessionId, host, calls, kernels } = running;
     return this.db
       .updateTable('sandboxes')
       .set({ calls, kernels })
@@ -206,15 +194,15 @@ export class Sandboxes extends Store {
     isAllowed: (eb: SandboxBuilder) => ReturnType<SandboxBuilder['not']>,
   ): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
-      const { numUpdatedRows } = await db
+      const changed = db
         .updateTable('sandboxes')
         .set({ workspace })
         .where('session_id', '=', sessionId)
         .where('workspace', previous === null ? 'is' : '=', previous)
-        .where(isAllowed)
-        .executeTakeFirst();
-      if (numUpdatedRows > 0n) await addReferences(db, sessionId, blobs);
-      return numUpdatedRows > 0n;
+        .where(isAllowed);
+      const isChanged = await changeRows(changed);
+      if (isChanged) await addReferences(db, sessionId, blobs);
+      return isChanged;
     });
   }
 }

@@ -1,13 +1,13 @@
 import type { Isolation } from '../../core/records/sandbox.ts';
 import type { KernelHosts } from './kernel-host-rows.ts';
-import { kernelsOf, resetsOf, type KernelState } from './kernel-state.ts';
+import { kernelsOf, resetsOf, type KernelState, type ThreadKernelState } from './kernel-state.ts';
 import type { SandboxRow } from './sandbox-rows.ts';
 
 /** What clients see of a sandbox. */
 interface SandboxState {
   status: 'none' | 'ready' | 'busy' | 'suspended' | 'stopped';
   isolation: Isolation | null;
-  kernels: (KernelState & { threadId: string })[];
+  kernels: ThreadKernelState[];
   /** When the last of its kernels is stopped if none is used, in milliseconds since 1970. */
   expiresAt: number | null;
 }

@@ -14,7 +14,7 @@ import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan }
 import { summarize } from './summarize.ts';
 
 /** Shows what compactions have left of a conversation, and compacts it if it is too long for the model. */
-export const COMPACTION: ModelCallPart = {
+export const COMPACTION_PART: ModelCallPart = {
   conversation: (items, { spec, compacted }) => ({ items: withCutResults(spec, withCompacted(items, compacted)) }),
   compaction: ({ conversation, request, earlier, target }, step) => {
     const { spec, records, compacted } = step;

@@ -74,12 +74,11 @@ export async function extractText(
 class FileReader {
   readonly #thread: Worker;
   readonly #limits: ReaderLimits;
-  readonly #ended = Promise.withResolvers<void>();
+  /** With the problem that has ended it, if there was one. Only the first call of `resolve` counts. */
+  readonly #ended = Promise.withResolvers<string | undefined>();
   readonly #parts: { text: string; title?: string }[] = [];
   #whole = 'file';
   #blank = 'it has no text';
-  #problem: string | undefined;
-  #hasEnded = false;
 
   constructor(kind: ExtractedKind, bytes: Uint8Array, limits: ReaderLimits) {
     this.#limits = limits;
@@ -98,21 +97,23 @@ class FileReader {
       stderr: true,
       resourceLimits: { maxOldGenerationSizeMb: MAX_OBJECTS_MB, maxYoungGenerationSizeMb: 32 },
     });
+    const { resolve } = this.#ended;
     // The libraries write warnings about what they find in files.
     this.#thread.stdout.resume();
     this.#thread.stderr.resume();
     this.#thread.on('message', (message: ReaderMessage) => this.#onMessage(message));
-    this.#thread.on('error', (error) => this.#end(reasonOf(error)));
-    this.#thread.on('exit', () => this.#end('its reader ended unexpectedly'));
+    this.#thread.on('error', (error) => resolve(reasonOf(error)));
+    this.#thread.on('exit', () => resolve('its reader ended unexpectedly'));
   }
 
   async run(signal: AbortSignal): Promise<{ text: string } | { problem: string }> {
     const { milliseconds } = this.#limits;
-    const timer = setTimeout(() => this.#end(`reading it takes longer than ${milliseconds / 1000} s`), milliseconds);
+    const { promise, resolve } = this.#ended;
+    const timer = setTimeout(() => resolve(`reading it takes longer than ${milliseconds / 1000} s`), milliseconds);
     const watch = setInterval(() => void this.#checkMemory(), WATCH_MS);
-    const stopListening = onAbort(signal, () => this.#end('it was cancelled'));
+    const stopListening = onAbort(signal, () => resolve('it was cancelled'));
     try {
-      await this.#ended.promise;
+      await promise;
     } finally {
       clearTimeout(timer);
       clearInterval(watch);
@@ -120,40 +121,32 @@ class FileReader {
       await this.#thread.terminate();
     }
     signal.throwIfAborted();
-    return this.#result();
+    return this.#result(await promise);
   }
 
   #onMessage(message: ReaderMessage): void {
-    if (message === 'end') this.#end();
+    if (message === 'end') this.#ended.resolve(undefined);
     else if ('text' in message) this.#parts.push(message);
-    else if ('problem' in message) this.#end(message.problem);
+    else if ('problem' in message) this.#ended.resolve(message.problem);
     else {
       this.#whole = message.whole;
       this.#blank = message.blank;
     }
   }
 
-  /** Only the first call counts. */
-  #end(problem?: string): void {
-    if (this.#hasEnded) return;
-    this.#hasEnded = true;
-    this.#problem = problem;
-    this.#ended.resolve();
-  }
-
   async #checkMemory(): Promise<void> {
     try {
       const { total_heap_size: objects, external_memory: buffers } = await this.#thread.getHeapStatistics();
-      if (objects + buffers > this.#limits.memoryBytes) this.#end(TOO_MUCH_MEMORY);
+      if (objects + buffers > this.#limits.memoryBytes) this.#ended.resolve(TOO_MUCH_MEMORY);
     } catch {
       // The thread has not started yet, or has ended.
     }
   }
 
-  #result(): { text: string } | { problem: string } {
-    if (this.#parts.every(({ text }) => text.trim() === '')) return { problem: this.#problem ?? this.#blank };
+  #result(problem: string | undefined): { text: string } | { problem: string } {
+    if (this.#parts.every(({ text }) => text.trim() === '')) return { problem: problem ?? this.#blank };
     const parts = this.#parts.map(({ text, title }) => `${title === undefined ? '' : `[${title}]\n`}${text.trim()}`);
-    if (this.#problem !== undefined) parts.push(`[the rest of the ${this.#whole} was not read: ${this.#problem}]`);
+    if (problem !== undefined) parts.push(`[the rest of the ${this.#whole} was not read: ${problem}]`);
     return { text: parts.join('\n\n') };
   }
 }

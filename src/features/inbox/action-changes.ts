@@ -6,6 +6,7 @@ import { actionKind } from '../../core/actions.ts';
 import { expiresAt } from '../../core/call.ts';
 import type { TurnStart } from '../../core/history.ts';
 import type { BudgetReport } from '../../core/budget.ts';
+import { ulidIn } from '../../core/ids.ts';
 import { ROOT_THREAD } from '../../core/records/threads.ts';
 import type { LogEntry, LogRecord } from '../../core/records/log.ts';
 import type {
@@ -158,38 +159,39 @@ async function actionsOf(
 /** Only the owner of the session can sign in. Several records of a turn may request the same sign-in. */
 function signInOf(record: AuthRequired, index: number, server: ServerSignIn, subjectId: string): NewAction {
   const { name, authUrl, signInId } = server;
-  return {
-    id: actionId(record, index),
+  return newAction(record, index, {
     key: signInId,
-    threadId: record.threadId,
-    toolCallId: null,
+    thread_id: record.threadId,
     kind: 'sign_in',
-    requestedAt: record.at,
-    expiresAt: null,
     audience: [ownerGroup(subjectId)],
-    escalatedTo: [],
     detail: { tool: { server: name, name: null }, authUrl },
-  };
+  });
 }
 
 function budgetOf(record: BudgetPaused, subjectId: string): NewAction {
-  return {
-    id: actionId(record, 0),
+  return newAction(record, 0, {
     key: BUDGET_KEY,
-    threadId: ROOT_THREAD,
-    toolCallId: null,
+    thread_id: ROOT_THREAD,
     kind: 'budget',
-    requestedAt: record.at,
-    expiresAt: null,
     audience: raisersFor(subjectId, record.budget.scope),
-    escalatedTo: [],
     detail: { tool: { server: null, name: null }, budget: record.budget },
-  };
+  });
 }
 
-/** Derived from the record's id, so that every reader of the log finds the same one. */
-function actionId({ id }: Pick<LogRecord, 'id'>, index: number): string {
-  return `act_${id.slice(id.indexOf('_') + 1)}_${index}`;
+/** An action with an id that derives from that of its record, so that every reader of the log finds the same one. */
+function newAction(
+  { id, at }: RequiredAction | BudgetPaused,
+  index: number,
+  action: Pick<NewAction, 'key' | 'thread_id' | 'kind' | 'audience' | 'detail'> & Partial<NewAction>,
+): NewAction {
+  return {
+    id: `act_${ulidIn(id)}_${index}`,
+    tool_call_id: null,
+    requested_at: at,
+    expires_at: null,
+    escalatedTo: [],
+    ...action,
+  };
 }
 
 async function actionOf(
@@ -199,19 +201,16 @@ async function actionOf(
   subjectId: string,
   sources: ActionSources,
 ): Promise<NewAction> {
-  const { threadId, toolCallId } = call;
   const expiry = expiresAt({ ...call, askedAt: Date.parse(record.at) });
-  return {
-    id: actionId(record, index),
+  return newAction(record, index, {
     key: callKey(call),
-    threadId,
-    toolCallId,
+    thread_id: call.threadId,
+    tool_call_id: call.toolCallId,
     kind: actionKind(call),
-    requestedAt: record.at,
-    expiresAt: expiry === undefined ? null : isoTime(expiry),
+    expires_at: expiry === undefined ? null : isoTime(expiry),
     ...decidersFor(call, subjectId),
     detail: await detailOf(call, sources),
-  };
+  });
 }
 
 async function detailOf({ source, policy, isAskedAgain }: PendingCall, sources: ActionSources): Promise<ActionDetail> {

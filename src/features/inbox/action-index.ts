@@ -8,8 +8,9 @@ import { endKeptAnswers, keptAnswers, type StoredAnswer } from './kept-answer-ro
 import type { LogReader } from '../../catalog/log-reader.ts';
 import type { OutboxEvent } from '../../catalog/outbox.ts';
 import type { ActionEventType, ActionStatus } from '../../catalog/outbox.ts';
+import { changeRows } from '../../catalog/store.ts';
 import type { ActionRow } from './tables.ts';
-import type { Tables } from '../../catalog/schema.ts';
+import type { Tables, TurnRow } from '../../catalog/schema.ts';
 
 declare module '../../catalog/log-reader.ts' {
   interface StartReading {
@@ -37,16 +38,10 @@ export interface ActionDetail {
 }
 
 /** An action to add to the index. */
-export interface NewAction {
-  id: string;
-  /** Names it in its turn: the `callKey` of the call that waits, or a key of its own for what is not a call. */
-  key: string;
-  threadId: string;
-  /** Null if no call waits. */
-  toolCallId: string | null;
-  kind: ActionRow['kind'];
-  requestedAt: string;
-  expiresAt: string | null;
+export interface NewAction extends Pick<
+  ActionRow,
+  'id' | 'key' | 'thread_id' | 'tool_call_id' | 'kind' | 'requested_at' | 'expires_at'
+> {
   /** Who may decide it, and who may, too, once it is escalated. */
   audience: string[];
   escalatedTo: string[];
@@ -90,12 +85,7 @@ export interface Action extends Omit<ActionRow, 'detail' | 'decisions'> {
 }
 
 /** A turn of the index. */
-interface IndexedTurn {
-  id: string;
-  session_id: string;
-  previous_turn_id: string | null;
-  sequence: number | null;
-}
+type IndexedTurn = Pick<TurnRow, 'id' | 'session_id' | 'previous_turn_id' | 'sequence'>;
 
 /** The new state of an action. */
 interface Outcome {
@@ -157,35 +147,26 @@ export class ActionIndex {
    * answer before the turn's end is indexed.
    */
   async #request(db: Transaction<Tables>, turn: IndexedTurn, action: NewAction): Promise<OutboxEvent[]> {
-    const { id, key, threadId, toolCallId, kind, requestedAt, expiresAt, audience, escalatedTo, detail } = action;
+    const { audience, escalatedTo, detail, ...columns } = action;
+    const { id, kind } = columns;
     const session = await db
       .selectFrom('sessions')
       .select(['agent_name', 'closed'])
       .where('id', '=', turn.session_id)
       .executeTakeFirstOrThrow();
     const row: ActionRow = {
-      id,
+      ...columns,
       session_id: turn.session_id,
       turn_id: turn.id,
-      key,
-      thread_id: threadId,
-      tool_call_id: toolCallId,
-      kind,
       status: 'pending',
       agent_name: session.agent_name,
-      requested_at: requestedAt,
-      expires_at: expiresAt,
       escalated_to: JSON.stringify(escalatedTo),
       detail: this.#cipher.sealText(JSON.stringify(detail), aadFor(id, 'detail')),
       decisions: this.#seal(id, []),
     };
     if (kind === 'sign_in' && (await isRequested(db, row))) return [];
-    const { numInsertedOrUpdatedRows } = await db
-      .insertInto('actions')
-      .values(row)
-      .onConflict((conflict) => conflict.column('id').doNothing())
-      .executeTakeFirst();
-    if (numInsertedOrUpdatedRows !== 1n) return [];
+    const added = db.insertInto('actions').values(row);
+    if (!(await changeRows(added.onConflict((conflict) => conflict.column('id').doNothing())))) return [];
     await addAudience(db, row, audience);
     const early = await this.#settleEarly(db, turn, { row, isClosed: session.closed === 1 });
     return [eventOf('action.created', row, 0), ...early];
@@ -263,9 +244,8 @@ export class ActionIndex {
   /** Decides the pending action of a sign-in that has ended; supersedes that of one that was replaced. */
   async signedIn(db: Transaction<Tables>, turnId: string, signInId: string): Promise<OutboxEvent[]> {
     const rows = (await this.#pending(db, turnId)).filter(({ key }) => key === signInId);
-    const decision = await signInDecision(db, signInId);
-    const isOver = !decision && (await isReplaced(db, signInId));
-    return this.#settle(db, rows, () => (decision ? { status: 'decided', decision } : isOver ? SUPERSEDED : undefined));
+    const outcome = await signInOutcome(db, signInId);
+    return this.#settle(db, rows, () => outcome);
   }
 
   /** Supersedes all pending actions of a session that was closed or, with `erase`, deleted. */
@@ -332,8 +312,8 @@ export class ActionIndex {
       const outcome = outcomeOf(row);
       if (!outcome) continue;
       // The turn may have resumed before its sign-in was settled here.
-      const signedIn = row.kind === 'sign_in' && !outcome.decision ? await signInDecision(db, row.key) : undefined;
-      const { status, decision } = signedIn ? { status: 'decided' as const, decision: signedIn } : outcome;
+      const signedIn = row.kind === 'sign_in' && !outcome.decision ? await signInOutcome(db, row.key) : undefined;
+      const { status, decision } = signedIn?.decision ? signedIn : outcome;
       const decisions = [...this.#decisionsOf(row), ...(decision ? [decision] : [])];
       await db
         .updateTable('actions')
@@ -408,8 +388,11 @@ function aadForAnswers(turnId: string): string {
   return `turn/${turnId}/answers`;
 }
 
-/** How the subject of a sign-in has ended it, as the index of actions has it; undefined if it has not. */
-async function signInDecision(db: Transaction<Tables>, id: string): Promise<ActionDecision | undefined> {
+/**
+ * How the subject of a sign-in has ended it; superseded if the turn requests another one instead. Undefined if it has
+ * not ended.
+ */
+async function signInOutcome(db: Transaction<Tables>, id: string): Promise<Outcome | undefined> {
   const row = await db
     .selectFrom('mcp_sign_ins')
     .innerJoin('turns', 'turns.id', 'turn_id')
@@ -418,13 +401,8 @@ async function signInDecision(db: Transaction<Tables>, id: string): Promise<Acti
     .select(['sessions.subject_id as subjectId', 'subject_type as subjectType', 'subject_slug as subjectSlug'])
     .where('mcp_sign_ins.id', '=', id)
     .executeTakeFirst();
-  if (!row || row.at === null || row.status === 'replaced') return undefined;
+  if (row?.status === 'replaced') return SUPERSEDED;
+  if (!row || row.at === null) return undefined;
   const { status, at, ...by } = row;
-  return { by, decision: status === 'granted' ? 'allow' : 'deny', at };
-}
-
-/** Whether the turn requests another sign-in instead. */
-async function isReplaced(db: Transaction<Tables>, id: string): Promise<boolean> {
-  const row = await db.selectFrom('mcp_sign_ins').select('status').where('id', '=', id).executeTakeFirst();
-  return row?.status === 'replaced';
+  return { status: 'decided', decision: { by, decision: status === 'granted' ? 'allow' : 'deny', at } };
 }

@@ -23,9 +23,10 @@ declare module '../../catalog/schema.ts' {
       session_id: string;
       /** The turn on which it is pending. */
       turn_id: string;
-      /** Names it in its turn: see `NewAction`. */
+      /** Names it in its turn: the `callKey` of the call that waits, or a key of its own for what is not a call. */
       key: string;
       thread_id: string;
+      /** Null if no call waits. */
       tool_call_id: string | null;
       kind: ActionKind;
       status: ActionStatus;

@@ -12,7 +12,7 @@ import type { AgentSpec, ClientToolkit } from '../../spec/agent-spec.ts';
 type ToolkitContent = Pick<ClientToolkit, 'system_prompt' | 'tools'>;
 
 /** Gives agents the toolkits that their clients have now. */
-export const TOOLKITS: ModelCallPart = {
+export const TOOLKITS_PART: ModelCallPart = {
   agent: async (spec, records) => (spec.clientToolkits ? withToolkits(spec, refreshedToolkits(await records)) : spec),
 };
 

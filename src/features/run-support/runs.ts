@@ -1,7 +1,7 @@
 import { isOwn, mayOnSession, readerOf, type Reader, type SessionAction } from '../../auth/rights.ts';
 import type { KernelCatalog } from '../../catalog/catalog.ts';
 import type { SessionRow } from '../../catalog/schema.ts';
-import { isId } from '../../core/ids.ts';
+import { isId, ulidIn } from '../../core/ids.ts';
 import type { Caller } from '../../core/subject.ts';
 import { addLogContext } from '../../telemetry/log-context.ts';
 import { requireRight } from '../../engine/access.ts';
@@ -18,7 +18,7 @@ export interface RunIds {
 
 /** The ids of a run, by its own or by that of its session or its turn. */
 export function runIdsOf(id: string): RunIds {
-  const ulid = id.slice(id.indexOf('_') + 1);
+  const ulid = ulidIn(id);
   return { runId: PREFIX + ulid, sessionId: `ses_${ulid}`, turnId: `turn_${ulid}` };
 }
 

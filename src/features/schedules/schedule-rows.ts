@@ -1,7 +1,7 @@
 import type { Insertable, Selectable, Updateable } from 'kysely';
 import type { Role } from '../../core/subject.ts';
 import type { Tables } from '../../catalog/schema.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../catalog/store.ts';
 
 type ScheduleRow = Selectable<Tables['schedules']>;
 
@@ -87,38 +87,26 @@ export class Schedules extends Store {
       .where('deleted_at', 'is', null)
       .$if(subjectId !== undefined, (query) => query.where('subject_id', '=', subjectId ?? ''));
     const page = all.selectAll().orderBy('created_at', order).orderBy('id', order).offset(offset).limit(limit);
-    const { total } = await all.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-    const rows = await page.execute();
-    return { items: rows.map((row) => this.#open(row)), total };
+    const total = await countRows(all);
+    return { items: (await page.execute()).map((row) => this.#open(row)), total };
   }
 
   /** Changes a schedule. False if there is none with this id. */
   async change(id: string, change: ScheduleChange): Promise<boolean> {
     const { roles, paused, ...rest } = change;
-    const { numUpdatedRows } = await this.db
-      .updateTable('schedules')
-      .set((eb) => ({
-        ...rest,
-        ...this.#sealed(id, rest),
-        ...(roles && { roles: JSON.stringify(roles) }),
-        ...(paused !== undefined && { paused: Number(paused) }),
-        revision: eb('revision', '+', 1),
-      }))
-      .where('id', '=', id)
-      .where('deleted_at', 'is', null)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    const changed = this.#existing(id).set((eb) => ({
+      ...rest,
+      ...this.#sealed(id, rest),
+      ...(roles && { roles: JSON.stringify(roles) }),
+      ...(paused !== undefined && { paused: Number(paused) }),
+      revision: eb('revision', '+', 1),
+    }));
+    return changeRows(changed);
   }
 
   /** Ends a schedule. The row is kept until Temporal does not have the schedule either. False if there is none. */
   async delete(id: string, now: string): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('schedules')
-      .set({ deleted_at: now })
-      .where('id', '=', id)
-      .where('deleted_at', 'is', null)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    return changeRows(this.#existing(id).set({ deleted_at: now }));
   }
 
   /** Removes the row of a deleted schedule, with its runs. */
@@ -128,14 +116,8 @@ export class Schedules extends Store {
 
   /** Notes that Temporal has a revision of a schedule. False if there is another one by now. */
   async synced(id: string, revision: number, now: string): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('schedules')
-      .set({ synced_revision: revision, checked_at: now })
-      .where('id', '=', id)
-      .where('revision', '=', revision)
-      .where('deleted_at', 'is', null)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    const synced = this.#existing(id).set({ synced_revision: revision, checked_at: now });
+    return changeRows(synced.where('revision', '=', revision));
   }
 
   /** Schedules of which Temporal may not know the newest revision, or that were checked last before a time. */
@@ -168,14 +150,12 @@ export class Schedules extends Store {
     id: string,
     { sessionId, instead, now }: { sessionId: string; instead: string | null; now: string },
   ): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('schedules')
-      .set({ last_session_id: sessionId, claimed_at: now })
-      .where('id', '=', id)
-      .where('deleted_at', 'is', null)
-      .where('last_session_id', instead === null ? 'is' : '=', instead)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    const claimed = this.#existing(id).set({ last_session_id: sessionId, claimed_at: now });
+    return changeRows(claimed.where('last_session_id', instead === null ? 'is' : '=', instead));
+  }
+
+  #existing(id: string) {
+    return this.db.updateTable('schedules').where('id', '=', id).where('deleted_at', 'is', null);
   }
 
   /** Those of the parts that are given, encrypted. */

@@ -1,7 +1,7 @@
 import type { Selectable, Transaction } from 'kysely';
 import { aadFor } from './schedule-rows.ts';
 import type { Tables } from '../../catalog/schema.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../catalog/store.ts';
 
 /** A run of a schedule with its decrypted parts. */
 export interface ScheduleRun extends Omit<Selectable<Tables['schedule_runs']>, 'triggered_manually'> {
@@ -27,9 +27,8 @@ export class ScheduleRuns extends Store {
   async list(scheduleId: string, { order, offset, limit }: RunPage): Promise<{ items: ScheduleRun[]; total: number }> {
     const all = this.db.selectFrom('schedule_runs').where('schedule_id', '=', scheduleId);
     const page = all.selectAll().orderBy('scheduled_for', order).orderBy('id', order).offset(offset).limit(limit);
-    const { total } = await all.select((eb) => eb.fn.countAll<number>().as('total')).executeTakeFirstOrThrow();
-    const rows = await page.execute();
-    return { items: rows.map((row) => this.#open(row)), total };
+    const total = await countRows(all);
+    return { items: (await page.execute()).map((row) => this.#open(row)), total };
   }
 
   /**
@@ -53,16 +52,13 @@ export class ScheduleRuns extends Store {
         .returning(['repeats', 'sessions_created', 'last_session_id'])
         .executeTakeFirst();
       if (!schedule) return false;
-      const { numInsertedOrUpdatedRows } = await db
-        .insertInto('schedule_runs')
-        .values({
-          ...run,
-          triggered_manually: Number(run.triggered_manually),
-          error: error && this.cipher.sealText(error, aadFor(scheduleId, `run/${id}`)),
-        })
-        .onConflict((conflict) => conflict.column('id').doNothing())
-        .executeTakeFirst();
-      if (numInsertedOrUpdatedRows === 0n) return false;
+      const row = {
+        ...run,
+        triggered_manually: Number(run.triggered_manually),
+        error: error && this.cipher.sealText(error, aadFor(scheduleId, `run/${id}`)),
+      };
+      const recorded = db.insertInto('schedule_runs').values(row);
+      if (!(await changeRows(recorded.onConflict((conflict) => conflict.column('id').doNothing())))) return false;
       await forgetOldRuns(db, scheduleId);
       const sessions = schedule.sessions_created + Number(counts);
       const isLast = counts && schedule.repeats !== null && sessions >= schedule.repeats;

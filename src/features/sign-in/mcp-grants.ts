@@ -2,9 +2,11 @@ import type { Transaction } from 'kysely';
 import type { Cipher } from '../../encryption/cipher.ts';
 import type { GrantRow } from './tables.ts';
 import type { Tables } from '../../catalog/schema.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, Store } from '../../catalog/store.ts';
 
 export type NewGrant = Omit<GrantRow, 'version' | 'refreshing_until'>;
+
+type GrantVersion = Pick<GrantRow, 'id' | 'version'>;
 
 /** The access of subjects to MCP servers. Tokens are encrypted if there are encryption keys. */
 export class McpGrants extends Store {
@@ -38,43 +40,26 @@ export class McpGrants extends Store {
   }
 
   /** Reserves the refresh of the tokens of this version until `until`. Returns false if another process has it. */
-  async reserveRefresh(
-    { id, version }: Pick<GrantRow, 'id' | 'version'>,
-    { now, until }: { now: string; until: string },
-  ): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('mcp_grants')
-      .set({ refreshing_until: until })
-      .where('id', '=', id)
-      .where('version', '=', version)
-      .where((eb) => eb.or([eb('refreshing_until', 'is', null), eb('refreshing_until', '<', now)]))
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+  async reserveRefresh(grant: GrantVersion, { now, until }: { now: string; until: string }): Promise<boolean> {
+    const reserved = this.#version(grant).set({ refreshing_until: until });
+    return changeRows(
+      reserved.where((eb) => eb.or([eb('refreshing_until', 'is', null), eb('refreshing_until', '<', now)])),
+    );
   }
 
   /** Ends the reservation without new tokens. */
-  async releaseRefresh({ id, version }: Pick<GrantRow, 'id' | 'version'>): Promise<void> {
-    await this.db
-      .updateTable('mcp_grants')
-      .set({ refreshing_until: null })
-      .where('id', '=', id)
-      .where('version', '=', version)
-      .execute();
+  async releaseRefresh(grant: GrantVersion): Promise<void> {
+    await this.#version(grant).set({ refreshing_until: null }).execute();
   }
 
   /** Replaces the tokens of this version and ends the reservation. Returns false if the grant was removed or replaced. */
-  async replaceTokens({ id, version }: Pick<GrantRow, 'id' | 'version'>, tokens: string): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('mcp_grants')
-      .set({ tokens: this.cipher.sealText(tokens, tokensAad(id)), version: version + 1, refreshing_until: null })
-      .where('id', '=', id)
-      .where('version', '=', version)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+  async replaceTokens(grant: GrantVersion, tokens: string): Promise<boolean> {
+    const sealed = this.cipher.sealText(tokens, tokensAad(grant.id));
+    return changeRows(this.#version(grant).set({ tokens: sealed, version: grant.version + 1, refreshing_until: null }));
   }
 
   /** Removes a grant, unless its tokens were replaced since this version. */
-  async remove({ id, version }: Pick<GrantRow, 'id' | 'version'>): Promise<void> {
+  async remove({ id, version }: GrantVersion): Promise<void> {
     await this.db.deleteFrom('mcp_grants').where('id', '=', id).where('version', '=', version).execute();
   }
 
@@ -87,6 +72,10 @@ export class McpGrants extends Store {
       .returningAll()
       .executeTakeFirst();
     return row && this.#open(row);
+  }
+
+  #version({ id, version }: GrantVersion) {
+    return this.db.updateTable('mcp_grants').where('id', '=', id).where('version', '=', version);
   }
 
   #open(row: GrantRow): GrantRow {

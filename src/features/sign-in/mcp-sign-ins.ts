@@ -1,4 +1,4 @@
-import { sql, type Kysely, type Transaction } from 'kysely';
+import { sql, type Kysely } from 'kysely';
 import type { TurnState } from '../../core/session-state.ts';
 import type { Subject } from '../../core/subject.ts';
 import { ActionIndex } from '../inbox/action-index.ts';
@@ -6,7 +6,7 @@ import { insertGrant, type NewGrant } from './mcp-grants.ts';
 import type { NewSignInRow, SignInRow, SignInStatus } from './tables.ts';
 import type { Tables } from '../../catalog/schema.ts';
 import { touchSession } from '../../catalog/sessions.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../catalog/store.ts';
 
 /** A sign-in, and what it is for. */
 export interface FoundSignIn extends SignInRow {
@@ -77,38 +77,34 @@ export class McpSignIns extends Store {
    * begins again. Returns false if the sign-in has ended, or the user was sent there since it was read.
    */
   async redirect({ id, redirects }: Pick<SignInRow, 'id' | 'redirects'>, data: string): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('mcp_sign_ins')
-      .set({ data: this.cipher.sealText(data, aad(id)), status: 'requested', redirects: redirects + 1 })
-      .where('id', '=', id)
-      .where('status', 'in', ['requested', 'exchanging'])
-      .where('redirects', '=', redirects)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    return changeRows(
+      withStatus(this.db, id, ['requested', 'exchanging'])
+        .set({ data: this.cipher.sealText(data, aad(id)), status: 'requested', redirects: redirects + 1 })
+        .where('redirects', '=', redirects),
+    );
   }
 
   /** How many sign-ins of a turn to a server were replaced since `time`. */
   async replacedSince({ turn_id, server }: Pick<SignInRow, 'turn_id' | 'server'>, time: string): Promise<number> {
-    const { count } = await this.db
-      .selectFrom('mcp_sign_ins')
-      .select((eb) => eb.fn.countAll().as('count'))
-      .where('turn_id', '=', turn_id)
-      .where('server', '=', server)
-      .where('status', '=', 'replaced')
-      .where('ended_at', '>=', time)
-      .executeTakeFirstOrThrow();
-    return Number(count);
+    return countRows(
+      this.db
+        .selectFrom('mcp_sign_ins')
+        .where('turn_id', '=', turn_id)
+        .where('server', '=', server)
+        .where('status', '=', 'replaced')
+        .where('ended_at', '>=', time),
+    );
   }
 
-  /** Changes the status. Returns false if it is not `from`: only one of several requests changes it. */
-  async change(id: string, from: SignInStatus, to: SignInStatus): Promise<boolean> {
+  /** Changes the status. Returns false if it is none of `from`: only one of several requests changes it. */
+  async change(id: string, from: SignInStatus[], to: SignInStatus): Promise<boolean> {
     return changeStatus(this.db, id, from, to);
   }
 
   /** Ends a sign-in with a grant, which replaces the subject's earlier one. Returns false if it is not `exchanging`. */
   async grant(id: string, grant: NewGrant): Promise<boolean> {
     return this.db.transaction().execute(async (transaction) => {
-      if (!(await changeStatus(transaction, id, 'exchanging', 'granted'))) return false;
+      if (!(await changeStatus(transaction, id, ['exchanging'], 'granted'))) return false;
       await insertGrant(transaction, this.cipher, grant);
       return true;
     });
@@ -157,7 +153,7 @@ export class McpSignIns extends Store {
       const turn = await turns.executeTakeFirst();
       // It locks the session's row.
       if (!turn || !(await touchSession(db, { id: turn.session_id, at: turn.created_at }))) return;
-      await changeStatus(db, id, 'requested', 'granted');
+      await changeStatus(db, id, ['requested'], 'granted');
       emit(...(await this.#actions.signedIn(db, turnId, id)));
     });
   }
@@ -191,19 +187,13 @@ export class McpSignIns extends Store {
   }
 }
 
-async function changeStatus(
-  db: Kysely<Tables> | Transaction<Tables>,
-  id: string,
-  from: SignInStatus,
-  to: SignInStatus,
-): Promise<boolean> {
-  const { numUpdatedRows } = await db
-    .updateTable('mcp_sign_ins')
-    .set({ status: to, ...(isEnd(to) && { ended_at: new Date().toISOString() }) })
-    .where('id', '=', id)
-    .where('status', '=', from)
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
+function withStatus(db: Kysely<Tables>, id: string, statuses: SignInStatus[]) {
+  return db.updateTable('mcp_sign_ins').where('id', '=', id).where('status', 'in', statuses);
+}
+
+function changeStatus(db: Kysely<Tables>, id: string, from: SignInStatus[], to: SignInStatus): Promise<boolean> {
+  const ended = isEnd(to) && { ended_at: new Date().toISOString() };
+  return changeRows(withStatus(db, id, from).set({ status: to, ...ended }));
 }
 
 function isEnd(status: SignInStatus): boolean {

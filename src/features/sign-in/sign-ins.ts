@@ -158,7 +158,8 @@ export class SignIns {
       plain: createAgent({ connectTimeoutMs: answerTimeoutMs }),
       guarded: createAgent({ connectTimeoutMs: answerTimeoutMs, refuses: isPrivateAddress }),
     };
-    const limited = (fetch: Fetch): Fetch => {
+    const limited = (agent: typeof agents.plain): Fetch => {
+      const fetch = createFetch(agent, BOUNDS);
       return async (url, init) => {
         const response = await fetch(url, { ...init, signal: AbortSignal.timeout(answerTimeoutMs) });
         const { status, headers } = response;
@@ -169,10 +170,7 @@ export class SignIns {
     this.urls = options.urls;
     this.#options = options;
     this.#now = now;
-    this.#fetches = {
-      plain: limited(createFetch(agents.plain, BOUNDS)),
-      guarded: limited(createFetch(agents.guarded, BOUNDS)),
-    };
+    this.#fetches = { plain: limited(agents.plain), guarded: limited(agents.guarded) };
     this.#close = () => Promise.all([agents.plain.destroy(), agents.guarded.destroy()]);
     this.grants = new Grants({ catalog, registry, now, fetchFor: (server) => this.#fetchFor(server) });
   }
@@ -243,10 +241,7 @@ export class SignIns {
     const row = await this.#findOpen(state, subjectId);
     if (isBoundElsewhere(row, browser)) throw await this.#replace(row, ELSEWHERE);
     const { mcpSignIns } = this.#options.catalog;
-    const isDeclined =
-      (await mcpSignIns.change(row.id, 'requested', 'declined')) ||
-      (await mcpSignIns.change(row.id, 'exchanging', 'declined'));
-    if (!isDeclined) throw ended();
+    if (!(await mcpSignIns.change(row.id, ['requested', 'exchanging'], 'declined'))) throw ended();
     return { status: 'declined', server: dataOf(row).server.name, isAwaited: row.isAwaited };
   }
 
@@ -315,14 +310,14 @@ export class SignIns {
         issParameterSupported: target.server.authorization_response_iss_parameter_supported === true,
       });
       if (error === 'access_denied') {
-        await catalog.mcpSignIns.change(row.id, 'requested', 'declined');
+        await catalog.mcpSignIns.change(row.id, ['requested'], 'declined');
         return { status: 'declined', server: server.name, isAwaited };
       }
       if (error !== undefined) throw new McpServerError(`did not let you sign in: ${error.slice(0, 100)}`);
       if (code === undefined) throw new McpServerError('sent neither a code nor an error');
       const client = flow.client ?? registry.clientOf(server);
       if (!client) throw new McpServerError('is not registered any more');
-      if (!(await catalog.mcpSignIns.change(row.id, 'requested', 'exchanging'))) {
+      if (!(await catalog.mcpSignIns.change(row.id, ['requested'], 'exchanging'))) {
         throw new McpServerError('is already being asked for this: open the link of the conversation again');
       }
       const now = this.#now();
@@ -330,7 +325,7 @@ export class SignIns {
       const { tokens, account } = await exchangeCode(target, { ...flow, client, code, iss }, { fetch, now }).catch(
         async (reason: unknown) => {
           // A visit in another window may still bring the right code.
-          await catalog.mcpSignIns.change(row.id, 'exchanging', 'requested');
+          await catalog.mcpSignIns.change(row.id, ['exchanging'], 'requested');
           throw reason;
         },
       );
@@ -398,10 +393,7 @@ export class SignIns {
         `this link ${reason}, as were the ${MAX_REPLACED} before it: open it again in 10 minutes`,
       );
     }
-    const isReplaced =
-      (await mcpSignIns.change(row.id, 'requested', 'replaced')) ||
-      (await mcpSignIns.change(row.id, 'exchanging', 'replaced'));
-    if (!isReplaced) throw ended();
+    if (!(await mcpSignIns.change(row.id, ['requested', 'exchanging'], 'replaced'))) throw ended();
     this.#options.log.warn({ turnId: row.turn_id, reason }, 'the link of a sign-in has ended, and is replaced');
     return new SignInReplacedError(reason, row);
   }

@@ -1,4 +1,4 @@
-import type { AgentProblem } from '../../engine/agent-check.ts';
+import { invalidAgent, type AgentProblem } from '../../engine/agent-check.ts';
 import { isGiven } from '../../lib/is-given.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { skillName, type AgentSkill } from '../../spec/skill-spec.ts';
@@ -83,11 +83,7 @@ export class Skills {
 
   /** The first problem of an agent's skills: of what its spec says of them, else of the files. */
   async firstProblem(spec: AgentSpec): Promise<AgentProblem | undefined> {
-    const problem = (i: number, message: string): AgentProblem => ({
-      code: 'invalid_agent',
-      message,
-      param: `skills.${i}`,
-    });
+    const problem = (i: number, message: string) => invalidAgent(`skills.${i}`, message);
     const names: string[] = [];
     for (const [i, skill] of (spec.skills ?? []).entries()) {
       const name = skillNameOf(skill);

@@ -11,7 +11,7 @@ import type { ModelChunk } from '../../models/provider.ts';
 import { Metrics } from '../../telemetry/metrics.ts';
 import type { AgentTool } from '../../tools/toolset.ts';
 import type { EarlyResult } from './early-results.ts';
-import { COMPACTION } from '../compaction/compact-conversation.ts';
+import { COMPACTION_PART } from '../compaction/compact-conversation.ts';
 import { EARLY_MS, StepsAhead, type ClaimedModelCall } from './steps-ahead.ts';
 
 const AT = '2026-01-01T00:00:00.000Z';
@@ -101,7 +101,7 @@ beforeEach(() => {
     conversations: { ahead: () => known && Promise.resolve(known) },
     catalog: { agents: { spec: () => Promise.resolve({ model: { name: 'm' } }) } },
     toolsets: { load: () => Promise.resolve({ tools: new Map(), servers: [], unavailable }) },
-    modelCallParts: [COMPACTION],
+    modelCallParts: [COMPACTION_PART],
     models: { resolve: () => ({ model: 'm', provider: { stream } }) },
     toolKinds: {
       mcp: {

@@ -1,8 +1,8 @@
-import type { Transaction, Updateable } from 'kysely';
+import type { Kysely } from 'kysely';
 import { addDeliveries, newDelivery, reserve } from './delivery-rows.ts';
 import type { DeliveryRow } from './tables.ts';
 import type { Tables } from '../../catalog/schema.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, Store } from '../../catalog/store.ts';
 
 /** A lane that a worker holds: until the lease ends, no other worker sends its deliveries. */
 export interface Lane {
@@ -51,15 +51,13 @@ export class Deliveries extends Store {
       .execute();
     const lanes: Lane[] = [];
     for (const { session_id: sessionId, due_at: dueAt, last_sequence: lastSequence } of due) {
-      const { numUpdatedRows } = await this.db
+      const lane = this.db
         .updateTable('delivery_lanes')
-        .set({ lease, due_at: until })
         .where('webhook_id', '=', webhookId)
-        .where('session_id', '=', sessionId)
-        // Another worker that was faster has changed it.
-        .where('due_at', '=', dueAt)
-        .executeTakeFirst();
-      if (numUpdatedRows > 0n) lanes.push({ webhookId, sessionId, lease, lastSequence });
+        .where('session_id', '=', sessionId);
+      // Another worker that was faster has changed it.
+      const isTaken = await changeRows(lane.set({ lease, due_at: until }).where('due_at', '=', dueAt));
+      if (isTaken) lanes.push({ webhookId, sessionId, lease, lastSequence });
     }
     return lanes;
   }
@@ -92,7 +90,7 @@ export class Deliveries extends Store {
     const isOver = 'status' in next;
     return this.db.transaction().execute(async (db) => {
       const due = isOver ? { due_at: next.until } : { due_at: next.dueAt, lease: null };
-      if (!(await holdLane(db, lane, due))) return false;
+      if (!(await changeRows(heldLane(db, lane).set(due)))) return false;
       await db
         .updateTable('deliveries')
         .set({
@@ -111,29 +109,21 @@ export class Deliveries extends Store {
   /** Removes a delivery of which there is nothing to tell, and keeps the lane until `until`. False as for `record`. */
   async drop(lane: Lane, delivery: DeliveryRow, until: string): Promise<boolean> {
     return this.db.transaction().execute(async (db) => {
-      const isHeld = await holdLane(db, lane, { due_at: until });
+      const isHeld = await changeRows(heldLane(db, lane).set({ due_at: until }));
       if (isHeld) await db.deleteFrom('deliveries').where('id', '=', delivery.id).execute();
       return isHeld;
     });
   }
 
   /** Frees a lane: it is deleted if `last` is its newest delivery, and is otherwise due again at `dueAt`. */
-  async release({ webhookId, sessionId, lease }: Lane, { last, dueAt }: { last: number; dueAt: string }) {
-    const { numDeletedRows } = await this.db
+  async release(lane: Lane, { last, dueAt }: { last: number; dueAt: string }) {
+    const deleted = this.db
       .deleteFrom('delivery_lanes')
-      .where('webhook_id', '=', webhookId)
-      .where('session_id', '=', sessionId)
-      .where('lease', '=', lease)
-      .where('last_sequence', '<=', last)
-      .executeTakeFirst();
-    if (numDeletedRows > 0n) return;
-    await this.db
-      .updateTable('delivery_lanes')
-      .set({ due_at: dueAt, lease: null })
-      .where('webhook_id', '=', webhookId)
-      .where('session_id', '=', sessionId)
-      .where('lease', '=', lease)
-      .execute();
+      .where('webhook_id', '=', lane.webhookId)
+      .where('session_id', '=', lane.sessionId)
+      .where('lease', '=', lane.lease)
+      .where('last_sequence', '<=', last);
+    if (!(await changeRows(deleted))) await heldLane(this.db, lane).set({ due_at: dueAt, lease: null }).execute();
   }
 
   /** When the next lane of any webhook is due; undefined if there is none. */
@@ -176,18 +166,11 @@ export class Deliveries extends Store {
   }
 }
 
-/** Changes a lane that a worker holds. False if its lease has ended. */
-async function holdLane(
-  db: Transaction<Tables>,
-  { webhookId, sessionId, lease }: Lane,
-  change: Updateable<Tables['delivery_lanes']>,
-): Promise<boolean> {
-  const { numUpdatedRows } = await db
+/** A lane, as long as the worker's lease has not ended. */
+function heldLane(db: Kysely<Tables>, { webhookId, sessionId, lease }: Lane) {
+  return db
     .updateTable('delivery_lanes')
-    .set(change)
     .where('webhook_id', '=', webhookId)
     .where('session_id', '=', sessionId)
-    .where('lease', '=', lease)
-    .executeTakeFirst();
-  return numUpdatedRows > 0n;
+    .where('lease', '=', lease);
 }

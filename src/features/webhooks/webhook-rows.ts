@@ -1,6 +1,6 @@
 import type { WebhookEventType } from '../../catalog/outbox.ts';
 import type { WebhookFace, WebhookRow } from './tables.ts';
-import { Store } from '../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../catalog/store.ts';
 
 /** A registered webhook with its decrypted parts. */
 export interface Webhook<F extends WebhookFace = WebhookFace> extends Omit<WebhookRow, 'face' | 'events'> {
@@ -41,12 +41,7 @@ export class Webhooks extends Store {
           updated_at: created_at,
         })
         .execute();
-      const { count } = await db
-        .selectFrom('webhooks')
-        .select((eb) => eb.fn.countAll<number>().as('count'))
-        .where('face', '=', face)
-        .executeTakeFirstOrThrow();
-      if (count <= max) return true;
+      if ((await countRows(db.selectFrom('webhooks').where('face', '=', face))) <= max) return true;
       await db.deleteFrom('webhooks').where('id', '=', id).execute();
       return false;
     });
@@ -78,12 +73,7 @@ export class Webhooks extends Store {
 
   /** Deletes a webhook with its deliveries. False if its API has none with this id. */
   async delete(face: WebhookFace, id: string): Promise<boolean> {
-    const { numDeletedRows } = await this.db
-      .deleteFrom('webhooks')
-      .where('id', '=', id)
-      .where('face', '=', face)
-      .executeTakeFirst();
-    return numDeletedRows > 0n;
+    return changeRows(this.db.deleteFrom('webhooks').where('id', '=', id).where('face', '=', face));
   }
 
   /** Replaces the secret; the current one also signs until `oldUntil`. False if there is no webhook with this id. */
@@ -91,17 +81,13 @@ export class Webhooks extends Store {
     id: string,
     { secret, now, oldUntil }: { secret: string; now: string; oldUntil: string },
   ): Promise<boolean> {
-    const { numUpdatedRows } = await this.db
-      .updateTable('webhooks')
-      .set((eb) => ({
-        secret: this.#seal(id, 'secret', secret),
-        old_secret: eb.ref('secret'),
-        old_secret_until: oldUntil,
-        updated_at: now,
-      }))
-      .where('id', '=', id)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    const rotated = this.db.updateTable('webhooks').set((eb) => ({
+      secret: this.#seal(id, 'secret', secret),
+      old_secret: eb.ref('secret'),
+      old_secret_until: oldUntil,
+      updated_at: now,
+    }));
+    return changeRows(rotated.where('id', '=', id));
   }
 
   /** Changes what is given. One that is enabled again begins without failures. */
@@ -145,13 +131,13 @@ export class Webhooks extends Store {
         failing_since: eb.fn.coalesce('failing_since', eb.val(at)),
       }))
       .execute();
-    const { numUpdatedRows } = await webhook
-      .set({ disabled: 1, updated_at: at })
-      .where('disabled', '=', 0)
-      .where('failures', '>=', limit.failures)
-      .where('failing_since', '<=', limit.since)
-      .executeTakeFirst();
-    return numUpdatedRows > 0n;
+    return changeRows(
+      webhook
+        .set({ disabled: 1, updated_at: at })
+        .where('disabled', '=', 0)
+        .where('failures', '>=', limit.failures)
+        .where('failing_since', '<=', limit.since),
+    );
   }
 
   #open(row: WebhookRow): Webhook {

@@ -14,7 +14,7 @@ import type {
   SharedV4ProviderOptions,
 } from '@ai-sdk/provider';
 import { describeFile, isImage } from '../../core/files.ts';
-import type { StoredFile, UserContentPart } from '../../core/records/input.ts';
+import type { UserContentPart } from '../../core/records/input.ts';
 import type { FinishReason } from '../../core/records/message.ts';
 import { addUsage, mediaUsage, NO_USAGE, type MediaTokens, type Usage } from '../../core/records/usage.ts';
 import type { ToolItem } from '../../core/transcript.ts';
@@ -29,14 +29,7 @@ import { ModelError } from '../model-error.ts';
 import { createModelFetch } from '../model-fetch.ts';
 import { findModel, type LookupRequest } from '../model-lookup.ts';
 import { portableSchema } from '../portable-schema.ts';
-import type {
-  FoundModel,
-  ModelChunk,
-  ModelProvider,
-  ModelRequest,
-  ProviderAccess,
-  SilenceLimits,
-} from '../provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest, ProviderAccess, SilenceLimits } from '../provider.ts';
 import { assistantMessage } from './assistant-message.ts';
 
 /** An answer in several responses, of which the provider ends all but the last one with a pause. */
@@ -77,8 +70,7 @@ export interface Dialect {
   failureIn?: (event: unknown) => ModelError | undefined;
   /** What the model said of its refusal. */
   refusalIn?: (metadata: SharedV4ProviderMetadata[string]) => string | undefined;
-  /** The request that finds a model. */
-  lookup: (model: string) => LookupRequest;
+  lookup: LookupRequest;
 }
 
 /** Google's adapter continues an answer that reached the limit of one request, and Anthropic pauses long answers. */
@@ -88,69 +80,58 @@ const MAX_CONTINUATIONS = 10;
 const MAX_VALUES = 5_000;
 
 /** A provider whose protocol an adapter of the AI SDK speaks. Only the adapter is used: it makes no retries of its own. */
-export class AiSdkProvider implements ModelProvider {
-  readonly #dialect: Dialect;
-  readonly #fetch: Fetch;
-  readonly #silence: SilenceLimits;
+export function aiSdkProvider(
+  dialect: Dialect,
+  { onAnswer, ...silence }: SilenceLimits & Pick<ProviderAccess, 'onAnswer'>,
+): ModelProvider {
+  const modelFetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES, onAnswer });
+  return {
+    async *stream(request, signal) {
+      const options = await callOptions(request, dialect);
+      yield* guardedResponse({ signal, silence, stalls: request.stalls, failureOf }, (guard) =>
+        readAnswer(request.model, options, { dialect, modelFetch, ...guard }),
+      );
+    },
+    find: (model) => findModel(modelFetch, dialect.lookup, model),
+  };
+}
 
-  constructor(dialect: Dialect, { onAnswer, ...silence }: SilenceLimits & Pick<ProviderAccess, 'onAnswer'>) {
-    this.#dialect = dialect;
-    this.#fetch = createModelFetch(silence.idleSeconds * 1000, { maxValues: MAX_VALUES, onAnswer });
-    this.#silence = silence;
-  }
-
-  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const options = await callOptions(request, this.#dialect);
-    yield* guardedResponse({ signal, silence: this.#silence, stalls: request.stalls, failureOf }, (guard) =>
-      this.#read(request.model, options, guard),
-    );
-  }
-
-  find(model: string): Promise<FoundModel | undefined> {
-    return findModel(this.#fetch, this.#dialect.lookup(model), model);
-  }
-
-  async *#read(
-    model: string,
-    options: LanguageModelV4CallOptions,
-    { controller, watch }: RequestGuard,
-  ): AsyncGenerator<ModelChunk> {
-    let requests = 0;
-    const end = new ResponseEnd();
-    const paused = this.#dialect.paused?.();
-    const fetch: typeof globalThis.fetch = async (input, init) => {
-      if (requests > MAX_CONTINUATIONS)
-        throw new ModelError(
-          'bad_request',
-          `the model continued its answer ${MAX_CONTINUATIONS} times without coming to its end`,
-        );
-      requests += 1;
-      const body = typeof init?.body === 'string' && paused ? { body: paused.continued(init.body) } : {};
-      const response = await this.#fetch(input instanceof Request ? input.url : input, { ...init, ...body });
-      return response.ok ? end.watch(watch(response)) : response;
-    };
-    const adapter = this.#dialect.model(model, fetch);
-    const parts = new StreamParts(this.#dialect, paused);
-    let isPaused: boolean | undefined;
-    try {
-      do {
-        const { stream } = await adapter.doStream({
-          ...options,
-          abortSignal: controller.signal,
-          includeRawChunks: true,
-        });
-        for await (const part of stream) {
-          if (part.type === 'raw') {
-            paused?.add(part.rawValue);
-            if (this.#dialect.isLast?.(part.rawValue)) end.reached();
-          }
-          yield* parts.chunks(part);
+async function* readAnswer(
+  model: string,
+  options: LanguageModelV4CallOptions,
+  { dialect, modelFetch, controller, watch }: { dialect: Dialect; modelFetch: Fetch } & RequestGuard,
+): AsyncGenerator<ModelChunk> {
+  let requests = 0;
+  const end = new ResponseEnd();
+  const paused = dialect.paused?.();
+  const fetch: typeof globalThis.fetch = async (input, init) => {
+    if (requests > MAX_CONTINUATIONS)
+      throw new ModelError(
+        'bad_request',
+        `the model continued its answer ${MAX_CONTINUATIONS} times without coming to its end`,
+      );
+    requests += 1;
+    const body = typeof init?.body === 'string' && paused ? { body: paused.continued(init.body) } : {};
+    const response = await modelFetch(input instanceof Request ? input.url : input, { ...init, ...body });
+    return response.ok ? end.watch(watch(response)) : response;
+  };
+  const adapter = dialect.model(model, fetch);
+  const parts = new StreamParts(dialect, paused);
+  let isPaused: boolean | undefined;
+  try {
+    do {
+      const { stream } = await adapter.doStream({ ...options, abortSignal: controller.signal, includeRawChunks: true });
+      for await (const part of stream) {
+        if (part.type === 'raw') {
+          paused?.add(part.rawValue);
+          if (dialect.isLast?.(part.rawValue)) end.reached();
         }
-        isPaused = paused?.isPaused;
-      } while (isPaused);
-    } finally {
-      end.stop();
-    }
+        yield* parts.chunks(part);
+      }
+      isPaused = paused?.isPaused;
+    } while (isPaused);
+  } finally {
+    end.stop();
   }
 }
 
@@ -370,9 +351,10 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   const { system, transcript, fileContent } = request;
   const messages: LanguageModelV4Message[] = system ? [{ role: 'system', content: system }] : [];
   for (const item of transcript) {
-    if (item.role === 'user')
-      messages.push({ role: 'user', content: await userParts(item.content, fileContent, dialect) });
-    else if (item.role === 'tool')
+    if (item.role === 'user') {
+      const content = await Promise.all(item.content.map((part) => contentPart(part, fileContent, dialect)));
+      messages.push({ role: 'user', content });
+    } else if (item.role === 'tool')
       messages.push({ role: 'tool', content: [await toolResult(item, fileContent, dialect)] });
     else {
       const message = await assistantMessage(item.message, dialect, request);
@@ -390,23 +372,12 @@ async function promptOf(request: ModelRequest, dialect: Dialect): Promise<Langua
   return dialect.conversation?.(marked) ?? marked;
 }
 
-function userParts(
-  parts: UserContentPart[],
-  fileContent: FileContent,
-  dialect: Dialect,
-): Promise<(LanguageModelV4TextPart | LanguageModelV4FilePart)[]> {
-  return Promise.all(
-    parts.map(async (part) =>
-      part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent, dialect),
-    ),
-  );
-}
-
-async function filePart(
-  file: StoredFile,
+async function contentPart(
+  file: UserContentPart,
   fileContent: FileContent,
   { audioTypes }: Dialect,
 ): Promise<LanguageModelV4TextPart | LanguageModelV4FilePart> {
+  if (file.type === 'text') return { type: 'text', text: file.text };
   const mediaType = isImage(file) ? file.mimeType : file.asAudio && audioTypes?.get(file.mimeType);
   if (!mediaType) return { type: 'text', text: describeFile(file) };
   const data = await fileContent(file);

@@ -29,7 +29,7 @@ function callError(error: APICallError): unknown {
   const { statusCode, responseHeaders, cause } = error;
   if (statusCode === undefined) return cause instanceof ModelError ? cause : connectionError(error);
   // The response was a success, and its body could not be read to the end.
-  if (statusCode < 400) return isAbortError(cause) ? cause : brokenStreamError(error);
+  if (statusCode < 300) return isAbortError(cause) ? cause : brokenStreamError(error);
   const { data, message } = error.data === undefined ? unknownBody(error) : error;
   const retryAfterMs = retryAfter(new Headers(responseHeaders)) ?? retryDelay(data);
   return reportedFailure({ message, status: statusCode, error: errorIn(data), retryAfterMs, cause: error });

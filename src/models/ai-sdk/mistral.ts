@@ -31,10 +31,7 @@ export function mistral({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcce
       const message = sent && ('error' in sent ? sent.error.message : sent.message);
       return message === undefined ? undefined : reportedFailure({ message, error: errorIn(event) });
     },
-    lookup: (model) => ({
-      url: `${baseUrl}/models/${encodeURIComponent(model)}`,
-      headers: { authorization: `Bearer ${apiKey}`, ...headers },
-    }),
+    lookup: { url: `${baseUrl}/models`, ownHeaders: { authorization: `Bearer ${apiKey}` }, headers },
   };
 }
 

@@ -64,9 +64,10 @@ export function anthropic({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAc
       };
     },
     refusalIn: (metadata) => stopDetails.safeParse(metadata).data?.stopDetails.explanation,
-    lookup: (model) => ({
-      url: `${baseUrl}/models/${encodeURIComponent(model)}`,
-      headers: { 'x-api-key': apiKey, 'anthropic-version': '2023-06-01', ...headers },
-    }),
+    lookup: {
+      url: `${baseUrl}/models`,
+      ownHeaders: { 'x-api-key': apiKey, 'anthropic-version': '2023-06-01' },
+      headers,
+    },
   };
 }

@@ -76,10 +76,7 @@ export function google({ apiKey, baseUrl = DEFAULT_URL, headers }: ProviderAcces
       const parsed = mediaCounts.safeParse(usage);
       return parsed.success ? mediaOf(parsed.data) : {};
     },
-    lookup: (model) => ({
-      url: `${baseUrl}/models/${encodeURIComponent(model)}`,
-      headers: { 'x-goog-api-key': apiKey, ...headers },
-    }),
+    lookup: { url: `${baseUrl}/models`, ownHeaders: { 'x-goog-api-key': apiKey }, headers },
   };
 }
 

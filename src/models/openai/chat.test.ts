@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { modelRequest } from '../../../test/support/model-request.ts';
-import { OpenAIProvider } from './chat.ts';
+import { openAIProvider } from './chat.ts';
 
 const CALLS = 20;
 
@@ -31,7 +31,7 @@ async function startModel(): Promise<{ call: () => Promise<ServerResponse>; conn
   onTestFinished(() => void server.close());
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- it listens on a port
   const { port } = server.address() as AddressInfo;
-  const provider = new OpenAIProvider({
+  const provider = openAIProvider({
     apiKey: 'k',
     baseUrl: `http://127.0.0.1:${port}/v1`,
     headers: {},

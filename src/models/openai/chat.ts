@@ -12,96 +12,85 @@ import type { StoredFile, UserContentPart } from '../../core/records/input.ts';
 import type { FinishReason, ModelMessage } from '../../core/records/message.ts';
 import { mediaUsage, type Usage } from '../../core/records/usage.ts';
 import { isJsonObject, parsedJson } from '../../lib/json.ts';
-import type { ToolChoice } from '../../spec/agent-spec.ts';
 import { acceptedName } from '../accepted.ts';
 import { AUDIO_INPUT } from '../audio-input.ts';
 import { guardedResponse, type RequestGuard } from '../guarded-response.ts';
 import { ModelError } from '../model-error.ts';
 import { createOpenAIClient, failureOf, isAzure, isOpenAI, type OpenAIOptions } from './client.ts';
 import { reportedFailure } from '../provider-failure.ts';
+import type { ProviderConfig } from '../provider-file.ts';
 import { portableSchema } from '../portable-schema.ts';
-import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool, SilenceLimits } from '../provider.ts';
-
-/** The parameter that limits the tokens of an answer. */
-export type MaxTokensParameter = 'max_tokens' | 'max_completion_tokens';
+import type { ModelChunk, ModelProvider, ModelRequest, OfferedTool } from '../provider.ts';
 
 /** Chat completions, as OpenAI and many others offer them. */
-export class OpenAIProvider implements ModelProvider {
-  readonly find: ModelProvider['find'];
-  readonly #client: OpenAI;
-  readonly #maxTokensParameter: MaxTokensParameter;
-  readonly #silence: SilenceLimits;
-
-  constructor(options: OpenAIOptions & { maxTokensParameter?: MaxTokensParameter | undefined }) {
-    const { baseUrl, maxTokensParameter } = options;
-    const { client, find } = createOpenAIClient(options);
-    this.find = find;
-    this.#client = client;
-    // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
-    const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);
-    this.#maxTokensParameter = maxTokensParameter ?? (isNew ? 'max_completion_tokens' : 'max_tokens');
-    this.#silence = options;
-  }
-
-  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const body = await this.#body(request);
-    yield* guardedResponse({ signal, silence: this.#silence, stalls: request.stalls, failureOf }, (guard) =>
-      this.#read(body, guard),
-    );
-  }
-
-  async *#read(
-    body: ChatCompletionCreateParamsStreaming,
-    { controller, watch }: RequestGuard,
-  ): AsyncGenerator<ModelChunk> {
-    const response = await this.#client.chat.completions.create(body, { signal: controller.signal }).asResponse();
-    const end = new EndMarker();
-    const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(
-      watch(response, (bytes) => end.add(bytes)),
-      controller,
-      this.#client,
-    );
-    let finishReason: FinishReason | undefined;
-    let hasCalls = false;
-    for await (const chunk of chunks) {
-      const part = chunkOf(chunk);
-      finishReason ??= part.finishReason;
-      hasCalls ||= part.toolCalls !== undefined;
-      yield part;
-    }
-    // Lenient servers send no reason: the marker is what tells such an answer from one that was cut off.
-    if (finishReason === undefined && end.wasReached) yield { finishReason: hasCalls ? 'tool_calls' : 'stop' };
-  }
-
-  async #body(request: ModelRequest): Promise<ChatCompletionCreateParamsStreaming> {
-    const { model, system, tools, toolChoice } = request;
-    const { reasoning_tokens: _, audio, ...options } = request.options ?? {};
-    const { max_tokens: maxTokens, parallel_tool_calls: parallel, ...params } = request.params;
-    const body = {
-      model,
-      messages: [...(system ? [{ role: 'system', content: system }] : []), ...(await messagesOf(request))],
-      stream: true,
-      stream_options: { include_usage: true },
-      ...withoutNulls(params),
-      ...options,
-      // Its name for samples without a header.
-      ...(audio && { audio: { ...audio, format: audio.format === 'linear16' ? 'pcm16' : audio.format } }),
-      ...(maxTokens && { [this.#maxTokensParameter]: maxTokens }),
-      ...(tools.length > 0 && {
-        tools: tools.map(functionOf),
-        // Rejected without tools.
-        ...(typeof parallel === 'boolean' && { parallel_tool_calls: parallel }),
-        ...(toolChoice && { tool_choice: choiceOf(toolChoice) }),
-      }),
-      ...responseFormatOf(request.responseFormat),
-    };
-    // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)
-    return body as unknown as ChatCompletionCreateParamsStreaming;
-  }
+export function openAIProvider(options: OpenAIOptions & Pick<ProviderConfig, 'maxTokensParameter'>): ModelProvider {
+  const { client, find } = createOpenAIClient(options);
+  const { baseUrl } = options;
+  // OpenAI renamed the parameter and rejects the old name for newer models; other servers only know the old name.
+  const isNew = baseUrl === undefined || isOpenAI(baseUrl) || isAzure(baseUrl);
+  const { maxTokensParameter = isNew ? 'max_completion_tokens' : 'max_tokens' } = options;
+  return {
+    find,
+    async *stream(request, signal) {
+      const body = await bodyOf(request, maxTokensParameter);
+      yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf }, (guard) =>
+        readAnswer(client, body, guard),
+      );
+    },
+  };
 }
 
-function choiceOf(choice: ToolChoice): unknown {
-  return typeof choice === 'string' ? choice : { type: 'function', function: { name: choice.tool } };
+async function* readAnswer(
+  client: OpenAI,
+  body: ChatCompletionCreateParamsStreaming,
+  { controller, watch }: RequestGuard,
+): AsyncGenerator<ModelChunk> {
+  const response = await client.chat.completions.create(body, { signal: controller.signal }).asResponse();
+  const end = new EndMarker();
+  const chunks = Stream.fromSSEResponse<ChatCompletionChunk>(
+    watch(response, (bytes) => end.add(bytes)),
+    controller,
+    client,
+  );
+  let finishReason: FinishReason | undefined;
+  let hasCalls = false;
+  for await (const chunk of chunks) {
+    const part = chunkOf(chunk);
+    finishReason ??= part.finishReason;
+    hasCalls ||= part.toolCalls !== undefined;
+    yield part;
+  }
+  // Lenient servers send no reason: the marker is what tells such an answer from one that was cut off.
+  if (finishReason === undefined && end.wasReached) yield { finishReason: hasCalls ? 'tool_calls' : 'stop' };
+}
+
+async function bodyOf(request: ModelRequest, maxTokensParameter: string): Promise<ChatCompletionCreateParamsStreaming> {
+  const { model, system, tools, toolChoice } = request;
+  const { reasoning_tokens: _, audio, ...options } = request.options ?? {};
+  const { max_tokens: maxTokens, parallel_tool_calls: parallel, ...params } = request.params;
+  const body = {
+    model,
+    messages: [...(system ? [{ role: 'system', content: system }] : []), ...(await messagesOf(request))],
+    stream: true,
+    stream_options: { include_usage: true },
+    ...withoutNulls(params),
+    ...options,
+    // Its name for samples without a header.
+    ...(audio && { audio: { ...audio, format: audio.format === 'linear16' ? 'pcm16' : audio.format } }),
+    ...(maxTokens && { [maxTokensParameter]: maxTokens }),
+    ...(tools.length > 0 && {
+      tools: tools.map(functionOf),
+      // Rejected without tools.
+      ...(typeof parallel === 'boolean' && { parallel_tool_calls: parallel }),
+      ...(toolChoice && {
+        tool_choice:
+          typeof toolChoice === 'string' ? toolChoice : { type: 'function', function: { name: toolChoice.tool } },
+      }),
+    }),
+    ...responseFormatOf(request.responseFormat),
+  };
+  // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- passes on all parameters of the agent, also those that the client's types lack (top_k)
+  return body as unknown as ChatCompletionCreateParamsStreaming;
 }
 
 /** Only the fields of a tool that the protocol defines: some providers reject others, and none needs them. */
@@ -255,7 +244,7 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
   let files: StoredFile[] = [];
   const flush = async () => {
     if (files.length === 0) return;
-    const parts = await Promise.all(files.map((file) => filePart(file, fileContent)));
+    const parts = await Promise.all(files.map((file) => contentPart(file, fileContent)));
     messages.push({ role: 'user', content: [{ type: 'text', text: 'Files that the tools returned:' }, ...parts] });
     files = [];
   };
@@ -275,10 +264,7 @@ async function messagesOf({ transcript, fileContent }: ModelRequest): Promise<Ch
 async function userMessage(parts: UserContentPart[], fileContent: FileContent): Promise<ChatCompletionMessageParam> {
   const [only, ...more] = parts;
   if (only?.type === 'text' && more.length === 0) return { role: 'user', content: only.text };
-  const content = parts.map(async (part) =>
-    part.type === 'text' ? { type: 'text' as const, text: part.text } : filePart(part, fileContent),
-  );
-  return { role: 'user', content: await Promise.all(content) };
+  return { role: 'user', content: await Promise.all(parts.map((part) => contentPart(part, fileContent))) };
 }
 
 /** The reasoning of an earlier message; none if it goes back in a structured form of the same server. */
@@ -312,7 +298,8 @@ function assistantMessage(message: ModelMessage): ChatCompletionMessageParam {
   };
 }
 
-async function filePart(file: StoredFile, fileContent: FileContent): Promise<ChatCompletionContentPart> {
+async function contentPart(file: UserContentPart, fileContent: FileContent): Promise<ChatCompletionContentPart> {
+  if (file.type === 'text') return { type: 'text', text: file.text };
   const format = file.asAudio && AUDIO_INPUT['openai-chat'].get(file.mimeType);
   if (format) {
     const audio = { type: 'input_audio', input_audio: { data: await fileContent(file), format } };

@@ -31,11 +31,9 @@ export function createOpenAIClient(
     defaultHeaders: headers,
     fetch: (url, init) => modelFetch(url instanceof Request ? url.url : url, init),
   });
-  const list = `${client.baseURL}/models`;
-  const authorized = { authorization: `Bearer ${apiKey}`, ...headers };
-  const find = (model: string) =>
-    findModel(modelFetch, { url: `${list}/${encodeURIComponent(model)}`, headers: authorized, list }, model);
-  return { client, find };
+  const ownHeaders = { authorization: `Bearer ${apiKey}` };
+  const lookup = { url: `${client.baseURL}/models`, ownHeaders, headers, hasList: true };
+  return { client, find: (model) => findModel(modelFetch, lookup, model) };
 }
 
 /** Whether a server is OpenAI's own. */

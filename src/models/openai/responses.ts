@@ -23,7 +23,7 @@ import type { ModelError } from '../model-error.ts';
 import { createOpenAIClient, failureOf, type OpenAIOptions } from './client.ts';
 import { reportedFailure } from '../provider-failure.ts';
 import { portableSchema } from '../portable-schema.ts';
-import type { ModelChunk, ModelProvider, ModelRequest, SilenceLimits } from '../provider.ts';
+import type { ModelChunk, ModelProvider, ModelRequest } from '../provider.ts';
 import {
   citing,
   SEARCH_SOURCES,
@@ -41,30 +41,30 @@ import {
 const ENCRYPTED_REASONING = 'reasoning.encrypted_content';
 
 /** OpenAI's Responses. Nothing is stored at the provider: each request has the whole conversation. */
-export class OpenAIResponsesProvider implements ModelProvider {
-  readonly find: ModelProvider['find'];
-  readonly #client: OpenAI;
-  readonly #silence: SilenceLimits;
+export function openAIResponsesProvider(options: OpenAIOptions): ModelProvider {
+  const { client, find } = createOpenAIClient(options);
   /** Models that have rejected a request for encrypted reasoning. */
-  readonly #withoutReasoning = new LRUCache<string, true>({ max: 1_000 });
+  const refusing = new LRUCache<string, true>({ max: 1_000 });
 
-  constructor(options: OpenAIOptions) {
-    const { client, find } = createOpenAIClient(options);
-    this.find = find;
-    this.#client = client;
-    this.#silence = options;
-  }
+  const send = async (body: ResponseCreateParamsStreaming, signal: AbortSignal): Promise<Response> => {
+    const { model = '' } = body;
+    const sendNow = (one: ResponseCreateParamsStreaming) => client.responses.create(one, { signal }).asResponse();
+    if (refusing.has(model)) return sendNow(withoutReasoning(body));
+    try {
+      return await sendNow(body);
+    } catch (error) {
+      if (!(error instanceof OpenAI.BadRequestError && isOfInclude(error))) throw error;
+      refusing.set(model, true);
+      return sendNow(withoutReasoning(body));
+    }
+  };
 
-  async *stream(request: ModelRequest, signal: AbortSignal): AsyncGenerator<ModelChunk> {
-    const body = await bodyOf(request);
-    yield* guardedResponse({ signal, silence: this.#silence, stalls: request.stalls, failureOf }, (guard) =>
-      this.#read(body, guard),
-    );
-  }
-
-  async *#read(body: ResponseCreateParamsStreaming, { controller, watch }: RequestGuard): AsyncGenerator<ModelChunk> {
-    const response = await this.#send(body, controller.signal);
-    const events = Stream.fromSSEResponse<ResponseStreamEvent>(watch(response), controller, this.#client);
+  async function* read(
+    body: ResponseCreateParamsStreaming,
+    { controller, watch }: RequestGuard,
+  ): AsyncGenerator<ModelChunk> {
+    const response = await send(body, controller.signal);
+    const events = Stream.fromSSEResponse<ResponseStreamEvent>(watch(response), controller, client);
     const items = new OutputItems();
     for await (const event of events) {
       const chunk = items.chunk(event);
@@ -72,18 +72,15 @@ export class OpenAIResponsesProvider implements ModelProvider {
     }
   }
 
-  async #send(body: ResponseCreateParamsStreaming, signal: AbortSignal): Promise<Response> {
-    const { model = '' } = body;
-    const send = (one: ResponseCreateParamsStreaming) => this.#client.responses.create(one, { signal }).asResponse();
-    if (this.#withoutReasoning.has(model)) return send(withoutReasoning(body));
-    try {
-      return await send(body);
-    } catch (error) {
-      if (!(error instanceof OpenAI.BadRequestError && isOfInclude(error))) throw error;
-      this.#withoutReasoning.set(model, true);
-      return send(withoutReasoning(body));
-    }
-  }
+  return {
+    find,
+    async *stream(request, signal) {
+      const body = await bodyOf(request);
+      yield* guardedResponse({ signal, silence: options, stalls: request.stalls, failureOf }, (guard) =>
+        read(body, guard),
+      );
+    },
+  };
 }
 
 /** OpenAI's text is "Encrypted content is not supported with this model." */

@@ -40,8 +40,6 @@ export interface WorldOptions {
   servers?: string[];
   /** With an MCP server that requires users to sign in, `vault`. */
   hasVault?: boolean;
-  /** Beside a subject that makes noise at each fault: see `Noise`. Default: in `npm run test:faults`. */
-  isNoisy?: boolean;
   /** With a webhook that gets all events. */
   isNotified?: boolean;
 }

@@ -180,7 +180,7 @@ export class World {
     await world.#putAgents();
     if (options.isNotified) await world.#notify();
     world.bystanders.push(...(await Promise.all(SUBJECTS.map((subject) => world.#bystander(subject)))));
-    if (options.isNoisy || process.env[ALL_NOISY] !== undefined) world.#noise = await world.#startNoise();
+    if (process.env[ALL_NOISY] !== undefined) world.#noise = await world.#startNoise();
     return world;
   }
 

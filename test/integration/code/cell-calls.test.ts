@@ -4,8 +4,8 @@ import type { Kernel } from '../../../src/features/code/kernel/kernel.ts';
 import type { CallAnswer, KernelCall } from '../../../src/features/code/kernel/kernel-calls.ts';
 import type { OutputPart } from '../../../src/core/output-parts.ts';
 import type { CellEnd, CellStop } from '../../../src/features/code/kernel/running-cell.ts';
-import { codeModules } from '../../../src/features/code/tools/code-modules.ts';
-import { writeCodeModules } from '../../../src/features/code/tools/write-code-modules.ts';
+import { codeModules, TOOLS_PACKAGE } from '../../../src/features/code/tools/code-modules.ts';
+import { replaceFolders } from '../../../src/features/code/kernel/replace-folders.ts';
 import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
 import { endOf, openSandbox, runAnswering, wallOf, type Answer, type TestSandbox } from '../../support/kernels.ts';
 
@@ -50,7 +50,7 @@ describe.each(['sandbox', 'confined'] as const)('calls behind the wall %s', (nam
 
   beforeAll(async () => {
     sandbox = await openSandbox(await wallOf(name));
-    await writeCodeModules(sandbox.folders.tools, codeModules([ADD, ODD]));
+    await replaceFolders(sandbox.folders.tools, [TOOLS_PACKAGE], codeModules([ADD, ODD]).files);
     kernel = await sandbox.startKernel();
   });
 
@@ -175,7 +175,7 @@ describe('a call', () => {
 
   beforeAll(async () => {
     sandbox = await openSandbox(await wallOf('sandbox'));
-    await writeCodeModules(sandbox.folders.tools, codeModules([ADD]));
+    await replaceFolders(sandbox.folders.tools, [TOOLS_PACKAGE], codeModules([ADD]).files);
     kernel = await sandbox.startKernel();
   });
 
@@ -233,7 +233,7 @@ describe('a call', () => {
   it('has arguments of at most 1 MiB, and a batch of 8 MiB', async () => {
     const large = { server: 'lab', name: 'add', inputSchema: {} };
     const modules = codeModules([large]);
-    await writeCodeModules(sandbox.folders.tools, modules);
+    await replaceFolders(sandbox.folders.tools, [TOOLS_PACKAGE], modules.files);
     const code = [
       IMPORT,
       'import asyncio',
@@ -260,7 +260,7 @@ describe('modules that have changed', () => {
     const printed = [];
     for (const tool of [ADD, other]) {
       const modules = codeModules([tool]);
-      await writeCodeModules(sandbox.folders.tools, modules);
+      await replaceFolders(sandbox.folders.tools, [TOOLS_PACKAGE], modules.files);
       const answer = (): Answer => ({ status: 'succeeded', content: 'x' });
       for (let i = 0; i < 2; i++)
         printed.push((await runAnswering(kernel, code, answer, { modules: modules.hash })).text);
@@ -275,7 +275,7 @@ describe('a cell that waits', () => {
 
   beforeAll(async () => {
     sandbox = await openSandbox(await wallOf('sandbox'));
-    await writeCodeModules(sandbox.folders.tools, codeModules([ADD]));
+    await replaceFolders(sandbox.folders.tools, [TOOLS_PACKAGE], codeModules([ADD]).files);
   });
 
   afterAll(() => sandbox.remove());

@@ -4,9 +4,9 @@ import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { codeModules } from '../../../src/features/code/tools/code-modules.ts';
+import { codeModules, TOOLS_PACKAGE } from '../../../src/features/code/tools/code-modules.ts';
 import type { CodeTool } from '../../../src/features/code/tools/tool-module.ts';
-import { writeCodeModules } from '../../../src/features/code/tools/write-code-modules.ts';
+import { replaceFolders } from '../../../src/features/code/kernel/replace-folders.ts';
 import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
 
 const PROGRAM = path.join(import.meta.dirname, '../../../src/features/code/kernel/python');
@@ -52,7 +52,7 @@ afterEach(() => rm(folder, { recursive: true }));
 /** What code prints as JSON. The tool of a schema is `mcptools.lab.tool`. */
 async function printed(tools: CodeTool[] | object, code: string): Promise<unknown> {
   const all = Array.isArray(tools) ? tools : [{ server: 'lab', name: 'tool', inputSchema: tools }];
-  await writeCodeModules(folder, codeModules(all as CodeTool[]));
+  await replaceFolders(folder, [TOOLS_PACKAGE], codeModules(all as CodeTool[]).files);
   const program = Array.isArray(tools) ? code : `from mcptools.lab.tool import *\n${code}`;
   const args = ['-W', 'error', '-B', '-c', HARNESS, PROGRAM, folder, program];
   const { stdout } = await promisify(execFile)(await kernelPython(), args);
@@ -361,8 +361,8 @@ describe('a hostile server', () => {
 describe('writing', () => {
   it('replaces all modules, and leaves other packages', async () => {
     const add = { server: 'lab', name: 'add', inputSchema: {} };
-    await writeCodeModules(folder, codeModules([add, { ...add, name: 'old' }]));
-    await writeCodeModules(folder, codeModules([add]));
+    await replaceFolders(folder, [TOOLS_PACKAGE], codeModules([add, { ...add, name: 'old' }]).files);
+    await replaceFolders(folder, [TOOLS_PACKAGE], codeModules([add]).files);
     expect(await readdir(folder)).toEqual(['mcptools']);
     expect((await readdir(path.join(folder, 'mcptools/lab'))).sort()).toEqual(['__init__.py', 'add.py']);
     expect(await readFile(path.join(folder, 'mcptools/lab/add.py'), 'utf8')).toContain('class Params(Model)');
@@ -370,7 +370,7 @@ describe('writing', () => {
 
   it('lets other users read, whatever the umask', async () => {
     const before = process.umask(0o077);
-    await writeCodeModules(folder, codeModules([{ server: 'lab', name: 'add', inputSchema: {} }]));
+    await replaceFolders(folder, [TOOLS_PACKAGE], codeModules([{ server: 'lab', name: 'add', inputSchema: {} }]).files);
     process.umask(before);
     const modes = ['mcptools', 'mcptools/lab', 'mcptools/lab/add.py', 'mcptools/__index__.py'].map(async (file) =>
       ((await stat(path.join(folder, file))).mode & 0o777).toString(8),

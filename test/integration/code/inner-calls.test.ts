@@ -54,7 +54,7 @@ beforeAll(async () => {
         name: 'slow_add',
         annotations: write,
         inputSchema: sku,
-        handler: ({ sku: id }) => sleep(1_500, `added ${String(id)}`),
+        handler: ({ sku: id }) => sleep(6_000, `added ${String(id)}`),
       },
     ],
   });
@@ -444,7 +444,7 @@ test.concurrent('the time that a tool takes counts against the time limit of a c
   const chat = await server.chat({ spec: agent() });
   chat.script(
     cell(`x = 1\n${IMPORT('slow_add')}`),
-    cell(`${RUN('p-1')}\nx = 2`, { timeout_seconds: 1 }),
+    cell(`${RUN('p-1')}\nx = 2`, { timeout_seconds: 5 }),
     cell('print(x)'),
     say('done'),
   );
@@ -452,7 +452,7 @@ test.concurrent('the time that a tool takes counts against the time limit of a c
   expected(responsesIn(events, isOfCode)).toMatchObject([{ outcome: 'succeeded', content: 'added p-1' }]);
   const [, late, after] = responsesIn(events);
   expected(late).toMatchObject({ outcome: 'failed', execution: { exit: 'timeout', generation: 1 } });
-  expected(late?.content).toContain('[everturn] time limit of 1 s reached');
+  expected(late?.content).toContain('[everturn] time limit of 5 s reached');
   expected(after).toMatchObject({ outcome: 'succeeded', content: '1' });
   expected(effectsOf(['p-1'])).toEqual(['slow_add p-1']);
 });

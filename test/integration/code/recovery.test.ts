@@ -8,6 +8,7 @@ import { newId } from '../../../src/engine/new-id.ts';
 import { runningKernelHost } from '../../../src/server/kernel-host-record.ts';
 import type { AgentSpec } from '../../../src/spec/agent-spec.ts';
 import { FREE } from '../../support/code-server.ts';
+import { describeFault, type Scenario } from '../../support/describe-fault.ts';
 import { killDescendants } from '../../support/descendants.ts';
 import { eventually } from '../../support/eventually.ts';
 import { BUILDS_PYTHON, kernelPython } from '../../support/kernel-python.ts';
@@ -144,98 +145,6 @@ async function responses({ path: session }: Session, turnId: string): Promise<To
   return events.filter((event) => event.type === 'tool.response');
 }
 
-test(
-  'kill -9 of API and worker during a cell: it ends, and its whole output is in the log',
-  async () => {
-    const chat = await session();
-    await run(chat, 'x = 1');
-    const turn = await begin(chat, 'import time\nfor i in range(40):\n  print(i)\n  time.sleep(0.1)\nx += 1');
-    await untilRunning(chat, turn);
-    await server.kill();
-    await server.start();
-    const [response] = await responses(chat, turn);
-    const expected = Array.from({ length: 40 }, (_, i) => String(i)).join('\n');
-    expect(response).toMatchObject({ outcome: 'succeeded', content: expected, execution: { generation: 1 } });
-    // The host that the killed server has left is adopted, with the variables.
-    expect(await run(chat, 'x')).toMatchObject([{ content: '2', execution: { generation: 1 } }]);
-  },
-  RESTARTS,
-);
-
-test(
-  'kill -9 of API and worker after code is interrupted: its turn continues, and variables are kept',
-  async () => {
-    const chat = await session();
-    await run(chat, 'x = 1');
-    const turn = await begin(chat, 'print("begun", flush=True)\n!true\nimport time; time.sleep(600)');
-    await untilGoneOn(chat, turn);
-    const { body } = await server.api.send('POST', `${chat.path}/sandbox/interrupt`, {});
-    expect(body).toEqual({ data: { interrupted: true } });
-    await server.kill();
-    await server.start();
-    const [, interrupted] = await responses(chat, turn);
-    expect(interrupted).toMatchObject({ outcome: 'failed', execution: { exit: 'interrupted' } });
-    expect(interrupted?.content).toMatch(/^begun\n/);
-    expect(await run(chat, 'x')).toMatchObject([{ content: '1', execution: { generation: 1 } }]);
-  },
-  RESTARTS,
-);
-
-test(
-  'kill -9 of API and worker during a cell: readers of the next server get its output before it ends',
-  async () => {
-    const chat = await session([], GATED);
-    chat.say(gatedBy(`print("first")\n${GATE('a')}\nprint("second")\n${GATE('b')}\nprint("third")`, 'a', 'b'));
-    const turn = await begin(chat);
-    const follow = () => server.api.stream(`${chat.path}/turns/${turn}/subscribe?view=full`, {});
-    await untilOutput(follow(), 'first\n');
-    await server.kill();
-    await server.start();
-    const reader = follow();
-    await untilOutput(reader, 'first\n');
-    await openGate(server.api, chat.path, reader, 'a');
-    await untilOutput(reader, 'first\nsecond\n');
-    await openGate(server.api, chat.path, reader, 'b');
-    const response = (await reader.done).find(
-      (event) => event.type === 'tool.response' && event.execution?.exit === 'ok',
-    );
-    expect(response).toMatchObject({ outcome: 'succeeded', content: 'first\nsecond\nthird' });
-  },
-  RESTARTS,
-);
-
-test(
-  'kill -9 of the kernel host during a cell: its outcome is unknown, and the next cell has a new kernel',
-  async () => {
-    const chat = await session();
-    await run(chat, 'open("kept", "w").write("text"); x = 1');
-    const turn = await begin(chat, 'import time; time.sleep(600)');
-    await untilRunning(chat, turn);
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    const [lost] = await responses(chat, turn);
-    expect(lost).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
-    const [after] = await run(chat, '(open("kept").read(), "x" in globals())');
-    expect(after).toMatchObject({ outcome: 'succeeded', content: "('text', False)", execution: { generation: 2 } });
-  },
-  RESTARTS,
-);
-
-test(
-  'kill -9 of the kernel host between two cells: the next one is not executed',
-  async () => {
-    const chat = await session();
-    await run(chat, 'x = 1');
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    const [stale, next] = await run(chat, 'open("ran", "w")', 'import os; os.path.exists("ran")');
-    expect(stale).toMatchObject({ outcome: 'failed', execution: { exit: 'stale', generation: 2 } });
-    expect(stale?.content).toContain('(host_lost)');
-    expect(next).toMatchObject({ outcome: 'succeeded', content: 'False' });
-  },
-  RESTARTS,
-);
-
 const call = (tool: string, sku: string) =>
   `from mcptools.lab.${tool} import run, Params\nprint(run(Params(sku="${sku}")))`;
 
@@ -268,163 +177,281 @@ async function decide(chat: Session, input: object[]): Promise<ToolResponse[]> {
   return responses(chat, await createTurn(chat, input));
 }
 
-test(
-  'kill -9 of API and worker while code waits for a person: the answer resumes it with its variables',
-  async () => {
+/** Code that calls a read-only tool many times: its host runs these calls itself. */
+const reads = (prefix: string, count: number): string =>
+  `from mcptools.lab.note import run, Params\nfor n in range(${count}): run(Params(sku=f"${prefix}-{n}"))\nprint("all")`;
+
+const SNAPSHOT: Partial<AgentSpec> = { code_actions: { approvals: 'allow', kernel: { state: 'snapshot' } } };
+
+/** What happens while API and worker are down. */
+const whileDown: (() => void)[] = [];
+
+const apiAndWorkerKilled: Record<string, Scenario> = {
+  'while code waits for a person: the answer resumes it with its variables': async () => {
     const chat = await session(['@all']);
     const turn = await begin(chat, `x = 5\n${call('add', 'w-1')}\nprint(x)`);
     const answers = await asked(chat, turn);
-    await server.kill();
-    await server.start();
-    expect(effects('w-1')).toEqual([]);
-    const results = await decide(chat, answers);
-    expect(results.at(-1)).toMatchObject({ outcome: 'succeeded', content: 'added w-1\n5', execution: { exit: 'ok' } });
-    expect(effects('w-1')).toEqual(['add']);
+    return async () => {
+      expect(effects('w-1')).toEqual([]);
+      const results = await decide(chat, answers);
+      expect(results.at(-1)).toMatchObject({
+        outcome: 'succeeded',
+        content: 'added w-1\n5',
+        execution: { exit: 'ok' },
+      });
+      expect(effects('w-1')).toEqual(['add']);
+    };
   },
-  RESTARTS,
-);
 
-test(
-  'kill -9 of the kernel host while code waits: what is allowed then is not executed',
-  async () => {
+  'after code is interrupted: its turn continues, and variables are kept': async () => {
+    const chat = await session();
+    await run(chat, 'x = 1');
+    const turn = await begin(chat, 'print("begun", flush=True)\n!true\nimport time; time.sleep(600)');
+    await untilGoneOn(chat, turn);
+    const { body } = await server.api.send('POST', `${chat.path}/sandbox/interrupt`, {});
+    expect(body).toEqual({ data: { interrupted: true } });
+    return async () => {
+      const [, interrupted] = await responses(chat, turn);
+      expect(interrupted).toMatchObject({ outcome: 'failed', execution: { exit: 'interrupted' } });
+      expect(interrupted?.content).toMatch(/^begun\n/);
+      expect(await run(chat, 'x')).toMatchObject([{ content: '1', execution: { generation: 1 } }]);
+    };
+  },
+
+  'during a cell: readers of the next server get its output before it ends': async () => {
+    const chat = await session([], GATED);
+    chat.say(gatedBy(`print("first")\n${GATE('a')}\nprint("second")\n${GATE('b')}\nprint("third")`, 'a', 'b'));
+    const turn = await begin(chat);
+    const follow = () => server.api.stream(`${chat.path}/turns/${turn}/subscribe?view=full`, {});
+    await untilOutput(follow(), 'first\n');
+    return async () => {
+      const reader = follow();
+      await untilOutput(reader, 'first\n');
+      await openGate(server.api, chat.path, reader, 'a');
+      await untilOutput(reader, 'first\nsecond\n');
+      await openGate(server.api, chat.path, reader, 'b');
+      const response = (await reader.done).find(
+        (event) => event.type === 'tool.response' && event.execution?.exit === 'ok',
+      );
+      expect(response).toMatchObject({ outcome: 'succeeded', content: 'first\nsecond\nthird' });
+    };
+  },
+
+  'during a call of code: the code is told that its outcome is unknown': async () => {
+    const chat = await session();
+    const caught = call('slow_add', 's-1').replace('\n', '\ntry:\n  ');
+    const turn = await begin(chat, `${caught}\nexcept Exception as error:\n  print(type(error).__name__)`);
+    await eventually(async () => expect(effects('s-1')).toEqual(['slow_add']));
+    whileDown.push(() => endSlow());
+    return async () => {
+      const [inner, cellResult] = await responses(chat, turn);
+      expect(inner).toMatchObject({ outcome: 'unknown_outcome' });
+      expect(cellResult).toMatchObject({ outcome: 'succeeded', content: 'UnknownOutcomeError' });
+      expect(effects('s-1')).toEqual(['slow_add']);
+    };
+  },
+
+  'during a cell: it ends, and its whole output is in the log': async () => {
+    const chat = await session();
+    await run(chat, 'x = 1');
+    const turn = await begin(chat, 'import time\nfor i in range(40):\n  print(i)\n  time.sleep(0.2)\nx += 1');
+    await untilRunning(chat, turn);
+    return async () => {
+      const [response] = await responses(chat, turn);
+      const expected = Array.from({ length: 40 }, (_, i) => String(i)).join('\n');
+      expect(response).toMatchObject({ outcome: 'succeeded', content: expected, execution: { generation: 1 } });
+      // The host that the killed server has left is adopted, with the variables.
+      expect(await run(chat, 'x')).toMatchObject([{ content: '2', execution: { generation: 1 } }]);
+    };
+  },
+
+  // The last one that begins: after five seconds, the host would have left the call that is held to the turn.
+  'while a host runs calls itself: the log has each of them once': async () => {
+    const chat = await session();
+    const gate = Promise.withResolvers<void>();
+    notes.set('v-60', gate.promise);
+    const turn = await begin(chat, reads('v', 120));
+    await eventually(async () => expect(effects('v-60')).toEqual(['note']));
+    whileDown.push(() => gate.resolve());
+    return async () => {
+      const results = await responses(chat, turn);
+      expect(results.pop()).toMatchObject({ outcome: 'succeeded', content: 'all', execution: { tool_calls: 120 } });
+      expect(results.map(({ content }) => content)).toEqual(Array.from({ length: 120 }, (_, n) => `note of v-${n}`));
+      expect(results.flatMap((_, n) => effects(`v-${n}`))).toHaveLength(120);
+    };
+  },
+};
+
+describeFault('kill -9 of API and worker', {
+  fault: async () => {
+    await server.kill();
+    for (const happen of whileDown) happen();
+    await server.start();
+  },
+  scenarios: apiAndWorkerKilled,
+});
+
+const hostKilled: Record<string, Scenario> = {
+  'during a cell: its outcome is unknown, and the next cell has a new kernel': async () => {
+    const chat = await session();
+    await run(chat, 'open("kept", "w").write("text"); x = 1');
+    const turn = await begin(chat, 'import time; time.sleep(600)');
+    await untilRunning(chat, turn);
+    return async () => {
+      const [lost] = await responses(chat, turn);
+      expect(lost).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
+      const [after] = await run(chat, '(open("kept").read(), "x" in globals())');
+      expect(after).toMatchObject({
+        outcome: 'succeeded',
+        content: "('text', False)",
+        execution: { generation: 2 },
+      });
+    };
+  },
+
+  'between two cells: the next one is not executed': async () => {
+    const chat = await session();
+    await run(chat, 'x = 1');
+    return async () => {
+      const [stale, next] = await run(chat, 'open("ran", "w")', 'import os; os.path.exists("ran")');
+      expect(stale).toMatchObject({ outcome: 'failed', execution: { exit: 'stale', generation: 2 } });
+      expect(stale?.content).toContain('(host_lost)');
+      expect(next).toMatchObject({ outcome: 'succeeded', content: 'False' });
+    };
+  },
+
+  'while code waits: what is allowed then is not executed': async () => {
     const chat = await session(['@all']);
     const turn = await begin(chat, call('add', 'h-1'));
     const answers = await asked(chat, turn);
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    const [inner, cellResult] = await decide(chat, answers);
-    expect(inner).toMatchObject({ outcome: 'cancelled', thread_id: expect.stringMatching(/^code_/) });
-    expect(cellResult).toMatchObject({ outcome: 'failed', thread_id: 'main', execution: { exit: 'lost' } });
-    expect(effects('h-1')).toEqual([]);
-    expect(await run(chat, '"ran"')).toMatchObject([{ outcome: 'succeeded' }]);
+    return async () => {
+      const [inner, cellResult] = await decide(chat, answers);
+      expect(inner).toMatchObject({ outcome: 'cancelled', thread_id: expect.stringMatching(/^code_/) });
+      expect(cellResult).toMatchObject({ outcome: 'failed', thread_id: 'main', execution: { exit: 'lost' } });
+      expect(effects('h-1')).toEqual([]);
+      expect(await run(chat, '"ran"')).toMatchObject([{ outcome: 'succeeded' }]);
+    };
   },
-  RESTARTS,
-);
 
-test('kill -9 of a kernel while its code waits: what is allowed then is not executed', async () => {
-  const chat = await session(['@all']);
-  await run(chat, 'x = 1');
-  const turn = await begin(chat, call('add', 'k-1'));
-  const answers = await asked(chat, turn);
-  const host = await runningKernelHost(dataDir);
-  expect(await killDescendants(host?.pid ?? 0)).toBeGreaterThan(0);
-  const [inner, cellResult] = await decide(chat, answers);
-  expect(inner).toMatchObject({ outcome: 'cancelled', thread_id: expect.stringMatching(/^code_/) });
-  expect(cellResult).toMatchObject({ outcome: 'failed', thread_id: 'main', execution: { exit: 'lost' } });
-  expect(cellResult?.content).toContain('(died)');
-  expect(effects('k-1')).toEqual([]);
-  expect(await run(chat, '"x" in globals()')).toMatchObject([{ content: 'False', execution: { generation: 2 } }]);
-});
-
-/** The file is empty where the kernel has autogroups and does not use them. */
-const AUTOGROUP = '/proc/self/autogroup';
-const hasAutogroups = existsSync(AUTOGROUP) && readFileSync(AUTOGROUP, 'utf8') !== '';
-
-test.runIf(hasAutogroups)('the session of a kernel host leaves the processors to the server', async () => {
-  await run(await session(), '1');
-  const host = await runningKernelHost(dataDir);
-  expect(readFileSync(`/proc/${host?.pid}/autogroup`, 'utf8')).toMatch(/ nice 5$/m);
-});
-
-test('kill -9 of a kernel and its command: the command has a result, and the code is lost', async () => {
-  const chat = await session();
-  const turn = await begin(chat, 'x = 1\n!sleep 600');
-  await untilGoneOn(chat, turn);
-  const host = await runningKernelHost(dataDir);
-  await killDescendants(host?.pid ?? 0);
-  const [command, cellResult] = await responses(chat, turn);
-  // The command may not have started.
-  expect(command).toMatchObject({ thread_id: expect.stringMatching(/^code_/), tool_call_id: 'call_1' });
-  // The host may have given the kernel the result of the command before it saw the end of the kernel.
-  const exit = expect.stringMatching(/^(lost|died)$/);
-  expect(cellResult).toMatchObject({ outcome: 'failed', thread_id: 'main', execution: { exit } });
-  expect(await run(chat, '"x" in globals()')).toMatchObject([{ outcome: 'succeeded', content: 'False' }]);
-});
-
-test(
-  'kill -9 of the kernel host after a call of code: its effect is known, that of the rest is not',
-  async () => {
+  'after a call of code: its effect is known, that of the rest is not': async () => {
     const chat = await session();
     const turn = await begin(
       chat,
       `open("kept", "w").write("text")\n${call('add', 'e-1')}\nimport time; time.sleep(600)`,
     );
     await untilGoneOn(chat, turn);
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    const [inner, lost] = await responses(chat, turn);
-    expect(inner).toMatchObject({ outcome: 'succeeded', content: 'added e-1' });
-    expect(lost).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
-    expect(effects('e-1')).toEqual(['add']);
-    expect(chat.requests().at(-1)?.messages.map(textOf).at(-1)).toBe(lost?.content);
-    const [after] = await run(chat, 'open("kept").read()');
-    expect(after).toMatchObject({ outcome: 'succeeded', content: "'text'", execution: { generation: 2 } });
+    return async () => {
+      const [inner, lost] = await responses(chat, turn);
+      expect(inner).toMatchObject({ outcome: 'succeeded', content: 'added e-1' });
+      expect(lost).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
+      expect(effects('e-1')).toEqual(['add']);
+      expect(chat.requests().at(-1)?.messages.map(textOf).at(-1)).toBe(lost?.content);
+      const [after] = await run(chat, 'open("kept").read()');
+      expect(after).toMatchObject({ outcome: 'succeeded', content: "'text'", execution: { generation: 2 } });
+    };
   },
-  RESTARTS,
-);
 
-test(
-  'kill -9 of the worker of a call of code: the code is told that its outcome is unknown',
-  async () => {
-    const chat = await session();
-    const caught = call('slow_add', 's-1').replace('\n', '\ntry:\n  ');
-    const turn = await begin(chat, `${caught}\nexcept Exception as error:\n  print(type(error).__name__)`);
-    await eventually(async () => expect(effects('s-1')).toEqual(['slow_add']));
-    await server.kill();
-    endSlow();
-    await server.start();
-    const [inner, cellResult] = await responses(chat, turn);
-    expect(inner).toMatchObject({ outcome: 'unknown_outcome' });
-    expect(cellResult).toMatchObject({ outcome: 'succeeded', content: 'UnknownOutcomeError' });
-    expect(effects('s-1')).toEqual(['slow_add']);
+  'during a cell of an agent whose variables are stored: the next one has those of the last that has succeeded':
+    async () => {
+      const chat = await session([], SNAPSHOT);
+      await run(chat, 'x = 1');
+      const turn = await begin(chat, 'x = 2; import time; time.sleep(600)');
+      await untilRunning(chat, turn);
+      return async () => {
+        const [lost] = await responses(chat, turn);
+        expect(lost).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
+        const [next] = await run(chat, 'x');
+        expect(next?.content).toMatch(/^1\n\[everturn\] the kernel was restarted \(host_lost\)/);
+      };
+    },
+
+  'and a client resets its kernel: the variables that were stored are gone': async () => {
+    const chat = await session([], SNAPSHOT);
+    await run(chat, 'x = 1');
+    return async () => {
+      await vi.waitFor(async () => {
+        const { status } = await server.api.send('POST', `${chat.path}/sandbox/reset`, {});
+        expect(status).toBe(200);
+      });
+      const [stale, next] = await run(chat, '0', '"x" in globals()');
+      expect(stale).toMatchObject({ execution: { exit: 'stale' } });
+      expect(next).toMatchObject({ content: 'False' });
+    };
   },
-  RESTARTS,
-);
 
-/** Code that calls a read-only tool many times: its host runs these calls itself. */
-const reads = (prefix: string, count: number): string =>
-  `from mcptools.lab.note import run, Params\nfor n in range(${count}): run(Params(sku=f"${prefix}-{n}"))\nprint("all")`;
-
-test(
-  'kill -9 of API and worker while a host runs calls itself: the log has each of them once',
-  async () => {
-    const chat = await session();
-    const gate = Promise.withResolvers<void>();
-    notes.set('v-60', gate.promise);
-    const turn = await begin(chat, reads('v', 120));
-    await eventually(async () => expect(effects('v-60')).toEqual(['note']));
-    await server.kill();
-    gate.resolve();
-    await server.start();
-    const results = await responses(chat, turn);
-    expect(results.pop()).toMatchObject({ outcome: 'succeeded', content: 'all', execution: { tool_calls: 120 } });
-    expect(results.map(({ content }) => content)).toEqual(Array.from({ length: 120 }, (_, n) => `note of v-${n}`));
-    expect(results.flatMap((_, n) => effects(`v-${n}`))).toHaveLength(120);
-  },
-  RESTARTS,
-);
-
-test(
-  'kill -9 of a host that runs calls itself: the log has those once that it has returned',
-  async () => {
+  // The last one that begins: after five seconds, the host would have left the call that is held to the turn.
+  'while it runs calls itself: the log has those once that it has returned': async () => {
     const chat = await session();
     const gate = Promise.withResolvers<void>();
     notes.set('u-60', gate.promise);
     const turn = await begin(chat, reads('u', 61));
     await eventually(async () => expect(effects('u-60')).toEqual(['note']));
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    gate.resolve();
-    const results = await responses(chat, turn);
-    expect(results.pop()).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
-    expect(results.length).toBeGreaterThan(0);
-    expect(results.map(({ content }) => content)).toEqual(results.map((_, n) => `note of u-${n}`));
-    expect(await run(chat, '"ran"')).toMatchObject([{ outcome: 'succeeded' }]);
+    return async () => {
+      gate.resolve();
+      const results = await responses(chat, turn);
+      expect(results.pop()).toMatchObject({ outcome: 'unknown_outcome', execution: { exit: 'lost' } });
+      expect(results.length).toBeGreaterThan(0);
+      expect(results.map(({ content }) => content)).toEqual(results.map((_, n) => `note of u-${n}`));
+      expect(await run(chat, '"ran"')).toMatchObject([{ outcome: 'succeeded' }]);
+    };
   },
-  RESTARTS,
-);
+};
 
-const SNAPSHOT: Partial<AgentSpec> = { code_actions: { approvals: 'allow', kernel: { state: 'snapshot' } } };
+describeFault('kill -9 of the kernel host', {
+  fault: async () => void process.kill((await runningKernelHost(dataDir))?.pid ?? 0, 'SIGKILL'),
+  scenarios: hostKilled,
+});
+
+const kernelsKilled: Record<string, Scenario> = {
+  'while their code waits: what is allowed then is not executed': async () => {
+    const chat = await session(['@all']);
+    await run(chat, 'x = 1');
+    const turn = await begin(chat, call('add', 'k-1'));
+    const answers = await asked(chat, turn);
+    return async () => {
+      const [inner, cellResult] = await decide(chat, answers);
+      expect(inner).toMatchObject({ outcome: 'cancelled', thread_id: expect.stringMatching(/^code_/) });
+      expect(cellResult).toMatchObject({ outcome: 'failed', thread_id: 'main', execution: { exit: 'lost' } });
+      expect(cellResult?.content).toContain('(died)');
+      expect(effects('k-1')).toEqual([]);
+      expect(await run(chat, '"x" in globals()')).toMatchObject([{ content: 'False', execution: { generation: 2 } }]);
+    };
+  },
+
+  'with a command: the command has a result, and the code is lost': async () => {
+    const chat = await session();
+    const turn = await begin(chat, 'x = 1\n!sleep 600');
+    await untilGoneOn(chat, turn);
+    return async () => {
+      const [command, cellResult] = await responses(chat, turn);
+      // The command may not have started.
+      expect(command).toMatchObject({ thread_id: expect.stringMatching(/^code_/), tool_call_id: 'call_1' });
+      // The host may have given the kernel the result of the command before it saw the end of the kernel.
+      const exit = expect.stringMatching(/^(lost|died)$/);
+      expect(cellResult).toMatchObject({ outcome: 'failed', thread_id: 'main', execution: { exit } });
+      expect(await run(chat, '"x" in globals()')).toMatchObject([{ outcome: 'succeeded', content: 'False' }]);
+    };
+  },
+
+  'whose variables are stored, but for a lock: the next cell does not run': async () => {
+    const chat = await session([], SNAPSHOT);
+    await run(chat, 'import threading; x = 1; lock = threading.Lock()');
+    return async () => {
+      const [stale, next] = await run(chat, 'open("ran", "w")', 'import os; (x, os.path.exists("ran"))');
+      expect(stale).toMatchObject({ outcome: 'failed', execution: { exit: 'stale', generation: 2 } });
+      expect(stale?.content).toContain('last cell that has succeeded: threading, x; lost: lock. Define again');
+      expect(next).toMatchObject({ outcome: 'succeeded', content: '(1, False)' });
+    };
+  },
+};
+
+describeFault('kill -9 of kernels', {
+  fault: async () => {
+    const host = await runningKernelHost(dataDir);
+    expect(await killDescendants(host?.pid ?? 0)).toBeGreaterThan(0);
+  },
+  scenarios: kernelsKilled,
+});
 
 test.each(['SIGKILL', 'SIGTERM'] as const)(
   '%s of the kernel host between two cells of an agent whose variables are stored: the next one runs with them',
@@ -448,47 +475,12 @@ test.each(['SIGKILL', 'SIGTERM'] as const)(
   RESTARTS,
 );
 
-test(
-  'kill -9 of the kernel host during a cell: the next one has the variables of the last that has succeeded',
-  async () => {
-    const chat = await session([], SNAPSHOT);
-    await run(chat, 'x = 1');
-    const turn = await begin(chat, 'x = 2; import time; time.sleep(600)');
-    await untilRunning(chat, turn);
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    expect(await responses(chat, turn)).toMatchObject([{ outcome: 'unknown_outcome', execution: { exit: 'lost' } }]);
-    const [next] = await run(chat, 'x');
-    expect(next?.content).toMatch(/^1\n\[everturn\] the kernel was restarted \(host_lost\)/);
-  },
-  RESTARTS,
-);
+/** The file is empty where the kernel has autogroups and does not use them. */
+const AUTOGROUP = '/proc/self/autogroup';
+const hasAutogroups = existsSync(AUTOGROUP) && readFileSync(AUTOGROUP, 'utf8') !== '';
 
-test('kill -9 of a kernel whose variables are stored, but for a lock: the next cell does not run', async () => {
-  const chat = await session([], SNAPSHOT);
-  await run(chat, 'import threading; x = 1; lock = threading.Lock()');
+test.runIf(hasAutogroups)('the session of a kernel host leaves the processors to the server', async () => {
+  await run(await session(), '1');
   const host = await runningKernelHost(dataDir);
-  expect(await killDescendants(host?.pid ?? 0)).toBeGreaterThan(0);
-  const [stale, next] = await run(chat, 'open("ran", "w")', 'import os; (x, os.path.exists("ran"))');
-  expect(stale).toMatchObject({ outcome: 'failed', execution: { exit: 'stale', generation: 2 } });
-  expect(stale?.content).toContain('last cell that has succeeded: threading, x; lost: lock. Define again');
-  expect(next).toMatchObject({ outcome: 'succeeded', content: '(1, False)' });
+  expect(readFileSync(`/proc/${host?.pid}/autogroup`, 'utf8')).toMatch(/ nice 5$/m);
 });
-
-test(
-  'a kernel whose host is lost is reset by a client: the variables that were stored are gone',
-  async () => {
-    const chat = await session([], SNAPSHOT);
-    await run(chat, 'x = 1');
-    const host = await runningKernelHost(dataDir);
-    process.kill(host?.pid ?? 0, 'SIGKILL');
-    await vi.waitFor(async () => {
-      const { status } = await server.api.send('POST', `${chat.path}/sandbox/reset`, {});
-      expect(status).toBe(200);
-    });
-    const [stale, next] = await run(chat, '0', '"x" in globals()');
-    expect(stale).toMatchObject({ execution: { exit: 'stale' } });
-    expect(next).toMatchObject({ content: 'False' });
-  },
-  RESTARTS,
-);

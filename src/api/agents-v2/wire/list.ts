@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { identifier, timeBound } from '../../../spec/bounds.ts';
 import { userMessage } from './messages.ts';
-import { integerQuery, repeatedQuery } from './query.ts';
+import { integerQuery, numberedPageOf, repeatedQuery } from './query.ts';
 import { SESSION_STATUSES } from './session.ts';
 
 /** Lists of sessions. */
@@ -50,10 +50,6 @@ export const sessionSummary = z
 
 export type SessionSummary = z.infer<typeof sessionSummary>;
 
-export const sessionPage = z
-  .object({
-    items: z.array(sessionSummary),
-    total: z.int().describe('how many sessions match, of the first 10,000 within the bounds of created_at'),
-    page: z.int(),
-  })
+export const sessionPage = numberedPageOf(sessionSummary)
+  .extend({ total: z.int().describe('how many sessions match, of the first 10,000 within the bounds of created_at') })
   .meta({ id: 'SessionPage' });

@@ -43,28 +43,28 @@ export const eventTypes = z.array(z.object({ type: z.string(), description: z.st
 
 const time = z.iso.datetime();
 
-const fields = {
-  id: z.string(),
-  url: z.string(),
-  enabled_events: z.array(z.string()),
-  description: z.string().nullable(),
-  disabled: z.boolean(),
-  last_delivery_status: z
-    .enum(['succeeded', 'failed'])
-    .nullable()
-    .describe('the outcome of the last attempt at a delivery; null before the first one'),
-  last_delivery_error: z.string().nullable(),
-  last_delivery_at: time.nullable(),
-  last_success_at: time.nullable(),
-  consecutive_failures: z.int().describe('the attempts since the last success; too many of them disable the webhook'),
-  created_at: time,
-  updated_at: time,
-};
+export const webhookRecord = z
+  .object({
+    id: z.string(),
+    url: z.string(),
+    enabled_events: z.array(z.string()),
+    description: z.string().nullable(),
+    disabled: z.boolean(),
+    last_delivery_status: z
+      .enum(['succeeded', 'failed'])
+      .nullable()
+      .describe('the outcome of the last attempt at a delivery; null before the first one'),
+    last_delivery_error: z.string().nullable(),
+    last_delivery_at: time.nullable(),
+    last_success_at: time.nullable(),
+    consecutive_failures: z.int().describe('the attempts since the last success; too many of them disable the webhook'),
+    created_at: time,
+    updated_at: time,
+  })
+  .meta({ id: 'WebhookRecord' });
 
-export const webhookRecord = z.object(fields).meta({ id: 'WebhookRecord' });
-
-export const webhookWithSecret = z
-  .object({ ...fields, secret: z.string().describe('signs the deliveries; it is not shown again') })
+export const webhookWithSecret = webhookRecord
+  .extend({ secret: z.string().describe('signs the deliveries; it is not shown again') })
   .meta({ id: 'WebhookWithSecret' });
 
 export const webhookPage = numberedPageOf(webhookRecord).meta({ id: 'WebhookPage' });

@@ -6,8 +6,11 @@ import { bounded } from '../../../spec/bounds.ts';
 
 const MAX_MEMBERS = 1_000;
 
-/** As in other parts, the document does not have the limit. */
-const listOf = <M extends z.ZodType>(member: M) => bounded(z.array(member), MAX_MEMBERS).meta({ override: {} });
+/**
+ * The members of a part, or the parts of a message or result. The document does not have the limit: generated requests at
+ * the limits of lists in lists are larger than any body may be.
+ */
+export const listOf = <M extends z.ZodType>(member: M) => bounded(z.array(member), MAX_MEMBERS).meta({ override: {} });
 
 const url = z.string().max(8_192);
 

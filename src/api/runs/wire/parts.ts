@@ -2,22 +2,13 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import { AUDIO_FORMATS } from '../../../core/audio-formats.ts';
 import { USABLE_ID } from '../../../core/ids.ts';
-import { bounded } from '../../../spec/bounds.ts';
 import { BASE64, isBase64 } from '../../../spec/data-uri.ts';
-import { givenCall, givenCitations, givenResult } from './hosted.ts';
+import { givenCall, givenCitations, givenResult, listOf } from './hosted.ts';
 
 /**
  * The parts of messages as clients send them, in the shapes of both versions of llm-sdk (`docs/runs-api.md`). Null means
  * unset, and fields that are not read are ignored: stored items may carry those of any version.
  */
-
-const MAX_PARTS = 1_000;
-
-/**
- * Parts of one message or result. The document does not have the limit: generated requests at the limits of lists in lists
- * are larger than any body may be.
- */
-const partsOf = <P extends z.ZodType>(part: P) => bounded(z.array(part), MAX_PARTS).meta({ override: {} });
 
 /** The name of a tool as a model wrote it, so it need not be that of a tool. */
 export const toolName = z.string().min(1).max(256);
@@ -59,7 +50,7 @@ const source = z.object({
   type: z.literal('source'),
   source: z.string(),
   title: z.string(),
-  content: partsOf(medium),
+  content: listOf(medium),
 });
 
 const reasoning = z.object({ type: z.literal('reasoning'), text: z.string(), signature });
@@ -70,7 +61,7 @@ export type Source = z.infer<typeof source>;
 /** What a tool has returned. */
 const resultPart = z.discriminatedUnion('type', [text, image, audio, source]).meta({ id: 'RunInputResultPart' });
 
-export const resultContent = partsOf(resultPart);
+export const resultContent = listOf(resultPart);
 
 export type ResultContent = z.infer<typeof resultContent>;
 
@@ -173,5 +164,5 @@ export type InputPart = z.infer<typeof part>;
 /** The content of a message; a text is one part. */
 export const messageContent = z.union([
   z.string().transform((text) => [{ type: 'text' as const, text }]),
-  partsOf(part),
+  listOf(part),
 ]);

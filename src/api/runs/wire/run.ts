@@ -144,7 +144,7 @@ const runErrorCause = z.object({
   tool_name: z.string().optional(),
 });
 
-export const runError = z
+const runError = z
   .object({
     type: runErrorType,
     name: z.string().describe('the class of error that the client library throws'),
@@ -199,7 +199,7 @@ const requiredAction = z.object({
 export const RUN_STATUSES = ['running', 'requires_action', 'completed', 'cancelled', 'failed'] as const;
 
 /** The fields of a run that do not depend on its log. */
-export const runHeader = z.object({
+const runHeader = z.object({
   id: z.string(),
   object: z.literal('run'),
   agent_name: z.string(),

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Reader } from '../../../auth/rights.ts';
 import { ACTION_EVENT_TYPES, ACTION_STATUSES } from '../../../catalog/outbox.ts';
 import type { Action, ActionDecision } from '../../../features/inbox/action-index.ts';
-import type { ActionEvent } from '../../../features/inbox/action-rows.ts';
+import { ACTION_KINDS } from '../../../core/actions.ts';
 import { ASKED_AGAIN } from '../../../core/tool-records.ts';
 import { sentAs } from '../../http/event-stream.ts';
 import { isJsonObject } from '../../../lib/json.ts';
@@ -37,7 +37,7 @@ export const actionResource = z
     agent_name: z.string().nullable(),
     thread_id: z.string(),
     tool_call_id: z.string().nullable().describe('null if no tool call waits'),
-    kind: z.enum(['approval', 'response', 'unknown_outcome', 'sign_in', 'budget']),
+    kind: z.enum(ACTION_KINDS),
     tool: z.object({ server: z.string().nullable(), name: z.string().nullable() }),
     arguments: z
       .record(z.string(), z.unknown())
@@ -91,13 +91,6 @@ export function actionToResource(action: Action, { isOwner }: Reader): ActionRes
     reason: detail?.isAskedAgain && ASKED_AGAIN,
     decisions: decisions.map(decisionToWire),
   });
-}
-
-export function actionEventToWire(
-  { type, action }: Pick<ActionEvent, 'type' | 'action'>,
-  reader: Reader,
-): WireActionEvent {
-  return { type, action: actionToResource(action, reader) };
 }
 
 function decisionToWire({ by, ...decision }: ActionDecision): z.infer<typeof decisionResource> {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { sentAs } from '../../http/event-stream.ts';
 import { FEATURE_EVENTS, type FeatureEventType } from '../../../features/events.ts';
 import { OUTPUT_CHANNELS } from '../../../core/output-parts.ts';
+import { PAUSE_REASONS } from '../../../core/records/turn.ts';
 import { activities, turnRetrying } from './activities.ts';
 import { budgetReport } from './budget.ts';
 import { event, timestamp } from './event.ts';
@@ -191,7 +192,7 @@ export const toolDecided = event('ToolDecided', 'tool.decided', {
 });
 
 const pauseReason = z
-  .enum(['action', 'sign_in', 'delegation', 'requested', 'budget'])
+  .enum(PAUSE_REASONS)
   .describe(
     '`action`: it waits for answers to its tool calls; `sign_in`: for sign-ins only; ' +
       '`delegation`: for agents that work on its calls in sessions of their own; `requested`: a client has paused it; ' +
@@ -474,7 +475,6 @@ export type WireToolInfo = z.infer<typeof toolInfo>;
 export type WireModelMessage = z.infer<typeof modelMessage>;
 export type WireModelMessageDelta = z.infer<typeof modelMessageDelta>;
 export type WireTurnDoneState = z.infer<typeof turnDoneState>;
-export type TurnEvent = z.infer<typeof turnEvent>;
 export type SessionEvent = z.infer<typeof sessionEvent>;
 export type StreamEvent = z.infer<typeof streamEvent>;
 export type NumberedStreamEvent = z.infer<typeof numberedStreamEvent>;

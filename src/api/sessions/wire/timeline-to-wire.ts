@@ -1,4 +1,3 @@
-import type { Usage } from '../../../core/records/usage.ts';
 import type { Span } from '../../../core/timeline.ts';
 import { dollars } from '../../../lib/dollars.ts';
 import { fieldsToWire } from '../../http/wire-fields.ts';
@@ -12,15 +11,9 @@ export function spanToWire(spent: Span): WireSpan {
     startedAt,
     endedAt,
     pending: isOpen,
-    ...(usage && used(usage)),
+    tokens: usage && { input: usage.inputTokens, output: usage.outputTokens },
+    costInUsd: usage?.costInUsd && dollars(usage.costInUsd),
     startedBy: startedBy && subjectToWire(startedBy),
     endedBy: endedBy && subjectToWire(endedBy),
   });
-}
-
-function used({ inputTokens, outputTokens, costInUsd }: Usage) {
-  return {
-    tokens: { input: inputTokens, output: outputTokens },
-    costInUsd: costInUsd && dollars(costInUsd),
-  };
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { PAUSE_REASONS } from '../../../core/records/turn.ts';
 import { activityKind, attemptFailure, called } from './activities.ts';
 import { timestamp } from './event.ts';
 import { subject } from './subject.ts';
@@ -41,7 +42,7 @@ export const span = z
     waits_for: z
       .enum([
         ...(['approval', 'response', 'question', 'outcome', 'sign_in', 'toolkits', 'agent'] as const),
-        ...(['action', 'delegation', 'requested', 'budget'] as const),
+        ...PAUSE_REASONS,
       ])
       .optional()
       .describe(

@@ -11,10 +11,34 @@ export const viewQuery = {
 
 export type View = z.infer<typeof viewQuery.view>;
 
-/** Whether a reader gets the event of a record: a client that does not know its type would fail. */
+/**
+ * Whether a reader gets the event of a record: a client that does not know its type would fail. Each kind is named, so
+ * that a new one is not shown to all clients unless that was decided.
+ */
 export function isInView(record: LogRecord, view: View): boolean {
   if (view === 'full') return true;
-  if (record.kind === 'context.compacted') return record.isShown === true;
-  if (record.kind === 'toolkit.refresh_required' || record.kind === 'toolkit.refreshed') return false;
-  return !('isHidden' in record);
+  switch (record.kind) {
+    case 'context.compacted':
+      return record.isShown === true;
+    case 'feature.event':
+    case 'turn.paused':
+    case 'turn.resumed':
+      return record.isHidden !== true;
+    case 'toolkit.refresh_required':
+    case 'toolkit.refreshed':
+      return false;
+    case 'mcp.auth_required':
+    case 'mcp.initialize':
+    case 'model.message':
+    case 'thread.created':
+    case 'thread.done':
+    case 'tool.approval_required':
+    case 'tool.decided':
+    case 'tool.response':
+    case 'tool.response_required':
+    case 'turn.created':
+    case 'turn.done':
+    case 'user.steered':
+      return true;
+  }
 }

@@ -1,17 +1,8 @@
 import { forEachChild, parse, type Command, type ParsedScript, type SyntaxNode } from 'unbash';
+import type { CommandPiece } from '../permissions/permission-action.ts';
 import { hasHiddenCharacters, isPlain, normalizeCommand, trimBlanks } from './plain-command.ts';
 
 export { normalizeCommand, plainWords } from './plain-command.ts';
-
-/** What is decided as one: a part of a line between `&&`, `||`, `|`, `;`, `&` and ends of lines. */
-export interface CommandPiece {
-  /** As it was written, without the blanks around it. */
-  text: string;
-  /** Whether more may run than its text shows at once. A rule with a wildcard never allows such a piece. */
-  isOpaque: boolean;
-  /** The simple commands in it, with one blank between words. Of an opaque piece those inside of it, too, also without quotes. */
-  commands: string[];
-}
 
 /** Beyond these a text is one opaque piece: nested syntax takes the parser time that grows with the product of both. */
 const MAX_CHARACTERS = 16_384;

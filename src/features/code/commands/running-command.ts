@@ -1,9 +1,8 @@
 import { StringDecoder } from 'node:string_decoder';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { onAbort } from '../../../lib/abort.ts';
-import { layBait, type Bait } from '../kernel/bait.ts';
+import { withBait, type Bait } from '../kernel/bait.ts';
 import { CellOutput } from '../kernel/cell-output.ts';
-import { frameReader, type KernelFrame } from '../kernel/frames.ts';
+import { frameReader, type ReadyFrame } from '../kernel/frames.ts';
 import { exceeded, watchGroup } from '../kernel/group-watch.ts';
 import type { KernelLimits, KernelOptions } from '../kernel/kernel.ts';
 import { KernelProcess } from '../kernel/kernel-process.ts';
@@ -55,13 +54,10 @@ interface Cause {
 
 /** Linux starts no program with a longer argument. */
 const MAX_TEXT_BYTES = 131_071;
-const START_MS = 60_000;
 
 const TIMED_OUT: Cause = { exitCode: 124 };
 const INTERRUPTED: Cause = { exitCode: 130 };
 const STOPPED: Cause = { exitCode: 143 };
-
-type Ready = Extract<KernelFrame, { type: 'ready' | 'failed' }>;
 
 /** One command, from the start of its processes to their end. */
 export class RunningCommand {
@@ -137,36 +133,23 @@ export class RunningCommand {
 
   /** Sends what runs, once the wall has refused what it must. */
   async #start(process: KernelProcess, folders: SandboxFolders): Promise<void> {
-    const bait = await layBait();
-    try {
-      await this.#confine(process, folders, bait);
-      if (!(await bait.isUntouched())) throw new Error('the wall does not hold: a file outside has been changed');
-    } finally {
-      await bait.remove();
-    }
+    await withBait((bait) => this.#confine(process, folders, bait));
     process.offerToOomKiller();
     const { text, cwd, env: given, network, timeoutMs } = this.#options;
     const { wall } = this.#sandbox;
     const env = commandEnvironment(given, { python: wall.python, inside: foldersInside(wall, folders), network });
-    send(process, { type: 'run', text, cwd, env });
+    process.send({ type: 'run', text, cwd, env });
     this.#timer = setTimeout(() => this.#kill(TIMED_OUT), timeoutMs);
   }
 
   async #confine(process: KernelProcess, folders: SandboxFolders, bait: Bait): Promise<void> {
-    const ready = Promise.withResolvers<Ready>();
+    const ready = Promise.withResolvers<ReadyFrame>();
     const reader = frameReader((frame) => {
       if (frame?.type === 'ready' || frame?.type === 'failed') ready.resolve(frame);
     });
     process.channel.on('data', (chunk: Buffer) => reader.push(chunk));
-    send(process, { type: 'start', ...wallSetup({ ...this.#sandbox, network: this.#options.network }, folders, bait) });
-    const timeout = new AbortController();
-    const problem = await Promise.race([
-      ready.promise.then((frame) => (frame.type === 'failed' ? frame.reason : undefined)),
-      process.exited.then((detail) => `${process.complaint} (${detail})`),
-      sleep(START_MS, `not ready after ${START_MS / 1000} s`, { signal: timeout.signal, ref: false }),
-    ]);
-    timeout.abort();
-    if (problem !== undefined) throw new Error(`the command did not start: ${problem}`);
+    const setup = wallSetup({ ...this.#sandbox, network: this.#options.network }, folders, bait);
+    await process.putUpWall(setup, { what: 'command', ready: ready.promise, ended: process.exited });
   }
 
   #end(process: KernelProcess): CommandEnd {
@@ -189,8 +172,4 @@ function textProblem(text: string): string | undefined {
   if (text.includes('\0')) return '[everturn] the command was not started: it contains a NUL character\n';
   if (Buffer.byteLength(text) <= MAX_TEXT_BYTES) return undefined;
   return `[everturn] the command was not started: it has more than ${MAX_TEXT_BYTES} bytes\n`;
-}
-
-function send(process: KernelProcess, frame: object): void {
-  process.channel.write(`${JSON.stringify(frame)}\n`);
 }

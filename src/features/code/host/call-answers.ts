@@ -2,7 +2,7 @@ import type { BlobStore } from '../../../blobs/blob-store.ts';
 import { unlessLost } from '../../../blobs/offload.ts';
 import type { WithoutId } from '../../../core/records/base.ts';
 import type { StoredFile } from '../../../core/records/input.ts';
-import type { ToolResponse } from '../../../core/records/results.ts';
+import type { FullText, ToolResponse } from '../../../core/records/results.ts';
 import { outcomeText } from '../../../core/tool-records.ts';
 import { parsedJson } from '../../../lib/json.ts';
 import type { CallAnswer } from '../kernel/kernel-calls.ts';
@@ -25,8 +25,9 @@ export async function answerOf(
   switch (outcome) {
     case 'succeeded': {
       const structured = await structuredOf(response, sources);
-      const text = await textOf(response, sources);
-      return { number, status: 'succeeded', content: text, ...(structured !== undefined && { structured }) };
+      // The text of a result that was cut when it was stored is in the blob store.
+      const text = response.fullText && (await textOf(response.fullText, sources));
+      return { number, status: 'succeeded', content: text ?? content, ...(structured !== undefined && { structured }) };
     }
     case 'denied':
       return { number, status: 'denied', message: `${name} was denied${content === '' ? '' : `: ${content}`}` };
@@ -39,26 +40,20 @@ export async function answerOf(
   }
 }
 
-/** The text of a result that was cut when it was stored is in the blob store. */
-async function textOf(
-  { content, fullText }: Pick<ToolResponse, 'content' | 'fullText'>,
-  { blobs, sessionId, maxBytes }: AnswerSources,
-): Promise<string> {
-  if (!fullText || fullText.bytes > maxBytes) return content;
-  const whole = await unlessLost(blobs.get(sessionId, fullText.blob));
-  return whole?.toString() ?? content;
-}
-
 /** Structured content that the text does not have is a file; otherwise the text may be JSON. */
 async function structuredOf(
   { content, structuredContent }: Pick<ToolResponse, 'content' | 'structuredContent'>,
   sources: AnswerSources,
 ): Promise<unknown> {
-  const json = structuredContent ? await jsonOf(structuredContent, sources) : content;
+  const json = structuredContent ? await textOf(structuredContent, sources) : content;
   return json === undefined ? undefined : parsedJson(json);
 }
 
-async function jsonOf(file: StoredFile, { blobs, sessionId, maxBytes }: AnswerSources): Promise<string | undefined> {
+/** Undefined for a file that is too large, or lost. */
+async function textOf(
+  file: StoredFile | FullText,
+  { blobs, sessionId, maxBytes }: AnswerSources,
+): Promise<string | undefined> {
   if (file.bytes > maxBytes) return undefined;
   if ('base64' in file) return Buffer.from(file.base64, 'base64').toString();
   const bytes = await unlessLost(blobs.get(sessionId, file.blob));

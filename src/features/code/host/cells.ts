@@ -34,7 +34,7 @@ import {
   type WaitingCode,
 } from './code-step.ts';
 import { commandResult, threadDone } from './code-thread-records.ts';
-import { CodeToolset, type CodeToolSources } from './code-toolset.ts';
+import { loadCodeToolset, type CodeToolset, type CodeToolSources } from './code-toolset.ts';
 import {
   goOn,
   hasBegun,
@@ -89,12 +89,6 @@ type CellInTurn = Pick<CallToolInput, 'turnId' | 'threadId' | 'toolCallId'>;
 
 /** Gives waiting code its results. */
 type Results = Pick<AnswerOptions, 'responses' | 'commands'>;
-
-/** A cell that has gone on, with what it runs with. */
-interface ResumedCell {
-  running: RunningCall;
-  step: CodeStep;
-}
 
 /** The cells of this host: those that run, and those that wait for what they have asked for. */
 export class Cells {
@@ -170,16 +164,9 @@ export class Cells {
     return loss;
   }
 
-  /** Where a cell waits. */
-  sandboxOf(threadId: string): RunningCall['sandbox'] | undefined {
-    return this.#waiting.get(threadId)?.running.sandbox;
-  }
-
-  /** @throws Error if no cell of the thread waits */
-  runningOf(threadId: string): Pick<RunningCall, 'sandbox' | 'actions'> {
-    const waiting = this.#waiting.get(threadId);
-    if (!waiting) throw new Error(`the code of ${threadId} does not wait`);
-    return waiting.running;
+  /** What a waiting cell runs with; undefined if no cell of the thread waits. */
+  runningOf(threadId: string): WaitingCell['running'] | undefined {
+    return this.#waiting.get(threadId)?.running;
   }
 
   /** People have decided on all calls of a waiting cell, and its tools are about to be called. */
@@ -216,7 +203,7 @@ export class Cells {
     resumed: Pick<ResumeCellInput, 'threadId' | 'turnId' | 'isInterrupted' | 'waitedMs' | 'callsUntilMs'>,
     results: Results,
     cancelled: AbortSignal,
-  ): Promise<ResumedCell> {
+  ): Promise<CodeStep> {
     const { threadId, turnId, isInterrupted } = resumed;
     const waiting = this.#waiting.get(threadId);
     if (!waiting) throw new Error(`the code of ${threadId} does not wait`);
@@ -235,7 +222,7 @@ export class Cells {
         ? await this.#advance(call, thread, runsOn)
         : await this.#answer(waiting, { ...thread, ...waitOf(waiting, resumed) }, results);
       running.sandbox.lastTurns.set(call.input.threadId, turnId);
-      return { running, step: went };
+      return went;
     });
   }
 
@@ -298,7 +285,7 @@ export class Cells {
 
   /** The tools of servers that the code of a call may call. */
   loadToolset({ spec, input: { sessionId, owner } }: CodeCall, signal: AbortSignal): Promise<CodeToolset> {
-    return CodeToolset.load(this.#options, { spec, scope: { sessionId, owner }, signal });
+    return loadCodeToolset(this.#options, { spec, scope: { sessionId, owner }, signal });
   }
 
   /** Gives the sandbox the modules of the tools that code has. Returns their hash. */

@@ -2,7 +2,7 @@ import { ZodError } from 'zod';
 import { withoutOutput } from '../../../core/records/sandbox.ts';
 import { retryWhileUnavailable } from '../../../engine/retry.ts';
 import { errorMessage } from '../../../lib/errors.ts';
-import { atMost, codeActionsOf, type CodeActions, type KernelLimits } from '../../../spec/code-actions.ts';
+import { atMost, codeActionsOf, type KernelLimits } from '../../../spec/code-actions.ts';
 import { IPYTHON, IPYTHON_RESET } from '../code-tools.ts';
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
 import { argumentsOf } from '../permissions/call-action.ts';
@@ -56,7 +56,7 @@ export class CodeCalls {
     { threadId, step }: { threadId: string; step: number },
     signal: AbortSignal,
   ): Promise<string | undefined> {
-    const sandbox = this.cells.sandboxOf(threadId);
+    const sandbox = this.cells.runningOf(threadId)?.sandbox;
     try {
       if (sandbox) await retryWhileUnavailable(() => sandbox.reset(), signal);
     } catch (error) {
@@ -68,12 +68,12 @@ export class CodeCalls {
 
   /** A waiting cell goes on: see `Cells.resume`. `lost`: why it does not, and waits no more. */
   async resume(...resumed: Parameters<Cells['resume']>): Promise<CodeStep | { lost: string }> {
+    const [{ threadId }] = resumed;
+    const running = this.cells.runningOf(threadId);
+    if (!running) return { lost: `the code of ${threadId} does not wait` };
+    const resume = async () => stored(running, await this.cells.resume(...resumed));
     try {
-      const { sandbox, actions } = this.cells.runningOf(resumed[0].threadId);
-      return await sandbox.use(actions.workspace, async () => {
-        const { running, step } = await this.cells.resume(...resumed);
-        return stored(running, step);
-      });
+      return await running.sandbox.use(running.actions.workspace, resume);
     } catch (error) {
       return { lost: errorMessage(error) };
     }
@@ -106,8 +106,15 @@ export class CodeCalls {
     const tool = FILE_TOOLS.find((one) => one.name === name);
     if (!tool) throw new Error(`there is no tool ${name}`);
     const { path } = argumentsOf(call.call);
-    if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.tools, path)) return this.#readTool(call, running);
-    if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.skills, path)) return this.#readSkill(call, running);
+    if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.tools, path)) {
+      // Also if no code has run yet.
+      await this.cells.writeModules(call, running);
+      return runFileTool(READ_FILE, call, { sandbox, files: sandbox.tools });
+    }
+    if (tool === READ_FILE && isBelow(SANDBOX_FOLDERS.skills, path)) {
+      await this.#writeSkills(call, sandbox);
+      return runFileTool(READ_FILE, call, { sandbox, files: sandbox.skills });
+    }
     const { permissionRules, sessions } = this.#options.catalog;
     const linked = linkCheck(tool, call, { permissionRules, sessions });
     const ended = await runFileTool(tool, call, { sandbox, files: sandbox.files.withLinks(linked) });
@@ -116,32 +123,17 @@ export class CodeCalls {
 
   async #changeSavedTools(call: CodeCall, running: RunningCall): Promise<EndedCall> {
     const { sandbox, signal } = running;
+    const isDeletion = call.call.name === DELETE_CODE_TOOL.name;
+    const loadToolset = () => this.cells.loadToolset(call, signal);
     try {
-      const text =
-        call.call.name === DELETE_CODE_TOOL.name
-          ? await deleteTool(this.#options, call, signal)
-          : await saveTool(this.#options, call, {
-              sandbox,
-              loadToolset: () => this.cells.loadToolset(call, signal),
-              signal,
-            });
+      const text = isDeletion
+        ? await deleteTool(this.#options, call, signal)
+        : await saveTool(this.#options, call, { sandbox, loadToolset, signal });
       return { ...ofTool(call), text };
     } catch (error) {
       if (!(error instanceof SavedToolError)) throw error;
       return { ...ofTool(call), outcome: 'failed', text: error.message };
     }
-  }
-
-  /** The source of a tool, also if no code has run yet. */
-  async #readTool(call: CodeCall, running: RunningCall): Promise<EndedCall> {
-    const { sandbox } = running;
-    await this.cells.writeModules(call, running);
-    return runFileTool(READ_FILE, call, { sandbox, files: sandbox.tools });
-  }
-
-  async #readSkill(call: CodeCall, { sandbox }: RunningCall): Promise<EndedCall> {
-    await this.#writeSkills(call, sandbox);
-    return runFileTool(READ_FILE, call, { sandbox, files: sandbox.skills });
   }
 
   #writeSkills({ input, spec }: CodeCall, sandbox: SessionSandbox): Promise<void> {
@@ -166,19 +158,12 @@ async function stored(
   { sandbox, actions }: Pick<RunningCall, 'sandbox' | 'actions'>,
   step: CodeStep,
 ): Promise<CodeStep> {
-  const notices = await storeFiles(sandbox, actions.workspace);
-  if ('records' in step) return step;
-  return { ...step, text: [step.text, ...notices.map(notice)].filter((part) => part !== '').join('\n') };
-}
-
-/** Returns what the model should know of it. */
-async function storeFiles(sandbox: SessionSandbox, limits: CodeActions['workspace']): Promise<string[]> {
-  try {
-    return await sandbox.store(limits);
-  } catch (error) {
+  const notices = await sandbox.store(actions.workspace).catch((error: unknown) => {
     // The call has run. The next one stores them.
     return [`changed files are not stored yet, and are lost if this host is: ${errorMessage(error)}`];
-  }
+  });
+  if ('records' in step) return step;
+  return { ...step, text: [step.text, ...notices.map(notice)].filter((part) => part !== '').join('\n') };
 }
 
 async function runFileTool<Files>(

@@ -15,18 +15,15 @@ import type { CellStep, ThreadKernel } from './thread-kernel.ts';
 export type Stop = CellStep | { lost: string };
 
 /** A cell that waits for the results of its calls, or whose code runs while its turn has not begun the next piece. */
-export interface WaitingCell {
+export interface WaitingCell extends Pick<CodeThread, 'kernel' | 'waitedMs' | 'output' | 'stop'> {
   call: CodeCall;
   /** Set if the code runs on: where it stops next. */
   runsOn?: Promise<Stop>;
-  /** Ends the code where it is. */
-  stop: AbortController;
   /** The turn in which it has asked, or the one that has decided. */
   turnId: string;
   /** How many messages its thread has. */
   step: number;
   running: Omit<RunningCall, 'signal'>;
-  kernel: ThreadKernel;
   /** What the last message asks for. */
   requested: Requested[];
   /** Whether people decide on some of them. */
@@ -35,9 +32,6 @@ export interface WaitingCell {
   stoppedAt: number;
   /** When all decisions were made, if tools were to be called then. */
   checkedAt?: number;
-  /** How long it has waited for people so far, in milliseconds. */
-  waitedMs: number;
-  output: PublishedOutput;
 }
 
 /** The thread of what a cell calls, which begins with the first calls. */
@@ -47,9 +41,10 @@ export interface CodeThread {
   turnId: string;
   /** How many messages the thread has with the next one. */
   step: number;
-  /** Milliseconds. */
+  /** How long it has waited for people so far, in milliseconds. */
   waitedMs: number;
   output: PublishedOutput;
+  /** Ends the code where it is. */
   stop: AbortController;
   piece: Piece;
   /** What its messages are decided with, which in the seconds of a piece is found once. The rules are not. */

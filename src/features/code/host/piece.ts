@@ -22,13 +22,13 @@ const MIN_MOVED = 1_024;
 export class Piece {
   /** What it adds to the log, before what it ends with. */
   readonly records: NewRecord[] = [];
+  readonly #over = Promise.withResolvers<undefined>();
   /** Resolves when the piece is to end although the code runs on. */
-  readonly over: Promise<undefined>;
+  readonly over = this.#over.promise;
   readonly #stop: AbortSignal;
   readonly #controller = new AbortController();
   readonly #unlink: () => void;
   readonly #callsUntilMs: number;
-  readonly #resolve: (over: undefined) => void;
   #isOver = false;
   #calls = 0;
   #bytes = 0;
@@ -43,9 +43,6 @@ export class Piece {
     this.#stop = stop;
     this.#unlink = linkSignal(stop, this.#controller);
     this.#callsUntilMs = callsUntilMs;
-    const { promise, resolve } = Promise.withResolvers<undefined>();
-    this.over = promise;
-    this.#resolve = resolve;
   }
 
   /** Aborts the calls that the host runs itself. */
@@ -89,7 +86,7 @@ export class Piece {
     // The code ends with this piece.
     if (this.#stop.aborted) return;
     this.#isOver = true;
-    this.#resolve(undefined);
+    this.#over.resolve(undefined);
   }
 }
 

@@ -49,13 +49,8 @@ export class PublishedOutput {
     if (this.#isFull)
       appendPart(this.#parts, { channel: 'notice', text: `\n${notice('the rest comes with the result')}\n` });
     const waitMs = this.#sentAt + INTERVAL_MS - performance.now();
-    if (waitMs > 0) this.#timer ??= setTimeout(() => this.#send(), waitMs);
-    else this.#send();
-  }
-
-  /** The cell waits: all of its output is sent. */
-  flush(): void {
-    this.#send();
+    if (waitMs > 0) this.#timer ??= setTimeout(() => this.flush(), waitMs);
+    else this.flush();
   }
 
   /** The cell goes on, maybe in another turn, whose readers are sent what it has written before. */
@@ -64,17 +59,18 @@ export class PublishedOutput {
     this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
     this.#place = place;
     this.#sent = 0;
-    this.#send();
+    this.flush();
   }
 
   /** The cell has ended: what it still writes is not published. */
   end(): void {
-    this.#send();
+    this.flush();
     this.#isFull = true;
     this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
   }
 
-  #send(): void {
+  /** Sends all of its output, as when the cell waits. */
+  flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const parts = partsAfter(this.#parts, this.#sent);

@@ -145,22 +145,22 @@ export class SandboxHost {
     const folder = path.join(this.#folder.path, `${row.id}-${this.#opened}`);
     const uid = this.environment().wall.hasOwnUser ? FIRST_UID + this.#opened : undefined;
     this.#opened += 1;
-    const { blobs, variables: known, network } = this.#options;
-    const variables = (given: Record<string, string>) => kernelVariables(given, known);
-    const wall = (): Wall => this.environment().wall;
-    const { id } = row;
-    const onStart = (seconds: number): void => this.metrics.starts.observe(seconds);
-    const parts = {
+    const { blobs, catalog, network, variables } = this.#options;
+    const sandbox = await SessionSandbox.create({
+      id: row.id,
+      sessionId,
+      subject,
+      folder,
+      uid,
       blobs,
-      seats: this.#seats,
-      wall,
-      rows: this.#options.catalog.sandboxes,
-      host: this.name,
-      onStart,
       network,
-      variables,
-    };
-    const sandbox = await SessionSandbox.create({ id, sessionId, subject, folder, uid, ...parts });
+      seats: this.#seats,
+      rows: catalog.sandboxes,
+      host: this.name,
+      wall: () => this.environment().wall,
+      variables: (given) => kernelVariables(given, variables),
+      onStart: (seconds) => this.metrics.starts.observe(seconds),
+    });
     await sandbox.fill(row, workspace);
     return sandbox;
   }

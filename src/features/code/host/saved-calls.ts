@@ -3,6 +3,7 @@ import type { Agents } from '../../../catalog/agents.ts';
 import { subjectOf, type Sessions } from '../../../catalog/sessions.ts';
 import type { ServerAction } from '../../../auth/rights.ts';
 import { retryWhileUnavailable } from '../../../engine/retry.ts';
+import { NamedError } from '../../../lib/errors.ts';
 import { listedTools } from '../tools/listed-tools.ts';
 import { deleteInput, saveInput } from '../saved-tools/save-tool.ts';
 import {
@@ -38,9 +39,7 @@ interface Saving {
 }
 
 /** A call that cannot save or delete. The message tells the model what to do. */
-export class SavedToolError extends Error {
-  override name = 'SavedToolError';
-}
+export class SavedToolError extends NamedError {}
 
 /** Saves a tool with the arguments of a call, which are what was approved. @throws SavedToolError */
 export async function saveTool(

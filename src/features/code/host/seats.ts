@@ -1,9 +1,8 @@
 import { onAbort } from '../../../lib/abort.ts';
+import { NamedError } from '../../../lib/errors.ts';
 
 /** No kernel became free in time. */
-export class NoSeat extends Error {
-  override name = 'NoSeat';
-}
+export class NoSeat extends NamedError {}
 
 /** The place of one kernel on its host. */
 export interface Seat {

@@ -16,7 +16,7 @@ import { makeSandboxFolders, type SandboxFolders } from '../kernel/sandbox-folde
 import { SandboxNetwork, type HostNetwork } from '../kernel/sandbox-network.ts';
 import type { Wall } from '../kernel/wall.ts';
 import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
-import { kernelsJson, resetsOf, type KernelState } from '../kernel-state.ts';
+import { resetsOf, type ThreadKernelState } from '../kernel-state.ts';
 import { snapshotsOf, type KernelSnapshot } from '../kernel-snapshot.ts';
 import type { SandboxRow, Sandboxes } from '../sandbox-rows.ts';
 import type { ReadableFiles } from '../workspace/file-tools.ts';
@@ -27,7 +27,7 @@ import type { SkillFile } from '../../skills/skills.ts';
 import { removeTree } from './host-folder.ts';
 import { SAVED_PACKAGE } from '../saved-tools/saved-tool.ts';
 import { parsersAmong, type SavedModules } from '../saved-tools/saved-modules.ts';
-import { writeCodeModules } from '../tools/write-code-modules.ts';
+import { TOOLS_PACKAGE } from '../tools/code-modules.ts';
 import type { CodeToolset } from './code-toolset.ts';
 import { HiddenValues, type KernelVariables } from './kernel-variables.ts';
 import type { RunningCall } from './code-step.ts';
@@ -47,8 +47,15 @@ const apart = new KeyedSemaphore(2);
 /** By subject: one cannot keep the others waiting. */
 const apartOfSubject = new KeyedSemaphore(1);
 
-/** What is constant for the sandboxes of a host. */
-interface SandboxParts {
+interface SessionSandboxOptions {
+  id: string;
+  sessionId: string;
+  /** The owner of the session. */
+  subject: string;
+  /** A folder of its own. */
+  folder: string;
+  /** Set if the host is root. */
+  uid: number | undefined;
   blobs: BlobStore;
   seats: Seats;
   rows: Pick<Sandboxes, 'get' | 'keep' | 'keepSnapshots' | 'note' | 'resetsDone'>;
@@ -63,23 +70,10 @@ interface SandboxParts {
   variables: (given: Record<string, string>) => KernelVariables;
 }
 
-type SkillsKey = Pick<CallToolInput, 'turnId' | 'specHash'>;
-
 type WorkspaceLimits = Omit<CodeActions['workspace'], 'files' | 'instructions_file'>;
 
 /** What an agent has of a kernel. */
 type KernelBounds = Pick<RunningCall, 'limits' | 'actions'>;
-
-interface SessionSandboxOptions extends SandboxParts {
-  id: string;
-  sessionId: string;
-  /** The owner of the session. */
-  subject: string;
-  /** A folder of its own. */
-  folder: string;
-  /** Set if the host is root. */
-  uid: number | undefined;
-}
 
 /** The sandbox of a session on this host: its folders, and a kernel for each thread that runs code. */
 export class SessionSandbox {
@@ -221,14 +215,17 @@ export class SessionSandbox {
       const { tools } = this.#folders;
       if (saved.hash !== this.#saved) await replaceFolders(tools, [SAVED_PACKAGE], await saved.files());
       this.#saved = saved.hash;
-      if (modules.hash !== this.#modules) await writeCodeModules(tools, modules);
+      if (modules.hash !== this.#modules) await replaceFolders(tools, [TOOLS_PACKAGE], modules.files);
       this.#modules = modules.hash;
     });
     return hashOf([modules.hash, saved.hash]);
   }
 
   /** Writes the skills of an agent, as they are when a turn first needs them. */
-  async writeSkills({ turnId, specHash }: SkillsKey, load: () => Promise<SkillFile[]>): Promise<void> {
+  async writeSkills(
+    { turnId, specHash }: Pick<CallToolInput, 'turnId' | 'specHash'>,
+    load: () => Promise<SkillFile[]>,
+  ): Promise<void> {
     await this.#alone.run('skills', async () => {
       const isSameTurn = this.#skills.turnId === turnId;
       if (isSameTurn && this.#skills.specs.has(specHash)) return;
@@ -260,8 +257,8 @@ export class SessionSandbox {
     this.#commands ??= new CommandRunner({
       wall: wall(),
       folders: this.#folders,
-      ...(uid !== undefined && { uid }),
-      limits: { memoryBytes: limits.memory_mb * 1024 * 1024, cpus: limits.cpus, processes: limits.processes },
+      uid,
+      limits: kernelLimits(limits),
     });
     return this.#commands;
   }
@@ -288,15 +285,8 @@ export class SessionSandbox {
     });
     const [idleMs, suspendMs] = [limits.idle_seconds * 1000, limits.suspend_seconds * 1000];
     const isSubAgent = threadId !== ROOT_THREAD;
-    const kernel = new ThreadKernel({
-      start: (folder) => this.#start(current(), folder),
-      variables,
-      seats,
-      subject,
-      isSubAgent,
-      idleMs,
-      suspendMs,
-    });
+    const start = (folder?: string) => this.#start(current(), folder);
+    const kernel = new ThreadKernel({ start, variables, seats, subject, isSubAgent, idleMs, suspendMs });
     this.#kernels.set(threadId, kernel);
     return kernel;
   }
@@ -415,7 +405,7 @@ export class SessionSandbox {
   async #note(): Promise<{ workspace: string | null; resets: string | null }> {
     const { rows, sessionId, host } = this.#options;
     const state = this.#state();
-    const row = await rows.note({ sessionId, host, calls: this.#calls, kernels: kernelsJson(this.#kernelStates()) });
+    const row = await rows.note({ sessionId, host, calls: this.#calls, kernels: JSON.stringify(this.kernels) });
     if (!row) throw new Error('the sandbox of the session is on another host');
     this.#noted = state;
     return row;
@@ -423,15 +413,11 @@ export class SessionSandbox {
 
   /** What changes of it are written at once: not the memory, which always does. */
   #state(): string {
-    return JSON.stringify([this.#calls, this.#kernelStates().map((state) => ({ ...state, memoryBytes: 0 }))]);
+    return JSON.stringify([this.#calls, this.kernels.map((state) => ({ ...state, memoryBytes: 0 }))]);
   }
 
   /** The kernels of its threads. */
-  get kernels(): KernelState[] {
-    return this.#kernelStates();
-  }
-
-  #kernelStates() {
+  get kernels(): ThreadKernelState[] {
     return [...this.#kernels].flatMap(([threadId, { state }]) => (state ? [{ threadId, ...state }] : []));
   }
 
@@ -444,14 +430,8 @@ export class SessionSandbox {
   async #start({ limits, actions }: KernelBounds, variables?: string): Promise<Kernel> {
     const since = performance.now();
     const folders = variables === undefined ? this.#folders : { ...this.#folders, variables };
-    const kernelLimits = {
-      memoryBytes: limits.memory_mb * 1024 * 1024,
-      cpus: limits.cpus,
-      processes: limits.processes,
-      outputBytes: limits.output_bytes,
-    };
     const network = this.network.allowing(actions.network.allow);
-    const kernel = await this.#startIn(folders, kernelLimits, { env: this.environment(limits), network });
+    const kernel = await this.#startIn(folders, kernelLimits(limits), { env: this.environment(limits), network });
     this.#options.onStart((performance.now() - since) / 1000);
     return kernel;
   }
@@ -464,4 +444,8 @@ export class SessionSandbox {
     const { wall, uid } = this.#options;
     return Kernel.start({ wall: wall(), folders, uid, ...more, hidden: this.hidden, limits });
   }
+}
+
+function kernelLimits({ memory_mb, cpus, processes, output_bytes: outputBytes }: KernelBounds['limits']): KernelLimits {
+  return { memoryBytes: memory_mb * 1024 * 1024, cpus, processes, outputBytes };
 }

@@ -89,11 +89,6 @@ export class StoredVariables {
     return this.#snapshot;
   }
 
-  /** Whether variables are stored after cells. */
-  get isOn(): boolean {
-    return this.#options.isOn();
-  }
-
   /**
    * Starts a kernel, with the variables that are stored.
    * @param start starts one that has this folder for its variables
@@ -101,7 +96,7 @@ export class StoredVariables {
    */
   async start(start: (folder?: string) => Promise<Kernel>): Promise<StartedKernel> {
     await this.#changes;
-    if (!this.isOn) {
+    if (!this.#options.isOn()) {
       await this.drop();
       return { kernel: await start() };
     }
@@ -138,7 +133,7 @@ export class StoredVariables {
     // A kernel that was started while the agent did not want it has no place for them.
     const folder = this.#folder;
     const end = performance.now() + SAVE_MS;
-    if (!this.isOn || folder === undefined) {
+    if (!this.#options.isOn() || folder === undefined) {
       await this.note(cell, end);
       return { notices: [] };
     }
@@ -238,9 +233,8 @@ export class StoredVariables {
   }
 
   async #saveFiles(folder: string) {
-    const { blobs, sessionId } = this.#options;
     const list = await this.#state(folder).save(this.#list);
-    return { list, files: filesIn(await readWorkspaceList({ blobs, sessionId }, list)) };
+    return { list, files: filesIn(await readWorkspaceList(this.#options, list)) };
   }
 
   /** Changes what is stored, after what was to be changed before. */

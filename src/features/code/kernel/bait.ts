@@ -14,15 +14,13 @@ export interface Bait {
   host: string;
   /** This process. */
   pid: number;
-  /** Whether the file is as it was. */
-  isUntouched: () => Promise<boolean>;
-  remove: () => Promise<void>;
 }
 
 const CONTENT = 'not for kernels';
 const MODE = 0o666;
 
-export async function layBait(): Promise<Bait> {
+/** Lays a bait while something is started. @throws Error if that has changed the file */
+export async function withBait(start: (bait: Bait) => Promise<void>): Promise<void> {
   const folder = await mkdtemp(path.join(os.tmpdir(), 'everturn-wall-'));
   const [file, socket] = [path.join(folder, 'file'), path.join(folder, 'socket')];
   const server = createServer((client) => client.destroy()).unref();
@@ -31,21 +29,16 @@ export async function layBait(): Promise<Bait> {
   await Promise.all([writeFile(file, CONTENT), once(server.listen(socket), 'listening'), listens(onPort, host)]);
   // The wall must hold, not the permissions. Not by the options of the calls above: the umask would apply.
   await Promise.all([chmod(folder, 0o755), chmod(file, MODE), chmod(socket, 0o777)]);
-  return {
-    file,
-    socket,
-    host,
-    pid: process.pid,
-    isUntouched: async () => {
-      const { mode, size } = await stat(file);
-      return (mode & 0o7777) === MODE && size === CONTENT.length;
-    },
-    remove: async () => {
-      server.close();
-      onPort.close();
-      await rm(folder, { recursive: true, force: true });
-    },
-  };
+  try {
+    await start({ file, socket, host, pid: process.pid });
+    const { mode, size } = await stat(file);
+    const isUntouched = (mode & 0o7777) === MODE && size === CONTENT.length;
+    if (!isUntouched) throw new Error('the wall does not hold: a file outside has been changed');
+  } finally {
+    server.close();
+    onPort.close();
+    await rm(folder, { recursive: true, force: true });
+  }
 }
 
 async function listens(server: Server, host: string): Promise<void> {

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { LineReader } from '../../../lib/line-reader.ts';
+import type { Bait } from './bait.ts';
 import { kernelCalls, type CallAnswer } from './kernel-calls.ts';
 
 /** A display of 8 MiB in base64, and its frame. Calls of one frame have 8 MiB. */
@@ -62,6 +63,9 @@ const kernelFrame = z.discriminatedUnion('type', [
 
 export type KernelFrame = z.infer<typeof kernelFrame>;
 
+/** Whether the wall stands. */
+export type ReadyFrame = Extract<KernelFrame, { type: 'ready' | 'failed' }>;
+
 interface WallFrame {
   /** The user to become. */
   uid: number | null;
@@ -90,7 +94,7 @@ export type HostFrame =
       wall: WallFrame | null;
       network: NetworkFrame | null;
       limits: { cpus: number; processes: number | null };
-      bait: { file: string; socket: string; host: string; pid: number };
+      bait: Bait;
       env: Record<string, string>;
       workspace: string;
       tools: string;
@@ -102,10 +106,6 @@ export type HostFrame =
   | { type: 'variables'; id: string; task: 'save' | 'restore'; mark: string }
   /** Answers all calls of the last frame. */
   | { type: 'results'; answers: CallAnswer[] };
-
-export function encodeFrame(frame: HostFrame): string {
-  return `${JSON.stringify(frame)}\n`;
-}
 
 /**
  * Reads the frames of a kernel.

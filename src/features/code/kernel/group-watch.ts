@@ -47,7 +47,7 @@ export function membersOf(group: number): string[] {
 function read(): void {
   if (readings++ % READINGS_PER_SCAN === 0) scan();
   for (const { members, onUsage } of watched.values()) {
-    onUsage({ bytes: memoryOf(members), members });
+    onUsage({ bytes: bytesOf(members, 'status', /^VmRSS:\s+(\d+) kB/m), members });
   }
 }
 
@@ -68,10 +68,6 @@ function groupOf(pid: string): { group: number; isZombie: boolean } | undefined 
   return group === undefined ? undefined : { group: Number(group), isZombie: state === 'Z' };
 }
 
-function memoryOf(members: string[]): number {
-  return kilobytesOf(members, 'status', /^VmRSS:\s+(\d+) kB/m) * 1024;
-}
-
 /** Which limits a group exceeds, as texts. */
 export function exceeded(
   { bytes, members }: GroupUsage,
@@ -87,11 +83,11 @@ export function exceeded(
 
 /** The memory of processes with the part of the pages that they share: exact, but slower to read. */
 function sharedMemoryOf(members: string[]): number {
-  return kilobytesOf(members, 'smaps_rollup', /^Pss:\s+(\d+) kB/m) * 1024;
+  return bytesOf(members, 'smaps_rollup', /^Pss:\s+(\d+) kB/m);
 }
 
-function kilobytesOf(members: string[], file: string, line: RegExp): number {
-  return members.reduce((sum, pid) => sum + Number(line.exec(readProc(pid, file) ?? '')?.[1] ?? 0), 0);
+function bytesOf(members: string[], file: string, line: RegExp): number {
+  return members.reduce((sum, pid) => sum + Number(line.exec(readProc(pid, file) ?? '')?.[1] ?? 0) * 1024, 0);
 }
 
 /** How long a process has been ready to run without a processor, since its start; 0 if Linux does not count it. */

@@ -6,7 +6,9 @@ import path from 'node:path';
 import { Duplex, type Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { bubblewrapArguments, PROGRAM_PLACE } from './bubblewrap.ts';
+import type { ReadyFrame } from './frames.ts';
 import { membersOf, readProc } from './group-watch.ts';
+import type { WallSetup } from './kernel-setup.ts';
 import type { NetworkProxy } from './network-proxy.ts';
 import type { SandboxFolders } from './sandbox-folders.ts';
 import type { AllowedNetwork } from './sandbox-network.ts';
@@ -18,6 +20,8 @@ const PROGRAM_FOLDER = path.join(import.meta.dirname, 'python');
 const LAUNCHER = ['-I', '-S', '-B', path.join(PROGRAM_FOLDER, 'own_group.py')];
 /** How much is kept of what the process writes before it is a kernel, such as errors of bubblewrap. */
 const MAX_COMPLAINT = 4096;
+/** A start takes half a second on a quiet machine, and seconds on a loaded one. */
+const START_MS = 60_000;
 /** How long the end of killed processes and of their output is waited for. */
 const DRAIN_MS = 2000;
 const POLL_MS = 5;
@@ -60,39 +64,55 @@ export class KernelProcess {
   /** @param network what it may reach of the network, through a proxy that ends with it; undefined: nothing */
   static async spawn({ wall, folders, network }: ProcessOptions, program: 'start.py' | 'start_command.py') {
     if (network && !limitsNetwork(wall.isolation)) throw new Error(NO_NETWORK);
+    const isSandbox = wall.isolation === 'sandbox';
+    const python = [wall.python, '-I', '-B', path.join(isSandbox ? PROGRAM_PLACE : PROGRAM_FOLDER, program)];
+    const readable = wall.pythonFolders;
+    const isRoot = process.geteuid?.() === 0;
     const proxy = await network?.openProxy();
     try {
-      return await KernelProcess.#spawn({ wall, folders, proxy }, program);
+      const behind = { folders, program: PROGRAM_FOLDER, readable, isRoot, proxy: proxy?.socket };
+      const bubblewrap = isSandbox ? ['bwrap', ...bubblewrapArguments(behind)] : [];
+      const child = spawn(wall.python, [...LAUNCHER, ...bubblewrap, ...python], {
+        cwd: '/',
+        // The environment of cells is set behind the wall.
+        env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LANG: 'C.UTF-8' },
+        stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+      });
+      await once(child, 'spawn');
+      return new KernelProcess(child, proxy);
     } catch (error) {
       await proxy?.close();
       throw error;
     }
   }
 
-  static async #spawn(
-    { wall, folders, proxy }: Pick<ProcessOptions, 'wall' | 'folders'> & { proxy: NetworkProxy | undefined },
-    program: string,
-  ): Promise<KernelProcess> {
-    const isSandbox = wall.isolation === 'sandbox';
-    const python = [wall.python, '-I', '-B', path.join(isSandbox ? PROGRAM_PLACE : PROGRAM_FOLDER, program)];
-    const readable = wall.pythonFolders;
-    const isRoot = process.geteuid?.() === 0;
-    const bubblewrap = isSandbox
-      ? ['bwrap', ...bubblewrapArguments({ folders, program: PROGRAM_FOLDER, readable, isRoot, proxy: proxy?.socket })]
-      : [];
-    const child = spawn(wall.python, [...LAUNCHER, ...bubblewrap, ...python], {
-      cwd: '/',
-      // The environment of cells is set behind the wall.
-      env: { PATH: process.env['PATH'] ?? '/usr/bin:/bin', LANG: 'C.UTF-8' },
-      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
-    });
-    await once(child, 'spawn');
-    return new KernelProcess(child, proxy);
+  send(frame: object): void {
+    this.channel.write(`${JSON.stringify(frame)}\n`);
   }
 
-  /** What the process has written before it was a kernel. */
-  get complaint(): string {
-    return this.#complaint.trim();
+  /**
+   * Has the processes put up their wall.
+   *
+   * @param what they are
+   * @param ready what they answer
+   * @param ended how they end, as text
+   * @returns the id of the interpreter inside
+   * @throws Error with what failed
+   */
+  async putUpWall(
+    setup: WallSetup,
+    { what, ready, ended }: { what: 'kernel' | 'command'; ready: Promise<ReadyFrame>; ended: Promise<string> },
+  ): Promise<number> {
+    this.send(setup);
+    const timeout = new AbortController();
+    const end = await Promise.race([
+      ready,
+      ended.then((detail) => ({ reason: `${this.#complaint.trim()} (${detail})` })),
+      sleep(START_MS, { reason: `not ready after ${START_MS / 1000} s` }, { signal: timeout.signal, ref: false }),
+    ]);
+    timeout.abort();
+    if ('reason' in end) throw new Error(`the ${what} did not start: ${end.reason}`);
+    return end.pid;
   }
 
   /** As a shell reports it: of a process that a signal has ended, 128 and the number of that. Known after `exited`. */

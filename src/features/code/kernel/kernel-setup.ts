@@ -10,6 +10,9 @@ const RANDOM = ['/dev/random', '/dev/urandom', '/dev/zero'];
 
 const PROXY_URL = `http://127.0.0.1:${PROXY_PORT}`;
 
+/** What the processes of a sandbox put up around themselves. */
+export type WallSetup = Pick<StartFrame, 'type' | 'wall' | 'network' | 'limits' | 'bait'>;
+
 type StartFrame = Extract<HostFrame, { type: 'start' }>;
 
 /**
@@ -20,7 +23,6 @@ type StartFrame = Extract<HostFrame, { type: 'start' }>;
 export function kernelSetup(options: KernelOptions, folders: SandboxFolders, bait: Bait): StartFrame {
   const inside = foldersInside(options.wall, folders);
   return {
-    type: 'start',
     ...wallSetup(options, folders, bait),
     env: {
       ...baseEnvironment(options),
@@ -53,7 +55,6 @@ export function folderEnvironment({ home, tmp }: SandboxFolders): Record<string,
   return { HOME: home, TMPDIR: tmp };
 }
 
-/** What the processes of a sandbox put up around themselves. */
 export function wallSetup(
   {
     wall,
@@ -62,8 +63,8 @@ export function wallSetup(
     limits,
   }: Pick<KernelOptions, 'wall' | 'uid' | 'network'> & { limits: Pick<KernelLimits, 'cpus' | 'processes'> },
   folders: SandboxFolders,
-  { file, socket, host, pid }: Bait,
-): Pick<StartFrame, 'wall' | 'network' | 'limits' | 'bait'> {
+  bait: Bait,
+): WallSetup {
   if (wall.hasOwnUser && uid === undefined) throw new Error('the sandbox needs a user of its own: give its uid');
   const isSandbox = wall.isolation === 'sandbox';
   const inside = foldersInside(wall, folders);
@@ -74,6 +75,7 @@ export function wallSetup(
   // A user that has other processes could not start any: the limit of the system counts all of them.
   const isCountedAlone = isSandbox || wall.hasOwnUser;
   return {
+    type: 'start',
     wall:
       wall.isolation === 'none'
         ? null
@@ -88,6 +90,6 @@ export function wallSetup(
           },
     network: network ? { port: PROXY_PORT, socket: PROXY_SOCKET } : null,
     limits: { cpus: Math.ceil(limits.cpus), processes: isCountedAlone ? limits.processes : null },
-    bait: { file, socket, host, pid },
+    bait,
   };
 }

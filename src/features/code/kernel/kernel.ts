@@ -1,18 +1,19 @@
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { layBait } from './bait.ts';
-import { encodeFrame, frameReader, type HostFrame, type KernelFrame } from './frames.ts';
+import { withBait } from './bait.ts';
+import { frameReader, type HostFrame, type KernelFrame, type ReadyFrame } from './frames.ts';
 import { exceeded, processorDelayMs, watchGroup, type GroupUsage } from './group-watch.ts';
 import type { CallAnswer } from './kernel-calls.ts';
 import { KernelProcess, signal } from './kernel-process.ts';
-import { kernelSetup } from './kernel-setup.ts';
+import { kernelSetup, type WallSetup } from './kernel-setup.ts';
 import type { OutputPart } from '../../../core/output-parts.ts';
+import { NamedError } from '../../../lib/errors.ts';
 import { maskedEnd } from './masked-end.ts';
 import { MaskedOutput } from './masked-output.ts';
 import {
   RunningCell,
   type CellEnd,
   type CellStop,
+  type InterruptCause,
   type KernelEnd,
   type Names,
   type RunOptions,
@@ -60,8 +61,7 @@ export interface HiddenTexts {
 const NOTHING_HIDDEN: HiddenTexts = { values: [], mask: (text) => text };
 
 /** A cell was given to a kernel that has ended. It has not run. */
-export class KernelEnded extends Error {
-  override name = 'KernelEnded';
+export class KernelEnded extends NamedError {
   readonly end: KernelEnd;
 
   constructor(end: KernelEnd) {
@@ -70,8 +70,6 @@ export class KernelEnded extends Error {
   }
 }
 
-/** A start takes half a second on a quiet machine, and seconds on a loaded one. */
-const START_MS = 60_000;
 /** How long code may ignore an interrupt, without the time in which it waits for a processor. */
 const INTERRUPT_MS = 5000;
 /** Kept of what threads and processes of earlier cells write between two cells. */
@@ -84,7 +82,7 @@ export class Kernel {
   readonly #process: KernelProcess;
   readonly #limits: KernelLimits;
   readonly #hidden: HiddenTexts;
-  readonly #ready = Promise.withResolvers<Extract<KernelFrame, { type: 'ready' | 'failed' }>>();
+  readonly #ready = Promise.withResolvers<ReadyFrame>();
   /** The process of the interpreter. */
   #pid = 0;
   #cell: RunningCell | undefined;
@@ -126,20 +124,14 @@ export class Kernel {
    */
   static async start(options: KernelOptions): Promise<Kernel> {
     const folders = await resolveFolders(options.folders);
-    const bait = await layBait();
+    const { wall, network } = options;
+    const kernel = new Kernel(await KernelProcess.spawn({ wall, folders, network }, 'start.py'), options);
     try {
-      const { wall, network } = options;
-      const kernel = new Kernel(await KernelProcess.spawn({ wall, folders, network }, 'start.py'), options);
-      try {
-        await kernel.#open(kernelSetup(options, folders, bait));
-        if (!(await bait.isUntouched())) throw new Error('the wall does not hold: a file outside has been changed');
-      } catch (error) {
-        await kernel.stop('it could not start');
-        throw error;
-      }
+      await withBait((bait) => kernel.#open(kernelSetup(options, folders, bait)));
       return kernel;
-    } finally {
-      await bait.remove();
+    } catch (error) {
+      await kernel.stop('it could not start');
+      throw error;
     }
   }
 
@@ -210,7 +202,7 @@ export class Kernel {
   /** Interrupts a cell that waits for answers, to its end. */
   async abandon(): Promise<CellEnd> {
     const cell = this.#waitingCell();
-    this.#interrupt('interrupted');
+    this.interrupt();
     const stop = await this.#nextStop(cell);
     if (stop.status === 'calls') throw new Error('a cell that was interrupted has asked for calls');
     return stop.end;
@@ -220,8 +212,12 @@ export class Kernel {
    * Raises KeyboardInterrupt in the running cell. The calls that it waits for, and those that it asks for afterwards, fail.
    * A kernel that ignores it for 5 s, without the time in which it waits for a processor, is ended as `unresponsive`.
    */
-  interrupt(): void {
-    this.#interrupt('interrupted');
+  interrupt(cause: InterruptCause = 'interrupted'): void {
+    const cell = this.#cell;
+    if (!cell) return;
+    this.#signalInterrupt(cell, cause);
+    // Afterwards, so that the code is interrupted where it waits.
+    this.#refuseCalls(cell);
   }
 
   /** Ends all processes of the kernel. */
@@ -235,29 +231,18 @@ export class Kernel {
     if (this.#cell) throw new Error(`cell ${this.#cell.id} is running: a kernel runs one at a time`);
     this.#cell = cell;
     void cell.ended.then((end) => this.#rest(end));
-    this.#limit = new TimeLimit(timeoutMs, () => this.#interrupt('timeout'));
+    this.#limit = new TimeLimit(timeoutMs, () => this.interrupt('timeout'));
     this.#limit.start();
     return cell;
   }
 
-  async #open(setup: HostFrame): Promise<void> {
-    this.#send(setup);
-    const timeout = new AbortController();
-    const problem = await Promise.race([
-      this.#ready.promise.then((frame) => (frame.type === 'failed' ? frame.reason : this.#serve(frame.pid))),
-      this.ended.then(({ detail }) => `${this.#process.complaint} (${detail})`),
-      sleep(START_MS, `not ready after ${START_MS / 1000} s`, { signal: timeout.signal, ref: false }),
-    ]);
-    timeout.abort();
-    if (problem !== undefined) throw new Error(`the kernel did not start: ${problem}`);
-  }
-
-  #serve(pid: number): string | undefined {
+  async #open(setup: WallSetup): Promise<void> {
+    const ended = this.ended.then(({ detail }) => detail);
+    const pid = await this.#process.putUpWall(setup, { what: 'kernel', ready: this.#ready.promise, ended });
     const outside = this.#process.pidOutside(pid);
-    if (outside === undefined) return 'its process was not found';
+    if (outside === undefined) throw new Error('the kernel did not start: its process was not found');
     this.#pid = outside;
     this.#process.offerToOomKiller();
-    return undefined;
   }
 
   #take(frame: KernelFrame | undefined): void {
@@ -268,11 +253,8 @@ export class Kernel {
   }
 
   #takeOfCell(cell: RunningCell, frame: Extract<KernelFrame, { id: string }>): void {
-    if (frame.type === 'calls') {
-      this.#takeCalls(cell, frame);
-      return;
-    }
-    cell.take(frame);
+    if (frame.type === 'calls') this.#takeCalls(cell, frame);
+    else cell.take(frame);
     if (frame.type === 'started' && cell.isInterrupted) this.#raiseInterrupt();
   }
 
@@ -283,17 +265,14 @@ export class Kernel {
     else if (cell.isInterrupted) this.#refuseCalls(cell);
     else {
       this.#limit?.stop();
-      cell.flush();
+      cell.output.flush();
       cell.calls.report();
     }
   }
 
   #takeBytes(chunk: Buffer): void {
-    if (this.#cell) {
-      this.#cell.takeBytes(chunk);
-      return;
-    }
-    this.#keepStray(chunk);
+    if (this.#cell) this.#cell.takeBytes(chunk);
+    else this.#keepStray(chunk);
   }
 
   #keepStray(chunk: Buffer): void {
@@ -307,7 +286,7 @@ export class Kernel {
     if (this.#strayBytes > 0)
       cell.takeBytes(Buffer.from('[everturn] output of processes that earlier cells have started:\n'));
     for (const chunk of this.#stray) cell.takeBytes(chunk);
-    if (this.#isStrayCut) cell.cut();
+    if (this.#isStrayCut) cell.output.cut();
     this.#stray = [];
     this.#strayBytes = 0;
     this.#isStrayCut = false;
@@ -350,15 +329,7 @@ export class Kernel {
     this.#send({ type: 'results', answers });
   }
 
-  #interrupt(cause: 'timeout' | 'interrupted'): void {
-    const cell = this.#cell;
-    if (!cell) return;
-    this.#signalInterrupt(cell, cause);
-    // Afterwards, so that the code is interrupted where it waits.
-    this.#refuseCalls(cell);
-  }
-
-  #signalInterrupt(cell: RunningCell, cause: 'timeout' | 'interrupted'): void {
+  #signalInterrupt(cell: RunningCell, cause: InterruptCause): void {
     // Its process id may be that of another program by now.
     if (this.#end) return;
     cell.interruptFor(cause);
@@ -383,7 +354,7 @@ export class Kernel {
   }
 
   #send(frame: HostFrame): void {
-    this.#process.channel.write(encodeFrame(frame));
+    this.#process.send(frame);
   }
 
   #kill(end: KernelEnd): void {

@@ -4,6 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { z } from 'zod';
+import { errorMessage } from '../../../lib/errors.ts';
 import { Kernel } from './kernel.ts';
 import { makeSandboxFolders } from './sandbox-folders.ts';
 import { NoWall, type Wall } from './wall.ts';
@@ -43,13 +44,12 @@ export async function probeWalls(python: string, wanted: WantedWall): Promise<Wa
   const confined: Wall = { ...sandbox, isolation: 'confined' };
   // Other users cannot read an interpreter that is in root's home.
   const sharing: Wall = { ...confined, hasOwnUser: false };
+  if (wanted === 'none') return { ...sharing, isolation: 'none' };
   const candidates = {
     auto: [sandbox, confined, ...(isRoot ? [sharing] : [])],
     bwrap: [sandbox],
     landlock: [confined, ...(isRoot ? [sharing] : [])],
-    none: [],
   }[wanted];
-  if (wanted === 'none') return { ...sandbox, isolation: 'none', hasOwnUser: false };
   const problems: string[] = [];
   for (const wall of candidates) {
     const problem = await problemOf(wall);
@@ -86,7 +86,7 @@ async function problemOf(wall: Wall): Promise<string | undefined> {
     await kernel.stop('the wall holds');
     return undefined;
   } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+    return errorMessage(error);
   } finally {
     await rm(root, { recursive: true, force: true });
   }

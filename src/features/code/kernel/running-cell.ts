@@ -72,6 +72,7 @@ interface RunningCellOptions extends Pick<RunOptions, 'timeoutMs' | 'onOutput'> 
 
 type EndFrame = Extract<KernelFrame, { type: 'end' }>;
 type DisplayFrame = Extract<KernelFrame, { type: 'display' }>;
+export type InterruptCause = 'timeout' | 'interrupted';
 export type Names = Pick<CellEnd, 'names' | 'nameCount'>;
 
 const MAX_DISPLAYS = 20;
@@ -87,17 +88,18 @@ export class RunningCell {
   /** Names the cell in its calls. */
   readonly token = randomBytes(16).toString('hex');
   readonly calls = new CellCalls();
-  readonly ended: Promise<CellEnd>;
+  /** When the code waits, it is flushed; when what follows was cut off, it is cut. */
+  readonly output: CellOutput;
+  readonly #end = Promise.withResolvers<CellEnd>();
+  readonly ended = this.#end.promise;
   readonly #startedAt = new Date();
   readonly #start = performance.now();
   readonly #onOutput: (part: OutputPart) => void;
-  readonly #output: CellOutput;
   readonly #decoder = new StringDecoder('utf8');
   readonly #marked = new MarkedText(this.mark);
   readonly #displays: Display[] = [];
-  readonly #resolve: (end: CellEnd) => void;
   readonly #before: Names;
-  #cause: 'timeout' | 'interrupted' | undefined;
+  #cause: InterruptCause | undefined;
   #hasStarted = false;
   #hasMark = false;
   #endFrame: EndFrame | undefined;
@@ -110,14 +112,11 @@ export class RunningCell {
     this.#timeoutMs = timeoutMs;
     this.#before = before;
     this.#onOutput = onOutput;
-    this.#output = new CellOutput(outputBytes, onOutput, cut);
-    const { promise, resolve } = Promise.withResolvers<CellEnd>();
-    this.ended = promise;
-    this.#resolve = resolve;
+    this.output = new CellOutput(outputBytes, onOutput, cut);
   }
 
   /** The code is being interrupted. The first cause counts. */
-  interruptFor(cause: 'timeout' | 'interrupted'): void {
+  interruptFor(cause: InterruptCause): void {
     if (!this.hasCodeEnded) this.#cause ??= cause;
   }
 
@@ -125,26 +124,16 @@ export class RunningCell {
   take(frame: Exclude<Extract<KernelFrame, { id: string }>, { type: 'calls' }>): void {
     if (this.#endFrame) return;
     if (frame.type === 'started') this.#hasStarted = true;
-    else if (frame.type === 'output') this.#output.add(frame.channel, frame.text);
-    else if (frame.type === 'cut') this.cut();
+    else if (frame.type === 'output') this.output.add(frame.channel, frame.text);
+    else if (frame.type === 'cut') this.output.cut();
     else if (frame.type === 'display') this.#display(frame);
-    else this.#end(frame);
-  }
-
-  /** The code waits: what it has written before is passed on at once. */
-  flush(): void {
-    this.#output.flush();
-  }
-
-  /** What follows the output so far was cut off. */
-  cut(): void {
-    this.#output.cut();
+    else this.#takeEnd(frame);
   }
 
   /** Takes output that is not in frames. */
   takeBytes(chunk: Buffer): void {
     const { text, isMarked } = this.#marked.push(this.#decoder.write(chunk));
-    this.#output.add('stdout', text);
+    this.output.add('stdout', text);
     if (!isMarked) return;
     this.#hasMark = true;
     if (this.#endFrame) this.#finish(this.#endFrame);
@@ -165,8 +154,8 @@ export class RunningCell {
 
   /** The kernel has ended, and the cell with it. */
   endWith(kernelEnd: KernelEnd): void {
-    this.#output.add('stdout', this.#marked.rest());
-    this.cut();
+    this.output.add('stdout', this.#marked.rest());
+    this.output.cut();
     this.#resolveWith({ exit: this.#cause ?? 'died', kernelEnd, defined: [], notices: [], ...this.#before });
   }
 
@@ -176,37 +165,30 @@ export class RunningCell {
     if (!isTooMuch) this.#displays.push({ mediaType, data: Buffer.from(data, 'base64') });
   }
 
-  #end(frame: EndFrame): void {
+  #takeEnd(frame: EndFrame): void {
     this.#endFrame = frame;
     if (this.#hasMark || !frame.isMarked) this.#finish(frame);
     else this.#markTimer = setTimeout(() => this.#finish(frame), MARK_MS);
   }
 
   #finish({ error, isDenied, discardedBytes, defined, names, nameCount, notices, variables }: EndFrame): void {
-    this.#output.discard(discardedBytes);
+    this.output.discard(discardedBytes);
     const exit = this.#cause ?? (error ? (isDenied ? 'denied' : 'error') : 'ok');
-    this.#resolveWith({
-      exit,
-      defined,
-      names,
-      nameCount,
-      notices,
-      ...(error && { error }),
-      ...(variables && { variables }),
-    });
+    const details = { ...(error && { error }), ...(variables && { variables }) };
+    this.#resolveWith({ exit, defined, names, nameCount, notices, ...details });
   }
 
   #resolveWith(
     end: Pick<CellEnd, 'exit' | 'kernelEnd' | 'error' | 'defined' | 'names' | 'nameCount' | 'notices' | 'variables'>,
   ): void {
     clearTimeout(this.#markTimer);
-    const output = this.#output.end();
+    const output = this.output.end();
     const notices = [...end.notices, ...this.#ownNotices(output.discardedBytes)];
     for (const notice of notices) this.#onOutput({ channel: 'notice', text: `[everturn] ${notice}\n` });
     const durationMs = Math.round(performance.now() - this.#start);
     const { toolCalls, commands } = this.calls;
     const made = { displays: this.#displays, toolCalls, commands };
-    this.#resolve({ ...end, ...output, ...made, notices, startedAt: this.#startedAt, durationMs });
+    this.#end.resolve({ ...end, ...output, ...made, notices, startedAt: this.#startedAt, durationMs });
   }
 
   #ownNotices(discardedBytes: number): string[] {

@@ -1,3 +1,5 @@
+import { NamedError } from '../../../lib/errors.ts';
+
 /** What stands between a kernel and the machine. */
 export interface Wall {
   /**
@@ -27,6 +29,4 @@ export function limitsNetwork(isolation: Wall['isolation'] | null): boolean {
 }
 
 /** No kernel can be started on this machine. The message says what is missing. */
-export class NoWall extends Error {
-  override name = 'NoWall';
-}
+export class NoWall extends NamedError {}

@@ -18,8 +18,14 @@ const OF_TOOLS: ReadonlyMap<string, CallAction['type']> = new Map<string, CallAc
 
 /** What a call of a model does, in an agent that acts in code; undefined for a tool on which rules do not decide. */
 export function callActionOf(info: ToolInfo): CallAction | undefined {
-  const type = info.type === 'mcp' ? 'tool' : OF_TOOLS.get(info.name);
-  return type && { type };
+  switch (info.type) {
+    case 'mcp':
+      return { type: 'tool' };
+    case 'system': {
+      const type = OF_TOOLS.get(info.name);
+      return type && { type };
+    }
+  }
 }
 
 /** What is decided on, with the arguments of the call; undefined if these are not what the action needs. */

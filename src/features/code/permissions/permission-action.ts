@@ -9,20 +9,21 @@ export type PermissionAction =
   | { type: 'tool'; server: string; name: string }
   | ({ type: 'shell' } & CommandPiece);
 
-/** A piece of a command line, as the parser of commands gives it; or a whole script, which is opaque. */
+/** A part of a line between `&&`, `||`, `|`, `;`, `&` and ends of lines; or a whole script, which is opaque. */
 export interface CommandPiece {
+  /** As it was written, without the blanks around it. */
   text: string;
-  /** It may do more than its words say: rules with wildcards do not allow it. */
+  /** Whether more may run than its text shows at once. A rule with a wildcard never allows such a piece. */
   isOpaque: boolean;
-  /** The simple commands inside it. */
+  /** The simple commands in it, with one blank between words. Of an opaque piece those inside of it, too, also without quotes. */
   commands: readonly string[];
 }
 
-/** A path below the workspace, relative to it, or an absolute one. */
-export type ResolvedPath = { inside: string } | { outside: string };
-
-/** The file that a path names, if no link leads elsewhere; undefined for what cannot be a path of a file. */
-export function resolvePath(path: string): ResolvedPath | undefined {
+/**
+ * The file that a path names, if no link leads elsewhere: below the workspace, relative to it, or an absolute path.
+ * Undefined for what cannot be a path of a file.
+ */
+export function resolvePath(path: string): { inside: string } | { outside: string } | undefined {
   if (path === '' || path.includes('\0') || path.startsWith('~')) return undefined;
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) return undefined;
   const resolved = posix.resolve(WORKSPACE, path);

@@ -1,6 +1,6 @@
 import type { ExpressionBuilder, Selectable } from 'kysely';
 import type { Tables } from '../../../catalog/schema.ts';
-import { Store } from '../../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../../catalog/store.ts';
 import type { Subject } from '../../../core/subject.ts';
 import type { CallKey } from '../../../core/tool-records.ts';
 import { newId } from '../../../engine/new-id.ts';
@@ -71,12 +71,7 @@ export class PermissionRules extends Store {
         .executeTakeFirst();
     const known = await equal();
     if (known) return { stored: this.#open(known), isNew: known.id === id };
-    const { count } = await db
-      .selectFrom('permission_rules')
-      .select((eb) => eb.fn.countAll<number | string>().as('count'))
-      .where('place', '=', key)
-      .executeTakeFirstOrThrow();
-    if (Number(count) >= MAX_RULES) return undefined;
+    if ((await countRows(db.selectFrom('permission_rules').where('place', '=', key))) >= MAX_RULES) return undefined;
     const row: Row = {
       id,
       scope: place.scope,
@@ -99,12 +94,7 @@ export class PermissionRules extends Store {
 
   /** Whether the place had the rule. */
   async delete(place: RulePlace, id: string): Promise<boolean> {
-    const { numDeletedRows } = await this.db
-      .deleteFrom('permission_rules')
-      .where('id', '=', id)
-      .where('place', '=', placeKey(place))
-      .executeTakeFirst();
-    return numDeletedRows > 0n;
+    return changeRows(this.db.deleteFrom('permission_rules').where('id', '=', id).where('place', '=', placeKey(place)));
   }
 
   /** A cell has ended. */

@@ -17,21 +17,18 @@ const MAX_REASON_LENGTH = 500;
 
 const interpreter = z.object({
   version: z.tuple([z.int(), z.int(), z.int()]),
+  /** Which compiled modules it can load. */
   abi: z.string(),
+  /** The installation, of which a virtual environment has links. */
   base: z.string(),
   hasVenv: z.boolean(),
 });
 
 /** A Python that runs. */
-export interface Interpreter {
+export interface Interpreter extends Omit<z.infer<typeof interpreter>, 'version'> {
   file: string;
   version: string;
   isOld: boolean;
-  /** Which compiled modules it can load. */
-  abi: string;
-  /** The installation, of which a virtual environment has links. */
-  base: string;
-  hasVenv: boolean;
 }
 
 /** What each Python 3 can run. */

@@ -29,7 +29,7 @@ interface Given {
 
 function open({ python, requirements, env = process.env, retryMs = 3_600_000 }: Given): KernelPython {
   const log = pino({ base: null }, { write: (line: string) => void messages.push(line) });
-  const opened = KernelPython.open({ cacheDir: root, python, requirements, env, log, retryMs });
+  const opened = new KernelPython({ cacheDir: root, python, requirements, env, log, retryMs });
   onTestFinished(() => opened.close());
   return opened;
 }

@@ -49,15 +49,11 @@ export class KernelPython {
   #state: Prepared<ReadyPython> = { state: 'building' };
   #attempt: Promise<ReadyPython>;
 
-  private constructor(options: KernelPythonOptions) {
+  /** Begins to look for Python. */
+  constructor(options: KernelPythonOptions) {
     this.#options = options;
     this.#attempt = this.#provide();
     this.#work = this.#follow();
-  }
-
-  /** Begins to look for Python. */
-  static open(options: KernelPythonOptions): KernelPython {
-    return new KernelPython(options);
   }
 
   state(): Prepared<ReadyPython> {

@@ -1,6 +1,6 @@
 import type { ExpressionBuilder, Selectable } from 'kysely';
 import type { Tables } from '../../../catalog/schema.ts';
-import { Store } from '../../../catalog/store.ts';
+import { changeRows, countRows, Store } from '../../../catalog/store.ts';
 import type { Subject } from '../../../core/subject.ts';
 import { newId } from '../../../engine/new-id.ts';
 import { hashOf } from '../../../lib/hash.ts';
@@ -100,35 +100,28 @@ export class SavedTools extends Store {
       };
       if (known) {
         const update = db.updateTable('saved_code_tools').set(changed).where('id', '=', id);
-        const { numUpdatedRows } = await update.where('version', '=', known.version).executeTakeFirst();
-        if (numUpdatedRows > 0n) return { version, isNew: false };
+        if (await changeRows(update.where('version', '=', known.version))) return { version, isNew: false };
         continue;
       }
-      const { count } = await db
-        .selectFrom('saved_code_tools')
-        .select((eb) => eb.fn.countAll<number | string>().as('count'))
-        .where('place', '=', key)
-        .executeTakeFirstOrThrow();
-      if (Number(count) >= MAX_SAVED_TOOLS) return undefined;
-      const { numInsertedOrUpdatedRows: inserted = 0n } = await db
+      const ofPlace = db.selectFrom('saved_code_tools').where('place', '=', key);
+      if ((await countRows(ofPlace)) >= MAX_SAVED_TOOLS) return undefined;
+      const added = db
         .insertInto('saved_code_tools')
         .values({ id, place: key, agent_name: place.agentName, category, name, ...changed, created_at: at })
-        .onConflict((conflict) => conflict.doNothing())
-        .executeTakeFirst();
-      if (inserted > 0n) return { version, isNew: true };
+        .onConflict((conflict) => conflict.doNothing());
+      if (await changeRows(added)) return { version, isNew: true };
     }
   }
 
   /** Whether the place had the tool. */
   async delete(place: SavedToolPlace, { category, name }: SavedToolName): Promise<boolean> {
-    const { numDeletedRows } = await this.db
+    const deleted = this.db
       .deleteFrom('saved_code_tools')
       .where('place', '=', placeKey(place))
       .where('category', '=', category)
       .where('name', '=', name)
-      .where((eb) => eb.not(isOfEarlierAgent(eb)))
-      .executeTakeFirst();
-    return numDeletedRows > 0n;
+      .where((eb) => eb.not(isOfEarlierAgent(eb)));
+    return changeRows(deleted);
   }
 
   #about(row: Pick<Row, 'id' | 'category' | 'name' | 'version' | 'hash' | 'about' | 'updated_at'>): SavedToolAbout {

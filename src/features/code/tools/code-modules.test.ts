@@ -1,6 +1,7 @@
 import { describe, expect, it, test } from 'vitest';
 import { cpuStopwatch } from '../../../lib/timeout.ts';
 import { codeModules } from './code-modules.ts';
+import { toolModule } from './tool-module.ts';
 
 /** In milliseconds of processor time: hundreds of times what it takes, which without bounds is seconds or the memory. */
 const MAX_MS = 1_000;
@@ -18,7 +19,7 @@ const CREATE = { server: 'Orders', name: 'create-order', description: 'Creates a
 
 test('a tool is a module with the models of its arguments and result', () => {
   const outputSchema = { type: 'object', properties: { id: { type: 'integer' } }, required: ['id'] };
-  const { files, modules } = codeModules([{ ...CREATE, outputSchema }]);
+  const { files } = codeModules([{ ...CREATE, outputSchema }]);
   expect([...files.keys()]).toEqual([
     'mcptools/orders/__init__.py',
     'mcptools/orders/create_order.py',
@@ -65,14 +66,12 @@ async def run_async(params: Params) -> Result:
     """Calls the tool together with other tasks, and awaits its result."""
     return await call_async(_TOOL, _MODELS, params)
 `);
-  expect(modules).toEqual([
-    {
-      server: 'Orders',
-      tool: 'create-order',
-      module: 'mcptools.orders.create_order',
-      signature: 'run(Params(sku: str, count: int | None = 1, gift: Gift | None = None)) -> Result',
-    },
-  ]);
+  expect(files.get('mcptools/__index__.py')).toContain(
+    '    ("Orders", "create-order"): "mcptools.orders.create_order",\n',
+  );
+  expect(toolModule({ ...CREATE, outputSchema }).signature).toBe(
+    'run(Params(sku: str, count: int | None = 1, gift: Gift | None = None)) -> Result',
+  );
 });
 
 test('the hash changes with a schema, and not with the order of the tools', () => {
@@ -83,7 +82,8 @@ test('the hash changes with a schema, and not with the order of the tools', () =
 });
 
 test('a tool whose name is longer than kernels accept has no module', () => {
-  expect(codeModules([{ ...CREATE, name: 'x'.repeat(1025) }]).modules).toEqual([]);
+  const { files } = codeModules([{ ...CREATE, name: 'x'.repeat(1025) }]);
+  expect([...files.keys()]).toEqual(['mcptools/__index__.py']);
 });
 
 test('the package of a server that is not available says why', () => {

@@ -11,24 +11,12 @@ const MAX_NAME = 1024;
 /** Of the text that says why a server is not available, in characters. */
 const MAX_REASON = 2000;
 
-/** Where code has a tool. */
-export interface CodeModule {
-  server: string;
-  /** As the server calls it. */
-  tool: string;
-  /** For example `mcptools.lab.add`. */
-  module: string;
-  /** How it is called: `run(Params(a: int, b: int = 1)) -> str`. */
-  signature: string;
-}
-
 /** The Python modules by which code calls tools. */
 export interface CodeModules {
   /** Their sources, by paths such as `mcptools/lab/add.py`. */
   files: Map<string, string>;
   /** Changes with the sources. */
   hash: string;
-  modules: CodeModule[];
 }
 
 /** The module of a tool. */
@@ -38,6 +26,7 @@ export interface CodePlace<T> {
   category: string;
   /** The name of the tool in Python. */
   name: string;
+  /** For example `mcptools.lab.add`. */
   module: string;
   /** Of the source, for example `mcptools/lab/add.py`. */
   file: string;
@@ -45,14 +34,10 @@ export interface CodePlace<T> {
 
 /** Where the modules of tools are, by server and tool. A tool whose name is too long for kernels has none. */
 export function codePlaces<T extends Pick<CodeTool, 'server' | 'name'>>(tools: readonly T[]): CodePlace<T>[] {
-  const byServer = new Map<string, Map<string, T>>();
-  for (const tool of tools) {
-    if (Math.max(tool.server.length, tool.name.length) > MAX_NAME) continue;
-    const ofServer = byServer.get(tool.server) ?? new Map<string, T>();
-    byServer.set(tool.server, ofServer.set(tool.name, tool));
-  }
+  const callable = tools.filter(({ server, name }) => Math.max(server.length, name.length) <= MAX_NAME);
+  const byServer = Map.groupBy(callable, ({ server }) => server);
   return [...pythonNames([...byServer.keys()])].flatMap(([server, category]) => {
-    const ofServer = byServer.get(server) ?? new Map<string, T>();
+    const ofServer = new Map(byServer.get(server)?.map((tool) => [tool.name, tool]));
     return [...pythonNames([...ofServer.keys()])].flatMap(([original, name]): CodePlace<T>[] => {
       const tool = ofServer.get(original);
       const module = `${TOOLS_PACKAGE}.${category}.${name}`;
@@ -79,14 +64,11 @@ export function codeModules(
   parsers: ReadonlySet<string> = new Set(),
 ): CodeModules {
   const files = new Map<string, string>();
-  const modules: CodeModule[] = [];
-  for (const place of codePlaces(tools)) {
-    const { tool, category, file, module } = place;
-    const { server, name } = tool;
-    const { source, signature } = toolModule(tool, parserFor(place, parsers));
-    files.set(`${TOOLS_PACKAGE}/${category}/__init__.py`, `${docstring(`Tools of the MCP server ${server}.`, '')}\n`);
-    files.set(file, source);
-    modules.push({ server, tool: name, module, signature });
+  const places = codePlaces(tools);
+  for (const place of places) {
+    const about = docstring(`Tools of the MCP server ${place.tool.server}.`, '');
+    files.set(`${TOOLS_PACKAGE}/${place.category}/__init__.py`, `${about}\n`);
+    files.set(place.file, toolModule(place.tool, parserFor(place, parsers)).source);
   }
   for (const { server, reason } of unavailable) {
     const [category] = pythonNames([server.slice(0, MAX_NAME)]).values();
@@ -95,20 +77,18 @@ export function codeModules(
     const text = `The tools of ${server} are not available now: ${reason}`;
     files.set(file, `raise ImportError(${pythonString(text.slice(0, MAX_REASON))})\n`);
   }
-  files.set(`${TOOLS_PACKAGE}/__index__.py`, indexOf(modules));
-  return { files, hash: hashOf([...files]), modules };
+  files.set(`${TOOLS_PACKAGE}/__index__.py`, indexOf(places));
+  return { files, hash: hashOf([...files]) };
 }
 
-function indexOf(modules: CodeModule[]): string {
-  const names = modules.map(({ server, tool, module }) => ({
-    name: `(${pythonString(server)}, ${pythonString(tool)})`,
-    module,
-  }));
+function indexOf(places: readonly CodePlace<CodeTool>[]): string {
+  const entryOf = ({ tool: { server, name }, module }: CodePlace<CodeTool>): string =>
+    `    (${pythonString(server)}, ${pythonString(name)}): ${pythonLiteral(module)},`;
   return [
     docstring('The modules of all tools, by the names of servers and tools, and the other way round.', ''),
     '',
     'MODULES = {',
-    ...names.map(({ name, module }) => `    ${name}: ${pythonLiteral(module)},`),
+    ...places.map(entryOf),
     '}',
     'TOOLS = {module: names for names, module in MODULES.items()}',
     '',

@@ -12,7 +12,7 @@ interface CallableTool extends CodeTool {
 }
 
 /** A tool that code may call, where it is, and how it is called. */
-export interface ListedTool extends Pick<CodePlace<CallableTool>, 'category' | 'name' | 'tool'> {
+export interface ListedTool extends CodePlace<CallableTool> {
   /** Of its source, where code and `read_file` find it. */
   path: string;
   /** The line that imports it. */
@@ -29,15 +29,12 @@ export function listedTools(tools: Iterable<AgentTool>, saved: readonly SavedToo
   const callable = [...tools].flatMap((tool) => (calledBy('code', tool) ? callableTools(tool) : []));
   const parsers = parsersAmong(saved);
   return codePlaces(callable).map((place) => {
-    const { tool, category, name, module, file } = place;
     const parser = parserFor(place, parsers);
     return {
-      tool,
-      category,
-      name,
-      path: `${SANDBOX_FOLDERS.tools}/${file}`,
-      import: `from ${module} import run, ${parser === undefined ? '' : 'run_parsed, '}Params`,
-      generate: () => toolModule(tool, parser),
+      ...place,
+      path: `${SANDBOX_FOLDERS.tools}/${place.file}`,
+      import: `from ${place.module} import run, ${parser === undefined ? '' : 'run_parsed, '}Params`,
+      generate: () => toolModule(place.tool, parser),
     };
   });
 }

@@ -28,22 +28,12 @@ const O_PATH = 0o10000000;
 const MAX_STEPS = 1_000;
 
 /** What a path leads to. */
-class Entry implements AsyncDisposable {
+interface Entry extends AsyncDisposable {
   /** The folder that contains it. */
-  readonly folder: FileHandle;
-  readonly name: string;
+  folder: FileHandle;
+  name: string;
   /** Undefined if there is no such entry. */
-  readonly found: Found | undefined;
-
-  constructor(folder: FileHandle, name: string, found: Found | undefined) {
-    this.folder = folder;
-    this.name = name;
-    this.found = found;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([this.folder.close(), this.found?.handle.close()]);
-  }
+  found: Found | undefined;
 }
 
 interface Found {
@@ -124,7 +114,11 @@ export async function findEntry(
           await found?.handle.close();
           throw error;
         }
-        return new Entry(folder, step, found);
+        const inFolder = folder;
+        const close = async () => {
+          await Promise.all([inFolder.close(), found?.handle.close()]);
+        };
+        return { folder, name: step, found, [Symbol.asyncDispose]: close };
       } else if (found?.stats.isDirectory()) {
         await enter(found.handle);
         names.push(step);

@@ -2,26 +2,21 @@ import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { BlobStore } from '../../../blobs/blob-store.ts';
 
-/** The stored files of a workspace, for the row of its sandbox. */
-export interface WorkspaceList {
-  /** The blob with the entries. */
-  blob: string;
-  /** How many files it has, without folders and links, and their bytes. */
-  files: number;
-  bytes: number;
-  /** What of the workspace is not stored, and why; for the model and for people. */
-  notices: string[];
-}
-
 /** A larger file is stored in pieces of this size, of which the last one may be shorter: a blob is in memory as a whole. */
 export const PIECE_BYTES = 4 * 1024 * 1024;
 
 export const workspaceList = z.object({
+  /** The blob with the entries. */
   blob: z.string(),
+  /** How many files it has, without folders and links, and their bytes. */
   files: z.number(),
   bytes: z.number(),
+  /** What of the workspace is not stored, and why; for the model and for people. */
   notices: z.array(z.string()),
 });
+
+/** The stored files of a workspace, for the row of its sandbox. */
+export type WorkspaceList = z.infer<typeof workspaceList>;
 
 /** The list that the row of a sandbox has; undefined if nothing is stored yet. */
 export function workspaceListOf({ workspace }: { workspace: string | null }): WorkspaceList | undefined {

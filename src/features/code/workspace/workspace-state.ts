@@ -30,12 +30,10 @@ interface StateOptions extends SessionBlobs, WorkspaceFolder {
 /** Stores the files of a workspace by content, so that they survive the loss of its host. */
 export class WorkspaceState {
   readonly #options: StateOptions;
-  readonly #now: () => number;
   readonly #files: WorkspaceFiles;
 
   constructor(options: StateOptions) {
     this.#options = options;
-    this.#now = options.now ?? Date.now;
     this.#files = new WorkspaceFiles(options);
   }
 
@@ -118,8 +116,8 @@ export class WorkspaceState {
   }
 
   #scan(): ReturnType<typeof scanWorkspace> {
-    const { folder, limits } = this.#options;
-    return scanWorkspace(folder, { ...limits, now: this.#now() });
+    const { folder, limits, now = Date.now } = this.#options;
+    return scanWorkspace(folder, { ...limits, now: now() });
   }
 
   async #store({ entries, leftOut, known, earlier = [], before }: Scanned): Promise<WorkspaceList> {

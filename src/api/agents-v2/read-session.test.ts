@@ -1,0 +1,14 @@
+import { expect, test } from 'vitest';
+import { exampleSession } from './examples.ts';
+import { forEveryone } from './read-session.ts';
+
+test('readers without a key see what was said, and no field that is not meant for them', () => {
+  const { request } = exampleSession;
+  const secret = { note: 'secret', tenant: 'secret' };
+  const session = {
+    ...exampleSession,
+    ...secret,
+    request: { ...request, ...secret, timezone: 'Europe/Paris', agent: { ...request.agent, instructions: 'secret' } },
+  };
+  expect(forEveryone(session)).toEqual({ ...exampleSession, agent_revision: null });
+});

@@ -1,0 +1,9 @@
+import type { Feature } from '../feature.ts';
+import { answerOf, firstMessageOf, sessionTextsReader } from './session-texts.ts';
+
+export const AGENT_SESSIONS: Feature = {
+  logReaders: (cipher) => [sessionTextsReader(cipher)],
+  tablesOfSessions: ['session_requests', 'session_inputs', 'shared_sessions', 'session_feedback', 'session_texts'],
+  readStart: async (start, { logs }) => ({ firstMessage: await firstMessageOf(start, logs) }),
+  readEntries: async ({ turn, last }, { logs }) => ({ answer: await answerOf(last, turn.id, logs) }),
+};
