@@ -14,15 +14,23 @@ export async function startAllInOne(setting: Setting): Promise<Deployment> {
   return startOn(await startEmbedded(setting), 'all-in-one', setting);
 }
 
-/** Two processes on one Temporal, which have these settings and the common ones. Their names are their task queues. */
+/** One of two processes. */
+interface Member {
+  /** Beside the common settings. */
+  env: Record<string, string>;
+  /** Whose code it runs, if not this tree's: its folder. */
+  tree?: string;
+}
+
+/** Two processes on one Temporal. Their names are their task queues. */
 export async function startPair<K extends string>(
   setting: Setting,
-  settings: Record<K, Record<string, string>>,
+  members: Record<K, Member>,
 ): Promise<Record<K, Deployment>> {
   const temporal = await startEmbedded(setting);
   const deployments: [string, Deployment][] = [];
-  for (const [name, env] of Object.entries<Record<string, string>>(settings)) {
-    deployments.push([name, await startOn(temporal, name, { ...setting, env: { ...setting.env, ...env } })]);
+  for (const [name, { env, tree }] of Object.entries<Member>(members)) {
+    deployments.push([name, await startOn(temporal, name, { ...setting, env: { ...setting.env, ...env } }, tree)]);
   }
   return Object.fromEntries(deployments) as Record<K, Deployment>;
 }
@@ -40,6 +48,7 @@ async function startOn(
   temporal: ProvisionedTemporal,
   name: string,
   { folder, env, cleanup }: Setting,
+  tree?: string,
 ): Promise<Deployment> {
   const dataDir = path.join(folder, name);
   await mkdir(dataDir);
@@ -55,6 +64,6 @@ async function startOn(
     // The setting of an embedded Temporal, which this one is.
     EVERTURN_SQLITE_SYNC: 'normal',
   };
-  const server = await startEverturn('start', 'Everturn listens', settings, cleanup);
+  const server = await startEverturn('start', 'Everturn listens', settings, cleanup, tree);
   return { url: `http://127.0.0.1:${port}`, temporal, processes: [server] };
 }

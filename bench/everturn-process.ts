@@ -1,11 +1,12 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { killAtEnd } from '../test/support/reaper.ts';
 import type { Setting } from './setting.ts';
 
-const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+const TREE = fileURLToPath(new URL('..', import.meta.url));
 
 /** A process of Everturn. */
 export interface EverturnProcess {
@@ -20,9 +21,10 @@ export async function startEverturn(
   ready: string,
   env: Record<string, string>,
   cleanup: Setting['cleanup'],
+  tree = TREE,
 ): Promise<EverturnProcess> {
   const { PATH = '', HOME = '' } = process.env;
-  const child = spawn(process.execPath, [MAIN, command], {
+  const child = spawn(process.execPath, [path.join(tree, 'src/main.ts'), command], {
     env: { PATH, HOME, LOG_LEVEL: 'warn', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -1,8 +1,11 @@
+import { existsSync } from 'node:fs';
+import path from 'node:path';
 import { parseArgs } from 'node:util';
 import { startAllInOne } from './all-in-one.ts';
 import { startBench, type Bench } from './bench.ts';
 import type { Deployment } from './deployment.ts';
 import { measureCatalog } from './measurements/catalog.ts';
+import { measureChange } from './measurements/change.ts';
 import { measureEncryption } from './measurements/encryption.ts';
 import { measureFanOuts } from './measurements/fan-out.ts';
 import { measureFirstDelta, measureFirstDeltaBehindModel } from './measurements/first-delta.ts';
@@ -23,7 +26,7 @@ import { startStandalone } from './standalone.ts';
  * the same turns without it (`encrypted`). `--deployment` selects some of them, `--json` prints each as one line of JSON.
  * `sessions` instead measures the cost of `--sessions` sessions at rest whose workflows stay, beside those that end, and
  * `catalog` the lists, counts and sweeps of the catalog over many runs beside few: it runs no turn. `kernels` measures the
- * kernels of agents that act in code.
+ * kernels of agents that act in code, and `change` this tree beside the checkout that `--before` names.
  */
 
 const DEPLOYMENTS = {
@@ -37,6 +40,7 @@ const { values: options, positionals } = parseArgs({
   options: {
     json: { type: 'boolean', default: false },
     sessions: { type: 'string', default: '4000' },
+    before: { type: 'string', default: '' },
     deployment: { type: 'string', default: Object.keys(DEPLOYMENTS).join() },
   },
 });
@@ -47,7 +51,12 @@ else if (measurement === 'catalog') await measureCatalogs();
 else if (measurement === 'sessions') {
   await measureTurns({ sessions: (setting) => measureSessions(setting, wholeNumber(options.sessions)) });
 } else if (measurement === 'kernels') await measureTurns({ kernels: measureKernels });
-else throw new Error(`there is no measurement ${measurement}: name none, catalog, kernels or sessions`);
+else if (measurement === 'change') {
+  if (!options.before || !existsSync(path.join(options.before, 'node_modules'))) {
+    throw new Error('--before must name a checkout of the project where npm ci was run');
+  }
+  await measureTurns({ change: (setting) => measureChange(setting, options.before) });
+} else throw new Error(`there is no measurement ${measurement}: name none, catalog, change, kernels or sessions`);
 
 async function measureTurns(
   measurements: Record<string, (setting: Setting) => Promise<unknown>>,

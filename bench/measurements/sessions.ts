@@ -39,8 +39,8 @@ const END_WITHIN_MS = 180_000;
  */
 export async function measureSessions(setting: Setting, count: number): Promise<Record<Name, Cost>> {
   const pair = await startPair(setting, {
-    ending: { EVERTURN_SESSION_IDLE_SECONDS: String(IDLE_SECONDS) },
-    staying: {},
+    ending: { env: { EVERTURN_SESSION_IDLE_SECONDS: String(IDLE_SECONDS) } },
+    staying: { env: {} },
   });
   const temporal = await connect(pair.ending, setting);
   const ending = await Measured.start('ending', pair.ending, temporal);
