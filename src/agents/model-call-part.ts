@@ -6,7 +6,7 @@ import type { FileText } from '../core/records/input.ts';
 import type { UnsequencedRecord } from '../core/records/log.ts';
 import type { ServerSignIn } from '../core/records/servers.ts';
 import type { ContextCompacted } from '../core/records/threads.ts';
-import type { PlacedItem } from '../core/transcript.ts';
+import type { IndexedItem } from '../core/transcript.ts';
 import type { ModelError } from '../models/model-error.ts';
 import type { ModelProvider, ModelRequest } from '../models/provider.ts';
 import type { ModelTarget } from '../models/providers.ts';
@@ -25,7 +25,7 @@ export interface ModelCallPart {
   /** What the prompt says besides the agent's instructions. The toolset is loaded at the same time. */
   prompt?: (spec: AgentSpec, call: PreparableCall, toolset: Promise<Pick<Toolset, 'tools'>>) => Promise<PromptTexts>;
   /** The conversation as the model gets it. */
-  conversation?: (items: PlacedItem[], step: ModelStep) => Promise<ShownConversation> | ShownConversation;
+  conversation?: (items: IndexedItem[], step: ModelStep) => Promise<ShownConversation> | ShownConversation;
   /** Requests what the toolset lacks. Not for a call that cannot wait for it: see `PreparableCall.mayWait`. */
   signIns?: (toolset: Pick<Toolset, 'unavailable'>, step: ModelStep) => Promise<RequestedSignIns>;
   provider?: (provider: StreamingProvider, target: ModelTarget, step: ModelStep) => StreamingProvider;
@@ -66,7 +66,7 @@ export interface PromptTexts {
 }
 
 interface ShownConversation {
-  items: PlacedItem[];
+  items: IndexedItem[];
   /** The files of users in it, of which some may be shown in part. */
   files?: ShownFiles;
 }
@@ -88,7 +88,7 @@ export type StreamingProvider = Pick<ModelProvider, 'stream'>;
 
 export interface SizedConversation {
   /** As the model gets it. */
-  conversation: PlacedItem[];
+  conversation: IndexedItem[];
   request: ModelRequest;
   earlier: EarlierReport | undefined;
   target: ModelTarget;

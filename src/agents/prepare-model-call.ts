@@ -5,7 +5,7 @@ import type { KernelCatalog } from '../catalog/catalog.ts';
 import { withoutForeignFields } from '../models/accepted.ts';
 import type { ModelProviders, ModelTarget } from '../models/providers.ts';
 import { compactedBy } from '../core/compacted.ts';
-import { foundTools, placedTranscript, type PlacedItem, type TranscriptItem } from '../core/transcript.ts';
+import { foundTools, indexedTranscript, type IndexedItem, type TranscriptItem } from '../core/transcript.ts';
 import type { UnsequencedRecord } from '../core/records/log.ts';
 import type { ModelMessage } from '../core/records/message.ts';
 import { modelNames, type AgentSpec } from '../spec/agent-spec.ts';
@@ -81,7 +81,7 @@ export async function prepareModelCall(
     loadingSpec.then(textsOf),
     records,
   ]);
-  const placed = placedTranscript(all, threadId);
+  const placed = indexedTranscript(all, threadId);
   const conversation = placed.map(({ item }) => item);
   const compacted = compactedBy(all, threadId);
   const step: ModelStep = { call, spec, records: all, compacted, signal };
@@ -183,7 +183,7 @@ function lastMessage(records: UnsequencedRecord[], threadId: string): ModelMessa
 }
 
 /** Whether the model sees a result of the conversation only in part, or not at all. */
-function hasHidden(conversation: TranscriptItem[], shown: PlacedItem[]): boolean {
+function hasHidden(conversation: TranscriptItem[], shown: IndexedItem[]): boolean {
   const whole = new Set(conversation);
   return shown.some(({ item }) => item.role === 'tool' && !whole.has(item));
 }

@@ -50,12 +50,12 @@ interface StringSlot {
   bytes: number;
 }
 
-export interface BlobPlace {
+export interface BlobTarget {
   blobs: BlobStore;
   sessionId: string;
 }
 
-interface OffloadOptions extends BlobPlace {
+interface OffloadOptions extends BlobTarget {
   /** The maximum size of the result. */
   maxBytes?: number;
   /** The target size: strings are moved until the result has it, or until none is left to move. */
@@ -82,7 +82,7 @@ export async function offload<T>(
 /** As `offload`, for items that are stored in one place, and each of which has a target size of its own. */
 export async function offloadItems<T>(
   items: T[],
-  { inlineBytesOf, ...options }: BlobPlace & { maxBytes: number; inlineBytesOf: (item: T) => number },
+  { inlineBytesOf, ...options }: BlobTarget & { maxBytes: number; inlineBytesOf: (item: T) => number },
 ): Promise<T[]> {
   const { blobs, sessionId } = options;
   const stored = await Promise.all(
@@ -102,18 +102,18 @@ export async function offloadItems<T>(
  * @param results how many results it stands for, each of which could be that of an activity
  * @throws PayloadTooLarge
  */
-export async function offloadResult<T>(records: T, to: BlobPlace, results = 1): Promise<T> {
+export async function offloadResult<T>(records: T, to: BlobTarget, results = 1): Promise<T> {
   const inlineBytes = Math.min(results * INLINE_RESULT_BYTES, MAX_RESULT_BYTES);
   return offload(records, { ...to, maxBytes: MAX_RESULT_BYTES, inlineBytes });
 }
 
 /** Moves a text into the blob store, whatever its size. The result is a reference until `restore` replaces it. */
-export async function offloadText(text: string, to: BlobPlace): Promise<string> {
+export async function offloadText(text: string, to: BlobTarget): Promise<string> {
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- as in the results of `offload`
   return (await move(text, to)) as unknown as string;
 }
 
-interface RestoreOptions extends BlobPlace {
+interface RestoreOptions extends BlobTarget {
   /** What stands for a text that is lost, by the key that it has in its object. Without it, a lost text is an error. */
   lostText?: (key: string) => string;
 }
@@ -150,7 +150,7 @@ export async function unlessLost<T>(reading: Promise<T>): Promise<T | undefined>
 /** Moves the largest strings of a value, in place. @throws PayloadTooLarge before anything is written */
 async function moveStrings(
   root: { value: unknown },
-  { maxBytes, inlineBytes, ...to }: BlobPlace & { maxBytes: number; inlineBytes: number },
+  { maxBytes, inlineBytes, ...to }: BlobTarget & { maxBytes: number; inlineBytes: number },
 ): Promise<void> {
   let bytes = Buffer.byteLength(JSON.stringify(root.value));
   const moves: StringSlot[] = [];
@@ -167,7 +167,7 @@ async function moveStrings(
   );
 }
 
-async function move(text: string, { blobs, sessionId }: BlobPlace): Promise<BlobRef> {
+async function move(text: string, { blobs, sessionId }: BlobTarget): Promise<BlobRef> {
   const encoding = text.isWellFormed() ? undefined : 'utf16le';
   return { $blob: await blobs.put(sessionId, Buffer.from(text, encoding)), ...(encoding && { encoding }) };
 }

@@ -1,4 +1,4 @@
-import { lostRecord, type LostPlace } from '../core/lost-record.ts';
+import { lostRecord, type DamagedRecord } from '../core/lost-record.ts';
 import { DecryptionFailed } from '../encryption/cipher.ts';
 import { OnceLog } from '../lib/once-log.ts';
 import type { LogEntry, LogRecord } from '../core/records/log.ts';
@@ -129,7 +129,7 @@ export class Archive extends Store {
     }
   }
 
-  async #placeOf({ turn_id: turnId, ordinal }: ArchiveRow): Promise<LostPlace> {
+  async #placeOf({ turn_id: turnId, ordinal }: ArchiveRow): Promise<DamagedRecord> {
     const row = await this.db
       .selectFrom('turns')
       .innerJoin('sessions', 'sessions.id', 'turns.session_id')

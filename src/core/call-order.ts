@@ -12,7 +12,7 @@ export interface CallOrder {
 export const KERNEL = 'kernel';
 
 /** A call of a message, as far as it determines the order. */
-interface PlacedCall {
+interface OrderedCall {
   source: Pick<CallSource, 'index'> & { run?: { order?: CallOrder } };
 }
 
@@ -22,7 +22,7 @@ interface PlacedCall {
  * @param ends whether a call that may begin gets its result before any other call begins; default: none does. With it,
  *   the calls are returned that are held until one of the others has a result.
  */
-export function heldCalls<C extends PlacedCall>(open: readonly C[], ends = (_call: C): boolean => false): Set<C> {
+export function heldCalls<C extends OrderedCall>(open: readonly C[], ends = (_call: C): boolean => false): Set<C> {
   const held = new Set<C>();
   /** What the earlier calls of each server let begin. */
   const behind = new Map<string, 'reads' | 'nothing'>();

@@ -21,7 +21,7 @@ export interface GivenMessage
     Pick<MessageText, 'content' | 'refusal' | 'reasoning' | 'sections'>,
     Pick<ModelMessage, 'images' | 'provider' | 'model' | 'providerFields'> {
   toolCalls: GivenCall[];
-  /** Given for a registered agent: the roles of the caller, with whose rights the calls run that are not `isMade`. */
+  /** RecentCommands for a registered agent: the roles of the caller, with whose rights the calls run that are not `isMade`. */
   draftRoles?: readonly string[];
 }
 

@@ -7,12 +7,12 @@ import type { MessagePlan, ModelMessage } from './records/message.ts';
 import type { EditedArguments, PendingCall, PendingElicitation, Waiting } from './records/pending.ts';
 import type { AuthRequired } from './records/servers.ts';
 import type { ThreadEnding } from './records/threads.ts';
-import type { AnswerLimit, CancelReason, TurnError } from './records/turn.ts';
+import type { ResponseLimit, CancelReason, TurnError } from './records/turn.ts';
 import type { Subject } from './subject.ts';
 import type { TurnActionsState } from './turn-actions.ts';
 import type { CallKey } from './tool-records.ts';
 import type { CommandEvent } from './turn-command.ts';
-import type { QueuePlace } from './turn-queue.ts';
+import type { QueuePosition } from './turn-queue.ts';
 import type { TurnTotals } from './turn-totals.ts';
 
 /**
@@ -143,7 +143,7 @@ export interface TurnStart extends TurnToCreate, ToolScope {
    */
   resumes?: Waiting;
   /** The turn waits in the queue of its session: `sequence` and `previousTurnId` are not known yet. */
-  queued?: QueuePlace & {
+  queued?: QueuePosition & {
     /** Its position in the queue at its creation, from 1. */
     position: number;
   };
@@ -258,7 +258,7 @@ export interface CallModelInput extends MessagePlan, NextModelCall, ScheduledBy 
   /** The thread is to answer with this call: it may call no tools. */
   isForced?: true;
   /** The limit that forces the answer; absent if a user does. */
-  limit?: AnswerLimit;
+  limit?: ResponseLimit;
   /**
    * The thread's next model call is forced if it begins at this time or later, in milliseconds since 1970, and the turn
    * is not paused before it. 0: in any case.

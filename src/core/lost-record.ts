@@ -10,7 +10,7 @@ import { NO_TOTALS } from './turn-totals.ts';
 export const LOST_RECORD = '[A record is lost: it is damaged in the database of the server.]';
 
 /** Where a record is, with what the index knows of its turn. */
-export interface LostPlace extends Pick<TurnCreated, 'turnId' | 'sessionId' | 'previousTurnId' | 'specHash'> {
+export interface DamagedRecord extends Pick<TurnCreated, 'turnId' | 'sessionId' | 'previousTurnId' | 'specHash'> {
   ordinal: number;
   /** Whether the log ends with the record. */
   isLast: boolean;
@@ -24,7 +24,7 @@ export interface LostPlace extends Pick<TurnCreated, 'turnId' | 'sessionId' | 'p
  * What stands for a record that is damaged, so that the others of its log can be read: the beginning or the end of the
  * turn, or else a message of the root agent, which says so to readers and models.
  */
-export function lostRecord(place: LostPlace): TurnCreated | ModelMessage | TurnDone {
+export function lostRecord(place: DamagedRecord): TurnCreated | ModelMessage | TurnDone {
   const { turnId, ordinal, isLast, sessionId, previousTurnId, createdAt: at, owner, specHash, isRun } = place;
   const base = { id: eventId(turnId, ordinal), at };
   const isLost = true;

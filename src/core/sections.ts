@@ -76,20 +76,22 @@ export function applySections(sections: Section[], deltas: SectionDelta[]): void
 }
 
 /** A part of a message: a hosted one, a piece of one of its texts, or a call by its index. */
-export type PlacedPart =
+export type OrderedPart =
   | { type: 'hosted'; section: number; hosted: HostedPart }
   | { type: 'reasoning' | 'content'; section: number; from: number; to: number; citations: Citation[] }
   | { type: 'call'; index: number };
 
 /** The parts of a message in their order. */
-export function placedParts(text: Pick<MessageText, 'reasoning' | 'content' | 'toolCalls' | 'sections'>): PlacedPart[] {
+export function orderedParts(
+  text: Pick<MessageText, 'reasoning' | 'content' | 'toolCalls' | 'sections'>,
+): OrderedPart[] {
   const { sections = [] } = text;
   const all: readonly Section[] = sections.length > 0 ? sections : [FIRST_SECTION];
   const end = { reasoning: text.reasoning.length, content: text.content.length, toolCalls: text.toolCalls.length };
-  return all.flatMap((start, section): PlacedPart[] => {
+  return all.flatMap((start, section): OrderedPart[] => {
     const next = all[section + 1] ?? end;
     const { hosted, citations = [] } = start;
-    const pieces = (['reasoning', 'content'] as const).flatMap((type): PlacedPart[] => {
+    const pieces = (['reasoning', 'content'] as const).flatMap((type): OrderedPart[] => {
       const piece = { type, section, from: start[type], to: next[type] };
       return piece.to > piece.from ? [{ ...piece, citations: type === 'content' ? citations : [] }] : [];
     });

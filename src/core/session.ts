@@ -1,6 +1,6 @@
 import type { TurnToCreate, TurnStart } from './history.ts';
 import type { Waiting } from './records/pending.ts';
-import type { QueuedTurn, QueuePlace } from './turn-queue.ts';
+import type { QueuedTurn, QueuePosition } from './turn-queue.ts';
 
 /** The input of a session workflow. */
 export interface SessionStart {
@@ -55,7 +55,7 @@ export type TurnAccepted = Pick<TurnStart, 'turnId' | 'previousTurnId' | 'sequen
 /** The turn waits in the queue. */
 export interface TurnEnqueued {
   turnId: string;
-  queued: QueuePlace;
+  queued: QueuePosition;
 }
 
 /** A turn, with what waits for a reply on it. */
@@ -65,7 +65,7 @@ export interface Tip extends TurnAccepted, Waiting {}
 export interface SeenTurn extends Tip {
   open: boolean;
   /** It waits in the queue, or has ended there. */
-  queued?: QueuePlace;
+  queued?: QueuePosition;
 }
 
 /**

@@ -5,7 +5,7 @@ import type { Subject } from './subject.ts';
 /** Messages for the root agent, which its model reads with its next call. All of them are accepted, or none. */
 export interface SteerCommand {
   type: 'steer';
-  /** Equal for equal requests: the messages of a repetition are not accepted again. See `Given`. */
+  /** Equal for equal requests: the messages of a repetition are not accepted again. See `RecentCommands`. */
   id: string;
   subject: Subject;
   sessionId: string;

@@ -65,20 +65,20 @@ const TOOL_ITEMS = new WeakMap<ToolResult, ToolItem>();
  * without a result gets one that says that it was not executed.
  */
 export function transcript(records: UnsequencedRecord[], threadId: string): TranscriptItem[] {
-  return placedTranscript(records, threadId).map(({ item }) => item);
+  return indexedTranscript(records, threadId).map(({ item }) => item);
 }
 
 /** An item of a conversation, and the index of the record that it is of. The results of calls are of their message. */
-export interface PlacedItem {
+export interface IndexedItem {
   item: TranscriptItem;
   at: number;
 }
 
-export function placedTranscript(records: UnsequencedRecord[], threadId: string): PlacedItem[] {
+export function indexedTranscript(records: UnsequencedRecord[], threadId: string): IndexedItem[] {
   const calls = knownCalls(records, threadId);
   const { replaced } = connectionsOf(records, threadId);
   return records.flatMap((record, at) =>
-    itemsOf(record, threadId, { calls, records, replaced }).map((item): PlacedItem => ({ item, at })),
+    itemsOf(record, threadId, { calls, records, replaced }).map((item): IndexedItem => ({ item, at })),
   );
 }
 

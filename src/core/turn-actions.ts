@@ -1,7 +1,7 @@
-import { AnswerLimits } from './answer-limits.ts';
+import { ResponseLimits } from './response-limits.ts';
 import { callsOfInterrupted, isCode, openCells, readyOfCode, type OpenCell } from './code-threads.ts';
 import { askedCall, isCell, isUnanswered, readyOf, settleCalls, type Call } from './call.ts';
-import { Given } from './given.ts';
+import { RecentCommands } from './recent-commands.ts';
 import type { TurnStart } from './history.ts';
 import { idleReason, IdlePauses, type IdleReason } from './idle-pauses.ts';
 import { Pauses } from './pauses.ts';
@@ -12,7 +12,7 @@ import type { ModelMessage } from './records/message.ts';
 import type { PendingCall } from './records/pending.ts';
 import type { AuthRequired } from './records/servers.ts';
 import { ROOT_THREAD } from './records/threads.ts';
-import type { AnswerLimit, TurnError } from './records/turn.ts';
+import type { ResponseLimit, TurnError } from './records/turn.ts';
 import { isForClient, openTurnState, type OpenTurnState } from './session-state.ts';
 import { MAX_UNREAD, Steering, type SteerCommand } from './steering.ts';
 import type { Subject } from './subject.ts';
@@ -39,9 +39,9 @@ export interface TurnActionsState {
   threads: CarriedThread[];
   pauses: Pauses['state'];
   steering: Steering['state'];
-  given?: Given['state'];
+  given?: RecentCommands['state'];
   isForced?: true;
-  limit?: AnswerLimit;
+  limit?: ResponseLimit;
   expiresAt?: number;
   signIns: AwaitedSignIns['state'];
   refresh?: NonNullable<ToolkitRefreshes['state']>;
@@ -82,7 +82,7 @@ export class TurnActions {
   readonly pauses: Pauses;
   readonly #idlePauses: IdlePauses;
   readonly steering: Steering;
-  readonly #given: Given;
+  readonly #given: RecentCommands;
   /** It is about to end: it asks for nothing more, and waits for nothing. */
   #isCancelled = false;
   #isForced: boolean;
@@ -91,7 +91,7 @@ export class TurnActions {
   /** The calls on which other agents work, in sessions of their own. */
   readonly delegations: OpenDelegations;
   readonly budget: TurnBudget;
-  readonly limits: AnswerLimits;
+  readonly limits: ResponseLimits;
   /** A call of the root agent has no result of its tool. A turn that fails by it never continues as new. */
   #lacksResult = false;
   /** The first one. */
@@ -112,13 +112,13 @@ export class TurnActions {
       authors: () => this.steering.authors,
       remembered: carry?.remembered,
     });
-    this.#given = new Given(carry?.given);
+    this.#given = new RecentCommands(carry?.given);
     this.#isForced = carry?.isForced === true;
     this.#signIns = new AwaitedSignIns(carry?.signIns);
     this.#refresh = new ToolkitRefreshes(carry?.refresh);
     this.delegations = new OpenDelegations(carry?.delegations);
     this.budget = new TurnBudget({ start, pauses: this.pauses, steering: this.steering });
-    this.limits = new AnswerLimits({ start, budget: this.budget });
+    this.limits = new ResponseLimits({ start, budget: this.budget });
   }
 
   get state(): TurnActionsState {

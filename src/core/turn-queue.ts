@@ -6,14 +6,14 @@ import type { CreateTurnCommand, SessionTurnsState } from './session.ts';
 import { isAnyOpen } from './turn-result.ts';
 
 /** A turn's place in the queue of its session. */
-export interface QueuePlace {
+export interface QueuePosition {
   /** Rises from turn to turn; the queue is in this order. */
   number: number;
   /** The turn begins a new root, without history. */
   isRoot?: true;
 }
 
-export interface QueuedTurn extends QueuePlace {
+export interface QueuedTurn extends QueuePosition {
   turnId: string;
 }
 

@@ -1,5 +1,5 @@
 import { mayOnSession } from '../auth/rights.ts';
-import { MAX_PAYLOAD_BYTES, offloadItems, type BlobPlace } from '../blobs/offload.ts';
+import { MAX_PAYLOAD_BYTES, offloadItems, type BlobTarget } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isShown } from '../core/deciders.ts';
 import type { PendingCall } from '../core/records/pending.ts';
@@ -113,7 +113,7 @@ export async function waitingNow(
 /** What a command has of them. @throws PayloadTooLarge */
 async function offloadAnswers(
   { answers, refreshes = [] }: { answers: Answer[]; refreshes: ToolkitRefresh[] | undefined },
-  store: BlobPlace,
+  store: BlobTarget,
 ): Promise<Pick<AnswerCommand, 'answers' | 'refreshes'>> {
   const stored = await offloadItems<Answer | ToolkitRefresh>([...answers, ...refreshes], {
     ...store,

@@ -16,7 +16,7 @@ import { hashOf } from '../lib/hash.ts';
 import { callHash } from './call-hash.ts';
 import { recordsOf } from './ended-turn.ts';
 import { restoreRecord } from './restore-records.ts';
-import type { RecordSources } from './run-records.ts';
+import type { RecordSources } from './cached-records.ts';
 import type { SpeculativeCall } from './speculation.ts';
 import { TurnMemory, type ReadConversation } from './turn-memory.ts';
 import { NamedError } from '../lib/errors.ts';

@@ -1,18 +1,18 @@
 import { LRUCache } from 'lru-cache';
 import type { TurnAccepted } from '../core/session.ts';
 import type { LogEntry, UnsequencedRecord } from '../core/records/log.ts';
-import type { QueuePlace } from '../core/turn-queue.ts';
+import type { QueuePosition } from '../core/turn-queue.ts';
 import { memoized } from '../lib/memoized.ts';
 
 /** A turn in its session. */
-export interface TurnPlace extends TurnAccepted {
+export interface TurnOfSession extends TurnAccepted {
   sessionId: string;
   /** It waits in the queue, or has ended there. */
-  queued?: QueuePlace;
+  queued?: QueuePosition;
 }
 
 /** A turn that has ended, with its whole log, which no longer changes. */
-export interface EndedTurn extends TurnPlace {
+export interface EndedTurn extends TurnOfSession {
   /** As they are stored: large texts are references. */
   entries: LogEntry[];
   /** The same with their texts, once a conversation has needed them: an entry without references is the stored one. */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isOwn, mayOnSession } from '../auth/rights.ts';
 import type { Caller } from '../core/subject.ts';
-import { MAX_PAYLOAD_BYTES, offloadItems, type BlobPlace } from '../blobs/offload.ts';
+import { MAX_PAYLOAD_BYTES, offloadItems, type BlobTarget } from '../blobs/offload.ts';
 import type { SessionRow } from '../catalog/schema.ts';
 import { isOfRun } from '../catalog/session-types.ts';
 import type { SessionOwner } from '../core/history.ts';
@@ -161,7 +161,7 @@ export async function startTurn(engine: StartServices, turn: TurnToStart): Promi
 
 async function storeConversation(
   { json, repaired }: GivenText,
-  { blobs, sessionId }: BlobPlace,
+  { blobs, sessionId }: BlobTarget,
 ): Promise<ConversationRef> {
   return { blob: await blobs.put(sessionId, Buffer.from(json)), ...(repaired && { repaired }) };
 }

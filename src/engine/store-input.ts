@@ -1,4 +1,4 @@
-import type { BlobPlace } from '../blobs/offload.ts';
+import type { BlobTarget } from '../blobs/offload.ts';
 import { storeFiles } from '../blobs/store-files.ts';
 import type { InputItem, StoredFile } from '../core/records/input.ts';
 import type { AgentSpec } from '../spec/agent-spec.ts';
@@ -7,7 +7,7 @@ import type { AgentSpec } from '../spec/agent-spec.ts';
 const MAX_INLINE_BYTES = 256 * 1024;
 
 /** The input as the log keeps it: its larger files, which arrive inline, are moved into the blob store. */
-export async function storeInput(input: InputItem[], { blobs, sessionId }: BlobPlace): Promise<InputItem[]> {
+export async function storeInput(input: InputItem[], { blobs, sessionId }: BlobTarget): Promise<InputItem[]> {
   const files = inputFiles(input);
   const inline = files.flatMap((file) => ('base64' in file ? [file] : []));
   if (inline.length === 0) return input;

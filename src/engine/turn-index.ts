@@ -2,7 +2,7 @@ import type { KernelCatalog } from '../catalog/catalog.ts';
 import type { LogReading } from '../catalog/log-reader.ts';
 import type { TurnRow } from '../catalog/schema.ts';
 import type { TurnStart } from '../core/history.ts';
-import type { QueuedTurn, QueuePlace } from '../core/turn-queue.ts';
+import type { QueuedTurn, QueuePosition } from '../core/turn-queue.ts';
 import { COMMAND_LIFETIME_MS } from '../core/session.ts';
 import { isTemporalUnavailable } from '../temporal/errors.ts';
 import { unlessNotFound, type TurnLogReader } from './turn-log-reader.ts';
@@ -74,7 +74,7 @@ export class TurnIndex {
   }
 
   /** Indexes a turn that was started. May be repeated. False if the session was deleted. */
-  async accept(start: Omit<TurnStart, 'resumes' | 'queued'> & { queued?: QueuePlace }): Promise<boolean> {
+  async accept(start: Omit<TurnStart, 'resumes' | 'queued'> & { queued?: QueuePosition }): Promise<boolean> {
     const { turnId, sessionId, previousTurnId, sequence, createdAt, queued, begun } = start;
     if (queued) return this.#options.catalog.turns.enqueue({ turnId, sessionId, createdAt, number: queued.number });
     const accepted = await this.#options.catalog.turns.accept({

@@ -97,7 +97,7 @@ interface ReadOptions extends FollowOptions {
 }
 
 /** The position of a model's message. */
-interface MessagePlace {
+interface MessageKey {
   sessionId: string;
   turnId: string;
   messageId: string;
@@ -276,7 +276,7 @@ export class TurnLogReader {
    * the message is one whose tool calls are about to run, so few entries follow it.
    * @throws TurnNotFound
    */
-  async message({ sessionId, turnId, messageId }: MessagePlace): Promise<ModelMessage | undefined> {
+  async message({ sessionId, turnId, messageId }: MessageKey): Promise<ModelMessage | undefined> {
     for await (const records of (await this.locate(turnId)).newest()) {
       const message = records.find((record) => record.kind === 'model.message' && record.id === messageId);
       if (message?.kind === 'model.message') {
@@ -292,7 +292,7 @@ export class TurnLogReader {
    * @throws TurnNotFound
    */
   async responses(
-    { sessionId, turnId, threadId }: Omit<MessagePlace, 'messageId'> & { threadId: string },
+    { sessionId, turnId, threadId }: Omit<MessageKey, 'messageId'> & { threadId: string },
     calls: readonly string[],
     signal: AbortSignal,
   ): Promise<Map<string, WithoutId<ToolResponse>>> {

@@ -2,7 +2,7 @@ import type { GivenConversation } from '../core/given-conversation.ts';
 import type { UnsequencedRecord } from '../core/records/log.ts';
 import type { ModelMessage } from '../core/records/message.ts';
 import { recordCharacters } from './ended-turn.ts';
-import { RunRecords, type RecordSources } from './run-records.ts';
+import { CachedRecords, type RecordSources } from './cached-records.ts';
 
 /** A conversation that a client has given with its turn, and the size of its JSON. */
 export interface ReadConversation {
@@ -19,7 +19,7 @@ export class TurnMemory {
   readonly #sources: RecordSources;
   readonly #results = new Map<string, UnsequencedRecord[]>();
   #resultCharacters = 1;
-  #run: RunRecords | undefined;
+  #run: CachedRecords | undefined;
 
   constructor(sources: RecordSources) {
     this.#sources = sources;
@@ -44,15 +44,15 @@ export class TurnMemory {
   }
 
   /** The records of a run; those of another run are dropped, since a turn has one at a time. */
-  run(runId: string): RunRecords {
+  run(runId: string): CachedRecords {
     const stamped = (stamp: string) => this.result(stamp);
-    const run = this.known(runId) ?? new RunRecords({ ...this.#sources, runId, stamped });
+    const run = this.known(runId) ?? new CachedRecords({ ...this.#sources, runId, stamped });
     this.#run = run;
     return run;
   }
 
   /** The records of a run if they are in memory. */
-  known(runId: string): RunRecords | undefined {
+  known(runId: string): CachedRecords | undefined {
     return this.#run?.runId === runId ? this.#run : undefined;
   }
 }

@@ -7,7 +7,7 @@ import type { SeenTurn } from '../core/session.ts';
 import type { TurnState } from '../core/session-state.ts';
 import { Turn } from '../core/turn.ts';
 import type { FollowOptions, HistoryPage, TurnHistory } from '../temporal/history.ts';
-import { recordCharacters, recordsOf, type EndedTurn, type TurnPlace } from './ended-turn.ts';
+import { recordCharacters, recordsOf, type EndedTurn, type TurnOfSession } from './ended-turn.ts';
 
 /** Entries of a log in which large texts are references into the blobs of a session. */
 export interface StoredBatch {
@@ -58,7 +58,7 @@ function archivedSegment(archive: Archive, { id, session_id: sessionId, archived
   return { sessionId, length: archived_through, read: (from, limit) => archive.read(id, from, limit) };
 }
 
-export function archivedPlace(row: TurnRow): TurnPlace {
+export function archivedPlace(row: TurnRow): TurnOfSession {
   const { id: turnId, session_id: sessionId, previous_turn_id: previousTurnId, queue_number: number } = row;
   // Only a turn that has ended in the queue has no sequence.
   const isQueued = row.sequence === null && number !== null;
@@ -71,10 +71,10 @@ export class EndedLog {
   readonly isLive = false;
   /** The first ordinal that the archive may lack. */
   readonly firstUnarchived: number;
-  readonly #place: TurnPlace;
+  readonly #place: TurnOfSession;
   readonly #segment: Segment;
 
-  constructor(place: TurnPlace, segment: Segment, firstUnarchived: number) {
+  constructor(place: TurnOfSession, segment: Segment, firstUnarchived: number) {
     this.firstUnarchived = firstUnarchived;
     this.#place = place;
     this.#segment = segment;
@@ -323,7 +323,7 @@ async function allOf(batches: AsyncIterable<StoredBatch>): Promise<LogEntry[]> {
   return (await Array.fromAsync(batches, ({ entries }) => entries)).flat();
 }
 
-function placeOf({ turnId, sessionId, previousTurnId, sequence, queued }: TurnPlace): TurnPlace {
+function placeOf({ turnId, sessionId, previousTurnId, sequence, queued }: TurnOfSession): TurnOfSession {
   return { turnId, sessionId, previousTurnId, sequence, ...(queued && { queued }) };
 }
 

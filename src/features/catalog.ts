@@ -22,7 +22,7 @@ import { RunSecrets } from './run-support/run-secrets.ts';
 import { RunSummaries } from './run-support/run-summaries.ts';
 import { ScheduleRuns } from './schedules/schedule-run-rows.ts';
 import { Schedules } from './schedules/schedule-rows.ts';
-import { TurnPlaces } from './session-stream/turn-places.ts';
+import { TurnPositions } from './session-stream/turn-positions.ts';
 import { McpGrants } from './sign-in/mcp-grants.ts';
 import { McpSignIns } from './sign-in/mcp-sign-ins.ts';
 import { Deliveries } from './webhooks/deliveries.ts';
@@ -53,7 +53,7 @@ export class Catalog extends KernelCatalog {
   readonly sessionSlots = new SessionSlots(this.context);
   readonly sharedSessions = new SharedSessions(this.context);
   readonly spending = new Spending(this.context);
-  readonly turnPlaces = new TurnPlaces(this.context);
+  readonly turnPlaces = new TurnPositions(this.context);
   readonly webhooks = new Webhooks(this.context);
 
   constructor(options: CatalogOptions) {

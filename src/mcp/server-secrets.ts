@@ -1,4 +1,4 @@
-import type { GivenToServer } from '../spec/agent-spec.ts';
+import type { SharedWithServer } from '../spec/agent-spec.ts';
 import type { McpEndpoint } from './registry.ts';
 import { takesSignIn } from './sign-in-required.ts';
 
@@ -14,7 +14,7 @@ export interface ServerSecrets {
 }
 
 /** A server as a run uses it. */
-export interface GivenServer {
+export interface ServerForRun {
   endpoint: McpEndpoint;
   /** What its calls have of the context. */
   context?: Record<string, unknown>;
@@ -26,9 +26,9 @@ export interface GivenServer {
  */
 export function withSecrets(
   endpoint: McpEndpoint,
-  { headers: index, contextKeys }: GivenToServer,
+  { headers: index, contextKeys }: SharedWithServer,
   { secrets, sessionId }: { secrets: ServerSecrets | undefined; sessionId: string },
-): GivenServer | { refusal: string } {
+): ServerForRun | { refusal: string } {
   if (!secrets) return { refusal: 'was given credentials or a context by a run that has ended' };
   const context = contextKeys && contextParts(secrets.context, contextKeys);
   if (index === undefined) return { endpoint, ...(context && { context }) };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { ToolCall } from '../core/records/calls.ts';
 import type { ModelMessage } from '../core/records/message.ts';
-import { placedParts, textOf, type Citation, type HostedPart } from '../core/sections.ts';
+import { orderedParts, textOf, type Citation, type HostedPart } from '../core/sections.ts';
 
 /**
  * The order in which a provider wrote the parts of a message, and the fields that belong to each, such as signatures.
@@ -81,7 +81,7 @@ function partsIn(
 
 /** What the provider did itself, and the citations of the texts by the places where these begin. */
 function placedIn(message: ModelMessage): { hosted: HostedPart[]; citations: Map<number, Citation[]> } {
-  const placed = placedParts(textOf(message));
+  const placed = orderedParts(textOf(message));
   return {
     hosted: placed.flatMap((part) => (part.type === 'hosted' ? [part.hosted] : [])),
     citations: new Map(placed.flatMap((part) => (part.type === 'content' ? [[part.from, part.citations]] : []))),

@@ -1,6 +1,6 @@
 import type { ModelMessage } from '../core/records/message.ts';
 import type { Usage } from '../core/records/usage.ts';
-import type { PlacedItem, TranscriptItem } from '../core/transcript.ts';
+import type { IndexedItem, TranscriptItem } from '../core/transcript.ts';
 import { TOKEN_CHARACTERS } from './input-breakdown.ts';
 import { MIN_CONTEXT_TOKENS, type ModelTarget } from './providers.ts';
 import type { ModelRequest } from './provider.ts';
@@ -18,7 +18,7 @@ export interface EarlierReport {
  */
 export function lastReport(
   request: ModelRequest,
-  conversation: PlacedItem[],
+  conversation: IndexedItem[],
   compactedAt: number,
 ): (EarlierReport & { message: ModelMessage }) | undefined {
   const index = conversation.findLastIndex(({ item }) => item.role === 'assistant');

@@ -8,7 +8,7 @@ import {
   type Endpoint,
   type Reply,
 } from '../../test/support/model-protocols.ts';
-import { placedParts } from '../core/sections.ts';
+import { orderedParts } from '../core/sections.ts';
 import type { ModelProvider, ModelRequest } from './provider.ts';
 
 describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
@@ -72,7 +72,7 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
       const sources = found.map(({ url, title, secret: signature }) =>
         kind === 'anthropic' ? { url, title, signature } : { url },
       );
-      expect(placedParts(answer)).toMatchObject([
+      expect(orderedParts(answer)).toMatchObject([
         { type: 'reasoning' },
         { type: 'hosted', hosted: { type: 'call', id: 'search_1', action, status: 'completed' } },
         { type: 'hosted', hosted: { type: 'result', id: 'search_1', sources } },
@@ -153,7 +153,7 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
         finishReason: 'stop',
         usage: { inputTokens: 30, cacheReadTokens: 6, outputTokens: 15 },
       });
-      const calls = placedParts(answer).flatMap((one) =>
+      const calls = orderedParts(answer).flatMap((one) =>
         one.type === 'hosted' && one.hosted.type === 'call' ? one.hosted.id : [],
       );
       expect(calls).toEqual(['search_1', 'search_2']);
@@ -193,7 +193,7 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
       expect(sentLast()[1].content).toMatchObject([{ type: 'server_tool_use', id: 'search_1' }]);
       expect(sentLast()[1].content).toHaveLength(1);
       const action = { type: 'search', queries: ['colour of the sea'] };
-      expect(placedParts(answer)).toMatchObject([
+      expect(orderedParts(answer)).toMatchObject([
         { hosted: { type: 'call', id: 'search_1', status: 'completed', action } },
         { hosted: { type: 'result', id: 'search_1' } },
       ]);
@@ -257,7 +257,7 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
     endpoint.script(sending(start, ...blocks, ...rest));
     const answer = await read(provider, requestOf({ webSearch: {} }));
     expect(answer.content).toBe('One, two.');
-    expect(placedParts(answer)).toMatchObject([
+    expect(orderedParts(answer)).toMatchObject([
       { hosted: { type: 'call', status: 'failed' } },
       { hosted: { type: 'result', sources: [], errorCode: 'max_uses_exceeded' } },
       { from: 0, to: 5, citations: [] },
@@ -280,7 +280,7 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
     const action = { type: 'search', queries: ['colour of the sea'] };
     const sources = found.map(({ url, title }) => ({ url, title }));
     const citations = sources.map(({ url: source, title }) => ({ source, title, startIndex: 0, endIndex: 9 }));
-    expect(placedParts(answer)).toMatchObject([
+    expect(orderedParts(answer)).toMatchObject([
       { type: 'reasoning' },
       { type: 'content', citations },
       { hosted: { type: 'call', id: 'google_search', action, status: 'completed' } },
@@ -304,7 +304,7 @@ describe.each(SEARCHING)('the web search of $kind', ({ kind, events }) => {
     );
     const request = requestOf({ model: 'gemini-3-pro-preview', tools: [LOOK], webSearch: {} });
     const answer = await read(provider, request);
-    expect(placedParts(answer)).toMatchObject([
+    expect(orderedParts(answer)).toMatchObject([
       { hosted: { type: 'call', id: 's1', action: { queries: ['sea'] }, status: 'completed' } },
       { hosted: { type: 'result', id: 's1', sources: [] } },
       { type: 'content' },

@@ -302,7 +302,7 @@ export const PRICES = [
 export type Pricing = { [Price in (typeof PRICES)[number]]?: number };
 
 /** What an MCP server is given of a run; `run_secrets` in the catalog has the values. */
-export interface GivenToServer {
+export interface SharedWithServer {
   /** The name of the server. */
   server: string;
   /** Which headers of the run's client its requests have: the index of them there. */
@@ -326,7 +326,7 @@ export type AgentSpec = z.infer<typeof agentSpec> & {
   /** The order in which the model is offered these tools: after the server's own, and before those of the client that it lacks. */
   toolOrder?: ToolSource[];
   /** For agents of runs. */
-  givenToServers?: GivenToServer[];
+  givenToServers?: SharedWithServer[];
   /** An answer of the format `json_object` has to be JSON; otherwise the model is told of the format, and that is all. */
   checksJson?: true;
   /** What a run says that its model costs. Budgets have the price that the operator has set. */

@@ -8,7 +8,7 @@ import { OpenCalls } from '../mcp/open-calls.ts';
 import { listedSchemaOf, resultSchemaOf } from '../mcp/read-tools.ts';
 import { McpUnavailableError, type McpPool, type McpServerTools } from '../mcp/pool.ts';
 import type { McpRegistry } from '../mcp/registry.ts';
-import { withSecrets, type GivenServer, type ServerSecrets } from '../mcp/server-secrets.ts';
+import { withSecrets, type ServerForRun, type ServerSecrets } from '../mcp/server-secrets.ts';
 import type { SignInNeed } from '../mcp/sign-in-required.ts';
 import { OnceLog } from '../lib/once-log.ts';
 import { retryWhileUnavailable } from '../engine/retry.ts';
@@ -26,9 +26,9 @@ type McpToolInfo = Extract<ToolInfo, { type: 'mcp' }>;
 type McpTool = AgentTool & { info: McpToolInfo };
 
 /** Finds an agent's server, with its policy; `refusal` is why the session may not use it. */
-type LookUp = (server: McpServer) => Partial<Omit<GivenServer, 'endpoint'>> & {
+type LookUp = (server: McpServer) => Partial<Omit<ServerForRun, 'endpoint'>> & {
   /** Undefined if no server is registered under its name. */
-  endpoint: GivenServer['endpoint'] | undefined;
+  endpoint: ServerForRun['endpoint'] | undefined;
   policy: ServerPolicy;
   refusal?: string;
 };
@@ -111,7 +111,7 @@ export class McpTools implements ToolKind {
     const { spec, scope, operationId, signal, mayRepeat, resumed, reliesOn } = options;
     const { info } = call;
     if (info.type !== this.type) throw new TypeError(`not a tool of an MCP server: ${call.name}`);
-    let server: GivenServer;
+    let server: ServerForRun;
     try {
       server = await this.#endpoint(spec, scope, info, signal);
     } catch (error) {
@@ -152,7 +152,7 @@ export class McpTools implements ToolKind {
     scope: ToolScope,
     { serverId, serverName, name }: McpToolInfo,
     signal: AbortSignal,
-  ): Promise<GivenServer> {
+  ): Promise<ServerForRun> {
     const lookUp = await retryWhileUnavailable(() => this.#lookUp(spec, scope), signal);
     const servers = spec.mcp_servers ?? [];
     // An agent may have a server twice, with other credentials; and it may have been renamed since the call.

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { ContentBlock } from '@modelcontextprotocol/client';
 import { type FileContent, storeFiles } from '../blobs/store-files.ts';
-import type { BlobPlace } from '../blobs/offload.ts';
+import type { BlobTarget } from '../blobs/offload.ts';
 import { sizeText } from '../core/files.ts';
 import type { WithoutId } from '../core/records/base.ts';
 import type { CallKey } from '../core/tool-records.ts';
@@ -49,14 +49,14 @@ export const CANCELLED: UnstoredResult = {
 };
 
 /** How a call has ended that its server has answered. */
-type Answer = Extract<CallOutcome, { status: 'result' | 'rejected' }>;
+type Responded = Extract<CallOutcome, { status: 'result' | 'rejected' }>;
 
-export function isAnswer(outcome: CallOutcome | AskingCall): outcome is Answer {
+export function hasResponded(outcome: CallOutcome | AskingCall): outcome is Responded {
   return outcome.status === 'result' || outcome.status === 'rejected';
 }
 
 /** The result of a call that its server has answered. */
-export function resultOf(answer: Answer): UnstoredResult {
+export function resultOf(answer: Responded): UnstoredResult {
   if (answer.status === 'result') return returned(answer);
   const { message, connection } = answer;
   return { outcome: 'failed', text: `The tool call failed: ${message}`, noResult: 'protocol', connection };
@@ -195,7 +195,7 @@ const MAX_INLINE_BYTES = 8 * 1024;
 /** Converts a tool's result to the form in which the log keeps it: large content goes to the blob store. */
 export async function storeToolResult(
   { text, files, structured }: ResultContent,
-  { blobs, sessionId }: BlobPlace,
+  { blobs, sessionId }: BlobTarget,
 ): Promise<Pick<ToolResponse, 'content' | 'files' | 'fullText' | 'structuredContent'>> {
   const first = firstOf(files);
   const omittedFiles = files.length - first.length;
@@ -217,7 +217,7 @@ export async function storeToolResult(
 export async function storeResponse(
   { threadId, toolCallId, executed }: CallKey & { executed?: string | undefined },
   { outcome, text, files = [], structured, foundTools, noResult, connection }: UnstoredResult,
-  place: BlobPlace,
+  place: BlobTarget,
 ): Promise<WithoutId<ToolResponse>> {
   const result = {
     ...(executed !== undefined && { arguments: executed }),
@@ -235,7 +235,7 @@ export function structuredFile(json: string): FileContent {
   return { name: 'structured.json', mimeType: 'application/json', base64: Buffer.from(json).toString('base64') };
 }
 
-async function storeFullText(text: string, { blobs, sessionId }: BlobPlace): Promise<FullText> {
+async function storeFullText(text: string, { blobs, sessionId }: BlobTarget): Promise<FullText> {
   const bytes = Buffer.from(text);
   const blob = await blobs.put(sessionId, bytes);
   return {

@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { subjectNamed } from '../../src/core/subject.ts';
 import type { Catalog } from '../../src/features/catalog.ts';
-import type { RulePlace } from '../../src/features/code/permissions/rule-rows.ts';
+import type { RuleTarget } from '../../src/features/code/permissions/rule-rows.ts';
 import { MAX_RULES, type PermissionRule } from '../../src/spec/permission-rule.ts';
 import { insertSession } from '../support/insert-session.ts';
 import { find, readTables } from '../support/raw-stores.ts';
@@ -13,9 +13,9 @@ import type { TestDatabase } from '../support/test-database.ts';
 const NOW = Date.parse('2026-11-02T10:00:00.000Z');
 const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
 
-const SESSION: RulePlace = { scope: 'session', sessionId: 'ses_1' };
-const ALWAYS: RulePlace = { scope: 'always', subjectId: 'ann', agentName: 'helper' };
-const CELL: RulePlace = { scope: 'cell', sessionId: 'ses_1', threadId: 'main', toolCallId: 'call_1' };
+const SESSION: RuleTarget = { scope: 'session', sessionId: 'ses_1' };
+const ALWAYS: RuleTarget = { scope: 'always', subjectId: 'ann', agentName: 'helper' };
+const CELL: RuleTarget = { scope: 'cell', sessionId: 'ses_1', threadId: 'main', toolCallId: 'call_1' };
 
 let database: TestDatabase;
 let catalog: Catalog;
@@ -30,9 +30,9 @@ const registerAgent = (now: number) =>
 const rule = (command: string, more: Partial<PermissionRule> = {}): PermissionRule =>
   ({ effect: 'allow', action: 'shell', command, ...more }) as PermissionRule;
 const by = subjectNamed('ann');
-const add = (place: RulePlace, given: PermissionRule, now = NOW) =>
+const add = (place: RuleTarget, given: PermissionRule, now = NOW) =>
   catalog.permissionRules.add(place, { rule: given, by }, now);
-const commandsIn = async (places: RulePlace[], now = NOW) =>
+const commandsIn = async (places: RuleTarget[], now = NOW) =>
   (await catalog.permissionRules.in(places, now)).map(({ rule: found }) => ('command' in found ? found.command : ''));
 
 test('a rule counts in its place alone, with the subject that has made it', async () => {

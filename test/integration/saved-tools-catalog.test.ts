@@ -4,7 +4,7 @@ import type { Catalog } from '../../src/features/catalog.ts';
 import {
   MAX_SAVED_TOOLS,
   type SavedTool,
-  type SavedToolPlace,
+  type SavedToolOwner,
 } from '../../src/features/code/saved-tools/saved-tool.ts';
 import { find, readTables } from '../support/raw-stores.ts';
 import { openTestCatalog } from '../support/test-catalog.ts';
@@ -15,8 +15,8 @@ import type { TestDatabase } from '../support/test-database.ts';
 const NOW = Date.parse('2026-11-02T10:00:00.000Z');
 const at = (seconds: number) => new Date(NOW + seconds * 1000).toISOString();
 
-const OF_ANN: SavedToolPlace = { agentName: 'helper', subjectId: 'ann' };
-const OF_AGENT: SavedToolPlace = { agentName: 'helper' };
+const OF_ANN: SavedToolOwner = { agentName: 'helper', subjectId: 'ann' };
+const OF_AGENT: SavedToolOwner = { agentName: 'helper' };
 
 let database: TestDatabase;
 let catalog: Catalog;
@@ -38,9 +38,9 @@ const tool = (name: string, more: Partial<SavedTool> = {}): SavedTool => ({
 });
 const by = subjectNamed('ann');
 let requests = 0;
-const save = (place: SavedToolPlace, given: SavedTool, { now = NOW, request = `request ${requests++}` } = {}) =>
+const save = (place: SavedToolOwner, given: SavedTool, { now = NOW, request = `request ${requests++}` } = {}) =>
   catalog.savedTools.save(place, given, { by, request }, now);
-const namesIn = async (place: SavedToolPlace) => (await catalog.savedTools.list(place)).map(({ name }) => name);
+const namesIn = async (place: SavedToolOwner) => (await catalog.savedTools.list(place)).map(({ name }) => name);
 
 test('a saved tool is in its place alone, and lists have it without its code', async () => {
   await save(OF_ANN, tool('b', { impl: 'x = 1\n' }));

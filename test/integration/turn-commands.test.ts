@@ -86,7 +86,7 @@ async function run<T>(worker: Worker, during: () => Promise<T>): Promise<T> {
 async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'], start: Partial<TurnStart>) {
   const turnId = newId('turn');
   const calls: CallModelInput[] = [];
-  const answering = Promise.withResolvers<void>();
+  const responseOptions = Promise.withResolvers<void>();
   const activities = await Worker.create({
     connection: native,
     namespace,
@@ -96,7 +96,7 @@ async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'
       callModel: async (input: CallModelInput): Promise<CallModelResult> => {
         calls.push(input);
         if (calls.length > 1) return messageOf(input, []);
-        await answering.promise;
+        await responseOptions.promise;
         return messageOf(input, toolCalls);
       },
     },
@@ -110,7 +110,7 @@ async function runWith(command: TurnCommand, toolCalls: ModelMessage['toolCalls'
       args: [{ ...startOf(turnId), ...start }],
     });
     await run(await workflows(), () => eventually(() => expect(calls).toHaveLength(1)));
-    answering.resolve();
+    responseOptions.resolve();
     await eventually(async () => {
       const { events } = await handle.fetchHistory();
       expect(events?.some((event) => event.activityTaskCompletedEventAttributes)).toBe(true);

@@ -4,7 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { CommandRunner, type CommandSandbox } from '../../src/features/code/commands/command-runner.ts';
 import { Kernel, type KernelLimits, type KernelOptions } from '../../src/features/code/kernel/kernel.ts';
-import type { CallAnswer, KernelCall } from '../../src/features/code/kernel/kernel-calls.ts';
+import type { CallReply, KernelCall } from '../../src/features/code/kernel/kernel-calls.ts';
 import { probeWalls } from '../../src/features/code/kernel/probe-walls.ts';
 import { makeSandboxFolders, type SandboxFolders } from '../../src/features/code/kernel/sandbox-folders.ts';
 import type { CellEnd, CellStop, RunOptions } from '../../src/features/code/kernel/running-cell.ts';
@@ -79,7 +79,7 @@ export async function endOf(running: Promise<CellStop>): Promise<CellEnd> {
 }
 
 /** An answer without the number of its call. */
-export type Answer = CallAnswer extends infer One
+export type Answer = CallReply extends infer One
   ? One extends { number: number }
     ? Omit<One, 'number'>
     : never

@@ -1,6 +1,6 @@
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { environmentNote, type EnvironmentServers } from './environment-servers.ts';
-import { invalidField, type PlaceOf } from './errors.ts';
+import { invalidField, type PathInRequest } from './errors.ts';
 import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
@@ -13,7 +13,7 @@ const UNBOUNDED_STEPS = 10_000;
 export interface SpecOptions {
   defaultModel: string | undefined;
   registry: EnvironmentServers;
-  placeOf: PlaceOf;
+  placeOf: PathInRequest;
 }
 
 /** An agent as the engine runs it. @throws ApiError `invalid_request` */

@@ -1,7 +1,7 @@
 import type { Catalog } from '../../features/catalog.ts';
 import type { AgentSpec, Delegate } from '../../spec/agent-spec.ts';
 import { forRequest, toSpec, type SpecOptions } from './agent-to-spec.ts';
-import { invalidField, placesIn, type PlaceOf } from './errors.ts';
+import { invalidField, placesIn, type PathInRequest } from './errors.ts';
 import type { AgentExpansion } from './expand-agent.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
@@ -19,7 +19,7 @@ interface TreeOptions extends SpecOptions {
   /** The specs of sub-agents whose definitions only show them: see `AgentExpansion`. */
   specs: AgentExpansion['specs'];
   /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
-  check: (agent: FullAgent, spec: AgentSpec, placeOf: PlaceOf) => Promise<void>;
+  check: (agent: FullAgent, spec: AgentSpec, placeOf: PathInRequest) => Promise<void>;
 }
 
 /**

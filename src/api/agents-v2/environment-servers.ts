@@ -1,5 +1,5 @@
 import { ApiError } from '../http/errors.ts';
-import type { PlaceOf } from './errors.ts';
+import type { PathInRequest } from './errors.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
 
@@ -24,7 +24,11 @@ const UNSUPPORTED = [
 const TOLD = new Set(['mode', 'settle_s', 'screenshot_max_width', 'image']);
 
 /** @throws ApiError if one of an agent's environments cannot be provided as it is defined */
-export function checkEnvironments({ environments }: FullAgent, registry: EnvironmentServers, placeOf: PlaceOf): void {
+export function checkEnvironments(
+  { environments }: FullAgent,
+  registry: EnvironmentServers,
+  placeOf: PathInRequest,
+): void {
   for (const [i, environment] of environments.entries()) {
     const { kind } = environment;
     if (registry.environmentServer(kind) === undefined) {

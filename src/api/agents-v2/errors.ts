@@ -28,10 +28,10 @@ export function invalidField(param: string, message: string): ApiError {
 }
 
 /** Names a place in an agent for errors, by its place in a part of the agent; an empty one is that part itself. */
-export type PlaceOf = (inner: string) => string;
+export type PathInRequest = (inner: string) => string;
 
 /** The places in a member of a part. */
-export function placesIn(placeOf: PlaceOf, member: string): PlaceOf {
+export function placesIn(placeOf: PathInRequest, member: string): PathInRequest {
   return (inner) => placeOf(inner === '' ? member : `${member}.${inner}`);
 }
 

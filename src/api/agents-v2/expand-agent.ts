@@ -3,7 +3,7 @@ import { isGiven } from '../../lib/is-given.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { ApiError } from '../http/errors.ts';
 import { environmentsOf, skillsOf } from './agent-parts.ts';
-import { invalidField, placesIn, type PlaceOf } from './errors.ts';
+import { invalidField, placesIn, type PathInRequest } from './errors.ts';
 import { findAgent } from './registered-agents.ts';
 import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { Environment } from './wire/environment.ts';
@@ -18,7 +18,7 @@ const MAX_SUBAGENTS = 100;
 const MAX_LENGTH = 5_000_000;
 
 interface Position {
-  placeOf: PlaceOf;
+  placeOf: PathInRequest;
   /** The names of the registered agents around it. */
   around: string[];
 }
@@ -46,7 +46,7 @@ export class AgentExpansion {
    * @param name the name under which the agent is registered, if it is
    * @throws ApiError that names the place
    */
-  async expand(agent: Agent, placeOf: PlaceOf, name?: string): Promise<FullAgent> {
+  async expand(agent: Agent, placeOf: PathInRequest, name?: string): Promise<FullAgent> {
     return this.#expand(agent, { placeOf, around: name === undefined ? [] : [name] }, 0);
   }
 
@@ -109,7 +109,7 @@ export class AgentExpansion {
     return this.#expand(definition, { placeOf: () => place, around: [...around, name] }, depth);
   }
 
-  #count(part: unknown, placeOf: PlaceOf): void {
+  #count(part: unknown, placeOf: PathInRequest): void {
     this.#length += JSON.stringify(part).length;
     if (this.#length <= MAX_LENGTH) return;
     const message = `the agent, with all that it refers to, is longer than ${MAX_LENGTH} characters`;

@@ -3,7 +3,7 @@ import { authorizeSession } from '../../engine/access.ts';
 import type { ApiContext } from '../http/context.ts';
 import { ApiError } from '../http/errors.ts';
 import { json, type Route } from '../http/route.ts';
-import { fileAnswer, fileQuery, sendFile } from '../http/send-file.ts';
+import { fileResponse, fileQuery, sendFile } from '../http/send-file.ts';
 import { routesOf } from './route.ts';
 import { authorizeRead } from './access.ts';
 import { FILES_BUCKET } from './resource-paths.ts';
@@ -90,7 +90,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       id: 'getSessionFile',
       summary: 'The bytes of a file in an event of a session',
       query,
-      answer: fileAnswer,
+      answer: fileResponse,
       handler: async ({ params, query: { name, type }, caller, response }) => {
         const { session } = await authorizeRead(catalog, params.id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });

@@ -8,7 +8,7 @@ import { agentNotFound, ApiError } from '../http/errors.ts';
 import { forRequest, placeInAgent, toSpec, withFields } from './agent-to-spec.ts';
 import { checkEnvironments, type EnvironmentServers } from './environment-servers.ts';
 import { delegateTrees, type DelegateTree } from './delegates.ts';
-import type { PlaceOf } from './errors.ts';
+import type { PathInRequest } from './errors.ts';
 import { AgentExpansion } from './expand-agent.ts';
 import { applyOverrides } from './overrides.ts';
 import { findAgent } from './registered-agents.ts';
@@ -73,7 +73,7 @@ export async function resolveAgent(
     isStored: isStored || (!isNew && changed.size === 0),
   });
   const { defaultModel } = config;
-  const check = (inner: FullAgent, innerSpec: AgentSpec, place: PlaceOf) => {
+  const check = (inner: FullAgent, innerSpec: AgentSpec, place: PathInRequest) => {
     checkEnvironments(inner, registry, place);
     const isOld = isStored || stored.has(inner);
     return checkSpec(context, innerSpec, { owner, placeOf: place, budget, hasNewModel: !isOld, isStored: isOld });
@@ -87,7 +87,7 @@ interface SpecChecks extends Pick<CheckScope, 'owner'> {
   budget: SchemaBudget;
   /** It was checked when it was accepted. */
   isStored: boolean;
-  placeOf: PlaceOf;
+  placeOf: PathInRequest;
   /** The request, and not an agent that is stored, names its model. */
   hasNewModel: boolean;
 }

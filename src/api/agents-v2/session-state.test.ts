@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { emptyText } from '../../core/message.ts';
 import type { LogRecord } from '../../core/records/log.ts';
-import type { AnswerLimit, PauseReason, TurnOutcome } from '../../core/records/turn.ts';
+import type { ResponseLimit, PauseReason, TurnOutcome } from '../../core/records/turn.ts';
 import { TurnView } from '../../core/turn-view.ts';
 import { messageOf } from '../../../test/support/random-turn.ts';
 import { NO_ANSWER } from './turn-events.ts';
@@ -22,7 +22,7 @@ function done(content: string): TurnOutcome {
 interface TurnShape {
   pauses?: PauseReason[];
   waiting?: typeof call;
-  limit?: AnswerLimit;
+  limit?: ResponseLimit;
 }
 
 function turn(end: TurnOutcome | undefined, { pauses = [], waiting, limit }: TurnShape = {}): TurnView {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { PlacedTurn } from '../../features/session-stream/turn-places.ts';
+import type { PositionedTurn } from '../../features/session-stream/turn-positions.ts';
 import type { ToolCall } from '../../core/records/calls.ts';
 import type { LogEntry } from '../../core/records/log.ts';
 import type { TurnEnd, TurnView } from '../../core/turn-view.ts';
@@ -63,7 +63,7 @@ export class SessionView {
   readonly #waiters = new SessionWaiters(this);
   #turns: ReadTurn[] = [];
   /** The row of the last turn. */
-  #row: PlacedTurn | undefined;
+  #row: PositionedTurn | undefined;
   /** The projection of the last turn, and the ordinal up to which it has read that turn. */
   #events: TurnEvents | undefined;
   #ordinal = 0;
@@ -268,7 +268,7 @@ export class SessionView {
     return news !== undefined && (news.hasUnplaced || (news.lastPlace ?? -1) > this.#place);
   }
 
-  get #end(): { turn: PlacedTurn; length: number | 'lost' } | undefined {
+  get #end(): { turn: PositionedTurn; length: number | 'lost' } | undefined {
     return this.#row && { turn: this.#row, length: this.#isLost ? 'lost' : this.#ordinal };
   }
 
@@ -286,7 +286,7 @@ export class SessionView {
     this.#restart();
   }
 
-  #begin(row: PlacedTurn): void {
+  #begin(row: PositionedTurn): void {
     const leftCalls = this.turn?.leftCalls ?? new Map<string, ToolCall>();
     const isFirst = this.#turns.length === 0;
     const options = { isFirst, totals: this.totals, leftCalls, ...this.#session };

@@ -3,7 +3,7 @@ import { SchemaBudget } from '../../engine/schema-budget.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { agentNotFound, ApiError } from '../http/errors.ts';
 import { parsePart } from '../http/request.ts';
-import { AGENTS_V2_ERRORS, invalidField, type PlaceOf } from './errors.ts';
+import { AGENTS_V2_ERRORS, invalidField, type PathInRequest } from './errors.ts';
 import { patched } from './agent-parts.ts';
 import { toSpec } from './agent-to-spec.ts';
 import { delegateTrees, storeDelegates } from './delegates.ts';
@@ -115,7 +115,7 @@ export class AgentWriter {
     const { specs, stored } = expansion;
     const full = await expansion.expand(agent, placeOf, agent.name);
     // An environment is kept although no server provides it yet: creating a session says so.
-    const check = async (one: FullAgent, place: PlaceOf) => {
+    const check = async (one: FullAgent, place: PathInRequest) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
       const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });
       const isStored = stored.has(one);

@@ -114,7 +114,7 @@ const MAX_EMPTY_PAGE_LENGTH = 4 * MAX_PAGE_LENGTH;
 const MIN_LEFT_OUT_LENGTH = 2_000;
 
 /** An item of a listing, with the position from which a page begins with it. */
-interface Placed<T> {
+interface Positioned<T> {
   item: T;
   position: Record<string, unknown> | undefined;
   /** It was read, and is not in the list. */
@@ -128,7 +128,7 @@ interface Placed<T> {
  * not the last.
  */
 export async function pageFrom<T>(
-  listing: Iterable<Placed<T>> | AsyncIterable<Placed<T>>,
+  listing: Iterable<Positioned<T>> | AsyncIterable<Positioned<T>>,
   limit: number,
 ): Promise<{ data: T[]; pagination: Pagination }> {
   const data: T[] = [];
@@ -155,7 +155,7 @@ export async function pageOfRows<R, T>(
   limit: number,
   { toItem, after }: { toItem: (row: R) => T | Promise<T>; after: (last: R) => Record<string, unknown> },
 ): Promise<{ data: T[]; pagination: Pagination }> {
-  async function* listing(): AsyncGenerator<Placed<T>> {
+  async function* listing(): AsyncGenerator<Positioned<T>> {
     for (const [i, row] of rows.entries()) {
       const last = rows[i - 1];
       yield { item: await toItem(row), position: last && after(last) };

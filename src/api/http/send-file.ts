@@ -22,7 +22,7 @@ export function fileQuery(name = z.string()) {
   });
 }
 
-export const fileAnswer = { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } };
+export const fileResponse = { written: { '*/*': { schema: z.unknown(), example: 'late orders: 17, 23' } } };
 
 /** Makes a response a download. Users, tools and code write these files: a browser must not run their content. */
 export function asDownload(response: Response, { name, type }: Pick<StoredFile, 'name' | 'type'>): void {

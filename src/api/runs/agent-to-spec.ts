@@ -13,7 +13,7 @@ import {
 } from '../../spec/agent-spec.ts';
 import { reservedNames } from '../../tools/system-tools.ts';
 import { missingCapabilities, requireCapabilities } from './capabilities.ts';
-import { type Place, placeText, refusal, RUN_ERRORS } from './errors.ts';
+import { type FieldPath, placeText, refusal, RUN_ERRORS } from './errors.ts';
 import { ACTION_TIMEOUT_SECONDS } from './run-limits.ts';
 import { fillTemplates } from './templates.ts';
 import { secretsOf, type McpToolkit, type ToolkitServer } from './toolkit-secrets.ts';
@@ -57,7 +57,7 @@ export function withParams(spec: AgentSpec, params: AgentChanges, context: unkno
 interface ChangeOptions {
   context: unknown;
   /** The place of the params in the request. */
-  root: Place;
+  root: FieldPath;
 }
 
 function change(base: AgentSpec, params: AgentChanges, { context, root }: ChangeOptions): RunAgent {
@@ -167,7 +167,7 @@ function optionsOf(params: AgentChanges): ModelOptions {
 }
 
 /** The web search of the provider. @throws ApiError if there are two */
-function searchOf({ tools }: AgentChanges, root: Place): WebSearch | undefined {
+function searchOf({ tools }: AgentChanges, root: FieldPath): WebSearch | undefined {
   const [first, second] = (tools ?? []).flatMap((tool, i) => (tool.type === 'web_search' ? [{ tool, i }] : []));
   if (second)
     throw refusal(RUN_ERRORS.duplicate_tool_name, [...root, 'tools', second.i], 'the run has another web_search');
@@ -203,20 +203,20 @@ function formatOf(format: AgentChanges['response_format']): AgentSpec['response_
 }
 
 /** A tool, and where a request has it. */
-interface PlacedTool {
+interface AddedTool {
   tool: ClientTool;
-  place: Place;
+  place: FieldPath;
 }
 
 /**
  * The tools, the client toolkits with their tools, and the servers of the MCP toolkits that a request adds. `added` names
  * all of them in the order in which the model is offered them: the tools, then the toolkits.
  */
-function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[], root: Place) {
+function readToolkits({ tools, toolkits }: AgentChanges, ownServers: McpServer[], root: FieldPath) {
   const servers: ToolkitServer[] = [];
-  const toolkitTools: PlacedTool[] = [];
+  const toolkitTools: AddedTool[] = [];
   const clientToolkits: ClientToolkit[] = [];
-  const functions = (tools ?? []).flatMap((tool, i): PlacedTool[] =>
+  const functions = (tools ?? []).flatMap((tool, i): AddedTool[] =>
     tool.type === 'web_search' ? [] : [{ tool: toClientTool(tool), place: [...root, 'tools', i] }],
   );
   const added: ToolSource[] = functions.map(({ tool: { name } }) => ({ tool: name }));
@@ -247,7 +247,7 @@ export function toClientToolkit({ name, system_prompt: prompt, tools }: Refreshe
 }
 
 /** The tools of a toolkit at a place. */
-export function placedTools({ tools }: RefreshedToolkit, place: Place): PlacedTool[] {
+export function placedTools({ tools }: RefreshedToolkit, place: FieldPath): AddedTool[] {
   return tools.map((tool, j) => ({ tool: toClientTool(tool), place: [...place, 'tools', j] }));
 }
 
@@ -274,7 +274,7 @@ function freeName(url: string, taken: ReadonlySet<string>): string {
 }
 
 /** Checks that an agent can have these tools of a client beside its own. @throws ApiError */
-export function requireUsableTools(spec: AgentSpec, tools: PlacedTool[], place: Place): void {
+export function requireUsableTools(spec: AgentSpec, tools: AddedTool[], place: FieldPath): void {
   const own = spec.client_tools ?? [];
   if (own.length + tools.length > MAX_CLIENT_TOOLS) {
     const message = `an agent can have at most ${MAX_CLIENT_TOOLS} tools of its client`;
@@ -289,7 +289,7 @@ export function requireUsableTools(spec: AgentSpec, tools: PlacedTool[], place: 
 }
 
 /** Checks the instructions of an agent with the prompts of its toolkits. @throws ApiError */
-export function requireShortPrompt({ instructions }: AgentSpec, place: Place): void {
+export function requireShortPrompt({ instructions }: AgentSpec, place: FieldPath): void {
   if ((instructions ?? '').length <= MAX_PROMPT_LENGTH) return;
   const message = `the prompt has more than ${MAX_PROMPT_LENGTH} characters, with those of all toolkits`;
   throw refusal('invalid_request', place, message);
@@ -303,7 +303,7 @@ function placeIn(
   param: string,
   servers: readonly ToolkitServer[],
   ownServers: number,
-): Place | undefined {
+): FieldPath | undefined {
   const [field, index = '', inner] = param.split('.');
   switch (field) {
     case 'model':

@@ -1,5 +1,5 @@
 import type { AgentSpec } from '../../spec/agent-spec.ts';
-import { refusal, type Place } from './errors.ts';
+import { refusal, type FieldPath } from './errors.ts';
 import type { AgentChanges, Capability } from './wire/agent-params.ts';
 
 /** What a request says that its model cannot do. It narrows what is accepted; what it says that a model can changes nothing. */
@@ -18,7 +18,7 @@ export function missingCapabilities({ model }: AgentChanges): ReadonlySet<Capabi
 export function requireCapabilities(
   spec: AgentSpec,
   params: AgentChanges,
-  { missing, root }: { missing: ReadonlySet<Capability>; root: Place },
+  { missing, root }: { missing: ReadonlySet<Capability>; root: FieldPath },
 ): void {
   for (const { capability, place } of needs(spec, params)) {
     if (!missing.has(capability)) continue;
@@ -28,8 +28,8 @@ export function requireCapabilities(
 }
 
 /** What an agent needs its model to be capable of, with the place in the request: that of the capability, if it has none. */
-function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: Place }[] {
-  const need = (capability: Capability, place?: Place | null) => ({
+function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: FieldPath }[] {
+  const need = (capability: Capability, place?: FieldPath | null) => ({
     capability,
     place: place ?? ['model', 'metadata', 'capabilities', capability],
   });

@@ -21,19 +21,19 @@ export const RUN_ERRORS = errorKinds({
 });
 
 /** A place in a request, from its body on: names of fields, and numbers of members of lists. */
-export type Place = readonly PropertyKey[];
+export type FieldPath = readonly PropertyKey[];
 
 /** A place may contain keys that the client chose, so its length is bounded. */
 const MAX_PLACE_LENGTH = 300;
 
 /** A place as text, such as `input[3].content[1]`. */
-export function placeText(place: Place): string {
+export function placeText(place: FieldPath): string {
   const steps = place.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`));
   return steps.join('').replace(/^\./, '').slice(0, MAX_PLACE_LENGTH);
 }
 
 /** The error of a request with the place that is at fault. */
-export function refusal(kind: CommonCode | ErrorKind, place: Place, message: string): ApiError {
+export function refusal(kind: CommonCode | ErrorKind, place: FieldPath, message: string): ApiError {
   const param = placeText(place);
   return new ApiError(kind, `${param}: ${message}`, { param });
 }

@@ -6,7 +6,7 @@ import {
   type MessageText,
   type ToolCallDelta,
 } from '../../core/message.ts';
-import { placedParts, type PlacedPart, type SectionDelta } from '../../core/sections.ts';
+import { orderedParts, type OrderedPart, type SectionDelta } from '../../core/sections.ts';
 import { citationOf, toHostedCall, toHostedResult } from './hosted-parts.ts';
 import type { ModelPart, PartDelta } from './wire/run.ts';
 
@@ -39,7 +39,7 @@ export class MessagePartials {
     const { reasoning, content } = this.#text;
     const had = { reasoning: reasoning.length, content: content.length };
     applyDelta(this.#text, delta);
-    const parts = placedParts(this.#text);
+    const parts = orderedParts(this.#text);
     const keys = parts.map(keyOf);
     const isReset = this.#parts.some((key, index) => keys[index] !== key);
     this.#parts = keys;
@@ -48,18 +48,18 @@ export class MessagePartials {
   }
 }
 
-function keyOf(part: PlacedPart): string {
+function keyOf(part: OrderedPart): string {
   return part.type === 'call' ? `call ${part.index}` : `${part.type} ${part.section}`;
 }
 
 /** What a delta adds to each part. */
-function deltasOf(parts: PlacedPart[], delta: MessageDelta, had: Had): IndexedDelta[] {
+function deltasOf(parts: OrderedPart[], delta: MessageDelta, had: Had): IndexedDelta[] {
   return parts.flatMap((part, index): IndexedDelta[] =>
     addedTo(part, delta, had).map((added) => ({ index, part: added })),
   );
 }
 
-function addedTo(placed: PlacedPart, delta: MessageDelta, had: Had): PartDelta[] {
+function addedTo(placed: OrderedPart, delta: MessageDelta, had: Had): PartDelta[] {
   if (placed.type === 'call') {
     const added = (delta.toolCalls ?? []).filter(({ index }) => index === placed.index);
     return added.flatMap((call) => callDelta(call) ?? []);

@@ -3,7 +3,7 @@ import type { ToolCall } from '../../core/records/calls.ts';
 import type { StoredFile } from '../../core/records/input.ts';
 import type { MadeImage, ModelMessage, SpokenAudio } from '../../core/records/message.ts';
 import type { Usage } from '../../core/records/usage.ts';
-import { placedParts, textOf, type PlacedPart } from '../../core/sections.ts';
+import { orderedParts, textOf, type OrderedPart } from '../../core/sections.ts';
 import { parseJsonObject } from '../../tools/arguments.ts';
 import { audioFormat } from '../../core/audio-formats.ts';
 import { citationOf, hostedPart } from './hosted-parts.ts';
@@ -17,7 +17,7 @@ import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
  */
 export function toModelParts(message: ModelMessage): ModelPart[] {
   const text = textOf(message);
-  const placed = placedParts(text);
+  const placed = orderedParts(text);
   const holder = holderOf(placed);
   const parts = placed.map((one, index): ModelPart => {
     const call = one.type === 'call' ? message.toolCalls[one.index] : undefined;
@@ -31,7 +31,7 @@ export function toModelParts(message: ModelMessage): ModelPart[] {
 }
 
 /** The index of the part that has the fields of the whole message: the first reasoning, or the first call, or the first part. */
-function holderOf(placed: PlacedPart[]): number {
+function holderOf(placed: OrderedPart[]): number {
   const reasoning = placed.findIndex(({ type }) => type === 'reasoning');
   return Math.max(0, reasoning < 0 ? placed.findIndex(({ type }) => type === 'call') : reasoning);
 }
@@ -39,7 +39,7 @@ function holderOf(placed: PlacedPart[]): number {
 /** A part that is not a medium. */
 type WrittenPart = Exclude<ModelPart, { type: 'audio' | 'image' }>;
 
-function textPart({ reasoning, content }: MessageText, placed: PlacedPart): WrittenPart {
+function textPart({ reasoning, content }: MessageText, placed: OrderedPart): WrittenPart {
   switch (placed.type) {
     case 'call':
       throw new Error('the message has no such call');

@@ -3,7 +3,7 @@ import type { AnswerableCall, Approval } from '../../core/records/pending.ts';
 import { ROOT_THREAD } from '../../core/records/threads.ts';
 import { callKey, outcomeText, type CallKey } from '../../core/tool-records.ts';
 import { approvalOf } from '../../engine/edited-arguments.ts';
-import { refusal, type Place } from './errors.ts';
+import { refusal, type FieldPath } from './errors.ts';
 import { waitingCalls } from './required-action.ts';
 import { readResultContent } from './result-content.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
@@ -13,7 +13,7 @@ import type { ResumeRequest } from './wire/resume.ts';
 
 /** An answer of a request. */
 export interface SentAnswer {
-  place: Place;
+  place: FieldPath;
   toolCallId: string;
   threadId: string | null | undefined;
   needs: AnswerableCall['needs'];

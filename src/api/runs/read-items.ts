@@ -10,7 +10,7 @@ import type { TranscriptItem } from '../../core/transcript.ts';
 import type { ApiError } from '../http/errors.ts';
 import type { ModelChunk } from '../../models/provider.ts';
 import { SectionDeltas } from '../../models/section-deltas.ts';
-import { type Place, placeText, refusal, RUN_ERRORS } from './errors.ts';
+import { type FieldPath, placeText, refusal, RUN_ERRORS } from './errors.ts';
 import { audioType } from '../../core/audio-formats.ts';
 import { toCitation, toHosted } from './hosted-parts.ts';
 import { readResultContent } from './result-content.ts';
@@ -30,7 +30,7 @@ type Entry =
       message: GivenMessage;
       calls: ReadonlyMap<string, GivenCall>;
       id?: string | null | undefined;
-      place: Place;
+      place: FieldPath;
     };
 
 /** The parts that a message may have, by its role. */
@@ -106,7 +106,7 @@ function bytesOf({ toolCalls, images = [] }: GivenMessage): number {
 }
 
 interface ItemPlace {
-  place: Place;
+  place: FieldPath;
   accepted: AcceptedInput;
 }
 
@@ -142,7 +142,7 @@ function addItem(entries: Entry[], item: RunInputItem, at: ItemPlace): void {
   }
 }
 
-function requireAllowed(part: InputPart, role: keyof typeof ALLOWED, place: Place): void {
+function requireAllowed(part: InputPart, role: keyof typeof ALLOWED, place: FieldPath): void {
   // A result of a provider's own tool is a part of the model's message.
   const isMisplaced = role === 'assistant' && part.type === 'tool-result' && !part.hosted;
   if (ALLOWED[role].includes(part.type) && !isMisplaced) return;
@@ -232,7 +232,7 @@ interface Result extends ItemPlace {
   id: string;
   content: ResultContent;
   status: CallStatus;
-  contentPlace: Place;
+  contentPlace: FieldPath;
 }
 
 /** Adds a result to its call, which is in the message before the results. */
@@ -289,6 +289,6 @@ function modelMessage({ toolCalls, sections, ...text }: GivenMessage): ModelMess
   };
 }
 
-function invalid(place: Place, message: string): ApiError {
+function invalid(place: FieldPath, message: string): ApiError {
   return refusal(RUN_ERRORS.invalid_items, place, message);
 }

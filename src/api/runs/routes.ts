@@ -13,7 +13,7 @@ import { afterSequenceNumber, idempotencyKey, lastEventId } from '../http/header
 import { numberQuery } from '../http/number-query.ts';
 import { json, type Route } from '../http/route.ts';
 import { cursorOfEventSource } from '../http/turn-stream.ts';
-import { turnEvents, turnEventsAnswer, turnEventsQuery } from '../sessions/turn-events.ts';
+import { turnEvents, turnEventsResponse, turnEventsQuery } from '../sessions/turn-events.ts';
 import { routesOf } from './route.ts';
 import { describedAgent, registeredAgent } from './agent-of-run.ts';
 import { claimRun, startRun, type NewRun } from './create-run.ts';
@@ -23,7 +23,13 @@ import { readItems } from './read-items.ts';
 import { withKnownCalls } from './known-calls.ts';
 import { resumeRun } from './resume-run.ts';
 import { RunResponder } from './run-responder.ts';
-import { agentRunRequest, runRequest, type AgentRunRequest, type Answering, type RunRequest } from './wire/request.ts';
+import {
+  agentRunRequest,
+  runRequest,
+  type AgentRunRequest,
+  type ResponseOptions,
+  type RunRequest,
+} from './wire/request.ts';
 import { resumeRequest } from './wire/resume.ts';
 import { run as runResource, runStreamEvent, sentRunEvent } from './wire/run.ts';
 
@@ -85,7 +91,7 @@ interface RunCall {
 }
 
 /** Whether the response to a request stays open, as that of a stream does. */
-function keepsOpen({ stream, wait_seconds: waitSeconds }: Answering): boolean {
+function keepsOpen({ stream, wait_seconds: waitSeconds }: ResponseOptions): boolean {
   return stream === true || waitSeconds !== 0;
 }
 
@@ -146,7 +152,7 @@ export function runRoutes(context: ApiContext): Route[] {
       summary: 'The log of a run: its model calls, its tool calls and its sub-agents',
       description: 'Has the events of a turn, in the form of the Sessions API.',
       query: turnEventsQuery,
-      answer: turnEventsAnswer,
+      answer: turnEventsResponse,
       handler: async ({ params, query, caller }) => {
         const { session, turnId, runId, reader } = await authorizeRun(catalog, params.run_id, caller, 'read');
         if (!(await hasTurn(context, session, turnId))) throw runNotFound(runId);

@@ -11,7 +11,7 @@ import { followRun, type FollowRunOptions } from './follow-run.ts';
 import { toRunHeader } from './run-header.ts';
 import { runLimitsOf } from './run-limits.ts';
 import { streamRun } from './stream-run.ts';
-import { DEFAULT_WAIT_SECONDS, type Answering } from './wire/request.ts';
+import { DEFAULT_WAIT_SECONDS, type ResponseOptions } from './wire/request.ts';
 import type { Run } from './wire/run.ts';
 
 /** Proxies and clients give up on a connection that is silent for longer. */
@@ -28,7 +28,7 @@ export class RunResponder {
   }
 
   /** Responds with the run or with its stream, as the request asks. `options` is for the stream. */
-  async respond(found: FoundRun, body: Answering, response: Response, options: StreamOptions): Promise<void> {
+  async respond(found: FoundRun, body: ResponseOptions, response: Response, options: StreamOptions): Promise<void> {
     if (body.stream) return this.stream(found, response, options);
     nameRun(response, found);
     const { created } = options;

@@ -1,7 +1,7 @@
 import { isImage } from '../../core/files.ts';
 import { audioFormat, audioType, type AudioFormat } from '../../core/audio-formats.ts';
 import type { AcceptedMedia } from '../../engine/agent-check.ts';
-import { refusal, type Place } from './errors.ts';
+import { refusal, type FieldPath } from './errors.ts';
 import type { Capability } from './wire/agent-params.ts';
 import type { InputPart, Medium, Source } from './wire/parts.ts';
 
@@ -21,7 +21,7 @@ type Author = 'user' | 'model' | 'result';
  */
 export function requireSupported(
   part: InputPart,
-  place: Place,
+  place: FieldPath,
   { author, accepted }: { author: Author; accepted: AcceptedInput },
 ): void {
   const problem = problemOf(part, author, accepted);

@@ -1,11 +1,11 @@
 import { partAt } from '../../lib/json.ts';
-import { type Place, refusal, RUN_ERRORS } from './errors.ts';
+import { type FieldPath, refusal, RUN_ERRORS } from './errors.ts';
 
 interface FillOptions {
   context: unknown;
   /** How many characters the context may add to all of them. */
   maxAdded: number;
-  placeOf: (index: number) => Place;
+  placeOf: (index: number) => FieldPath;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { isJsonObject } from '../../lib/json.ts';
 import { contextParts, type ServerSecrets } from '../../mcp/server-secrets.ts';
-import type { GivenToServer, McpServer } from '../../spec/agent-spec.ts';
-import { refusal, type Place } from './errors.ts';
+import type { SharedWithServer, McpServer } from '../../spec/agent-spec.ts';
+import { refusal, type FieldPath } from './errors.ts';
 import { fillTemplates } from './templates.ts';
 import type { Toolkit } from './wire/agent-params.ts';
 
@@ -9,7 +9,7 @@ export type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
 
 /** What an agent says of what its servers are given, and what that is. */
 interface ToolkitSecrets {
-  given: GivenToServer[];
+  given: SharedWithServer[];
   /** Undefined if nothing is given. */
   secrets: ServerSecrets | undefined;
 }
@@ -35,9 +35,9 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]+$/;
 /** Reads what the toolkits of a request give to their servers. `root`: the place of what has them. @throws ApiError */
 export function secretsOf(
   servers: ToolkitServer[],
-  { context, root }: { context: unknown; root: Place },
+  { context, root }: { context: unknown; root: FieldPath },
 ): ToolkitSecrets {
-  const given: GivenToServer[] = [];
+  const given: SharedWithServer[] = [];
   const all: ServerSecrets['headers'] = [];
   for (const { server, toolkit, index } of servers) {
     const headers = headersOf(toolkit, context, [...root, 'toolkits', index]);
@@ -54,7 +54,7 @@ export function secretsOf(
 }
 
 /** The headers of a server, with names in lower case. @throws ApiError */
-function headersOf({ authorization, headers }: McpToolkit, context: unknown, place: Place): Record<string, string> {
+function headersOf({ authorization, headers }: McpToolkit, context: unknown, place: FieldPath): Record<string, string> {
   const templates = [
     ...(typeof authorization === 'string'
       ? [{ name: 'authorization', template: authorization, at: [...place, 'authorization'], scheme: 'Bearer ' }]

@@ -10,7 +10,14 @@ import { invalidPageToken, positionOf, pageFrom, pageQuery, pageOf } from '../ht
 import type { Route } from '../http/route.ts';
 import { exampleMessage, exampleTurn } from './examples.ts';
 import { routesOf } from './route.ts';
-import { entries, isOfOtherThread, threadQuery, turnEvents, turnEventsAnswer, turnEventsQuery } from './turn-events.ts';
+import {
+  entries,
+  isOfOtherThread,
+  threadQuery,
+  turnEvents,
+  turnEventsResponse,
+  turnEventsQuery,
+} from './turn-events.ts';
 import { toWire } from './wire/events-to-wire.ts';
 import { sessionEventItem } from './wire/resources.ts';
 import { viewQuery } from './wire/view.ts';
@@ -33,7 +40,7 @@ export function eventRoutes(context: ApiContext): Route[] {
       summary: 'The events of a turn, folded',
       description: 'Without `turn.created`, `turn.done` and deltas; also available while the turn runs.',
       query: turnEventsQuery,
-      answer: turnEventsAnswer,
+      answer: turnEventsResponse,
       handler: async ({ params: { session_id: sessionId, turn_id: turnId }, query, caller }) => {
         const session = await authorizeSession(catalog, sessionId, caller, 'read');
         await requireTurn(context, session, turnId);

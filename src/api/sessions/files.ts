@@ -1,7 +1,7 @@
 import { readableSession } from '../../engine/access.ts';
 import type { ApiContext } from '../http/context.ts';
 import type { Route } from '../http/route.ts';
-import { fileAnswer, fileQuery, sendFile } from '../http/send-file.ts';
+import { fileResponse, fileQuery, sendFile } from '../http/send-file.ts';
 import { routesOf } from './route.ts';
 
 const route = routesOf('Events');
@@ -13,7 +13,7 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
       id: 'getFile',
       summary: 'The bytes of a file, or of a result that is too large for an event',
       query: fileQuery(),
-      answer: fileAnswer,
+      answer: fileResponse,
       handler: async ({ params, query: { name, type }, caller, response }) => {
         const session = await readableSession(catalog, params.session_id, caller);
         await sendFile(response, { blobs, sessionId: session.id, blob: params.file_id, name, type });

@@ -7,7 +7,7 @@ import { EngineError } from '../../engine/errors.ts';
 import { newId } from '../../engine/new-id.ts';
 import { byKey } from '../../engine/request-claims.ts';
 import { tooManyRules } from '../../features/code/permissions/remember.ts';
-import type { RulePlace } from '../../features/code/permissions/rule-rows.ts';
+import type { RuleTarget } from '../../features/code/permissions/rule-rows.ts';
 import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import { permissionRule, ruleProblem, type PermissionRule } from '../../spec/permission-rule.ts';
@@ -31,7 +31,7 @@ const existing = 'there is an equal rule already';
 
 /** A request for a change of the rules in a place. */
 interface Change {
-  place: RulePlace;
+  place: RuleTarget;
   caller: Caller;
   key: string | undefined;
 }
@@ -111,7 +111,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     }),
   ];
 
-  async function rulesIn(place: RulePlace): Promise<{ data: RuleResource[] }> {
+  async function rulesIn(place: RuleTarget): Promise<{ data: RuleResource[] }> {
     return { data: (await catalog.permissionRules.in([place], Date.now())).map(ruleToResource) };
   }
 
@@ -146,15 +146,15 @@ function ruleNotFound(id: string): ApiError {
   return new ApiError(SESSION_ERRORS.rule_not_found, `there is no rule ${JSON.stringify(id)} here`);
 }
 
-function ofCaller({ subject: { subjectId } }: Caller, agentName: string): RulePlace {
+function ofCaller({ subject: { subjectId } }: Caller, agentName: string): RuleTarget {
   return { scope: 'always', subjectId, agentName };
 }
 
-function sessionOf(place: RulePlace): string {
+function sessionOf(place: RuleTarget): string {
   return place.scope === 'always' ? '' : place.sessionId;
 }
 
-function nameOf(place: RulePlace): string {
+function nameOf(place: RuleTarget): string {
   return place.scope === 'always' ? `agents/${place.agentName}` : place.sessionId;
 }
 

@@ -8,7 +8,7 @@ import {
   savedToolName,
   savedToolProblem,
   type SavedToolName,
-  type SavedToolPlace,
+  type SavedToolOwner,
 } from '../../features/code/saved-tools/saved-tool.ts';
 import { codeActionsOf } from '../../spec/code-actions.ts';
 import type { ApiContext } from '../http/context.ts';
@@ -111,12 +111,12 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
   ];
 
   /** Whose saved tools a caller gets; undefined if the agent has none. */
-  async function findPlace(agentName: string, caller: Caller): Promise<SavedToolPlace | undefined> {
+  async function findPlace(agentName: string, caller: Caller): Promise<SavedToolOwner | undefined> {
     const { spec } = await requireAgent(catalog, agentName);
     return placeFor(codeActionsOf(spec), { agentName, subjectId: caller.subject.subjectId });
   }
 
-  async function placeToChange(agentName: string, caller: Caller): Promise<SavedToolPlace> {
+  async function placeToChange(agentName: string, caller: Caller): Promise<SavedToolOwner> {
     const place = await findPlace(agentName, caller);
     if (!place) {
       const message = 'the agent does not act in code, or has `saved_tools: "none"`';
@@ -126,7 +126,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
     return place;
   }
 
-  async function get(place: SavedToolPlace | undefined, name: SavedToolName) {
+  async function get(place: SavedToolOwner | undefined, name: SavedToolName) {
     const tool = place && (await catalog.savedTools.get(place, name));
     if (!tool) throw notFound(name);
     return savedToolToResource(tool);
@@ -146,6 +146,6 @@ function notFound(name: SavedToolName): ApiError {
   );
 }
 
-function resourceOf({ agentName }: SavedToolPlace, { category, name }: SavedToolName): string {
+function resourceOf({ agentName }: SavedToolOwner, { category, name }: SavedToolName): string {
   return `code-tools/agents/${agentName}/${category}/${name}`;
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import type { PlacedTurn } from '../../features/session-stream/turn-places.ts';
+import type { PositionedTurn } from '../../features/session-stream/turn-positions.ts';
 import { BEGINNING, FRAMES_PER_ORDINAL, type Cursor } from '../../core/cursor.ts';
 import { readerOf } from '../../auth/rights.ts';
 import { authorizeSession } from '../../engine/access.ts';
@@ -84,7 +84,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
  */
 async function sendPlaced(
   context: ApiContext,
-  { id: turnId, events_before: before }: PlacedTurn,
+  { id: turnId, events_before: before }: PositionedTurn,
   { ordinal, frame }: Cursor,
   options: Readership,
 ): Promise<number | undefined> {

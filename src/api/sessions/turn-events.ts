@@ -28,7 +28,7 @@ export const turnEventsQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).e
   ...viewQuery,
 });
 
-export const turnEventsAnswer = pageOf(turnEvent, [exampleMessage], 25);
+export const turnEventsResponse = pageOf(turnEvent, [exampleMessage], 25);
 
 const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
 

@@ -163,13 +163,13 @@ export function hasOutput<D extends Extract<TurnOutcome, { status: 'done' }>>(
 }
 
 /** A limit at which a turn is asked for its answer: of its model calls, or of the time for which it works. */
-export type AnswerLimit = 'iterations' | 'time';
+export type ResponseLimit = 'iterations' | 'time';
 
 export interface TurnDone extends RecordBase, TurnTotals {
   kind: 'turn.done';
   end: TurnOutcome;
   /** Set if the turn was asked for its answer, whatever came of it. */
-  limit?: AnswerLimit;
+  limit?: ResponseLimit;
   /** How long the turn was paused. */
   waitedMs: number;
   /** How long it has worked: without pauses, and without the time in the queue of its session. */

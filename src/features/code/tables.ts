@@ -48,7 +48,7 @@ declare module '../../catalog/schema.ts' {
     permission_rules: {
       id: string;
       scope: RuleScope;
-      /** Where it counts: see `RulePlace`. */
+      /** Where it counts: see `RuleTarget`. */
       place: string;
       /** Null for one that counts in all sessions of its subject with the agent. */
       session_id: string | null;
@@ -64,7 +64,7 @@ declare module '../../catalog/schema.ts' {
     /** The tools that agents and clients have saved. */
     saved_code_tools: {
       id: string;
-      /** Whose they are: see `SavedToolPlace`. */
+      /** Whose they are: see `SavedToolOwner`. */
       place: string;
       agent_name: string;
       category: string;

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import type { UnsequencedRecord } from '../../core/records/log.ts';
-import { placedTranscript } from '../../core/transcript.ts';
+import { indexedTranscript } from '../../core/transcript.ts';
 import { withCutResults } from './compact-conversation.ts';
 
 const at = '2026-01-01T00:00:00.000Z';
@@ -27,7 +27,7 @@ function messageWithCalls(ids: string[]): UnsequencedRecord {
 }
 
 function shown(records: UnsequencedRecord[]) {
-  const cut = withCutResults({ model: { name: 'm' } }, placedTranscript(records, threadId));
+  const cut = withCutResults({ model: { name: 'm' } }, indexedTranscript(records, threadId));
   return cut.map(({ item }) => item);
 }
 
@@ -95,6 +95,6 @@ test('the note in a cut result says how long the whole is, where the gap is, and
 test('an agent may have its results whole', () => {
   const records = [messageWithCalls(['call_1']), ...results(['call_1'], 'x'.repeat(200_000))];
   const config = { context_management: { large_tool_response: { enabled: false } } };
-  const conversation = placedTranscript(records, threadId);
+  const conversation = indexedTranscript(records, threadId);
   expect(withCutResults({ model: { name: 'm' }, config }, conversation)).toEqual(conversation);
 });

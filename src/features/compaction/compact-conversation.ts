@@ -2,7 +2,7 @@ import type { AskModel, ModelCallPart, ModelStep, SizedConversation } from '../.
 import type { WithoutId } from '../../core/records/base.ts';
 import type { ContextCompacted } from '../../core/records/threads.ts';
 import { truncateMiddle } from '../../core/text.ts';
-import { connectionsOf, foundTools, type PlacedItem, type ToolItem } from '../../core/transcript.ts';
+import { connectionsOf, foundTools, type IndexedItem, type ToolItem } from '../../core/transcript.ts';
 import { memoized } from '../../lib/memoized.ts';
 import { TOKEN_CHARACTERS } from '../../models/input-breakdown.ts';
 import type { ModelTarget } from '../../models/providers.ts';
@@ -38,7 +38,7 @@ const SHORT_TOKENS = 2_000;
  * Whether a model has answered the conversation while it was shorter, since the last compaction: what it rejects now may
  * be its length, although it has no word for that.
  */
-function wasAccepted(shown: PlacedItem[], compactedAt: number, target: ModelTarget): boolean {
+function wasAccepted(shown: IndexedItem[], compactedAt: number, target: ModelTarget): boolean {
   return shown.some(({ item, at }) => item.role === 'assistant' && at > compactedAt && isBy(item.message, target));
 }
 
@@ -71,7 +71,7 @@ async function compact(
 const LARGE_RESULT_BYTES = 64 * 1024;
 
 /** The conversation as the model sees it: beginning and end of large results, with a note on how to read the rest. */
-export function withCutResults(spec: AgentSpec, conversation: PlacedItem[]): PlacedItem[] {
+export function withCutResults(spec: AgentSpec, conversation: IndexedItem[]): IndexedItem[] {
   if (!cutsResults(spec)) return conversation;
   return conversation.map(({ item, at }) => ({ item: item.role === 'tool' ? cutItem(item) : item, at }));
 }

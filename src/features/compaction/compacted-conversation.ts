@@ -1,5 +1,5 @@
 import type { Compacted } from '../../core/compacted.ts';
-import { userText, type PlacedItem, type ToolItem, type TranscriptItem } from '../../core/transcript.ts';
+import { userText, type IndexedItem, type ToolItem, type TranscriptItem } from '../../core/transcript.ts';
 import { memoized } from '../../lib/memoized.ts';
 
 const SUMMARY_NOTE =
@@ -7,7 +7,7 @@ const SUMMARY_NOTE =
   'the summary says is to be done. The summary:';
 
 /** The conversation as the model gets it: the summary, then what came after it. */
-export function withCompacted(conversation: PlacedItem[], { from, cleared, summary }: Compacted): PlacedItem[] {
+export function withCompacted(conversation: IndexedItem[], { from, cleared, summary }: Compacted): IndexedItem[] {
   const rest = conversation
     .filter(({ at }) => at >= from)
     .map(({ item, at }) => ({ item: at < cleared ? clearedItem(item) : item, at }));

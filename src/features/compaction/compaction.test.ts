@@ -9,7 +9,7 @@ import type { ModelMessage } from '../../core/records/message.ts';
 import type { ToolResponse } from '../../core/records/results.ts';
 import type { ContextCompacted } from '../../core/records/threads.ts';
 import type { TurnCreated } from '../../core/records/turn.ts';
-import { placedTranscript, type TranscriptItem } from '../../core/transcript.ts';
+import { indexedTranscript, type TranscriptItem } from '../../core/transcript.ts';
 import { withCompacted } from './compacted-conversation.ts';
 import { lastReport } from '../../models/truncated-input.ts';
 import { compactionThreshold, inputTokens, planCompaction, type CompactionPlan } from './compaction.ts';
@@ -55,7 +55,7 @@ function planOf(
   { threshold = 1_000, tokens = 0, isTooLong = false, threadId = 'main' } = {},
 ): CompactionPlan | undefined {
   const compacted = compactedBy(records, threadId);
-  const conversation = withCompacted(placedTranscript(records, threadId), compacted);
+  const conversation = withCompacted(indexedTranscript(records, threadId), compacted);
   return planCompaction({ conversation, records, compacted, tokens, threshold, isTooLong });
 }
 
@@ -67,7 +67,7 @@ function compactedTo(plan: CompactionPlan | undefined, threadId = 'main'): Witho
 }
 
 function shown(records: UnsequencedRecord[], threadId = 'main'): string[] {
-  const items = withCompacted(placedTranscript(records, threadId), compactedBy(records, threadId));
+  const items = withCompacted(indexedTranscript(records, threadId), compactedBy(records, threadId));
   return items.map(({ item }) => textOf(item));
 }
 
@@ -200,7 +200,7 @@ test('a compacted conversation keeps the rules of providers, wherever it is divi
         const texts = shown(records);
         expect(texts[0]?.startsWith('call') || texts[0]?.startsWith('result')).toBe(false);
         let open = new Set<string>();
-        const items = withCompacted(placedTranscript(records, 'main'), compactedBy(records, 'main'));
+        const items = withCompacted(indexedTranscript(records, 'main'), compactedBy(records, 'main'));
         for (const { item } of items) {
           if (item.role === 'tool') expect(open.delete(item.toolCallId)).toBe(true);
           else expect(open.size).toBe(0);
@@ -227,7 +227,7 @@ test('the input is what the last answer reported with what was added, or an esti
   const usage = { inputTokens: 500, outputTokens: 30, reasoningTokens: 10, cacheReadTokens: 0, cacheWriteTokens: 0 };
   const [message, result] = step('a', 100);
   const tokens = (last: ModelMessage, compactedAt = -1) => {
-    const conversation = placedTranscript([userSays('x'.repeat(400)), last, result], 'main');
+    const conversation = indexedTranscript([userSays('x'.repeat(400)), last, result], 'main');
     const transcript = conversation.map(({ item }) => item);
     const request = {
       system: 'y'.repeat(80),

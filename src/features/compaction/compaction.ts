@@ -1,6 +1,6 @@
 import type { Compacted } from '../../core/compacted.ts';
 import type { UnsequencedRecord } from '../../core/records/log.ts';
-import type { PlacedItem, TranscriptItem } from '../../core/transcript.ts';
+import type { IndexedItem, TranscriptItem } from '../../core/transcript.ts';
 import { inputCharacters, itemCharacters, TOKEN_CHARACTERS } from '../../models/input-breakdown.ts';
 import type { ModelRequest } from '../../models/provider.ts';
 import type { EarlierReport } from '../../models/truncated-input.ts';
@@ -38,7 +38,7 @@ export interface CompactionPlan {
 
 interface Situation {
   /** What the model would get, with the places of its items in `records`. */
-  conversation: PlacedItem[];
+  conversation: IndexedItem[];
   records: UnsequencedRecord[];
   compacted: Compacted;
   /** The input of the next model call. */
@@ -138,6 +138,6 @@ function beginOfTurn(records: UnsequencedRecord[]): number {
 }
 
 /** The indexes of the model's messages since an index. */
-function messagesSince(conversation: PlacedItem[], begin: number): number[] {
+function messagesSince(conversation: IndexedItem[], begin: number): number[] {
   return conversation.flatMap(({ item, at }) => (item.role === 'assistant' && at >= begin ? [at] : []));
 }

@@ -1,4 +1,4 @@
-import type { PlacedTurn, TurnPlaces } from './turn-places.ts';
+import type { PositionedTurn, TurnPositions } from './turn-positions.ts';
 import type { TurnRow } from '../../catalog/schema.ts';
 import { EngineError } from '../../engine/errors.ts';
 import type { TurnIndex } from '../../engine/turn-index.ts';
@@ -22,17 +22,17 @@ const LOST_EVENTS = 1_000_000;
  * no position requires reading the turns before it.
  */
 export class SessionIndex {
-  readonly #turnPlaces: TurnPlaces;
+  readonly #turnPlaces: TurnPositions;
   readonly #logs: TurnLogReader;
   readonly #turnIndex: TurnIndex;
-  readonly #searches = new Map<string, Promise<PlacedTurn | undefined>>();
+  readonly #searches = new Map<string, Promise<PositionedTurn | undefined>>();
 
   constructor({
     catalog,
     logs,
     turnIndex,
   }: {
-    catalog: { turnPlaces: TurnPlaces };
+    catalog: { turnPlaces: TurnPositions };
     logs: TurnLogReader;
     turnIndex: TurnIndex;
   }) {
@@ -46,7 +46,7 @@ export class SessionIndex {
    * turn whose history was lost is passed over once another turn follows it. Concurrent callers share one search.
    * @throws EngineError `invalid_cursor` if the session cannot have an event at `position`
    */
-  turnAfter(sessionId: string, position: number): Promise<PlacedTurn | undefined> {
+  turnAfter(sessionId: string, position: number): Promise<PositionedTurn | undefined> {
     const key = `${sessionId}/${position}`;
     const search =
       this.#searches.get(key) ?? this.#search(sessionId, position).finally(() => this.#searches.delete(key));
@@ -60,15 +60,15 @@ export class SessionIndex {
    */
   async turnFollowing(
     sessionId: string,
-    last?: { turn: PlacedTurn; length: number | 'lost' },
-  ): Promise<PlacedTurn | undefined> {
+    last?: { turn: PositionedTurn; length: number | 'lost' },
+  ): Promise<PositionedTurn | undefined> {
     for (;;) {
       const next = await this.#turnPlaces.firstAfter(sessionId, last?.turn.events_before ?? -1);
       if (next || !(await this.#placeNext(sessionId, last?.turn, last?.length))) return next;
     }
   }
 
-  async #search(sessionId: string, position: number): Promise<PlacedTurn | undefined> {
+  async #search(sessionId: string, position: number): Promise<PositionedTurn | undefined> {
     const turnPlaces = this.#turnPlaces;
     for (let from = position; ;) {
       const turn = await turnPlaces.lastAt(sessionId, from);
@@ -87,7 +87,7 @@ export class SessionIndex {
   /** Gives places to the turns after the last one that has a place. False if there are none, or that turn runs. */
   async #placeNext(
     sessionId: string,
-    last: PlacedTurn | undefined,
+    last: PositionedTurn | undefined,
     length: number | 'lost' | undefined,
   ): Promise<boolean> {
     const turnPlaces = this.#turnPlaces;
@@ -128,13 +128,13 @@ export class SessionIndex {
 }
 
 /** Whether the turn has no event after `position`. */
-function isPast(turn: PlacedTurn, length: number | 'lost' | undefined, position: number): boolean {
+function isPast(turn: PositionedTurn, length: number | 'lost' | undefined, position: number): boolean {
   if (length === undefined) return false;
   return length === 'lost' || position >= turn.events_before + length;
 }
 
 /** The last position of a turn; infinite while it runs. */
-function endOf(turn: PlacedTurn, length: number | 'lost' | undefined): number {
+function endOf(turn: PositionedTurn, length: number | 'lost' | undefined): number {
   if (length === undefined) return Infinity;
   return turn.events_before + (length === 'lost' ? LOST_EVENTS : length);
 }

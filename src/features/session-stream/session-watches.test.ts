@@ -1,6 +1,6 @@
 import { pino } from 'pino';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { SessionNews } from './turn-places.ts';
+import type { SessionNews } from './turn-positions.ts';
 import { InProcessBus } from '../../live/in-process-bus.ts';
 import { SessionWatches, type SessionWatch } from './session-watches.ts';
 

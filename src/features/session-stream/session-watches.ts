@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { SessionNews, TurnPlaces } from './turn-places.ts';
+import type { SessionNews, TurnPositions } from './turn-positions.ts';
 import { withoutContext } from '../../telemetry/log-context.ts';
 import type { LiveBus } from '../../live/bus.ts';
 
@@ -68,13 +68,13 @@ interface Watched {
  * query for all of them. A session without readers costs nothing.
  */
 export class SessionWatches {
-  readonly #catalog: { turnPlaces: TurnPlaces };
+  readonly #catalog: { turnPlaces: TurnPositions };
   readonly #bus: LiveBus;
   readonly #log: Logger;
   readonly #watched = new Map<string, Watched>();
   #isPolling = false;
 
-  constructor({ catalog, bus, log }: { catalog: { turnPlaces: TurnPlaces }; bus: LiveBus; log: Logger }) {
+  constructor({ catalog, bus, log }: { catalog: { turnPlaces: TurnPositions }; bus: LiveBus; log: Logger }) {
     this.#catalog = catalog;
     this.#bus = bus;
     this.#log = log;

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Kernel } from '../../../src/features/code/kernel/kernel.ts';
-import type { CallAnswer, KernelCall } from '../../../src/features/code/kernel/kernel-calls.ts';
+import type { CallReply, KernelCall } from '../../../src/features/code/kernel/kernel-calls.ts';
 import type { OutputPart } from '../../../src/core/output-parts.ts';
 import type { CellEnd, CellStop } from '../../../src/features/code/kernel/running-cell.ts';
 import { codeModules, TOOLS_PACKAGE } from '../../../src/features/code/tools/code-modules.ts';
@@ -42,7 +42,7 @@ function echo(call: KernelCall): Answer {
   return { status: 'succeeded', content: `${argumentOf(call)}` };
 }
 
-const DONE: CallAnswer = { number: 1, status: 'succeeded', content: 'done' };
+const DONE: CallReply = { number: 1, status: 'succeeded', content: 'done' };
 
 describe.each(['sandbox', 'confined'] as const)('calls behind the wall %s', (name) => {
   let sandbox: TestSandbox;

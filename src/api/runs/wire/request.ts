@@ -14,7 +14,7 @@ const context = z
   .describe('any JSON of at most 256 KiB, for the instructions and the tools; not shown to the model; default {}');
 
 /** How a run is answered. */
-export const answering = {
+export const responseOptions = {
   stream: z.boolean().nullish().describe('answer with server-sent events; default false'),
   wait_seconds: z
     .number()
@@ -26,14 +26,14 @@ export const answering = {
     ),
 };
 
-export type Answering = z.infer<z.ZodObject<typeof answering>>;
+export type ResponseOptions = z.infer<z.ZodObject<typeof responseOptions>>;
 
 const MAX_METADATA_LENGTH = 512;
 
 const fields = {
   input: inputItems,
   context,
-  ...answering,
+  ...responseOptions,
   metadata: bounded(z.record(line({ min: 1, max: MAX_METADATA_LENGTH }), line({ max: MAX_METADATA_LENGTH })), 16)
     .nullish()
     .describe('returned with the run'),

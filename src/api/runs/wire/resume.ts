@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { bounded, identifier } from '../../../spec/bounds.ts';
 import { MAX_TOOLKITS, refreshedToolkit } from './agent-params.ts';
 import { callId, jsonObject, resultContent } from './parts.ts';
-import { answering } from './request.ts';
+import { responseOptions } from './request.ts';
 
 /**
  * What resumes a run: answers to the calls that it waits for, and its toolkits. Null means unset.
@@ -63,7 +63,7 @@ export const resumeRequest = z
     refresh: bounded(z.array(refreshedToolkit), MAX_TOOLKITS)
       .nullish()
       .describe('the dynamic toolkits of required_action as they are now: without a system_prompt they have none'),
-    ...answering,
+    ...responseOptions,
   })
   .meta({ id: 'ResumeRequest' });
 

@@ -7,7 +7,7 @@ import { retryWhileUnavailable } from '../../../engine/retry.ts';
 import { NEVER_ABORTED } from '../../../lib/abort.ts';
 import { errorMessage } from '../../../lib/errors.ts';
 import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
-import type { CallAnswer } from '../kernel/kernel-calls.ts';
+import type { CallReply } from '../kernel/kernel-calls.ts';
 import { answerOf } from './call-answers.ts';
 import { NOT_RUN, type CommandRequest, type Requested } from './code-message.ts';
 import type { RunningCall } from './code-step.ts';
@@ -20,12 +20,12 @@ const MAX_ANSWERS_BYTES = 16 * 1024 * 1024;
 const MAX_COMMANDS = 4;
 
 /** What code gets for what it has asked for, and the results that this adds to its thread. */
-interface AnsweredRequest {
-  answer: CallAnswer;
+interface RequestReply {
+  answer: CallReply;
   records: NewRecord[];
 }
 
-export interface AnswerOptions extends RunningCall {
+export interface ReplyOptions extends RunningCall {
   threadId: string;
   sessionId: string;
   blobs: BlobStore;
@@ -40,12 +40,12 @@ export interface AnswerOptions extends RunningCall {
 const commandsAtOnce = new KeyedSemaphore(MAX_COMMANDS);
 
 /** Runs the commands that were allowed, and reads the results of the other calls. What fails is an answer as well. */
-export function answerRequests(requested: readonly Requested[], options: AnswerOptions): Promise<AnsweredRequest[]> {
+export function answerRequests(requested: readonly Requested[], options: ReplyOptions): Promise<RequestReply[]> {
   const maxBytes = Math.floor(MAX_ANSWERS_BYTES / requested.length);
   const { threadId, sessionId, blobs, responses } = options;
   const allowed = new Set(options.commands);
   return Promise.all(
-    requested.map(async ({ request, ids }): Promise<AnsweredRequest> => {
+    requested.map(async ({ request, ids }): Promise<RequestReply> => {
       if (request.kind === 'command' && ids.every((id) => allowed.has(id))) {
         return runCommand(request, ids, { ...options, maxBytes });
       }
@@ -65,11 +65,11 @@ export function answerRequests(requested: readonly Requested[], options: AnswerO
 async function runCommand(
   { number, text, cwd }: CommandRequest,
   ids: readonly string[],
-  { sandbox, actions, limits, signal, threadId, deadline, maxBytes }: AnswerOptions & { maxBytes: number },
-): Promise<AnsweredRequest> {
+  { sandbox, actions, limits, signal, threadId, deadline, maxBytes }: ReplyOptions & { maxBytes: number },
+): Promise<RequestReply> {
   const results = (outcome: 'succeeded' | 'failed' | 'cancelled', content: string): NewRecord[] =>
     ids.map((id) => commandResult({ threadId, id }, outcome, content));
-  const run = async (): Promise<AnsweredRequest> => {
+  const run = async (): Promise<RequestReply> => {
     const timeoutMs = deadline - Date.now();
     if (signal.aborted || timeoutMs <= 0) {
       const reason = signal.aborted
@@ -94,6 +94,6 @@ async function runCommand(
   }
 }
 
-function failed(number: number, error: unknown): CallAnswer {
+function failed(number: number, error: unknown): CallReply {
   return { number, status: 'failed', message: errorMessage(error) };
 }

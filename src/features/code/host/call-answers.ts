@@ -5,7 +5,7 @@ import type { StoredFile } from '../../../core/records/input.ts';
 import type { FullText, ToolResponse } from '../../../core/records/results.ts';
 import { outcomeText } from '../../../core/tool-records.ts';
 import { parsedJson } from '../../../lib/json.ts';
-import type { CallAnswer } from '../kernel/kernel-calls.ts';
+import type { CallReply } from '../kernel/kernel-calls.ts';
 
 interface AnswerSources {
   blobs: BlobStore;
@@ -19,7 +19,7 @@ export async function answerOf(
   { number, name }: { number: number; name: string },
   response: WithoutId<ToolResponse> | undefined,
   sources: AnswerSources,
-): Promise<CallAnswer> {
+): Promise<CallReply> {
   if (!response) return { number, status: 'failed', message: `${name}: ${outcomeText('cancelled')}` };
   const { outcome, content } = response;
   switch (outcome) {

@@ -20,7 +20,7 @@ import type { PermissionRules } from '../permissions/rule-rows.ts';
 import { mayHaveSavedTools, savedToolsOf } from '../saved-tools/saved-tool.ts';
 import { savedModules, type SavedModules } from '../saved-tools/saved-modules.ts';
 import type { SavedTools } from '../saved-tools/saved-tool-rows.ts';
-import { answerRequests, type AnswerOptions } from './answer-requests.ts';
+import { answerRequests, type ReplyOptions } from './answer-requests.ts';
 import { shownText, writeDisplays } from './cell-files.ts';
 import { cellResult, kernelEvents } from './cell-result.ts';
 import { codeMessage, type CodeMessage, type Requested } from './code-message.ts';
@@ -88,7 +88,7 @@ export interface AskingCode {
 type CellInTurn = Pick<CallToolInput, 'turnId' | 'threadId' | 'toolCallId'>;
 
 /** Gives waiting code its results. */
-type Results = Pick<AnswerOptions, 'responses' | 'commands'>;
+type Results = Pick<ReplyOptions, 'responses' | 'commands'>;
 
 /** The cells of this host: those that run, and those that wait for what they have asked for. */
 export class Cells {
@@ -246,7 +246,7 @@ export class Cells {
   #answers(
     { input: { sessionId } }: CodeCall,
     requested: readonly Requested[],
-    { stop, ...options }: RunningThread & Results & Pick<AnswerOptions, 'deadline'>,
+    { stop, ...options }: RunningThread & Results & Pick<ReplyOptions, 'deadline'>,
   ): ReturnType<typeof answerRequests> {
     // A command that begins when the kernel has just died would run until the time limit of the code.
     const signal = AbortSignal.any([stop.signal, options.kernel.whileWaiting(options.threadId)]);

@@ -2,7 +2,7 @@ import type { SessionRow } from '../../../catalog/schema.ts';
 import type { ResumeCellInput } from '../../../core/history.ts';
 import type { NewRecord } from '../../../core/records/log.ts';
 import { withoutOutput } from '../../../core/records/sandbox.ts';
-import type { CallAnswer } from '../kernel/kernel-calls.ts';
+import type { CallReply } from '../kernel/kernel-calls.ts';
 import type { CodeMessage, Requested } from './code-message.ts';
 import { ofTool, type CodeCall, type EndedCall, type RunningCall } from './code-step.ts';
 import { threadCreated, threadDone } from './code-thread-records.ts';
@@ -86,7 +86,7 @@ export function waitOf(
 /** Gives code its answers, and runs it until it stops. @param since when it has begun to wait for tools */
 export async function goOn(
   { kernel, threadId, turnId, stop }: CodeThread,
-  answers: CallAnswer[],
+  answers: CallReply[],
   since: number,
 ): Promise<Stop> {
   const lost = kernel.lossOf(threadId);

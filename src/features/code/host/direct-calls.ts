@@ -9,7 +9,7 @@ import { retryWhileUnavailable } from '../../../engine/retry.ts';
 import { KeyedSemaphore } from '../../../lib/keyed-semaphore.ts';
 import type { AgentSpec } from '../../../spec/agent-spec.ts';
 import type { McpTools } from '../../../tools/mcp-tools.ts';
-import { CANCELLED, isAnswer, resultOf, storeResponse, type UnstoredResult } from '../../../tools/results.ts';
+import { CANCELLED, hasResponded, resultOf, storeResponse, type UnstoredResult } from '../../../tools/results.ts';
 import type { CodeMessage } from './code-message.ts';
 
 /** How long the turn runs the calls of a tool of which the host could not run one to its end. */
@@ -27,7 +27,7 @@ interface DirectCallsOptions {
   toolTimeoutMs: number;
 }
 
-interface Place extends Pick<CallToolInput, 'turnId' | 'isRun' | 'sessionId' | 'owner'> {
+interface CellContext extends Pick<CallToolInput, 'turnId' | 'isRun' | 'sessionId' | 'owner'> {
   spec: AgentSpec;
   /** The cell is to end where it is. */
   stop: AbortSignal;
@@ -55,7 +55,7 @@ export class DirectCalls {
   }
 
   /** Runs the calls of a message, and adds their results. A call without one is left to the turn. */
-  async run({ message, results, ...asked }: CodeMessage, place: Place): Promise<CodeMessage> {
+  async run({ message, results, ...asked }: CodeMessage, place: CellContext): Promise<CodeMessage> {
     const lanes = new KeyedSemaphore(toolLanes({ isSubAgent: false, inSequence: place.spec.callsInSequence }));
     const refused = new Map(results.map((result) => [result.toolCallId, result]));
     const ended = await Promise.all(
@@ -79,7 +79,7 @@ export class DirectCalls {
   async #run(
     call: ToolCall,
     { threadId }: Pick<ModelMessage, 'threadId'>,
-    place: Place,
+    place: CellContext,
   ): Promise<{ result: CodeMessage['results'][number] } | { hasBegun: boolean }> {
     const { blobs } = this.#options;
     const { sessionId } = place;
@@ -94,7 +94,7 @@ export class DirectCalls {
   async #call(
     call: ToolCall,
     threadId: string,
-    { turnId, isRun, sessionId, owner, spec, stop, ending }: Place,
+    { turnId, isRun, sessionId, owner, spec, stop, ending }: CellContext,
   ): Promise<UnstoredResult | { hasBegun: boolean }> {
     const { mcpTools, toolTimeoutMs: timeoutMs } = this.#options;
     if (stop.aborted) return { outcome: 'cancelled', text: outcomeText('cancelled') };
@@ -105,7 +105,7 @@ export class DirectCalls {
     const more = { resumed: undefined, reliesOn: ON_NO_CONNECTION, loadToolset };
     // It throws only before the call was sent.
     const outcome = await mcpTools.run(call, { ...options, ...more }).catch(() => undefined);
-    if (outcome && isAnswer(outcome)) return resultOf(outcome);
+    if (outcome && hasResponded(outcome)) return resultOf(outcome);
     const hasBegun = outcome?.status === 'unknown' || outcome?.status === 'asks';
     if (!stop.aborted) return { hasBegun };
     return hasBegun ? CANCELLED : { outcome: 'cancelled', text: outcomeText('cancelled') };

@@ -19,13 +19,13 @@ interface PublishedOutputOptions {
 }
 
 /** Where readers find the output of a cell. */
-type Place = Pick<LiveOutput, 'turnId' | 'id' | 'after'>;
+type OutputPosition = Pick<LiveOutput, 'turnId' | 'id' | 'after'>;
 
 /** The output of a cell for its readers while it runs: bounded, and in few messages, whatever the code prints. */
 export class PublishedOutput {
   readonly #options: PublishedOutputOptions;
   readonly #parts: OutputPart[] = [];
-  #place: Place;
+  #place: OutputPosition;
   #room: number;
   #isFull = false;
   /** How many characters of it the readers of the turn have been sent. */
@@ -33,7 +33,7 @@ export class PublishedOutput {
   #sentAt = -INTERVAL_MS;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(options: PublishedOutputOptions, place: Place) {
+  constructor(options: PublishedOutputOptions, place: OutputPosition) {
     this.#options = options;
     this.#place = place;
     this.#room = options.maxBytes;
@@ -54,7 +54,7 @@ export class PublishedOutput {
   }
 
   /** The cell goes on, maybe in another turn, whose readers are sent what it has written before. */
-  goOn(place: Place): void {
+  goOn(place: OutputPosition): void {
     if (place.turnId === this.#place.turnId) return;
     this.#options.bus.finishOutput({ ...this.#place, ...this.#options.call });
     this.#place = place;

@@ -13,7 +13,7 @@ import {
   savedToolProblem,
   savedToolsOf,
   type SavedTool,
-  type SavedToolPlace,
+  type SavedToolOwner,
 } from '../saved-tools/saved-tool.ts';
 import type { SavedTools } from '../saved-tools/saved-tool-rows.ts';
 import { sourceProblem } from './check-source.ts';
@@ -81,7 +81,7 @@ export async function deleteTool(
 async function findPlace(
   { catalog, mayOnServer }: SavedCallSources,
   { input, spec }: Pick<CodeCall, 'input' | 'spec'>,
-): Promise<{ session: NonNullable<Awaited<ReturnType<Sessions['get']>>>; place: SavedToolPlace }> {
+): Promise<{ session: NonNullable<Awaited<ReturnType<Sessions['get']>>>; place: SavedToolOwner }> {
   const session = await catalog.sessions.get(input.sessionId);
   const place = session && savedToolsOf(session, spec);
   const [agent] = place ? await catalog.agents.registered([place.agentName]) : [];

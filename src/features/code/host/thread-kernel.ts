@@ -2,7 +2,7 @@ import type { Execution } from '../../../core/records/sandbox.ts';
 import { NEVER_ABORTED, onAbort } from '../../../lib/abort.ts';
 import { errorMessage } from '../../../lib/errors.ts';
 import type { RestartReason } from '../events.ts';
-import type { CallAnswer, KernelCall } from '../kernel/kernel-calls.ts';
+import type { CallReply, KernelCall } from '../kernel/kernel-calls.ts';
 import type { CellEnd, CellStop, KernelEnd, RunOptions } from '../kernel/running-cell.ts';
 import { KernelEnded, type Kernel } from '../kernel/kernel.ts';
 import type { KnownKernel } from '../last-cell.ts';
@@ -178,7 +178,7 @@ export class ThreadKernel {
   /** Gives a waiting cell what it has asked for. @param spentMs how much of the wait counts against its time limit */
   resume(
     { id, signal, turnId }: Pick<Cell, 'id' | 'signal' | 'turnId'>,
-    answers: CallAnswer[],
+    answers: CallReply[],
     { spentMs }: { spentMs: number },
   ): Promise<CellStep> {
     const kernel = this.#kernel;

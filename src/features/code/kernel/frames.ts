@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { LineReader } from '../../../lib/line-reader.ts';
 import type { Bait } from './bait.ts';
-import { kernelCalls, type CallAnswer } from './kernel-calls.ts';
+import { kernelCalls, type CallReply } from './kernel-calls.ts';
 
 /** A display of 8 MiB in base64, and its frame. Calls of one frame have 8 MiB. */
 const MAX_FRAME_BYTES = 12 * 1024 * 1024;
@@ -105,7 +105,7 @@ export type HostFrame =
   /** Stores the variables of the user, or takes those that are stored. */
   | { type: 'variables'; id: string; task: 'save' | 'restore'; mark: string }
   /** Answers all calls of the last frame. */
-  | { type: 'results'; answers: CallAnswer[] };
+  | { type: 'results'; answers: CallReply[] };
 
 /**
  * Reads the frames of a kernel.

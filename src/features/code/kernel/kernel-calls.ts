@@ -18,7 +18,7 @@ const MAX_DEPTH = 64;
 export type KernelCall = z.infer<typeof kernelCall>;
 
 /** The answer of a call: of a tool, of a command, or why there is none. */
-export type CallAnswer = { number: number } & (
+export type CallReply = { number: number } & (
   | { status: 'succeeded'; content: string; structured?: unknown }
   | { status: 'exited'; output: string; exitCode: number }
   | { status: 'failed' | 'denied' | 'expired' | 'unknown_outcome'; message: string }
@@ -103,7 +103,7 @@ export class CellCalls {
   }
 
   /** The calls that wait are answered: the next ones may come. */
-  answer(answers: readonly CallAnswer[]): void {
+  answer(answers: readonly CallReply[]): void {
     const numbers = new Set(answers.map(({ number }) => number));
     const isComplete = numbers.size === this.#out.length && this.#out.every((call) => numbers.has(call.number));
     if (!isComplete) throw new Error('all calls that a cell has asked for are answered together');
@@ -112,7 +112,7 @@ export class CellCalls {
   }
 
   /** Answers of the calls that wait, which say that there are none. */
-  refusals(message: string): CallAnswer[] {
+  refusals(message: string): CallReply[] {
     return this.#out.map(({ number }) => ({ number, status: 'failed', message }));
   }
 }

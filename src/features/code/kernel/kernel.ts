@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { withBait } from './bait.ts';
 import { frameReader, type HostFrame, type KernelFrame, type ReadyFrame } from './frames.ts';
 import { exceeded, processorDelayMs, watchGroup, type GroupUsage } from './group-watch.ts';
-import type { CallAnswer } from './kernel-calls.ts';
+import type { CallReply } from './kernel-calls.ts';
 import { KernelProcess, signal } from './kernel-process.ts';
 import { kernelSetup, type WallSetup } from './kernel-setup.ts';
 import type { OutputPart } from '../../../core/output-parts.ts';
@@ -188,7 +188,7 @@ export class Kernel {
    *
    * @param spentMs how much of the wait counts against the time limit, in milliseconds
    */
-  async resume(answers: CallAnswer[], { spentMs }: { spentMs: number }): Promise<CellStop> {
+  async resume(answers: CallReply[], { spentMs }: { spentMs: number }): Promise<CellStop> {
     const cell = this.#waitingCell();
     const isAnswered = !cell.calls.isWaiting;
     if (!isAnswered) cell.calls.answer(answers);

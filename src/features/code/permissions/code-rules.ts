@@ -9,7 +9,7 @@ import { callActionOf, permissionAction } from './call-action.ts';
 import { decisionByRules, type AppliedRule, type RuledDecision } from './decide-action.ts';
 import type { PermissionAction } from './permission-action.ts';
 import { READ_ONLY } from './read-only.ts';
-import type { PermissionRules, RulePlace } from './rule-rows.ts';
+import type { PermissionRules, RuleTarget } from './rule-rows.ts';
 
 /** Where calls are made. */
 interface Calls {
@@ -64,7 +64,7 @@ export async function codeRules(
 }
 
 /** Where the rules of users count for calls. */
-function placesOf(session: SessionRow, { sessionId, subAgent, cell }: Calls): RulePlace[] {
+function placesOf(session: SessionRow, { sessionId, subAgent, cell }: Calls): RuleTarget[] {
   const agentName = agentOf(session, subAgent);
   return [
     { scope: 'session', sessionId },

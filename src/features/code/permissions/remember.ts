@@ -12,7 +12,7 @@ import { MAX_RULES, ruleProblem, type PermissionRule, type RulePattern } from '.
 import { pendingAction } from './call-action.ts';
 import { agentOf } from './code-rules.ts';
 import { matchesRule } from './decide-action.ts';
-import type { PermissionRules, RulePlace, RuleScope } from './rule-rows.ts';
+import type { PermissionRules, RuleTarget, RuleScope } from './rule-rows.ts';
 import { suggestedRule } from './suggested-rule.ts';
 
 /** A rule that a person asks for beside a decision. */
@@ -38,7 +38,7 @@ interface Deciding {
 }
 
 interface NewRule {
-  place: RulePlace;
+  place: RuleTarget;
   rule: PermissionRule;
 }
 
@@ -79,7 +79,7 @@ async function ruleToAdd(given: RuleToRemember, call: PendingCall, deciding: Dec
 }
 
 /** @throws EngineError */
-function placeOf({ scope, param }: RuleToRemember, call: PendingCall, deciding: Deciding): RulePlace {
+function placeOf({ scope, param }: RuleToRemember, call: PendingCall, deciding: Deciding): RuleTarget {
   const { session, caller, threads } = deciding;
   const { id: sessionId, subject_id: subjectId } = session;
   const mayDecide = mayOnSession(caller, session, 'decide') && (scope !== 'always' || isOwn(caller, session));
@@ -104,7 +104,7 @@ function placeOf({ scope, param }: RuleToRemember, call: PendingCall, deciding: 
 
 /** A rule that was added, and not found. */
 export interface AddedRule {
-  place: RulePlace;
+  place: RuleTarget;
   id: string;
 }
 

@@ -12,7 +12,7 @@ import '../tables.ts';
 export type RuleScope = 'always' | 'session' | 'cell';
 
 /** Where a rule counts. */
-export type RulePlace =
+export type RuleTarget =
   | { scope: 'always'; subjectId: string; agentName: string }
   | { scope: 'session'; sessionId: string }
   | ({ scope: 'cell'; sessionId: string } & CallKey);
@@ -34,7 +34,7 @@ export class PermissionRules extends Store {
    * The rules that count in these places now, the oldest first. One for an agent counts for the agent that had the name
    * when it was made.
    */
-  async in(places: readonly RulePlace[], now: number): Promise<StoredRule[]> {
+  async in(places: readonly RuleTarget[], now: number): Promise<StoredRule[]> {
     const rows = await this.db
       .selectFrom('permission_rules as rules')
       .leftJoin('agents', 'agents.name', 'rules.agent_name')
@@ -50,7 +50,7 @@ export class PermissionRules extends Store {
 
   /** Adds a rule, or finds the equal one; undefined if the place has as many as it may have. */
   async add(
-    place: RulePlace,
+    place: RuleTarget,
     { rule, by, id = newId('rule') }: { rule: PermissionRule; by: Subject; id?: string },
     now: number,
   ): Promise<{ stored: StoredRule; isNew: boolean } | undefined> {
@@ -93,7 +93,7 @@ export class PermissionRules extends Store {
   }
 
   /** Whether the place had the rule. */
-  async delete(place: RulePlace, id: string): Promise<boolean> {
+  async delete(place: RuleTarget, id: string): Promise<boolean> {
     return changeRows(this.db.deleteFrom('permission_rules').where('id', '=', id).where('place', '=', placeKey(place)));
   }
 
@@ -122,7 +122,7 @@ function isOfEarlierAgent(eb: ExpressionBuilder<Tables, 'permission_rules'>) {
 }
 
 /** Equal for equal places. Ids of sessions are no JSON. */
-function placeKey(place: RulePlace): string {
+function placeKey(place: RuleTarget): string {
   if (place.scope === 'session') return place.sessionId;
   const { scope, ...ids } = place;
   return JSON.stringify([scope, hashOf(ids)]);

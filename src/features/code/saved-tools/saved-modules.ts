@@ -7,7 +7,7 @@ import {
   type SavedTool,
   type SavedToolAbout,
   type SavedToolName,
-  type SavedToolPlace,
+  type SavedToolOwner,
 } from './saved-tool.ts';
 
 /** The saved tools that code imports. */
@@ -22,7 +22,7 @@ export interface SavedModules {
 /** The modules of the saved tools of a place, as they are now. */
 export async function savedModules(
   savedTools: Pick<SavedTools, 'list' | 'get'>,
-  place: SavedToolPlace | undefined,
+  place: SavedToolOwner | undefined,
 ): Promise<SavedModules> {
   const tools = place ? await savedTools.list(place) : [];
   return {

@@ -10,7 +10,7 @@ import {
   type SavedTool,
   type SavedToolAbout,
   type SavedToolName,
-  type SavedToolPlace,
+  type SavedToolOwner,
 } from './saved-tool.ts';
 import '../tables.ts';
 
@@ -32,7 +32,7 @@ const MAX_REQUESTS = 20;
 /** The tools that agents and clients have saved. A place has one version of each: the newest. */
 export class SavedTools extends Store {
   /** The saved tools of a place without their code, by category and name: those for the agent that has its name now. */
-  async list(place: SavedToolPlace): Promise<SavedToolAbout[]> {
+  async list(place: SavedToolOwner): Promise<SavedToolAbout[]> {
     const rows = await this.db
       .selectFrom('saved_code_tools as tools')
       .innerJoin('agents', 'agents.name', 'tools.agent_name')
@@ -46,7 +46,7 @@ export class SavedTools extends Store {
   }
 
   /** A saved tool with its code. */
-  async get(place: SavedToolPlace, tool: SavedToolName): Promise<(SavedToolAbout & Code) | undefined> {
+  async get(place: SavedToolOwner, tool: SavedToolName): Promise<(SavedToolAbout & Code) | undefined> {
     const row = await this.db
       .selectFrom('saved_code_tools as tools')
       .innerJoin('agents', 'agents.name', 'tools.agent_name')
@@ -65,7 +65,7 @@ export class SavedTools extends Store {
    * @param now milliseconds since 1970
    */
   async save(
-    place: SavedToolPlace,
+    place: SavedToolOwner,
     tool: SavedTool,
     { by, request }: { by: Subject; request: string },
     now: number,
@@ -114,7 +114,7 @@ export class SavedTools extends Store {
   }
 
   /** Whether the place had the tool. */
-  async delete(place: SavedToolPlace, { category, name }: SavedToolName): Promise<boolean> {
+  async delete(place: SavedToolOwner, { category, name }: SavedToolName): Promise<boolean> {
     const deleted = this.db
       .deleteFrom('saved_code_tools')
       .where('place', '=', placeKey(place))
@@ -156,7 +156,7 @@ function isOfEarlierAgent(eb: ExpressionBuilder<Tables, 'saved_code_tools'>) {
 }
 
 /** Equal for equal places. */
-function placeKey({ agentName, subjectId }: SavedToolPlace): string {
+function placeKey({ agentName, subjectId }: SavedToolOwner): string {
   return hashOf({ agentName, subjectId: subjectId ?? null });
 }
 

@@ -52,7 +52,7 @@ export type SavedToolAbout = SavedToolName &
   };
 
 /** Whose saved tools: those of a subject for an agent, or, without a subject, those of the agent. */
-export interface SavedToolPlace {
+export interface SavedToolOwner {
   agentName: string;
   subjectId?: string;
 }
@@ -64,7 +64,7 @@ export interface SavedToolPlace {
 export function savedToolsOf(
   session: Pick<SessionRow, 'agent_name' | 'agent_version' | 'subject_id'>,
   spec: AgentSpec,
-): SavedToolPlace | undefined {
+): SavedToolOwner | undefined {
   const { agent_name: agentName, agent_version: version, subject_id: subjectId } = session;
   if (agentName === null || version === null) return undefined;
   return placeFor(codeActionsOf(spec), { agentName, subjectId });
@@ -78,8 +78,8 @@ export function mayHaveSavedTools(spec: Pick<AgentSpec, 'code_actions' | 'config
 /** The saved tools of a subject for an agent, or those that all of its sessions share; undefined if it has none. */
 export function placeFor(
   actions: Pick<CodeActions, 'savedTools'> | undefined,
-  { agentName, subjectId }: Required<SavedToolPlace>,
-): SavedToolPlace | undefined {
+  { agentName, subjectId }: Required<SavedToolOwner>,
+): SavedToolOwner | undefined {
   if (!actions || actions.savedTools === 'none') return undefined;
   return actions.savedTools === 'agent' ? { agentName } : { agentName, subjectId };
 }

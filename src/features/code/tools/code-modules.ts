@@ -20,7 +20,7 @@ export interface CodeModules {
 }
 
 /** The module of a tool. */
-export interface CodePlace<T> {
+export interface ToolModule<T> {
   tool: T;
   /** The package of its server: the name of the server in Python. */
   category: string;
@@ -33,12 +33,12 @@ export interface CodePlace<T> {
 }
 
 /** Where the modules of tools are, by server and tool. A tool whose name is too long for kernels has none. */
-export function codePlaces<T extends Pick<CodeTool, 'server' | 'name'>>(tools: readonly T[]): CodePlace<T>[] {
+export function codePlaces<T extends Pick<CodeTool, 'server' | 'name'>>(tools: readonly T[]): ToolModule<T>[] {
   const callable = tools.filter(({ server, name }) => Math.max(server.length, name.length) <= MAX_NAME);
   const byServer = Map.groupBy(callable, ({ server }) => server);
   return [...pythonNames([...byServer.keys()])].flatMap(([server, category]) => {
     const ofServer = new Map(byServer.get(server)?.map((tool) => [tool.name, tool]));
-    return [...pythonNames([...ofServer.keys()])].flatMap(([original, name]): CodePlace<T>[] => {
+    return [...pythonNames([...ofServer.keys()])].flatMap(([original, name]): ToolModule<T>[] => {
       const tool = ofServer.get(original);
       const module = `${TOOLS_PACKAGE}.${category}.${name}`;
       return tool ? [{ tool, category, name, module, file: `${TOOLS_PACKAGE}/${category}/${name}.py` }] : [];
@@ -81,8 +81,8 @@ export function codeModules(
   return { files, hash: hashOf([...files]) };
 }
 
-function indexOf(places: readonly CodePlace<CodeTool>[]): string {
-  const entryOf = ({ tool: { server, name }, module }: CodePlace<CodeTool>): string =>
+function indexOf(places: readonly ToolModule<CodeTool>[]): string {
+  const entryOf = ({ tool: { server, name }, module }: ToolModule<CodeTool>): string =>
     `    (${pythonString(server)}, ${pythonString(name)}): ${pythonLiteral(module)},`;
   return [
     docstring('The modules of all tools, by the names of servers and tools, and the other way round.', ''),

@@ -3,7 +3,7 @@ import { argumentSchema, calledBy, type AgentTool } from '../../../tools/toolset
 import { SANDBOX_FOLDERS } from '../kernel/bubblewrap.ts';
 import type { SavedToolAbout } from '../saved-tools/saved-tool.ts';
 import { parserFor, parsersAmong } from '../saved-tools/saved-modules.ts';
-import { codePlaces, type CodePlace } from './code-modules.ts';
+import { codePlaces, type ToolModule } from './code-modules.ts';
 import { MAX_DESCRIPTION, toolModule, type CodeTool } from './tool-module.ts';
 
 /** A tool that code may call, with what it is for its agent. */
@@ -12,7 +12,7 @@ interface CallableTool extends CodeTool {
 }
 
 /** A tool that code may call, where it is, and how it is called. */
-export interface ListedTool extends CodePlace<CallableTool> {
+export interface ListedTool extends ToolModule<CallableTool> {
   /** Of its source, where code and `read_file` find it. */
   path: string;
   /** The line that imports it. */

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { Given } from './given.ts';
+import { RecentCommands } from './recent-commands.ts';
 import { subjectNamed } from './subject.ts';
 import type { AnswerCommand } from './turn-command.ts';
 
@@ -11,10 +11,10 @@ function command(...ids: string[]): AnswerCommand {
 }
 
 test('the last answers are known, as many as one request may have', () => {
-  const given = new Given();
+  const given = new RecentCommands();
   const [first = [], last = []] = ['a', 'b'].map((name) => Array.from({ length: 2_000 }, (_, i) => `${name}${i}`));
   for (const ids of [first, last]) given.add(command(...ids));
-  const next = new Given(given.state);
+  const next = new RecentCommands(given.state);
   const isKnown = (...ids: string[]) => next.has(command(...ids));
   expect([isKnown(...last), isKnown(...first.slice(-50)), isKnown(first[1_949] ?? '')]).toEqual([true, true, false]);
 });

@@ -6,10 +6,10 @@ import { answerKey } from './votes.ts';
  * How many answers and messages are known: a request is repeated soon or never. The last request is known whole, since
  * one has at most as many (`src/api/runs/wire/resume.ts`).
  */
-const MAX_GIVEN = 2_050;
+const MAX_KEYS = 2_050;
 
 /** The answers and messages that a turn has accepted last: what is given again is a repetition. A part of `TurnActions`. */
-export class Given {
+export class RecentCommands {
   readonly #keys: Set<string>;
 
   constructor(keys: readonly string[] = []) {
@@ -30,7 +30,7 @@ export class Given {
   add(command: AnswerCommand | SteerCommand): void {
     for (const key of partsOf(command)) this.#keys.add(key);
     for (const key of this.#keys) {
-      if (this.#keys.size <= MAX_GIVEN) return;
+      if (this.#keys.size <= MAX_KEYS) return;
       this.#keys.delete(key);
     }
   }

@@ -25,16 +25,16 @@ interface RunRecordsOptions extends RecordSources {
   stamped: (stamp: string) => UnsequencedRecord[] | undefined;
 }
 
-type TurnPlace = Pick<CallModelInput, 'sessionId' | 'turnId'>;
+type TurnIds = Pick<CallModelInput, 'sessionId' | 'turnId'>;
 
 /** A thread of a turn, and what the input of its model call says of both. */
-type ThreadPlace = TurnPlace & Pick<CallModelInput, 'threadId' | 'start'> & Partial<Pick<CallModelInput, 'recent'>>;
+type ThreadOfCall = TurnIds & Pick<CallModelInput, 'threadId' | 'start'> & Partial<Pick<CallModelInput, 'recent'>>;
 
 /**
  * The records of a turn in progress that this process has, from the turn's beginning: for all threads of one run, so
  * that threads which work in parallel do not each read the log. Concurrent readers wait for each other.
  */
-export class RunRecords {
+export class CachedRecords {
   readonly #options: RunRecordsOptions;
   /** From the runs before this one. */
   #earlier: UnsequencedRecord[] = [];
@@ -73,7 +73,7 @@ export class RunRecords {
    * What the model calls of a thread have in common. Reads the history if this process does not know it, but no blob: it is
    * known also where reading the turn's texts is what kills workers.
    */
-  constants(input: ThreadPlace): Promise<CallConstants> {
+  constants(input: ThreadOfCall): Promise<CallConstants> {
     return this.#next(async () => {
       this.#start ??= input.start;
       if (!this.#constants(input)) await this.#readHistory(input);
@@ -84,7 +84,7 @@ export class RunRecords {
   }
 
   /** All records of the turn that are in the history: texts that are in the blob store may not be restored. */
-  soFar(place: TurnPlace): Promise<UnsequencedRecord[]> {
+  soFar(place: TurnIds): Promise<UnsequencedRecord[]> {
     return this.#next(async () => {
       await this.#readHistory(place);
       await this.#readEarlier(place);
@@ -135,7 +135,7 @@ export class RunRecords {
   }
 
   /** Undefined as long as the start, or the record that begins the thread, is missing. */
-  #constants({ threadId, recent = [] }: ThreadPlace): CallConstants | undefined {
+  #constants({ threadId, recent = [] }: ThreadOfCall): CallConstants | undefined {
     const start = this.#start;
     if (!start || threadId === ROOT_THREAD) return start && constantsOf(start);
     // Those that were open before this run, and those that it has started.
@@ -169,14 +169,14 @@ export class RunRecords {
     this.#characters = recordCharacters([...this.#earlier, ...this.#projected]);
   }
 
-  async #readEarlier({ turnId }: TurnPlace): Promise<void> {
+  async #readEarlier({ turnId }: TurnIds): Promise<void> {
     const { carry } = this.#turn.start ?? {};
     if (!carry || this.#earlier.length > 0) return;
     this.#earlier = recordsOf((await this.#options.logs.all(turnId)).slice(0, carry.ordinal));
     this.#characters += recordCharacters(this.#earlier);
   }
 
-  async #readHistory({ turnId }: TurnPlace): Promise<void> {
+  async #readHistory({ turnId }: TurnIds): Promise<void> {
     const { history, runId } = this.#options;
     const { events, lastEventId } = await history.readSince(turnId, runId, this.#lastEventId);
     const entries = events.flatMap((event) => this.#turn.feed(event));
@@ -202,7 +202,7 @@ export class RunRecords {
     this.#characters = 1;
   }
 
-  #restore(entries: LogEntry[], { sessionId, turnId }: TurnPlace): Promise<LogEntry[]> {
+  #restore(entries: LogEntry[], { sessionId, turnId }: TurnIds): Promise<LogEntry[]> {
     const { blobs, losses } = this.#options;
     return restoreEntries(entries, { blobs, losses, sessionId, turnId });
   }

@@ -13,10 +13,10 @@ declare module '../../catalog/schema.ts' {
 }
 
 /** The largest value of the column on PostgreSQL; a client's cursor may exceed it. */
-const MAX_PLACE = 2 ** 31 - 1;
+const MAX_POSITION = 2 ** 31 - 1;
 
 /** A turn whose place among the events of its session is known. */
-export interface PlacedTurn extends TurnRow {
+export interface PositionedTurn extends TurnRow {
   events_before: number;
 }
 
@@ -29,17 +29,17 @@ export interface SessionNews {
 }
 
 /** The order of the turns of sessions by the number of events before each: see `TurnsTable.events_before`. */
-export class TurnPlaces extends Store {
+export class TurnPositions extends Store {
   /** The last turn of a session that has at most `position` events before it; by default the last one of all. */
-  async lastAt(sessionId: string, position = MAX_PLACE): Promise<PlacedTurn | undefined> {
+  async lastAt(sessionId: string, position = MAX_POSITION): Promise<PositionedTurn | undefined> {
     return this.#placed(sessionId)
-      .where('events_before', '<=', Math.min(position, MAX_PLACE))
+      .where('events_before', '<=', Math.min(position, MAX_POSITION))
       .orderBy('events_before', 'desc')
       .executeTakeFirst();
   }
 
   /** The first turn of a session that has more than `place` events before it. */
-  async firstAfter(sessionId: string, place: number): Promise<PlacedTurn | undefined> {
+  async firstAfter(sessionId: string, place: number): Promise<PositionedTurn | undefined> {
     return this.#placed(sessionId).where('events_before', '>', place).orderBy('events_before').executeTakeFirst();
   }
 

@@ -1,5 +1,5 @@
 import type { CallModelInput, TurnStart } from './history.ts';
-import type { AnswerLimit } from './records/turn.ts';
+import type { ResponseLimit } from './records/turn.ts';
 import type { TurnBudget } from './turn-budget.ts';
 
 /** A model call that begins. */
@@ -10,7 +10,7 @@ interface BeginningCall {
   isBegunByStart: boolean;
 }
 
-interface AnswerLimitsOptions {
+interface ResponseLimitsOptions {
   start: Pick<TurnStart, 'limits' | 'carry'>;
   budget: Pick<TurnBudget, 'workedUntil'>;
 }
@@ -20,19 +20,19 @@ interface AnswerLimitsOptions {
  * the beginning of each call, for which no timer is needed: what runs at a limit ends first. The input of the call has
  * the decision, and `Turn` reads it there. A part of `TurnActions`.
  */
-export class AnswerLimits {
+export class ResponseLimits {
   readonly #limits: TurnStart['limits'];
-  readonly #budget: AnswerLimitsOptions['budget'];
-  #reached: AnswerLimit | undefined;
+  readonly #budget: ResponseLimitsOptions['budget'];
+  #reached: ResponseLimit | undefined;
 
-  constructor({ start, budget }: AnswerLimitsOptions) {
+  constructor({ start, budget }: ResponseLimitsOptions) {
     this.#limits = start.limits;
     this.#budget = budget;
     this.#reached = start.carry?.limit;
   }
 
   /** The first limit that has forced a model call. */
-  get reached(): AnswerLimit | undefined {
+  get reached(): ResponseLimit | undefined {
     return this.#reached;
   }
 
