@@ -9,16 +9,16 @@ import type { Deployment } from './deployment.ts';
 import { startEverturn } from './everturn-process.ts';
 import type { Setting } from './setting.ts';
 
-/** One process, on the Temporal that is embedded in it otherwise and is shared with the baseline's workflows here. */
+/** One process on the Temporal that is usually embedded in it; here the baseline's workflows share that Temporal. */
 export async function startAllInOne(setting: Setting): Promise<Deployment> {
   return startOn(await startEmbedded(setting), 'all-in-one', setting);
 }
 
 /** One of two processes. */
 interface Member {
-  /** Beside the common settings. */
+  /** Its settings beside the common ones. */
   env: Record<string, string>;
-  /** Whose code it runs, if not this tree's: its folder. */
+  /** The folder of the code that it executes; by default this tree. */
   tree?: string;
 }
 

@@ -116,7 +116,7 @@ export class BenchClient {
     };
   }
 
-  /** Milliseconds from the request of a turn to the answer that it is accepted. Returns when the turn has ended. */
+  /** Milliseconds from the request of a turn to the response that it is accepted. Returns when the turn has ended. */
   async accepted(sessionId: string): Promise<number> {
     let turnId = '';
     const elapsed = await timed(async () => {
@@ -167,7 +167,7 @@ export class BenchClient {
     }
   }
 
-  /** Starts a turn that nobody reads. Returns its id. */
+  /** Starts a turn without a reader. Returns its id. */
   async #start(sessionId: string, content: string): Promise<string> {
     const body = { ...message(content), stream: false };
     const { data } = (await this.#json('POST', `/sessions/${sessionId}/turns`, body)) as { data: WireTurn };

@@ -15,7 +15,7 @@ const RESULTS: Record<string, object> = {
   'tools/call': { content: [{ type: 'text', text: 'x'.repeat(2048) }] },
 };
 
-/** What the minimal MCP server (2025-11-25) that a client accepts answers to a request: the rest of the JSON-RPC response. */
+/** The result or error in the JSON-RPC response of a minimal MCP server (2025-11-25) that clients accept. */
 export function mcpResult(method = ''): object {
   const result = RESULTS[method];
   return result ? { result } : { error: { code: -32601, message: 'Method not found' } };

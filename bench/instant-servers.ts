@@ -6,9 +6,9 @@ import { mcpResult } from './instant-mcp.ts';
 import { TOOL_MS, WORD_MS, WORDS } from './model-script.ts';
 
 /**
- * A model and an MCP server that respond immediately, in their own process as real ones are. The model calls the read-only
- * tool `look` until it has as many results as the last user message says: "<steps>". With "<steps> <code>" it calls `ipython`
- * instead, with that code. The model `noting` calls `note`, which is not read-only. The model `wait-<ms>` waits before its first byte, and has the tool wait as well. The model `talk` sends nothing until `POST /talk`, and then sends the current time repeatedly.
+ * A model and an MCP server that respond immediately, in their own process. The last user message is "<steps>", for as
+ * many results of the read-only tool `look`, or "<steps> <code>", for calls of `ipython`. The model `noting` calls
+ * `note`, not read-only; `wait-<ms>` and its tool wait first; `talk` repeats the current time after `POST /talk`.
  */
 
 let talk = Promise.withResolvers<void>();
@@ -21,13 +21,13 @@ const server = await listen((request, response) => {
     return;
   }
   text(request)
-    .then((body) => answer(body, response))
+    .then((body) => respond(body, response))
     .catch(() => response.destroy());
 }, '/v1');
 
 const mcp = await listen((request, response) => {
   text(request)
-    .then((body) => answerRpc(body, response))
+    .then((body) => respondToRpc(body, response))
     .catch(() => response.destroy());
 }, '/mcp');
 
@@ -39,7 +39,7 @@ interface RpcRequest {
   params?: { arguments?: { wait_ms?: number } };
 }
 
-async function answerRpc(body: string, response: ServerResponse): Promise<void> {
+async function respondToRpc(body: string, response: ServerResponse): Promise<void> {
   const { id, method, params } = JSON.parse(body || '{}') as RpcRequest;
   const waitMs = params?.arguments?.wait_ms ?? 0;
   if (waitMs > 0) await sleep(waitMs);
@@ -48,7 +48,7 @@ async function answerRpc(body: string, response: ServerResponse): Promise<void> 
   response.end(JSON.stringify({ jsonrpc: '2.0', id, ...mcpResult(method) }));
 }
 
-async function answer(body: string, response: ServerResponse): Promise<void> {
+async function respond(body: string, response: ServerResponse): Promise<void> {
   // Parsed by hand: this process shares the machine with Everturn, which is measured.
   const turn = body.slice(body.lastIndexOf('"role":"user"'));
   const [, steps = '0', code] = /^"role":"user","content":"(\d+)(?: ((?:[^"\\]|\\.)*))?"/.exec(turn) ?? [];
@@ -56,7 +56,7 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
   const thinkingMs = Number(/"model":"wait-(\d+)"/.exec(body)?.[1] ?? 0);
   if (thinkingMs > 0) await sleep(thinkingMs);
   response.writeHead(200, { 'content-type': 'text/event-stream' });
-  if (body.includes('"model":"talk"')) await tellTheTime(response);
+  if (body.includes('"model":"talk"')) await sendTheTime(response);
   const chunk = (delta: object, finish: string | null): string =>
     `data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const tool = body.includes('"model":"noting"') ? 'note' : 'look';
@@ -74,7 +74,7 @@ async function answer(body: string, response: ServerResponse): Promise<void> {
   response.end(`${parts}data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
 }
 
-async function tellTheTime(response: ServerResponse): Promise<void> {
+async function sendTheTime(response: ServerResponse): Promise<void> {
   response.flushHeaders();
   await talk.promise;
   // Real models do not send their output in lockstep.

@@ -6,7 +6,7 @@ interface Process {
   parent: number;
   /** The first 15 characters of the program's name. */
   name: string;
-  /** Of all its threads, those that have ended included, and of its children that have ended. */
+  /** The time of all its threads, those that have ended included, and of its children that have ended. */
   ms: number;
 }
 
@@ -14,7 +14,7 @@ interface Process {
 const MS_PER_TICK = 10;
 
 /**
- * The processor time used until now by Everturn, whose processes are given, and by the Temporal and PostgreSQL servers
+ * The processor time used until now by Everturn, by its process ids, and by the Temporal and PostgreSQL servers
  * that this process has started. Undefined on systems without `/proc`.
  */
 export async function processorTime(everturn: number[]): Promise<ProcessorTime | undefined> {

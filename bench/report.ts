@@ -1,8 +1,8 @@
 /** What is measured of one form of Everturn. Times are medians in milliseconds, ratios belong to one run. */
 export interface Report {
-  /** From the request of a plain turn to its first text, with a model that answers immediately. */
+  /** From the request of a plain turn to its first text, with a model that responds immediately. */
   first_delta_ms: number;
-  /** From the request of the same turn with `stream: false` to its answer, which is sent once the turn is accepted. */
+  /** From the request of the same turn with `stream: false` to its response, which is sent after its acceptance. */
   accepted_ms: number;
   /** As `first_delta_ms`, for an agent with an MCP server whose tool is not called. */
   first_delta_mcp_ms: number;

@@ -21,10 +21,10 @@ export interface Setting {
   say: (line: string) => void;
 }
 
-/** Starts the model and the MCP server. They, and what `cleanup` names by then, end when `end` is called. */
+/** Starts the model and the MCP server. `end` stops both, and runs all that `cleanup` contains by then. */
 export async function prepare(say: Setting['say']): Promise<{ setting: Setting; end: () => Promise<void> }> {
   const folder = await mkdtemp(path.join(tmpdir(), 'everturn-bench-'));
-  // Temporal outlives this process if that is killed.
+  // Temporal outlives this process if this process is killed.
   killUsersAtEnd(folder);
   const cleanup: Setting['cleanup'] = [() => rm(folder, { recursive: true, force: true })];
   const end = async (): Promise<void> => {

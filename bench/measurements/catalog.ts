@@ -57,7 +57,7 @@ async function compare(few: Database, many: Database, say: Say): Promise<Catalog
     catalogs.push(small, large);
     const report: CatalogReport = { calls: {}, slower: [], scans: {}, ratio: 0 };
     for (const { name, call } of catalogCalls()) {
-      // Also the first call of each, which reads its pages from the disk and finds what is due.
+      // Also warms up: the first call reads the pages from the disk and handles entries that are due.
       await call(small.catalog);
       const scans = await large.scansOf(call);
       if (scans.length > 0) report.scans[name] = scans;

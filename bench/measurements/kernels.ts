@@ -20,7 +20,7 @@ const run = promisify(execFile);
 
 /** What kernels cost. Times are medians in milliseconds. */
 interface KernelsReport {
-  /** The wall of this machine. */
+  /** The isolation of kernels on this machine. */
   isolation: string;
   /** Until a kernel is ready for its first cell, beside `python -c 'import IPython'`. */
   start_ms: number;
@@ -236,7 +236,7 @@ async function turnsAtRate(
 ): Promise<number[]> {
   const free = [...sessions];
   const turn = async (): Promise<number> => {
-    // A turn of a session in which another runs would cancel that.
+    // A new turn would cancel a running turn of its session.
     const sessionId = free.shift() ?? (await client.session('plain'));
     const elapsed = await timeOfTurn(client.turnsUrl(sessionId), 0);
     free.push(sessionId);

@@ -5,7 +5,7 @@ import { alternate, round } from '../statistics.ts';
 
 /**
  * Compares a turn with a plain loop in one process, which calls the same model and the same tool without Temporal. The
- * model takes 200 ms per step and the tool 20, except in the last step, whose answer ends the turn.
+ * model takes 200 ms per step and the tool 20, except in the last step, whose message ends the turn.
  */
 export async function measureLoop(
   { client, setting }: Bench,

@@ -17,7 +17,7 @@ interface Cost {
   turns_per_second_16: [number, number];
   /** The second turn of a session that is at rest: from its request to its first text. */
   first_delta_ms: number;
-  /** The same turn with `stream: false`: from its request to its answer. */
+  /** The same turn with `stream: false`: from its request to its response. */
   accepted_ms: number;
 }
 
@@ -28,7 +28,7 @@ const AT_ONCE = 16;
 const TURNS = 80;
 const ROUNDS = 20;
 
-/** For the workflows to end: those of the last turns, on a busy machine. */
+/** The time for the workflows to end: those of the last turns, on a busy machine. */
 const END_WITHIN_MS = 180_000;
 
 /**
@@ -58,7 +58,7 @@ export async function measureSessions(setting: Setting, count: number): Promise<
   await ending.untilEnded();
   await both((one) => one.noteMemory());
   const delta = await compare('first delta of the next turn', ROUNDS, (one) => one.firstDelta());
-  const accepted = await compare('answer to the next turn', ROUNDS, (one) => one.accepted());
+  const accepted = await compare('response to the next turn', ROUNDS, (one) => one.accepted());
   const after = await compare('turns per second after', 3, (one) => one.turnsPerSecond());
   await ending.untilEnded();
   const cost = async (one: Measured): Promise<Cost> => ({
@@ -112,7 +112,7 @@ class Measured {
     await rate(count, AT_ONCE / 2, async () => this.#atRest.push(await this.#client.warmSession('plain')));
   }
 
-  /** The oldest one, once each. */
+  /** The oldest session at rest that was not used yet. */
   #nextAtRest(): string {
     return this.#atRest.shift() ?? '';
   }

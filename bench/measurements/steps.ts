@@ -44,7 +44,7 @@ export async function measureSteps(
   };
 }
 
-/** How far a turn's history grows with each step. */
+/** How much a turn's history grows with each step. */
 export async function measureHistory(
   { client, setting }: Bench,
   turns: number[],

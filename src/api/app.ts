@@ -84,7 +84,7 @@ type OperationsContext = Pick<ApiContext, 'readiness' | 'scrape' | 'metrics' | '
   config: Pick<Config, 'host'>;
 };
 
-/** Answers are not pages, except for those that set their own policy: nothing may be framed or loaded. */
+/** The policy of all responses without their own: they are not pages, so nothing may be framed or loaded. */
 const CONTENT_SECURITY_POLICY = {
   useDefaults: false,
   directives: {
@@ -115,7 +115,7 @@ function handleNotFoundAndErrors(app: Express): void {
   app.use((request) => {
     throw new ApiError('not_found', `there is nothing at ${request.method} ${request.path}`);
   });
-  app.use(answerError);
+  app.use(respondToError);
 }
 
 /** An OpenAPI document, with the routes that it describes. */
@@ -141,7 +141,7 @@ export function documentsOf(context: ApiContext): Documented[] {
 
 type FaceWithWebhooks = Extract<(typeof FACES)[number], { webhooks: unknown }>;
 
-/** What the webhooks of each face are sent. */
+/** The messages for the webhooks of each face. */
 export function webhookFormats(
   services: Pick<ApiContext, 'catalog' | 'logs' | 'log'>,
 ): Record<FaceWithWebhooks['name'], WebhookFormat> {
@@ -150,8 +150,8 @@ export function webhookFormats(
   return Object.fromEntries(formats) as Record<FaceWithWebhooks['name'], WebhookFormat>;
 }
 
-/** Answers every error in the form of its face. If the headers have been sent, the connection is closed instead. */
-function answerError(error: unknown, request: Request, response: Response, _next: NextFunction): void {
+/** Responds to every error in the form of its face. If the headers have been sent, the connection is closed instead. */
+function respondToError(error: unknown, request: Request, response: Response, _next: NextFunction): void {
   const apiError = toApiError(error);
   const { status, headers, body } = (findFace(request.path)?.errors ?? standardErrors).answer(apiError);
   if (status >= 500) request.log.error({ err: apiError.cause ?? error }, apiError.message);
@@ -178,8 +178,8 @@ function isSharedRead({ method, baseUrl, path }: Request): boolean {
 const SDK_PATHS = new RegExp(`(?:${FACES.flatMap((face: Face) => face.sdkPaths ?? []).join('|')})(?:/|$)`);
 
 /**
- * Removes the path in front of the paths of an SDK, whose base URL may have one. A path of a face
- * without such an SDK stays as it is, also if it ends like one.
+ * Removes the prefix before the paths of an SDK, whose base URL may have one. A path of a face without such an SDK is
+ * not changed, even if it ends like a path of an SDK.
  */
 function withoutPrefix(url: string): string {
   const [path = ''] = url.split('?', 1);

@@ -24,7 +24,7 @@ export async function authorizeRead(catalog: Catalog, uuid: string, caller: Call
   const session = found && isOfRun(found) ? undefined : found;
   if (session && mayOnSession(caller, session, 'read')) return { session, isForeign: false };
   if (session && (await catalog.sharedSessions.has(id))) return { session, isForeign: true };
-  // The answer does not tell whether the session exists.
+  // The response is the same whether or not the session exists.
   if (caller === ANONYMOUS) throw new ApiError('unauthenticated', 'send your API key: Authorization: Bearer <key>');
   throw sessionNotFound(id);
 }

@@ -14,7 +14,7 @@ interface PartKind<T> {
   type: AgentPartType;
   notFound: ErrorKind;
   nameOf: (part: T) => string;
-  /** What lists can be searched by, beside the name. */
+  /** The columns by which lists can be searched, beside the name. */
   columnsOf: (part: T) => { description: string; kind: string | null };
 }
 
@@ -53,7 +53,7 @@ export class Parts<T> {
     return part;
   }
 
-  /** Replaces a part by what `change` makes of it, which may throw. @throws ApiError if there is none, or it is reserved */
+  /** Replaces a part by the result of `change`, which may throw. @throws ApiError if the part is missing or reserved */
   async change(name: string, change: (current: T) => T): Promise<T> {
     refuseReserved(name);
     if (!identifier.safeParse(name).success) throw this.#notFound(name);

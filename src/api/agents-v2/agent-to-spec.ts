@@ -4,10 +4,10 @@ import { invalidField, type PathInRequest } from './errors.ts';
 import type { Agent, FullAgent, Skill } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
-/** What a request says of each of its turns. */
-type Run = Pick<SessionRequest, 'max_steps' | 'max_time_s' | 'timezone'>;
+/** The fields of a request that apply to each turn of its session. */
+type Limits = Pick<SessionRequest, 'max_steps' | 'max_time_s' | 'timezone'>;
 
-/** As many model calls as a turn can have. */
+/** The most model calls that a turn can have. */
 const UNBOUNDED_STEPS = 10_000;
 
 export interface SpecOptions {
@@ -33,7 +33,7 @@ export function toSpec(agent: FullAgent, { defaultModel, registry, placeOf }: Sp
       mcp_servers: [...servers].map((name) => ({
         type: 'truefoundry-mcp-registry' as const,
         name,
-        // Acting in its environment is what the agent is for. The operator's policy may require approvals nevertheless.
+        // The agent exists to act in its environment. The operator's policy may still require approvals.
         require_approval_for_tools: [],
       })),
     }),
@@ -48,7 +48,7 @@ export function toSpec(agent: FullAgent, { defaultModel, registry, placeOf }: Sp
     }),
     config: {
       dynamic_sub_agents: { enabled: false },
-      // The client would get a call of a tool that it has not defined.
+      // Otherwise the client would get calls of a tool that it has not defined.
       ask_user_questions: { enabled: false },
     },
   };
@@ -71,7 +71,7 @@ const PARTS: Partial<Record<keyof Agent, (spec: AgentSpec, changed: AgentSpec) =
   }),
 };
 
-/** A spec of the Sessions API in which these fields of the agent have changed: `changed` is the spec of the changed agent. */
+/** A spec of the Sessions API with these fields of the agent changed; `changed` is the spec of the changed agent. */
 export function withFields(spec: AgentSpec, fields: Iterable<keyof Agent>, changed: AgentSpec): AgentSpec {
   let result = spec;
   for (const field of new Set(fields)) result = { ...result, ...PARTS[field]?.(result, changed) };
@@ -79,10 +79,10 @@ export function withFields(spec: AgentSpec, fields: Iterable<keyof Agent>, chang
 }
 
 /**
- * A spec with what a request says: its limits, at which the agent is asked for its answer, and its time zone. A request
- * does not lift the limits of an agent. Its turns wait for their answers: a result is given to the turn that asked.
+ * A spec with the limits and the time zone of a request. At a limit the agent is asked for its answer; a request cannot
+ * raise the limits of the agent itself. Turns wait for actions, so that a result goes to the turn that asked for it.
  */
-export function forRequest(spec: AgentSpec, { max_steps: steps, max_time_s: seconds, timezone }: Run): AgentSpec {
+export function forRequest(spec: AgentSpec, { max_steps: steps, max_time_s: seconds, timezone }: Limits): AgentSpec {
   const { iteration_limit: ownSteps, answer_after_seconds: ownSeconds } = spec.config ?? {};
   const answerAfter = lowest(seconds, ownSeconds);
   const note = timezone && `The user's time zone is ${timezone}. Use it for dates and times.`;
@@ -101,20 +101,20 @@ export function forRequest(spec: AgentSpec, { max_steps: steps, max_time_s: seco
 }
 
 function lowest(...limits: (number | null | undefined)[]): number | undefined {
-  const given = limits.filter((limit) => typeof limit === 'number');
-  return given.length > 0 ? Math.min(...given) : undefined;
+  const numbers = limits.filter((limit) => typeof limit === 'number');
+  return numbers.length > 0 ? Math.min(...numbers) : undefined;
 }
 
-/** The place in an agent that the validation of its spec has found to be at fault. */
+/** The path in an agent for a path in its spec, such as one that the validation has rejected. */
 export function placeInAgent(param: string): string {
-  const places: [RegExp, string][] = [
+  const paths: [RegExp, string][] = [
     [/^model\..*/, 'model'],
     [/^client_tools\b/, 'tools'],
     [/^response_format\b.*/, 'answer_format'],
     [/^mcp_servers\.(\d+).*/, 'environments.$1'],
   ];
-  const [pattern, place] = places.find(([one]) => one.test(param)) ?? [];
-  return pattern && place ? param.replace(pattern, place) : param;
+  const [pattern, path] = paths.find(([one]) => one.test(param)) ?? [];
+  return pattern && path ? param.replace(pattern, path) : param;
 }
 
 function toSkill(skill: string | Skill): NonNullable<AgentSpec['skills']>[number] {

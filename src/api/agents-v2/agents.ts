@@ -45,7 +45,7 @@ const ifMatch = z.object({
     .describe('the ETag of the revision on which the change is based'),
 });
 
-/** An agent as lists give it, too. */
+/** An agent in a request, which may also have the fields of an agent in a list. */
 const sentAgent = agent
   .extend({
     revision: z
@@ -63,7 +63,7 @@ const requires = 'writeAgents';
 const answer = json(agentResource, exampleAgent);
 const notRunnable = ['invalid_agent', 'feature_not_available', 'content_too_large'] as const;
 
-/** What the routes have in common that change an agent by a new revision. */
+/** The common declarations of the routes that change an agent by a new revision. */
 const revises = { requires, headers: ifMatch, answer, errors: [...notRunnable, 'precondition_failed'] } as const;
 
 /** Registered agents, which sessions name. */

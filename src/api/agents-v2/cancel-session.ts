@@ -4,7 +4,7 @@ import { stateNow, type SessionReader } from './read-session.ts';
 import { isFinal } from './session-state.ts';
 
 /**
- * Cancels a session. Without effect on one that has ended.
+ * Cancels a session. Has no effect if the session has ended.
  * @param session from `authorizeSession`: the caller may cancel it
  */
 export async function cancelIfOpen(context: ApiContext, reader: SessionReader, session: SessionRow): Promise<void> {

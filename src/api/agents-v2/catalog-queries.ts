@@ -5,7 +5,7 @@ import { ApiError } from '../http/errors.ts';
 import { AGENTS_V2_ERRORS, invalidField } from './errors.ts';
 import { integerQuery, repeatedQuery } from './wire/query.ts';
 
-/** What the listings of the catalog have in common. */
+/** The common parts of the catalog's listings. */
 
 /** The most JSON of one page, in characters as they are stored. */
 export const MAX_PAGE_LENGTH = 8_000_000;
@@ -49,7 +49,7 @@ export function pageTooLarge(): ApiError {
   );
 }
 
-/** The namespace of what belongs to the server itself: names that clients of this API may not take. */
+/** The namespace of the server's own parts: clients of this API may not use names in it. */
 export const RESERVED = 'h/';
 
 /** @throws ApiError `forbidden` */
@@ -58,7 +58,7 @@ export function refuseReserved(name: string): void {
   throw new ApiError('forbidden', `names that begin with ${RESERVED} are reserved: choose another namespace`);
 }
 
-/** @throws ApiError: the body of a PUT has another name than its URL */
+/** @throws ApiError if the body of a PUT has another name than its URL */
 export function requireSameName(field: string, { body, url }: { body: string; url: string }): void {
   if (body === url) return;
   throw invalidField(field, `must be ${JSON.stringify(url)}, as in the URL: names cannot be changed`);

@@ -43,7 +43,7 @@ export function changesRoutes({ catalog }: ApiContext, reader: SessionReader): R
           const gone = disconnection(response);
           await read.view.untilGrown(from, { timeoutMs: seconds * 1000, signal: gone });
           if (gone.aborted) return;
-          // It may have been deleted, or is no longer shared; it may have left the queue.
+          // Authorized again: the session may have been deleted or unshared meanwhile, or have left the queue.
           read = await reader.read((await authorizeRead(catalog, params.id, caller)).session);
         }
         if (read.view.count <= from) {

@@ -15,7 +15,7 @@ import type { StoredRequest } from './stored-request.ts';
 import type { UserMessage } from './wire/messages.ts';
 import type { SessionRequest } from './wire/session.ts';
 
-/** What the creation of a session needs: less than the API has, since workers create sessions, too. */
+/** The services that create a session: fewer than those of the API, since workers create sessions, too. */
 export type SessionCreation = Engine &
   Pick<ApiContext, 'allowPrivateUrls' | 'budgets' | 'catalog' | 'registry' | 'sessionQueue'> & {
     config: Pick<Config, 'defaultModel' | 'subjectBudget'>;
@@ -34,8 +34,8 @@ interface NewSession {
 }
 
 /**
- * Creates a session and gives it its first messages. Returns its id. A repetition with the same key completes what the
- * first request has begun, so that a key never blocks.
+ * Creates a session with its first messages, and returns its id. A repetition with the same key completes the creation
+ * that the first request has begun, so that a key never blocks.
  * @throws ApiError or EngineError
  */
 export async function createSession(context: SessionCreation, session: NewSession): Promise<string> {
@@ -48,8 +48,8 @@ export async function createSession(context: SessionCreation, session: NewSessio
 }
 
 /**
- * As `createWithId`. A session that could not be started is deleted: its caller knows neither its id nor a key, and will
- * repeat the request, so it must not begin later.
+ * As `createWithId`. A session that could not be started is deleted: its caller has neither its id nor a key and will
+ * repeat the request, so the session must not begin later.
  */
 async function createUnnamed(context: SessionCreation, session: NewSession, id: string): Promise<string> {
   try {
@@ -107,7 +107,7 @@ async function insert(
   const parent = request.parent_session_id;
   const parentId = parent ? fromUuid(parent, 'parent_session_id') : null;
   if (parentId) await authorizeSession(catalog, parentId, caller, 'send');
-  // Now, since the request may be over when the session begins.
+  // Read now, since the request may have ended when the session begins.
   const input = await readInput(messages, { ...context, caller, host });
   const now = new Date().toISOString();
   const stored: StoredRequest = { ...request, agent, messages };
@@ -139,7 +139,7 @@ async function insert(
       roles: JSON.stringify(caller.roles),
     },
     input,
-    // The parent waits for a child, so that a child in the queue could wait for its own parent.
+    // A parent waits for its children, so a queued child could wait for its own parent.
     mayQueue: request.queue && !parentId,
   });
 }

@@ -6,7 +6,7 @@ import type { AgentExpansion } from './expand-agent.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
-/** A sub-agent as the engine runs it, with its own. Each of its tasks is a session. */
+/** A sub-agent as the engine runs it, with its own sub-agents. Each of its tasks is a session. */
 export interface DelegateTree {
   name: string;
   description: string;
@@ -16,15 +16,15 @@ export interface DelegateTree {
 
 interface TreeOptions extends SpecOptions {
   timezone?: SessionRequest['timezone'];
-  /** The specs of sub-agents whose definitions only show them: see `AgentExpansion`. */
+  /** The specs of sub-agents whose definitions are for display only: see `AgentExpansion`. */
   specs: AgentExpansion['specs'];
   /** Checks that this server can run a sub-agent by its spec. @throws ApiError */
   check: (agent: FullAgent, spec: AgentSpec, placeOf: PathInRequest) => Promise<void>;
 }
 
 /**
- * The sub-agents of an agent, whose definitions are complete. The caps of the request are for its own agent: sub-agents
- * are not limited by them. @throws ApiError that names the place
+ * The sub-agents of an agent, whose definitions are complete. The limits of the request apply to its own agent, not to
+ * sub-agents. @throws ApiError that names the path
  */
 export async function delegateTrees({ subagents }: FullAgent, options: TreeOptions): Promise<DelegateTree[]> {
   const trees: DelegateTree[] = [];

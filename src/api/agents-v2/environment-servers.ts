@@ -9,7 +9,7 @@ export interface EnvironmentServers {
   environmentServer(kind: Environment['kind']): string | undefined;
 }
 
-/** What the service behind an environment would have to do, and an MCP server cannot be asked for. */
+/** Settings for the service behind an environment, for which MCP servers have no request. */
 const UNSUPPORTED = [
   'session_id',
   'vault_id',
@@ -20,8 +20,8 @@ const UNSUPPORTED = [
   'storage',
 ] as const;
 
-/** What the model is told of an environment. The other settings are those of the server. */
-const TOLD = new Set(['mode', 'settle_s', 'screenshot_max_width', 'image']);
+/** The settings of an environment that the model sees. The others are settings of the server. */
+const SHOWN = new Set(['mode', 'settle_s', 'screenshot_max_width', 'image']);
 
 /** @throws ApiError if one of an agent's environments cannot be provided as it is defined */
 export function checkEnvironments(
@@ -45,15 +45,15 @@ export function checkEnvironments(
   }
 }
 
-/** What the model reads of its environment, whose tools it has. */
+/** The note on an environment for the model, which has the environment's tools. */
 export function environmentNote(environment: Environment): string {
   const { id, kind } = environment;
-  const told = Object.fromEntries(
-    Object.entries(environment).filter(([name, value]) => TOLD.has(name) && value !== null),
+  const shown = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => SHOWN.has(name) && value !== null),
   );
   return [
     `Your tools control an environment of the kind "${kind}" with the id ${JSON.stringify(id)}.`,
     ...(environment.kind === 'web' ? [`Begin at ${environment.start_url}.`] : []),
-    ...(Object.keys(told).length > 0 ? [`Its settings: ${JSON.stringify(told)}.`] : []),
+    ...(Object.keys(shown).length > 0 ? [`Its settings: ${JSON.stringify(shown)}.`] : []),
   ].join(' ');
 }

@@ -27,10 +27,10 @@ export function invalidField(param: string, message: string): ApiError {
   return new ApiError('invalid_request', `${param}: ${message}`, { param });
 }
 
-/** Names a place in an agent for errors, by its place in a part of the agent; an empty one is that part itself. */
+/** Maps a path in a part of an agent to the path that errors name; the empty path is that part itself. */
 export type PathInRequest = (inner: string) => string;
 
-/** The places in a member of a part. */
+/** Maps the paths in a member of a part. */
 export function placesIn(placeOf: PathInRequest, member: string): PathInRequest {
   return (inner) => placeOf(inner === '' ? member : `${member}.${inner}`);
 }
@@ -61,7 +61,7 @@ const detail = z.object({
   scope: z.enum(['user', 'org']).optional().describe('whose limit was reached'),
 });
 
-/** Of a budget that is used up. */
+/** The detail of an error about a budget that is used up. */
 const usedUp = z.object({
   type: z.string(),
   message: z.string(),
@@ -70,7 +70,7 @@ const usedUp = z.object({
   window_end: z.iso.datetime().describe('when the budget is renewed'),
 });
 
-/** The body of every error response: a list of what is wrong. Each entry of a 422 has a place. */
+/** The body of every error response: a list of problems. Each entry of a 422 has a path. */
 const errorBody = z
   .object({
     message: z.string().describe('what is wrong and how to fix it, for people'),
@@ -78,7 +78,7 @@ const errorBody = z
   })
   .meta({ id: 'Error' });
 
-/** The errors of this API. Clients parse those with status 422 as a list of places. */
+/** The errors of this API. Clients parse those with status 422 as a list of paths with messages. */
 export const agentsV2Errors: ErrorForm = {
   body: () => errorBody,
   statusOf,
@@ -97,7 +97,7 @@ function statusOf({ code, status }: ErrorKind): ErrorStatus {
 }
 
 function detailOf(error: ApiError, status: ErrorStatus): z.infer<typeof errorBody>['detail'] {
-  if (status === 422) return placesOf(error);
+  if (status === 422) return problemsOf(error);
   const { code, message, details } = error;
   const cause = { type: code, message, ...details };
   return isUsedUp(cause) ? cause : [cause];
@@ -107,7 +107,7 @@ function isUsedUp(cause: object): cause is z.infer<typeof usedUp> {
   return 'window_end' in cause;
 }
 
-function placesOf({ code, message, param, issues }: ApiError): z.infer<typeof detail>[] {
+function problemsOf({ code, message, param, issues }: ApiError): z.infer<typeof detail>[] {
   if (issues.length === 0) {
     const path = param === undefined ? [] : param.split('.').map((part) => (/^\d+$/.test(part) ? Number(part) : part));
     return [{ type: code, loc: ['body', ...path], msg: message }];

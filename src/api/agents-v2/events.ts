@@ -22,12 +22,12 @@ const eventsQuery = z.object({
   type: z.string().max(100).optional().describe('only events of this type, exactly'),
 });
 
-/** How many events are held at once to write a page backwards. */
+/** How many events are in memory at once to write a page backwards. */
 const SLICE = 20;
 
 /**
- * All events of a session by pages. Clients compute the next page from the number of events that they asked for, so that
- * a page cannot be cut where it gets large: it is written as it is read.
+ * All events of a session by pages. A page is written as it is read, however large it gets: it cannot be cut, because
+ * clients compute the next page from the number of events that they asked for.
  */
 export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
@@ -43,7 +43,7 @@ export function eventRoutes({ catalog }: ApiContext, reader: SessionReader): Rou
         const { view } = await reader.read(session);
         const total = view.countOf(type);
         const [first, end] = [Math.min(total, (page - 1) * size), Math.min(total, page * size)];
-        // Later keys of an order only matter between equal times, whose events are in their own order.
+        // Only the first sort key has an effect: events of equal times keep their own order.
         const events =
           sort[0] === '-timestamp' ? newestFirst(view, total - end, total - first, type) : view.range(first, end, type);
         response.type('application/json');

@@ -23,17 +23,17 @@ interface Position {
   around: string[];
 }
 
-/** Replaces names in agents by what they stand for. */
+/** Replaces names in agents by the definitions that they refer to. */
 export class AgentExpansion {
   readonly #catalog: Catalog;
-  /** What sub-agents are that were registered through the Sessions API: their definitions only show them. */
+  /** The specs of sub-agents that were registered through the Sessions API: their definitions are for display only. */
   readonly specs: WeakMap<Agent, AgentSpec>;
-  /** The agents that are registered, and those that they define: what is wrong in them was stored before. */
+  /** The registered agents, and the sub-agents that they define: a mistake in them was stored before. */
   readonly stored: WeakSet<Agent>;
   #subagents = 0;
   #length = 0;
 
-  /** @param earlier an expansion whose result is a part of what is expanded */
+  /** @param earlier an expansion whose result is a part of the agents that this one expands */
   constructor(catalog: Catalog, earlier?: Pick<AgentExpansion, 'specs' | 'stored'>) {
     this.#catalog = catalog;
     this.specs = earlier?.specs ?? new WeakMap();
@@ -44,7 +44,7 @@ export class AgentExpansion {
    * An agent with the definitions of all that it refers to. The name of a skill that is not in the catalog remains: the
    * operator may have configured it.
    * @param name the name under which the agent is registered, if it is
-   * @throws ApiError that names the place
+   * @throws ApiError that names the path
    */
   async expand(agent: Agent, placeOf: PathInRequest, name?: string): Promise<FullAgent> {
     return this.#expand(agent, { placeOf, around: name === undefined ? [] : [name] }, 0);
@@ -105,7 +105,7 @@ export class AgentExpansion {
     if (around.includes(name)) {
       throw invalidField(place, `its sub-agents lead back to it: ${[...around, name].join(' → ')}`);
     }
-    // The client has not sent what is inside: errors in there are at the name.
+    // The client has not sent this definition, so its errors are reported at the path of its name.
     return this.#expand(definition, { placeOf: () => place, around: [...around, name] }, depth);
   }
 

@@ -36,7 +36,7 @@ export const AGENTS_V2 = {
   routes: (context) => {
     const reader = new SessionReader(context);
     return [
-      // Before the paths with an id in the same place.
+      // Before the routes with an id in the same segment.
       ...quotaRoutes(context),
       ...sessionListRoutes(context),
       ...sessionRoutes(context, reader),

@@ -18,7 +18,7 @@ const feedback = z
 
 const body = json(feedback, { success: false, message: 'Order 17 is not late.' });
 
-/** What the owner of a session thinks of it. Feedback replaces earlier feedback on the same. */
+/** The owner's feedback on a session or an event. It replaces earlier feedback on the same session or event. */
 export function feedbackRoutes({ catalog }: ApiContext, reader: SessionReader): Route[] {
   return [
     route('post', '/api/v2/sessions/:id/feedback', {

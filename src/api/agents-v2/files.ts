@@ -18,7 +18,7 @@ const query = fileQuery(z.string().max(256));
 
 const path = z.string().min(1).max(4_096);
 
-/** The files of the device on which an agent acts. Agents of this server act on none. */
+/** The routes of files on the device of an agent. Agents of this server have no device. */
 const DEVICE_FILES = [
   {
     name: 'list_files',
@@ -54,7 +54,7 @@ const DEVICE_FILES = [
 /** The files of sessions: those in their events, and those of devices. */
 export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
   return [
-    // Before the route of a file, which has the same form.
+    // Before the route of a file, whose path has the same form.
     ...DEVICE_FILES.map(({ name, id, summary, body }) =>
       route('post', `/api/v2/sessions/:id/files/${name}`, {
         id,
@@ -81,8 +81,8 @@ export function fileRoutes({ catalog, blobs }: ApiContext): Route[] {
         await authorizeRead(catalog, id, caller);
         if (bucket !== FILES_BUCKET || !FILE_ID.test(key))
           throw new ApiError('file_not_found', 'there is no such file');
-        // To this server in every case, not to the store of the bytes: those may be compressed and encrypted there, and
-        // clients may not reach it. Relative, so that the prefix under which a proxy serves this server applies.
+        // Always to this server, not to the blob store: its bytes may be compressed and encrypted, and clients may not
+        // reach it. Relative, so that the prefix under which a proxy serves this server applies.
         response.location(`../../files/${key}?${new URLSearchParams(query).toString()}`);
       },
     }),

@@ -16,7 +16,7 @@ export class FollowedTurn {
     this.#isAwaited = isAwaited;
   }
 
-  /** What was read of the turn; undefined if it is not followed. */
+  /** The part of the turn's log that was read; undefined if the turn is not followed. */
   feedOf(turnId: string): TurnFeed | undefined {
     return this.#lease?.turnId === turnId ? this.#lease.tail.tail.feed : undefined;
   }

@@ -21,7 +21,7 @@ import {
 
 const route = routesOf('Agent sessions');
 
-/** The newest sessions that match the other filters, of which those with a text are sought. */
+/** How many of the first sessions that match the other filters are searched for a text. */
 const MAX_SEARCHED = 500;
 
 /** The list of sessions. */

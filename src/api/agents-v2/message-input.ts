@@ -4,7 +4,7 @@ import { checkFiles, readFiles, type SentFile, type SourceContext } from '../htt
 import type { UserMessage } from './wire/messages.ts';
 
 /**
- * The messages as the engine takes them: at once, or a function that reads their files.
+ * The messages in the engine's form; if they have files, a function that reads the files first.
  * @throws ApiError `invalid_data_uri` or `invalid_request`
  */
 export function inputOf(messages: UserMessage[], reading: SourceContext): InputItem[] | (() => Promise<InputItem[]>) {

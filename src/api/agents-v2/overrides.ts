@@ -7,10 +7,10 @@ import { agent as agentShape, type Agent, type FullAgent } from './wire/agent.ts
 type Field = keyof Agent;
 
 interface Override {
-  /** As the request has it. */
+  /** The path as the client has sent it. */
   path: string;
-  /** The place of the value in the agent. */
-  place: (string | number)[];
+  /** The path of the value in the agent, with the indexes of the selected members. */
+  keys: (string | number)[];
 }
 
 /** An agent with the overrides of a request, and the fields in which it has changed. */
@@ -28,11 +28,11 @@ export function applyOverrides(agent: FullAgent, overrides: Record<string, unkno
   let result: Agent = agent;
   for (const [path, value] of Object.entries(overrides)) {
     const [field, steps] = stepsIn(path);
-    const place: Override['place'] = [];
-    const replaced = replace(result, steps, { path, value, place });
+    const keys: Override['keys'] = [];
+    const replaced = replace(result, steps, { path, value, keys });
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- its changed fields are validated below
     result = replaced as Agent;
-    applied.set(field, [...(applied.get(field) ?? []), { path, place }]);
+    applied.set(field, [...(applied.get(field) ?? []), { path, keys }]);
   }
   for (const [field, ones] of applied) result = { ...result, [field]: validated(field, result[field], ones) };
   return { agent: result, changed: new Set(applied.keys()) };
@@ -50,7 +50,7 @@ function stepsIn(path: string): [Field, Step[]] {
 }
 
 function replace(current: unknown, [step, ...rest]: Step[], to: Override & { value: unknown }): unknown {
-  const { path, place, value } = to;
+  const { path, keys, value } = to;
   if (!step) return value;
   if ('select' in step) {
     const { field, value: wanted } = step.select;
@@ -60,18 +60,18 @@ function replace(current: unknown, [step, ...rest]: Step[], to: Override & { val
     const [at, second] = matches;
     if (at === undefined) throw refusal(path, `no member of the list has ${what}`);
     if (second !== undefined) throw refusal(path, `${matches.length} members of the list have ${what}: select one`);
-    place.push(at);
+    keys.push(at);
     return current.with(at, replace(current[at], rest, to));
   }
   const { field } = step;
   if (Array.isArray(current)) throw refusal(path, `select a member of the list before ${field}: [field=value]`);
   if (!isJsonObject(current)) throw refusal(path, `there is no value in which ${field} could be replaced`);
-  place.push(field);
+  keys.push(field);
   const inner = Object.hasOwn(current, field) ? current[field] : undefined;
   return { ...current, [field]: replace(inner, rest, to) };
 }
 
-/** The value of a field after its overrides. An error is at the override whose place is nearest. */
+/** The value of a field after its overrides. An error names the override whose path is nearest to it. */
 function validated(field: Field, value: unknown, overrides: Override[]): unknown {
   try {
     return parsePart(agentShape.shape[field], value, 'body');
@@ -80,7 +80,7 @@ function validated(field: Field, value: unknown, overrides: Override[]): unknown
     const [issue] = error.issues;
     if (!issue) throw error;
     const at = [field, ...issue.path];
-    const [nearest] = overrides.toSorted((a, b) => common(b.place, at) - common(a.place, at));
+    const [nearest] = overrides.toSorted((a, b) => common(b.keys, at) - common(a.keys, at));
     throw refusal(nearest?.path ?? field, issue.message, issue.code);
   }
 }

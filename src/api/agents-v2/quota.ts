@@ -31,7 +31,7 @@ const tokenQuota = z
 
 const A_DAY = { window_start: '2026-11-21T00:00:00.000Z', window_end: '2026-11-22T00:00:00.000Z' };
 
-/** What callers may use. */
+/** The quotas of callers, and their use. */
 export function quotaRoutes(context: ApiContext): Route[] {
   return [
     route('get', '/api/v2/sessions/quota', {

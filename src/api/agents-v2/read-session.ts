@@ -13,7 +13,7 @@ import type { SessionResource, SessionStatus } from './wire/session.ts';
 
 const MAX_VIEWS = 2_000;
 
-/** What all views hold together, in approximate characters. */
+/** The size of all views together, in approximate characters. */
 const MAX_CHARACTERS = 64 * 1024 * 1024;
 
 /** A session as it was read now. */
@@ -43,13 +43,13 @@ export class SessionReader {
   async read(session: SessionRow): Promise<ReadSession> {
     const { sessionRequests } = this.#services.catalog;
     const request = await sessionRequests.get(session.id);
-    // One of another API waits for messages for ever.
+    // A session of another API waits for messages without a time limit.
     const isInteractive = request?.idle_timeout_s !== null;
     const view =
       this.#views.get(session.id) ?? new SessionView(this.#services, { sessionId: session.id, isInteractive });
     this.#views.set(session.id, view);
     await view.refresh();
-    // Its size has changed, which the cache computes for a new entry only.
+    // The cache computes the size of a new entry only, and the view's size has changed.
     if (this.#views.get(session.id) === view) {
       this.#views.delete(session.id);
       this.#views.set(session.id, view);
@@ -106,8 +106,8 @@ export function toResource(read: ReadSession): SessionResource {
 }
 
 /**
- * A session as it is shown to those who may read it only because it is shared: what was said, but not how its agent is
- * made, which may be the owner's secret. Each field is named, so that a new one is not shown before it is added here.
+ * A session for callers who may read it only because it is shared: the conversation, without the agent's definition,
+ * which may be the owner's secret. Each field is named, so that a new one is not shown before it is added here.
  */
 export function forEveryone({ request, ...session }: SessionResource): SessionResource {
   const { name, description = '' } = request.agent;

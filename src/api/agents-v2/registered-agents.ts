@@ -9,13 +9,13 @@ import type { Agent } from './wire/agent.ts';
 export interface RegisteredAgent {
   name: string;
   revision: number;
-  /** With the names of what it refers to. */
+  /** Refers to skills, environments and sub-agents by their names. */
   definition: Agent;
-  /** Set if it was registered through another API: then this is the agent, and the definition only shows it. */
+  /** Set if it was registered through another API: the engine runs this, and the definition is for display only. */
   spec: AgentSpec | undefined;
 }
 
-/** The efforts that this API has words for. */
+/** The reasoning efforts that this API supports. */
 const EFFORTS = ['low', 'medium', 'high', 'xhigh'] as const;
 
 /** The column of the revision has 32 bits. */
@@ -24,7 +24,7 @@ const MAX_REVISION = 2 ** 31 - 1;
 /** The agent to which a name refers: `name`, or `name:N` for its revision N. */
 export async function findAgent(catalog: Catalog, reference: string): Promise<RegisteredAgent | undefined> {
   const agent = await readAgent(catalog, reference);
-  // Names of the Sessions API may contain a colon, so the whole reference comes first.
+  // Names of the Sessions API may contain a colon, so the whole reference is tried as a name first.
   const [, name, revision] = /^(.+):(\d{1,10})$/.exec(reference) ?? [];
   return agent ?? (name === undefined ? undefined : readAgent(catalog, name, Number(revision)));
 }
@@ -52,7 +52,7 @@ export async function toRegistered(
   return { name, revision: version, definition: toAgent(name, spec), spec };
 }
 
-/** An agent of the Sessions API as this API shows it: without what this API has no words for. */
+/** An agent of the Sessions API as this API shows it: without the parts that this API does not have. */
 function toAgent(
   name: string,
   { model, instructions, response_format: format, client_tools: tools, skills }: AgentSpec,

@@ -15,7 +15,7 @@ import { findAgent } from './registered-agents.ts';
 import type { FullAgent } from './wire/agent.ts';
 import type { SessionRequest } from './wire/session.ts';
 
-/** What the resolution of agents needs of the server. */
+/** The services that resolve agents. */
 export interface ResolveContext extends Pick<ApiContext, 'catalog' | 'agentCheck'> {
   config: Pick<Config, 'defaultModel'>;
   registry: EnvironmentServers;
@@ -23,13 +23,13 @@ export interface ResolveContext extends Pick<ApiContext, 'catalog' | 'agentCheck
 
 /** The agent of a new session. */
 interface ResolvedAgent {
-  /** With everything that its definition refers to, for those who read the session. */
+  /** With everything that its definition refers to, for readers of the session. */
   agent: FullAgent;
   /** What the engine runs. */
   spec: AgentSpec;
   /** Its sub-agents. */
   delegates: DelegateTree[];
-  /** The registered agent that it is; undefined if the caller has defined it, or changed it. */
+  /** The registered agent that runs unchanged; undefined if the caller has defined the agent, or changed it. */
   registered: { name: string; revision: number } | undefined;
   /** The registered agent that the request names, also if its overrides have changed it. */
   named: { name: string; revision: number } | undefined;
@@ -48,7 +48,7 @@ export async function resolveAgent(
   const found = typeof request.agent === 'string' ? await findAgent(catalog, request.agent) : undefined;
   const given = found?.definition ?? request.agent;
   if (typeof given === 'string') throw agentNotFound(given);
-  // What is wrong within a registered agent is not in the request.
+  // The request does not contain the definition of a registered agent, so its errors are at the name.
   const placeOf = (inner: string) => (found || inner === '' ? 'agent' : `agent.${inner}`);
   const expansion = new AgentExpansion(catalog);
   if (found) expansion.stored.add(given);
@@ -61,7 +61,7 @@ export async function resolveAgent(
   const spec = forRequest(found?.spec ? withFields(found.spec, changed, own) : own, request);
   const named = found && { name: found.name, revision: found.revision };
   const registered = changed.size === 0 ? named : undefined;
-  // An agent that the caller has defined may use what the caller may use.
+  // An agent that the caller has defined has the rights of the caller.
   const owner = registered ? null : { subjectId: subject.subjectId, draftRoles: roles };
   const budget = new SchemaBudget();
   const isNew = !isStored && !stored.has(expanded);
@@ -85,14 +85,14 @@ export async function resolveAgent(
 
 interface SpecChecks extends Pick<CheckScope, 'owner'> {
   budget: SchemaBudget;
-  /** It was checked when it was accepted. */
+  /** The spec was checked when it was accepted. */
   isStored: boolean;
   placeOf: PathInRequest;
-  /** The request, and not an agent that is stored, names its model. */
+  /** The model is named by the request, not by a stored agent. */
   hasNewModel: boolean;
 }
 
-/** Checks that this server can run a spec. @throws ApiError with a place in the agent */
+/** Checks that this server can run a spec. @throws ApiError with a path in the agent */
 export async function checkSpec(
   { agentCheck }: Pick<ResolveContext, 'agentCheck'>,
   spec: AgentSpec,

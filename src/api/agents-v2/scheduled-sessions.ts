@@ -42,7 +42,7 @@ export function createScheduledSessions(
   };
 
   async function create(schedule: Schedule, sessionId: string): Promise<CreatedOrNot> {
-    // What has begun is not refused any more, whatever has changed since.
+    // A session that has begun is not refused, whatever has changed since.
     if (await catalog.turns.last(sessionId)) return { status: 'created' };
     const caller = await ownerOf(keyring, schedule);
     if (caller.roles.length === 0) return { status: 'error', error: KEY_GONE };
@@ -58,7 +58,7 @@ export function createScheduledSessions(
       return { status: 'created' };
     } catch (error) {
       if (!isRejected(error)) throw error;
-      // Without its first turn it would wait for one that never comes.
+      // A session without its first turn would wait for it forever.
       const session = await catalog.sessions.get(sessionId);
       if (session) await deleteSession(context, session);
       const { kind, message } = toApiError(error);

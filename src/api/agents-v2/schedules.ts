@@ -107,7 +107,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
         try {
           await syncSchedule(schedulingOf(context), schedule.id);
         } catch (error) {
-          // The client does not have its id, and will create it again.
+          // The client does not have the id of this schedule, and will create it again.
           await catalog.schedules.delete(schedule.id, now);
           throw error;
         }
@@ -226,7 +226,7 @@ export function scheduleRoutes(context: ApiContext): Route[] {
   ];
 }
 
-/** By what the rights of a schedule are known later. */
+/** The credential by which the rights of a schedule are determined later. */
 function credentialOf({ roles, keyId }: Caller): Pick<NewSchedule, 'roles' | 'key_id'> {
   return { roles, key_id: keyId ?? null };
 }

@@ -21,13 +21,13 @@ interface SentMessages {
   rateLimitError: Error | undefined;
   /** This server's name in the request. */
   host: string | undefined;
-  /** Answers the request. False if the answer is lost: an equal request within seconds is then a repetition. */
+  /** Sends the response. False if the response is lost: an equal request within seconds is then a repetition. */
   answer: () => Promise<boolean>;
 }
 
 /**
- * Gives messages to the running turn of a session, which resumes if it was paused, or starts one, and answers. When it
- * answers, the session has them, and every reader finds that it works.
+ * Sends messages to the running turn of a session, which resumes if it was paused, or starts a turn; then responds. At
+ * that time the session has the messages, and every read shows that it works.
  * @throws ApiError or EngineError
  */
 export async function sendMessages(context: ApiContext, sent: SentMessages): Promise<void> {
@@ -62,12 +62,12 @@ export async function sendMessages(context: ApiContext, sent: SentMessages): Pro
   if (await answer()) turn.acknowledge();
 }
 
-/** Resumes the running turn, whether its pause is in the log or takes effect after what it is doing. */
+/** Resumes the running turn, whether its pause is in the log or takes effect after its current work. */
 async function resume(context: ApiContext, turn: Pick<SentMessages, 'session' | 'caller'>): Promise<void> {
   try {
     await controlTurn(context, { ...turn, type: 'resume' });
   } catch (error) {
-    // It has ended, or stays paused for its budget: the messages are part of it nevertheless.
+    // The turn has ended, or stays paused for its budget: it contains the messages in either case.
     if (!(error instanceof EngineError) || !['nothing_running', 'budget_exceeded'].includes(error.code)) throw error;
   }
 }
@@ -83,8 +83,8 @@ async function waitsToBegin({ catalog, sessionQueue }: ApiContext, sessionId: st
 }
 
 /**
- * Gives messages to a session that has not begun: one that waits in the queue keeps them until it begins, and one that was
- * never started begins now. False, and without effect, if it has begun. A repetition has no effect.
+ * Adds messages to a session that has not begun: a queued session keeps them until it begins, and a session that was
+ * never started begins now. Returns false, without an effect, if it has begun. A repetition has no effect.
  * @throws ApiError or EngineError
  */
 async function keepUntilBegun(
@@ -96,7 +96,7 @@ async function keepUntilBegun(
   if (await sessionQueue.buffer(id, request)) return true;
   await requireBudget(context, subject);
   if (await sessionQueue.revive(id, request)) return true;
-  // It was admitted while the files were read: its task comes before these messages.
+  // The session was admitted while the files were read: its task comes before these messages.
   await sessionQueue.start(id);
   return false;
 }

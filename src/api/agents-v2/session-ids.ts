@@ -17,7 +17,7 @@ export function newSessionId(): string {
   return asVersion7(numberOf(newId('ses').slice(PREFIX.length)));
 }
 
-/** The id that follows from a text and a time (milliseconds since 1970), whichever attempt asks for it. */
+/** The id derived from a text and a time (milliseconds since 1970); each attempt gets the same one. */
 export function derivedSessionId(text: string, now: number): string {
   const random = BigInt(`0x${sha256(text).slice(0, 20)}`);
   return asVersion7((BigInt(now) << 80n) | random);

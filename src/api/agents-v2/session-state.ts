@@ -53,8 +53,8 @@ const ERROR_CODES_OF: Record<TurnErrorCode, AgentSessionState['errorCode']> = {
 };
 
 /**
- * The state of a session by the logs of its turns. The catalog has it moments later, by the same rules; what has the state
- * alone reads it there.
+ * The state of a session by the logs of its turns. The catalog has the same state, by the same rules, moments later: it
+ * serves reads of the state alone.
  */
 export function stateOf({ request, turn, now }: StateSources): AgentSessionState {
   const done = turn?.done;
@@ -77,12 +77,12 @@ export function stateOf({ request, turn, now }: StateSources): AgentSessionState
   return { status: STATUS_OF[state ?? 'idle'], ...problem, finishedAt: endedAt };
 }
 
-/** Whether nothing follows by itself, and no message is waited for. */
+/** Whether a session with this status neither works nor waits for a message. */
 export function isFinal(status: SessionStatusName): boolean {
   return ['completed', 'failed', 'timed_out', 'interrupted'].includes(status);
 }
 
-/** What is wrong with a session that has ended in a state; `end` is that of its last turn, if it has begun one. */
+/** The problem of a session that has ended in a state; `end` is the end of its last turn, if a turn has begun. */
 function problemOf(
   state: SessionState | null,
   end: TurnOutcome | undefined,

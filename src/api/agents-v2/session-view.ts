@@ -31,7 +31,7 @@ interface ReadTurn {
 /** The end of a last turn whose log no longer exists. */
 const LOST: TurnEnd = { at: '', end: { status: 'error', message: 'The log of the last turn was lost.' } };
 
-/** What is kept of the last turn's events for those who poll; older ones are read from its log. */
+/** How much of the last turn's events is kept for clients that poll; older events are read from its log. */
 const MAX_KEPT_EVENTS = 1_000;
 const MAX_KEPT_CHARACTERS = 2 * 1024 * 1024;
 
@@ -39,22 +39,22 @@ const MAX_KEPT_CHARACTERS = 2 * 1024 * 1024;
 const MAX_PAGE_EVENTS = 500;
 const MAX_PAGE_CHARACTERS = 4 * 1024 * 1024;
 
-/** A running turn with so many log entries is followed once it was read, since each further read would read them again. */
+/** A running turn with so many log entries is followed after a read: each further read would read them again. */
 const FOLLOWED_ENTRIES = 100;
 
 /** How long to wait for the next entry of a turn before everything is read again. */
 const MAX_SILENCE_MS = 60_000;
 
-/** The pause before a turn is read again whose tail has failed. */
+/** The pause before a turn with a failed tail is read again. */
 const RETRY_MS = 1_000;
 
-/** What a view holds for itself and for each turn, in approximate characters. */
+/** The size of a view without its turns, and of each turn, in approximate characters. */
 const VIEW_CHARACTERS = 2_000;
 const TURN_CHARACTERS = 500;
 
 /**
- * A session as this API shows it: the events of all its turns by their positions, and what they say of its state. It
- * reads each log once, and keeps the place of each turn; it is a cache of logs, which only grow. The order of the turns
+ * A session as this API shows it: the events of all its turns by their positions, and the state that they result in. It
+ * reads each log once, and keeps the position of each turn; it is a cache of logs, which only grow. The order of turns
  * is the one that the catalog has stored for all processes, because clients count the events.
  */
 export class SessionView {
@@ -75,9 +75,9 @@ export class SessionView {
   #answer: { value: unknown } | undefined;
   #startedAt: string | undefined;
   #isLost = false;
-  /** A turn that was read is lost: the positions of the events behind it have changed. */
+  /** A turn that was read is lost: the positions of the events after it have changed. */
   #isStale = false;
-  /** The next reading must not rely on what follows the last turn in this process. */
+  /** The next read must not rely on this process's tail of the last turn. */
   #needsLog = false;
   #begun: () => void = () => undefined;
   #reading: Promise<void> = Promise.resolve();
@@ -96,7 +96,7 @@ export class SessionView {
     return last ? last.first + last.events : 0;
   }
 
-  /** Approximately what it holds in memory. */
+  /** Its approximate size in memory. */
   get characters(): number {
     const turns = this.#turns.length * TURN_CHARACTERS;
     return VIEW_CHARACTERS + turns + this.#keptCharacters + this.#leftCharacters + this.#answerCharacters;
@@ -122,8 +122,8 @@ export class SessionView {
   }
 
   /**
-   * Reads what is new, up to now. Concurrent callers share a reading that begins after each of them has called: one that
-   * runs already may have looked before what the caller knows has happened.
+   * Reads all new entries, up to now. Concurrent callers share one read, which begins after each of their calls: a read
+   * that runs already may have passed the end of the log before the entry that the caller expects was written.
    */
   refresh(): Promise<void> {
     const next =
@@ -139,7 +139,7 @@ export class SessionView {
     return next;
   }
 
-  /** `refresh`, but for what this process has not heard of yet, too: it may be behind what another one has told. */
+  /** As `refresh`, but always reads the log: this process's tail may be behind what another process has reported. */
   refreshFromLog(): Promise<void> {
     this.#needsLog = true;
     return this.refresh();
@@ -200,8 +200,8 @@ export class SessionView {
   }
 
   /**
-   * Waits until the session has more than `position` events, it is deleted, the time is over, or the signal is aborted.
-   * To be called without an await after `refresh`.
+   * Waits until the session has more than `position` events, it is deleted, the time has passed, or the signal is
+   * aborted. To be called without an await after `refresh`.
    */
   untilGrown(position: number, options: { timeoutMs: number; signal: AbortSignal }): Promise<void> {
     return this.#waiters.wait(position, options);
@@ -212,11 +212,11 @@ export class SessionView {
   }
 
   async untilNews(watch: SessionWatch): Promise<void> {
-    const place = this.#place;
+    const position = this.#position;
     const over = new AbortController();
     try {
       await Promise.race([
-        watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) <= place),
+        watch.untilNews(({ hasUnplaced, lastPlace }) => !hasUnplaced && (lastPlace ?? -1) <= position),
         new Promise<void>((resolve) => (this.#begun = resolve)),
         this.#untilTurnGrown(over.signal),
       ]);
@@ -237,8 +237,8 @@ export class SessionView {
     }
   }
 
-  /** The last turn's place among the events of the session's logs. */
-  get #place(): number {
+  /** The last turn's position among the events of the session's logs. */
+  get #position(): number {
     return this.#row?.events_before ?? -1;
   }
 
@@ -250,7 +250,7 @@ export class SessionView {
     if (this.#isStale) this.#forget();
     await this.#readLast();
     if (await this.#isFollowed()) {
-      // A turn is indexed before the one that it follows has closed: its events come after that one's.
+      // A turn is indexed before its predecessor has closed: its events come after those of the predecessor.
       while (!this.#row || this.#hasEnded) {
         const row = await this.#services.sessionIndex.turnFollowing(this.#session.sessionId, this.#end);
         if (!row) break;
@@ -265,7 +265,7 @@ export class SessionView {
   async #isFollowed(): Promise<boolean> {
     if (this.#row && !this.#hasEnded) return false;
     const [news] = await this.#services.catalog.turnPlaces.news([this.#session.sessionId]);
-    return news !== undefined && (news.hasUnplaced || (news.lastPlace ?? -1) > this.#place);
+    return news !== undefined && (news.hasUnplaced || (news.lastPlace ?? -1) > this.#position);
   }
 
   get #end(): { turn: PositionedTurn; length: number | 'lost' } | undefined {
@@ -299,7 +299,7 @@ export class SessionView {
     this.#begun();
   }
 
-  /** Nothing of the last turn has been read. */
+  /** Starts the reading of the last turn over. */
   #restart(): void {
     this.#ordinal = 0;
     this.#kept = [];
@@ -317,8 +317,8 @@ export class SessionView {
     try {
       if (feed && feed.firstOrdinal <= this.#ordinal + 1) {
         this.#add(turn, feed.entries(this.#ordinal + 1));
-        // What follows the turn in this process may be behind. That its end is not missed is what matters here: another
-        // process may have reported it.
+        // This process's tail of the turn may be behind, and the end of the turn must not be missed: another process
+        // may have reported it.
         if (this.#hasEnded || (!needsLog && !(await logs.close(turn.id)))) return;
       }
       for await (const entries of logs.read(turn.id, { from: this.#ordinal + 1 })) this.#add(turn, entries);
@@ -329,7 +329,7 @@ export class SessionView {
     if (this.#ordinal >= FOLLOWED_ENTRIES && !this.#hasEnded) this.#followed.follow(turn.id);
   }
 
-  /** The log of the last turn no longer exists. It counts as one without events, as it does for other processes. */
+  /** Counts the last turn, whose log no longer exists, as a turn without events, as other processes do. */
   #lose(turn: ReadTurn): void {
     turn.events = 0;
     turn.types.clear();
@@ -378,7 +378,7 @@ export class SessionView {
   async *#reread(turn: ReadTurn, from: number): AsyncGenerator<SessionEvent> {
     const events = new TurnEvents(turn.options);
     let position = turn.first;
-    // Not beyond what was counted, so that a page does not tell more than the state beside it.
+    // Not beyond the counted events, so that a page is not newer than the state beside it.
     const end = turn.first + turn.events;
     try {
       for await (const entries of this.#services.logs.read(turn.id)) {

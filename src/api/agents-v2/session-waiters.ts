@@ -20,7 +20,7 @@ interface Waiter {
 
 /**
  * The requests of this process that wait for events of one session. They share one watch of the session, and one read
- * after each news of it: a further waiter costs a timer.
+ * after each of its notifications: a further waiter costs only a timer.
  */
 export class SessionWaiters {
   readonly #session: GrowingSession;
@@ -36,7 +36,7 @@ export class SessionWaiters {
   }
 
   /**
-   * Waits until the session has more than `position` events, it is deleted, the time is over, or `signal` is aborted.
+   * Waits until the session has more than `position` events, it is deleted, the time has passed, or `signal` aborts.
    * The caller has read the session, and has not awaited anything since. @throws Error if the session cannot be read
    */
   async wait(position: number, { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal }): Promise<void> {
@@ -88,7 +88,7 @@ export class SessionWaiters {
       }
     } catch (error) {
       if (signal.aborted) return;
-      // Those who wait try again.
+      // The waiting requests get the error; the next one starts a new watch.
       this.#stop();
       for (const { reject } of this.#waiters) reject(error);
     }

@@ -20,7 +20,7 @@ const CONTROLS = [
   { name: 'force_answer', id: 'forceAnswer', summary: 'Have the agent answer with its next step' },
 ] as const;
 
-/** What is sent to a session. */
+/** Messages, results and commands for a session. */
 export function steeringRoutes(context: ApiContext, reader: SessionReader): Route[] {
   const { catalog } = context;
   return [
@@ -80,7 +80,7 @@ export function steeringRoutes(context: ApiContext, reader: SessionReader): Rout
         const { view } = await reader.read(session);
         let answers = resultsFor(body, view.turn?.forClient ?? []);
         if (answers.length < ('results' in body ? body.results.length : 1)) {
-          // Another process may have told the client of a call that this one has not heard of.
+          // Another process may have shown the client a call that this process has not read yet.
           await view.refreshFromLog();
           answers = resultsFor(body, view.turn?.forClient ?? []);
         }

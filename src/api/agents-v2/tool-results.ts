@@ -7,8 +7,8 @@ import type { ToolRequest, ToolResultsBody } from './wire/messages.ts';
 type Result = Exclude<ToolResultsBody, { type: 'batch' }>;
 
 /**
- * The results as answers to the calls that wait for the client. Those of other calls are left out: a client may send a
- * result twice. A result without the id of its call is that of a call with the same tool and arguments.
+ * The results as answers to the calls that wait for the client. Results of other calls are left out: a client may send
+ * a result twice. A result without the id of a call belongs to a call with the same tool and arguments.
  */
 export function resultsFor(body: ToolResultsBody, waiting: readonly WaitingCall[]): Answer[] {
   const results = 'results' in body ? body.results : [body];

@@ -23,26 +23,26 @@ export interface SessionTotals {
 export const NO_STEPS: SessionTotals = { steps: 0, models: new Map() };
 
 export interface TurnEventsOptions {
-  /** Of the turns before it. */
+  /** The totals of the turns before it. */
   totals: SessionTotals;
   /** It is the first turn of its session. */
   isFirst: boolean;
   /** The session takes further messages after an answer; otherwise the answer ends it. */
   isInteractive: boolean;
-  /** The calls that the turn before it has left without a result, by their keys: they get it in this one. */
+  /** The calls that the turn before it has left without a result, by their keys: this turn has their results. */
   leftCalls: ReadonlyMap<string, ToolCall>;
   sessionId: string;
 }
 
 /**
- * The events of one turn for this API, and what they say of the session: a projection of the turn's log, record by
- * record. How many events a record gives, and in which order, must never change: clients count them.
+ * The events of one turn for this API, with its answer and the session's totals: a projection of the turn's log, record
+ * by record. The number and the order of a record's events must never change: clients count them.
  */
 export class TurnEvents {
   readonly #options: TurnEventsOptions;
   readonly view: TurnView;
   #totals: SessionTotals;
-  /** Whether the last event about pauses said so. */
+  /** Whether the last event about pauses has shown a pause. */
   #isShownPaused = false;
   #answer: { value: unknown } | undefined;
 
@@ -52,12 +52,12 @@ export class TurnEvents {
     this.view = new TurnView(options.leftCalls);
   }
 
-  /** Of the session up to here. */
+  /** The totals of the session up to here. */
   get totals(): SessionTotals {
     return this.#totals;
   }
 
-  /** The answer of the turn; undefined if it has given none. */
+  /** The answer of the turn; undefined if it has none. */
   get answer(): { value: unknown } | undefined {
     return this.#answer;
   }
@@ -198,7 +198,7 @@ export class TurnEvents {
   }
 }
 
-/** What is wrong with a turn that is done and has said nothing. */
+/** The error of a turn that is done without an answer. */
 export const NO_ANSWER = 'The agent has ended without an answer.';
 
 export function metricsOf({ steps, models }: SessionTotals): SessionMetrics {
@@ -230,7 +230,7 @@ export function tokensOf(name: string, usage: Usage) {
   };
 }
 
-/** The sum of what calls of one model have used. Its cost is unknown if that of a call is. */
+/** The total usage of calls of one model. Its cost is unknown if the cost of a call is unknown. */
 function sumOfModel(a: Usage, b: Usage): Usage {
   const { costInUsd: _, ...usage } = addUsage(a, b);
   if (a.costInUsd === undefined || b.costInUsd === undefined) return usage;
@@ -275,19 +275,19 @@ function resultEvent(at: string, call: ToolCall, content: string, path?: string)
   });
 }
 
-/** A call as this API shows it. Models write other arguments than objects, too. */
+/** A call as this API shows it. Models also write arguments that are not objects. */
 export function toRequest({ id, name, arguments: args }: ToolCall): ToolCallRequest {
   return { tool_name: name, args: parseJsonObject(args) ?? {}, id };
 }
 
-/** The same of a call that waits, which is shown at each poll, and whose arguments may be large. */
+/** The same for a waiting call; memoized, since each poll shows the call and its arguments may be large. */
 export const waitingRequest = memoized(({ call }: WaitingCall) => toRequest(call));
 
 function answerOf({ content, refusal, structured }: ModelMessage): unknown {
   return structured?.fits ? valueOf(content) : content || refusal;
 }
 
-/** The JSON value of a text, or the text if it is none. */
+/** The JSON value of a text, or the text if it is not JSON. */
 function valueOf(text: string): unknown {
   const parsed = parseJson(text);
   return 'value' in parsed ? parsed.value : text;

@@ -17,7 +17,7 @@ import { STATUS_UPDATED, type WebhookMessage } from './wire/webhooks.ts';
 const MAX_FAILURES = 20;
 const MAX_FAILING_MS = 24 * 3_600_000;
 
-/** What the webhooks of this API are sent: the statuses of sessions. */
+/** The messages for the webhooks of this API: the statuses of sessions. */
 export function statusFormat(services: { catalog: Catalog; log: Logger }): WebhookFormat {
   const { catalog, log } = services;
   return {
@@ -26,7 +26,7 @@ export function statusFormat(services: { catalog: Catalog; log: Logger }): Webho
     attempted: async ({ id }, attempt) => {
       const since = new Date(Date.parse(attempt.at) - MAX_FAILING_MS).toISOString();
       const isDisabled = await catalog.webhooks.attempted(id, attempt, { failures: MAX_FAILURES, since });
-      if (isDisabled) log.warn({ webhookId: id, reason: attempt.error }, 'a webhook was disabled: it fails for a day');
+      if (isDisabled) log.warn({ webhookId: id, reason: attempt.error }, 'a webhook was disabled: a day of failures');
     },
   };
 
@@ -34,11 +34,11 @@ export function statusFormat(services: { catalog: Catalog; log: Logger }): Webho
     const { session_id: sessionId, change, created_at } = delivery;
     const session = await catalog.sessions.get(sessionId);
     if (change === null || !session) return undefined;
-    // This API does not have the sessions of runs.
+    // The sessions of runs are not part of this API.
     if (isOfRun(session)) return 'nothing';
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- written by the outbox
     const { from, to } = JSON.parse(change) as Partial<StateChange>;
-    // Versions before 0.1.0 have named places in logs.
+    // Versions before 0.1.0 stored positions in logs instead of states.
     if (!isState(from) || !isState(to)) return undefined;
     const [status, previous] = [STATUS_OF[to], STATUS_OF[from]];
     if (status === previous) return 'nothing';

@@ -5,7 +5,7 @@ import type { Outgoing } from '../../features/webhooks/webhook-format.ts';
  * The headers with which receivers verify a message: HMAC-SHA256 over `<timestamp>.<body>`, with the text of a secret as
  * the key.
  *
- * They have room for one signature. While a replaced secret is valid, the two sign in turn: a receiver that knows either
+ * They have room for one signature. While a replaced secret is valid, the two sign in turn: a receiver that has either
  * of them accepts the first or the second attempt.
  */
 export function signatureHeaders(

@@ -13,7 +13,7 @@ import { readAgent, type RegisteredAgent } from './registered-agents.ts';
 import { checkSpec, type ResolveContext } from './resolve-agent.ts';
 import { agent as agentShape, type Agent, type FullAgent } from './wire/agent.ts';
 
-/** Who changes an agent, and why. */
+/** The author, the message and the base of a change of an agent. */
 interface Change {
   caller: Caller;
   message?: string | undefined;
@@ -30,7 +30,7 @@ export interface StoredAgent {
 const OF_OTHER_API =
   'was registered through the Sessions API, and has settings that this API does not show: change it there, or replace it with PUT';
 
-/** Writes registered agents. Each change is a new revision, with what it means to the engine as its spec. */
+/** Writes registered agents. Each change is a new revision, stored with the spec that the engine runs. */
 export class AgentWriter {
   readonly #context: ResolveContext;
 
@@ -105,7 +105,7 @@ export class AgentWriter {
     };
   }
 
-  /** What the agent means to the engine now: sessions of the Sessions API run this. @throws ApiError */
+  /** The agent's spec as of now, which sessions of the Sessions API run. @throws ApiError */
   async #spec(agent: Agent) {
     const { registry, config, catalog } = this.#context;
     const placeOf = (inner: string) => inner;
@@ -114,7 +114,7 @@ export class AgentWriter {
     const expansion = new AgentExpansion(catalog);
     const { specs, stored } = expansion;
     const full = await expansion.expand(agent, placeOf, agent.name);
-    // An environment is kept although no server provides it yet: creating a session says so.
+    // An environment may be stored before a server provides it: the creation of a session reports that.
     const check = async (one: FullAgent, place: PathInRequest) => {
       const provided = one.environments.filter(({ kind }) => registry.environmentServer(kind) !== undefined);
       const spec = specs.get(one) ?? toSpec({ ...one, environments: provided }, { ...options, placeOf: place });

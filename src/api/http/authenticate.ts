@@ -6,7 +6,7 @@ import type { ApiContext } from './context.ts';
 import { ApiError } from './errors.ts';
 import type { RequestLimit } from './rate-limit.ts';
 
-/** The caller of a request without a key, where none is needed if the session is shared. */
+/** The caller of a request without a key, which may read shared sessions only. */
 export const ANONYMOUS: Caller = { subject: subjectNamed('anonymous'), roles: [] };
 
 /** How often an open response checks its key or token: a stream ends at most this long after its key was revoked. */
@@ -71,7 +71,7 @@ function destroyOnceExpired(response: Response, hasExpired: () => Promise<boolea
       (isExpired) => {
         if (isExpired) response.destroy();
       },
-      // An unavailable catalog says nothing about the key.
+      // While the catalog is unavailable, the key counts as valid.
       () => undefined,
     );
   }, RECHECK_INTERVAL_MS).unref();

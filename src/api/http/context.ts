@@ -34,9 +34,9 @@ export interface Finding {
 }
 
 export interface Findings {
-  /** Why requests cannot be answered as they should; empty if they can. */
+  /** Failures because of which requests cannot be carried out; empty if there are none. */
   problems: Finding[];
-  /** Failures without which requests are answered, if less well. */
+  /** Failures that impair requests, but do not prevent them. */
   warnings: Finding[];
 }
 

@@ -151,7 +151,7 @@ export type CommonCode = keyof typeof ROWS;
 
 export const ERRORS = errorKinds<CommonCode>(ROWS);
 
-/** A place in a request that does not fit its schema. */
+/** A part of a request that does not fit its schema. */
 export interface RequestIssue {
   in: 'body' | 'query' | 'header';
   path: readonly PropertyKey[];
@@ -160,7 +160,7 @@ export interface RequestIssue {
   message: string;
 }
 
-/** How a face answers errors: by default in the form of `standardErrors`. */
+/** How a face responds to errors: by default in the form of `standardErrors`. */
 export interface ErrorForm {
   /** The schema of the body, for the documentation, where errors may be of these kinds. */
   body: (kinds: readonly ErrorKind[]) => z.ZodType;
@@ -185,11 +185,11 @@ export class ApiError extends RequestError {
   readonly #kind: ErrorKind;
   /** The part of the request that caused the error. */
   readonly param: string | undefined;
-  /** What is told beside the message, by APIs whose errors have a place for it. */
+  /** Fields beside the message, for APIs whose errors have such fields. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
   /** What is wrong with the request, if it does not fit its schema. */
   readonly issues: readonly RequestIssue[];
-  /** In seconds; that of its kind, unless another is given. */
+  /** In seconds; by default that of its kind. */
   readonly retryAfter: number | undefined;
 
   constructor(kind: CommonCode | ErrorKind, message: string, options: ApiErrorOptions = {}) {
@@ -237,7 +237,7 @@ export function toApiError(error: unknown): ApiError {
   );
 }
 
-/** The form of errors for which no face has another. */
+/** The form of the errors of all faces without a form of their own. */
 export const standardErrors = {
   body: (kinds) =>
     z

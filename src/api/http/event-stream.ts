@@ -94,7 +94,7 @@ export class EventStream {
     this.#response.status(204).end();
   }
 
-  /** Sets the cursor that a client reconnects with, without an event: it has everything up to `id`. */
+  /** Sets the cursor that a client reconnects with, without an event: the client has everything up to `id`. */
   setCursor(id: number): void {
     if (!this.isClosed) this.#response.write(`id: ${id}\n\n`);
   }
@@ -158,7 +158,7 @@ export class EventStream {
   #send({ id, data }: ServerSentEvent): boolean {
     const onDelivered = this.#onDelivered;
     this.#onDelivered = undefined;
-    // As bytes: a string that waits for the network is held twice by Node, once as UTF-8 in three times its length.
+    // As bytes: Node buffers a string that waits for the network twice, once as UTF-8 in three times its length.
     const bytes = Buffer.from(`id: ${id}\ndata: ${JSON.stringify(data)}\n\n`);
     return this.#response.write(bytes, (error) => {
       if (!error) onDelivered?.();

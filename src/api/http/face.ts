@@ -4,11 +4,11 @@ import type { ErrorForm } from './errors.ts';
 import type { Description } from './openapi.ts';
 import type { Access, FaceFacts, Route } from './route.ts';
 
-/** One API of the server: what the framework must know of it. */
+/** One API of the server, as the framework needs it. */
 export interface Face extends FaceFacts {
   name: string;
   errors: ErrorForm;
-  /** What its own OpenAPI document says of it. Without one its routes are in that of operations. */
+  /** The description in its own OpenAPI document. Without one, its routes are in the document of operations. */
   document?: Description;
   /** Matches the requests of `sharedPaths`. */
   sharedReads?: RegExp;
@@ -16,7 +16,7 @@ export interface Face extends FaceFacts {
   sdkPaths?: readonly string[];
   /** Requests are recorded as spans. */
   isTraced?: true;
-  /** What its webhooks are sent, if it has any. */
+  /** The messages for its webhooks, if it has any. */
   webhooks?: (services: Pick<ApiContext, 'catalog' | 'logs' | 'log'>) => WebhookFormat;
   /** In order of precedence. */
   routes: (context: ApiContext) => Route[];

@@ -15,7 +15,7 @@ export function countRequests(metrics: Metrics): RequestHandler {
       // The client hung up before the response started.
       const status = response.headersSent ? String(response.statusCode) : 'none';
       metrics.httpRequests.inc({ method, route, status });
-      // A stream lasts as long as its turn, so its duration says nothing about the server.
+      // A stream lasts as long as its turn, so its duration does not measure the server.
       if (!isStream(response)) metrics.httpDuration.observe({ method, route }, secondsSinceStart(response));
     });
     next();

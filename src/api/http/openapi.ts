@@ -18,7 +18,7 @@ export interface Description {
   path: string;
 }
 
-/** The group of the document itself, which is also that of what operators need. */
+/** The group of the document itself, and of the routes for operators. */
 export const OPERATIONS_TAG = { Operations: 'health, metrics, MCP servers and this description' };
 
 /** A document, and what the routes in it refer to. */
@@ -150,7 +150,7 @@ function completeParameter(parameter: object): void {
 
 /** Corrects JSON schemas that the library renders differently from how they behave. */
 const matchBehaviour: ZodOpenApiOverride = ({ jsonSchema, zodSchema, io }) => {
-  // To what only the server sends, later versions add fields, which clients must tolerate. What clients send is strict.
+  // Later versions add fields to responses, which clients must tolerate. What clients send is strict.
   // An optional object is rendered from the object in it, which has been corrected.
   const isOpen = zodSchema instanceof z.ZodObject && !(zodSchema.def.catchall instanceof z.ZodNever);
   if (jsonSchema.additionalProperties === false && isOpen) delete jsonSchema.additionalProperties;
@@ -200,7 +200,7 @@ function operation(described: Route, form: DescribedForm, hasKeys: boolean): Zod
   };
 }
 
-/** What an empty response with this status means; others: it is done. */
+/** The descriptions of empty responses by their status; all others are described as `done`. */
 const EMPTY: Partial<Record<number, string>> = { 202: 'accepted', 302: 'it is at the address in the header Location' };
 
 function success(declaration: Route['declaration'], responseHeaders: z.core.$ZodShape): ZodOpenApiResponsesObject {

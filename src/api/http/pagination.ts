@@ -57,7 +57,7 @@ export function invalidPageToken(): ApiError {
 }
 
 /** The position after an item with this time and id, in the list with this fingerprint. */
-const createdPlace = z.object({
+const createdPosition = z.object({
   list: z.string(),
   created_at: z.iso.datetime({ precision: 3 }),
   id: z.string().refine(isId),
@@ -68,12 +68,12 @@ const createdPlace = z.object({
  * @throws ApiError `invalid_page_token` for the token of another list
  */
 export function createdAfter(token: string | undefined, list: string): { createdAt: string; id: string } | undefined {
-  const place = positionOf(createdPlace, token, { list });
-  return place && { createdAt: place.created_at, id: place.id };
+  const position = positionOf(createdPosition, token, { list });
+  return position && { createdAt: position.created_at, id: position.id };
 }
 
 /** The position after an item, which is the last one of a page. */
-export function placeAfter(item: { created_at: string; id: string }, list: string): z.infer<typeof createdPlace> {
+export function placeAfter(item: { created_at: string; id: string }, list: string): z.infer<typeof createdPosition> {
   return { list, created_at: item.created_at, id: item.id };
 }
 
@@ -110,7 +110,7 @@ const MAX_PAGE_LENGTH = 8_000_000;
 /** The most JSON that is read for one page without any item of the list, in characters. */
 const MAX_EMPTY_PAGE_LENGTH = 4 * MAX_PAGE_LENGTH;
 
-/** What is read and left out counts as so many characters at least: short entries cost their reading. */
+/** An entry that is read and left out counts as at least so many characters: short entries cost their reading, too. */
 const MIN_LEFT_OUT_LENGTH = 2_000;
 
 /** An item of a listing, with the position from which a page begins with it. */
@@ -123,9 +123,9 @@ interface Positioned<T> {
 
 /**
  * A page of a listing, which is read as far as needed: up to `limit` items and up to a length, but at least one item, if
- * there is any. The item that does not fit begins the next page. What is read and left out is bounded as well: a page
- * with items ends after the length of a page, one without after four times that, the only case of an empty page that is
- * not the last.
+ * there is any. The item that does not fit begins the next page. Entries that are left out are bounded as well: they
+ * end a page with items after the length of a page, and a page without items after four times that length. Only in
+ * this case an empty page is not the last one.
  */
 export async function pageFrom<T>(
   listing: Iterable<Positioned<T>> | AsyncIterable<Positioned<T>>,

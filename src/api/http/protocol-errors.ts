@@ -12,7 +12,7 @@ export function respondToProtocolErrors(server: Server): void {
   server.on('checkExpectation', (_request, response) => {
     respond(response, 'expectation_failed', 'the header Expect may only be 100-continue: leave it out');
   });
-  const answer = (error: NodeJS.ErrnoException, socket: Duplex): void => {
+  const respondTo = (error: NodeJS.ErrnoException, socket: Duplex): void => {
     const response = responses.get(socket);
     // Bytes after an unfinished response would be read as a part of it.
     const isResponding = response?.headersSent === true && !response.writableFinished;
@@ -26,7 +26,7 @@ export function respondToProtocolErrors(server: Server): void {
   };
   server.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     if (error.code !== REQUEST_TIMEOUT) {
-      answer(error, socket);
+      respondTo(error, socket);
       return;
     }
     // After the event loop was blocked, Node looks for late requests before it reads those that have arrived meanwhile.
@@ -34,12 +34,12 @@ export function respondToProtocolErrors(server: Server): void {
     setImmediate(() => {
       const response = responses.get(socket);
       const hasArrived = response !== before && response?.req.complete;
-      if (!hasArrived) answer(error, socket);
+      if (!hasArrived) respondTo(error, socket);
     });
   });
 }
 
-/** Answers a request that arrives before the server is ready for it. */
+/** Responds to a request that arrives before the server is ready for it. */
 export const respondStarting: RequestListener = (_request, response) => {
   respond(response, 'unavailable', 'the server is starting: retry');
 };

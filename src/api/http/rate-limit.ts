@@ -98,7 +98,7 @@ export function subjectLimit(limits: () => Limits, services: RateLimitServices):
         response.removeHeader('retry-after');
         const message = `the limit is ${limit()} requests per minute: wait for ${retryAfter} s`;
         const rateLimitError = new ApiError('rate_limited', message, { retryAfter });
-        // A repetition is allowed beyond the limit, but whether a request is one is known only after reading its body.
+        // A repetition is allowed beyond the limit, but its body must be read to detect one.
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- added by the library
         const { rateLimit } = request as Partial<AugmentedRequest>;
         const exceedsHardLimit = (rateLimit?.used ?? 0) > HARD_LIMIT_FACTOR * limit();
@@ -112,8 +112,8 @@ export function subjectLimit(limits: () => Limits, services: RateLimitServices):
 
 /**
  * Limits the requests with unknown keys or forged tokens of each address. Beyond the limit they get 429 instead of 401, so
- * that clients that retry with a wrong key slow down. A valid one is never affected by those of others, since many clients
- * may share an address.
+ * that clients that retry with a wrong key slow down. A valid key or token is never affected by unknown ones of others,
+ * since many clients may share an address.
  */
 export function unknownKeyLimit(limits: () => Limits, services: RateLimitServices): RequestLimit {
   const message = 'too many unknown API keys or tokens from your address: check yours and wait';

@@ -32,8 +32,8 @@ export function namePathInLog(app: Express): void {
 }
 
 /**
- * Logs each request on one line: failures of the server as warnings, all others for debugging. What fails a probe is
- * logged once, by the check that found it.
+ * Logs each request on one line: failures of the server as warnings, all others for debugging. The reason why a probe
+ * fails is logged once, by the check that found it.
  */
 export const requestLog: Options = {
   genReqId: (_request, response) => String(response.getHeader('x-request-id')),
@@ -41,7 +41,7 @@ export const requestLog: Options = {
     (error || statusCode >= 500) && url !== '/readyz' ? 'warn' : 'debug',
   // The response may end outside of its request's log context.
   customSuccessObject: (_request, response, values: object) => ({ ...values, ...contextOf(response).logScope }),
-  // Without an error of the response's stream, pino-http makes one of the status, whose stack says nothing.
+  // Without an error of the response's stream, pino-http makes one of the status, whose stack is of no use.
   customErrorObject: (_request, response, _error, { err, ...values }: { err?: unknown }) => ({
     ...(response.errored && { err }),
     ...values,

@@ -96,8 +96,8 @@ function closest(errors: z.core.$ZodIssue[][]): z.core.$ZodIssue[] {
 }
 
 /**
- * How deeply a schema matched before it failed. A value of another type does not count as matched itself, nor does one
- * that is not the literal by which a member of a union is known.
+ * How deeply a schema matched before it failed. A value of another type does not count as matched itself, and neither
+ * does a value that is not the literal that identifies a member of a union.
  */
 function matchedDepth(issues: z.core.$ZodIssue[]): number {
   let deepest = 0;

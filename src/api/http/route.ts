@@ -10,14 +10,14 @@ export const METHODS = ['get', 'post', 'put', 'patch', 'delete'] as const;
 
 type Method = (typeof METHODS)[number];
 
-/** How requests are admitted: with a key, if the server has any; by their address, without one; or all. */
+/** How requests are admitted: with a key, if the server has any; without a key, limited by their address; or all. */
 export type Access = 'key' | 'address' | 'all';
 
 /** What the routes of a face refer to, and how their paths can be reached. */
 export interface FaceFacts {
   /** The paths at and below which the requests of the face are. */
   prefixes: Readonly<Record<string, Access>>;
-  /** Paths that need no key, below those that do: a browser is sent to them. A key that is sent nevertheless is checked. */
+  /** Paths for browsers, below paths that need a key: they need none, but a key that is sent is checked. */
   publicPaths?: readonly string[];
   /** Paths whose GET requests need no key if the session is shared. Their routes check that. */
   sharedPaths?: readonly string[];
@@ -25,7 +25,7 @@ export interface FaceFacts {
   tags: Readonly<Record<string, string>>;
   /** The path parameters of all routes. */
   parameters: Readonly<Record<string, z.ZodType>>;
-  /** The errors of routes that need a key, by the path parameter that names what may be missing. */
+  /** The errors of routes that need a key, by the path parameter that names the resource that may be missing. */
   notFound?: Readonly<Record<string, ErrorKind>>;
   /** The errors that only this face has. */
   errorKinds?: Readonly<Record<string, ErrorKind>>;
@@ -77,9 +77,9 @@ interface Written {
   written: Record<string, Content>;
 }
 
-type Answer = Content | Written | undefined;
+type ResponseContent = Content | Written | undefined;
 
-/** Of requests whose query or headers no route reads. */
+/** The query or headers of requests whose route reads none. */
 type NoParameters = z.ZodObject<Record<string, never>>;
 
 /** What a route takes and returns. It parses requests, types the handler, and is the documentation. */
@@ -87,7 +87,7 @@ interface Declaration<
   Q extends z.ZodObject = z.ZodObject,
   H extends z.ZodObject = z.ZodObject,
   B extends z.ZodType = z.ZodType,
-  A extends Answer = Answer,
+  A extends ResponseContent = ResponseContent,
   F extends FaceFacts = FaceFacts,
 > {
   /** The operation id, for generated clients. */
@@ -101,8 +101,8 @@ interface Declaration<
   /** Whether the body may be large: texts, files, schemas. */
   largeBody?: true;
   /**
-   * Sessions keep what is in the body, so that it counts for the caller's quota of stored bytes. Not for what a running turn
-   * waits for: a decision or a result must not wait for space.
+   * The body is stored with a session, and counts for the caller's quota of stored bytes. Not set for decisions and
+   * results: a running turn waits for them, so they must not wait for space.
    */
   stores?: true;
   /** The body is that of an HTML form, not JSON. */
@@ -122,7 +122,7 @@ interface Declaration<
   handlesRateLimit?: true;
   /** Describes when the handler responds with 204 instead. */
   noContent?: string;
-  /** Describes when the handler responds with 200 instead of 201, and sends the answer itself. */
+  /** Describes when the handler responds with 200 instead of 201, and sends the response itself. */
   existing?: string;
   /** The action that the caller must have the right to. */
   requires?: ServerAction;
@@ -155,7 +155,7 @@ interface Handled<
   Q extends z.ZodObject,
   H extends z.ZodObject,
   B extends z.ZodType,
-  A extends Answer,
+  A extends ResponseContent,
 > extends Declaration<Q, H, B, A, F> {
   handler: (call: Call<F, P, z.output<Q>, z.output<H>, z.output<B>>) => Returned<A> | Promise<Returned<A>>;
 }
@@ -175,7 +175,7 @@ export interface Route {
 }
 
 /**
- * The functions that declare the routes of a face, by their group in the documentation, and by what all of them require.
+ * Returns a function that makes the declaring function of a group of routes, by the group and what its routes require.
  */
 export function routesOfFace<const F extends FaceFacts>(facts: F) {
   return (tag: keyof F['tags'] & string, ofAll: Pick<Declaration, 'requires'> = {}) => {
@@ -185,7 +185,7 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
       Q extends z.ZodObject = NoParameters,
       H extends z.ZodObject = NoParameters,
       B extends z.ZodType = z.ZodUndefined,
-      A extends Answer = undefined,
+      A extends ResponseContent = undefined,
     >(method: Method, path: PathOf<F, P>, { handler, ...declaration }: Handled<F, P, Q, H, B, A>): Route {
       const { query, headers, answer, handlesRateLimit, largeBody, stores, isForm, isRaw } = declaration;
       const { requires } = { ...ofAll, ...declaration };
@@ -220,7 +220,7 @@ export function routesOfFace<const F extends FaceFacts>(facts: F) {
         };
         // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- parsed above
         const returned = await handler(call as unknown as Parameters<typeof handler>[0]);
-        // A handler that must know whether its answer was delivered has sent it.
+        // A handler that must find out whether its response was delivered has sent it.
         if (response.writableEnded) return;
         if (!answer) response.status(status).end();
         else if (!('written' in answer)) response.status(status).json(returned);

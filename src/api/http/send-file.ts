@@ -13,7 +13,7 @@ interface StoredFile {
   type: string;
 }
 
-/** The name and type of a file, from the URL that a face has given it. */
+/** The name and type of a file, from the URL that a face has made for it. */
 export function fileQuery(name = z.string()) {
   const type = z.string().regex(new RegExp(`^${MEDIA_TYPE}$`));
   return z.object({

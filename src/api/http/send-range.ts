@@ -37,14 +37,14 @@ export async function sendRange(request: Request, response: Response, file: Rang
     'accept-ranges': 'bytes',
     etag,
   });
-  // Not Express's `fresh`, for which a browser that reloads has nothing.
+  // Not Express's `fresh`, which treats the cache of a browser that reloads as empty.
   const known = request.get('if-none-match')?.split(',') ?? [];
   if (known.some((tag) => tag.trim() === etag)) return void response.status(304).end();
   if (range) response.status(206).set('content-range', `bytes ${start}-${end}/${file.bytes}`);
   response.set('content-length', String(end - start + 1));
   if (request.method === 'HEAD') return void response.end();
   const body = Readable.from(firstBytes(first, pieces, end - start + 1), { objectMode: false });
-  // A client that has closed the connection has no use for an error, nor for one after half of the file.
+  // An error is of no use to a client that has closed the connection, or has half of the file.
   await pipeline(body, response).catch(() => response.destroy());
 }
 
@@ -60,7 +60,7 @@ function rangeOf(
   return ranges[0];
 }
 
-/** As many bytes of the pieces. */
+/** The first `count` bytes of the pieces. */
 async function* firstBytes(
   first: IteratorResult<Buffer, unknown>,
   rest: AsyncIterator<Buffer>,

@@ -14,18 +14,18 @@ import { EngineError } from '../../engine/errors.ts';
 export interface SentFile {
   name: string;
   data: string;
-  /** Its position in the request. */
+  /** Its path in the request. */
   param: string;
 }
 
-/** What files are read with. */
+/** The services that read files, and the request's caller and host. */
 export interface SourceContext extends Pick<ApiContext, 'catalog' | 'blobs' | 'allowPrivateUrls'> {
   caller: Caller;
   /** This server's name in the request: a URL with this host refers to one of its own files. */
   host: string | undefined;
 }
 
-/** Limits for the files that a request refers to: even a small request has all of them in memory together. */
+/** Limits for the files that a request refers to: all of them are in memory together, even for a small request. */
 const MAX_FETCHED_FILES = 20;
 const MAX_FETCHED_BYTES = 30 * 1024 * 1024;
 const FETCH_MS = 30_000;
@@ -33,7 +33,7 @@ const FETCH_MS = 30_000;
 /** A URL of a file, which is fetched before the turn starts. */
 export const FILE_URL = '^https?://.';
 
-/** The path that this server gives to a large file, after any prefix of a proxy; the groups are session, file and query. */
+/** The path of a large file on this server, after any prefix of a proxy; the groups are session, file and query. */
 export const OWN_FILE_PATH = '^(?:/[^?#]*)?/v1/agents/sessions/([0-9A-Za-z_]+)/files/([0-9a-f]{64})(?:[?]([^#]*))?$';
 
 /** The path that `fileUrl` makes. */

@@ -22,8 +22,8 @@ export interface TurnStreamOptions {
   /** The turn's first record, if this request has started the turn: it is sent without reading the log. */
   created?: TurnCreated | undefined;
   /**
-   * Answers with 204 if the reader is at the end of an ended turn: an EventSource reconnects without end after an empty
-   * stream.
+   * Responds with 204 if the reader is at the end of an ended turn: an EventSource reconnects without end after an
+   * empty stream.
    */
   endsWithNothing?: boolean;
 }
@@ -85,7 +85,7 @@ export abstract class TurnReader {
   readonly sequencer: StreamSequencer;
   readonly stream: EventStream;
 
-  /** @param from what the reader is not sent again; a face whose events depend on the whole log reads it from its start */
+  /** @param from the cursor after which the log is read: its start for a face whose events depend on the whole log */
   constructor(stream: EventStream, cursor: Cursor, from = cursor) {
     this.seen = cursor.ordinal;
     this.sequencer = new StreamSequencer(from);
@@ -118,7 +118,7 @@ export abstract class TurnReader {
     return this.stream.flush();
   }
 
-  /** The reader has been sent all that is known; it may end its stream. */
+  /** Called when the reader has been sent everything up to now; it may end its stream. */
   caughtUp(): void {}
 
   /** Each entry is cut into frames when it is sent: a hundred long messages at once would block the event loop. */
@@ -128,7 +128,7 @@ export abstract class TurnReader {
 }
 
 interface Following extends Pick<ApiContext, 'logs'>, Required<Omit<TurnStreamOptions, 'context'>> {
-  /** The turn waits in the queue of its session, or has a moment ago. */
+  /** The turn waits in the queue of its session, or did a moment ago. */
   waits: boolean;
 }
 

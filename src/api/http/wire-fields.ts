@@ -17,7 +17,7 @@ const coreNames = memoized((schema: z.ZodObject): Names =>
   rowNames(schema).map(([wire]) => [wire, wire.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase())]),
 );
 
-/** What records of the log call what all events have. */
+/** The names in log records of the fields that all events have. */
 const OF_RECORD = { type: 'kind', created_at: 'at' } as const;
 
 const recordNames = memoized((schema: z.ZodObject): Names => {

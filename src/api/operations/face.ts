@@ -7,7 +7,7 @@ import { mcpServerRoutes } from './mcp-servers.ts';
 import { metricsRoutes } from './metrics.ts';
 import { FACTS } from './route.ts';
 
-/** What operators need, and the document of all faces without one of their own. */
+/** The routes for operators, and the document of all faces without their own. */
 export const OPERATIONS = {
   ...FACTS,
   name: 'operations',

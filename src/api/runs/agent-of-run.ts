@@ -15,7 +15,7 @@ export function describedAgent({ agent, context }: RunRequest): NewRun['agent'] 
 }
 
 /**
- * A registered agent. It runs with its own rights, unless the request changes it: then with those of the caller.
+ * A registered agent. It runs with its own rights, or with those of the caller if the request changes it.
  * @throws ApiError
  */
 export async function registeredAgent(

@@ -24,11 +24,11 @@ type ClientTool = NonNullable<AgentSpec['client_tools']>[number];
 /** The agent of a run as the engine runs it. */
 export interface RunAgent {
   spec: AgentSpec;
-  /** What its servers are given, which the spec does not have. */
+  /** The headers and context for its servers, which the spec does not contain. */
   secrets?: ServerSecrets;
-  /** The place in the request of a part of the spec that is at fault; undefined if the request does not have it. */
+  /** The path in the request for a path in the spec; undefined if the request does not contain that part. */
   placeOf: (param: string) => string | undefined;
-  /** What the request says that the model cannot do. */
+  /** The capabilities that the model lacks according to the request. */
   missing: ReadonlySet<Capability>;
 }
 
@@ -40,7 +40,7 @@ const EFFORTS = [
   { effort: 'medium', below: 24_576 },
 ];
 
-/** As many as an agent can have. */
+/** The most that an agent can have. */
 const MAX_CLIENT_TOOLS = 128;
 
 /** The agent that a request defines. @throws ApiError */
@@ -50,13 +50,13 @@ export function toSpec(params: AgentParams, context: unknown): RunAgent {
 
 /** A registered agent with the changes of a request. @throws ApiError */
 export function withParams(spec: AgentSpec, params: AgentChanges, context: unknown): RunAgent {
-  // Its variables are not for the texts that the request adds.
+  // The variables of the agent are filled in first: they must not apply to the texts that the request adds.
   return change(withoutVariables(spec), params, { context, root: ['params'] });
 }
 
 interface ChangeOptions {
   context: unknown;
-  /** The place of the params in the request. */
+  /** The path of the params in the request. */
   root: FieldPath;
 }
 
@@ -74,7 +74,7 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
   ];
   const { given, secrets } = secretsOf(servers, { context, root });
   const required = servers.filter(({ toolkit }) => toolkit.required !== false).map(({ server }) => server.name);
-  // The model is offered them before the others.
+  // The agent's own tools come before the others.
   const own = [
     ...(base.client_tools ?? []).map(({ name }) => ({ tool: name })),
     ...ownServers.map(({ name }) => ({ server: name })),
@@ -117,8 +117,8 @@ function change(base: AgentSpec, params: AgentChanges, { context, root }: Change
     ...(secrets && { secrets }),
     missing,
     placeOf: (param) => {
-      const place = placeIn(params, param, servers, ownServers.length);
-      return place && placeText([...root, ...place]);
+      const path = pathInParams(params, param, servers, ownServers.length);
+      return path && placeText([...root, ...path]);
     },
   };
 }
@@ -138,14 +138,14 @@ function modelOf({ model: own }: AgentSpec, params: AgentChanges): AgentSpec['mo
   };
 }
 
-/** All models write: only what else is asked for is sent. */
+/** All models write text, so only requests for images and audio need options. */
 function mediaOf({ modalities, audio }: AgentChanges): Pick<ModelOptions, 'modalities' | 'audio' | 'image_output'> {
   const draws = modalities?.includes('image') === true;
   const speaks = modalities?.includes('audio') === true;
   return {
     ...(draws && { image_output: true }),
     ...(speaks && { modalities: modalities.filter((one) => one !== 'image') }),
-    // The only format that OpenAI streams.
+    // `linear16` is the only format that OpenAI streams.
     ...((speaks || audio) && {
       audio: { format: audio?.format ?? 'linear16', ...(audio?.voice && { voice: audio.voice }) },
     }),
@@ -177,8 +177,8 @@ function searchOf({ tools }: AgentChanges, root: FieldPath): WebSearch | undefin
 }
 
 /**
- * A run waits for its client, and ends with an error at its limit. An unknown outcome ends the run,
- * or is reported to the model; no person is asked. It has no tools that its agent does not ask for.
+ * A run waits for its client, and ends with an error at its limit. An unknown outcome ends the run, or is reported to
+ * the model; no person is asked. A run has only the system tools that its agent enables.
  */
 function configOf({ config }: AgentSpec, { max_turns: maxTurns }: AgentChanges): AgentSpec['config'] {
   const asked = (toggle: { enabled?: boolean | null | undefined } | null | undefined) =>
@@ -202,7 +202,7 @@ function formatOf(format: AgentChanges['response_format']): AgentSpec['response_
   return { type: 'json_schema', json_schema: { name, schema, ...(description && { description }) } };
 }
 
-/** A tool, and where a request has it. */
+/** A tool and its path in the request. */
 interface AddedTool {
   tool: ClientTool;
   place: FieldPath;
@@ -246,7 +246,7 @@ export function toClientToolkit({ name, system_prompt: prompt, tools }: Refreshe
   return { name, ...(prompt && { system_prompt: prompt }), tools: tools.map(toClientTool) };
 }
 
-/** The tools of a toolkit at a place. */
+/** The tools of a toolkit, with their paths. */
 export function placedTools({ tools }: RefreshedToolkit, place: FieldPath): AddedTool[] {
   return tools.map((tool, j) => ({ tool: toClientTool(tool), place: [...place, 'tools', j] }));
 }
@@ -297,8 +297,8 @@ export function requireShortPrompt({ instructions }: AgentSpec, place: FieldPath
 
 const OPTION_PARAMS: Record<string, string> = { reasoning_tokens: 'reasoning', image_output: 'modalities' };
 
-/** The place in the params of a part of the spec, in which the servers of toolkits follow `ownServers` others. */
-function placeIn(
+/** The path in the params for a path in the spec, in which the servers of toolkits follow `ownServers` others. */
+function pathInParams(
   params: AgentChanges,
   param: string,
   servers: readonly ToolkitServer[],

@@ -2,7 +2,7 @@ import type { AgentSpec } from '../../spec/agent-spec.ts';
 import { refusal, type FieldPath } from './errors.ts';
 import type { AgentChanges, Capability } from './wire/agent-params.ts';
 
-/** What a request says that its model cannot do. It narrows what is accepted; what it says that a model can changes nothing. */
+/** The capabilities that a model lacks according to the request. Those that it declares as present have no effect. */
 export function missingCapabilities({ model }: AgentChanges): ReadonlySet<Capability> {
   const given = typeof model === 'object' ? (model?.metadata?.capabilities ?? {}) : {};
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of its schema
@@ -11,8 +11,8 @@ export function missingCapabilities({ model }: AgentChanges): ReadonlySet<Capabi
 }
 
 /**
- * Checks that an agent needs nothing of what is `missing`. `spec` is the agent with the changes of the request; what the
- * request itself does not have is refused at the place of the capability.
+ * Checks that an agent needs none of the `missing` capabilities. `spec` is the agent with the changes of the request; a
+ * need that does not come from the request is refused at the path of the capability.
  * @throws ApiError `feature_not_available`
  */
 export function requireCapabilities(
@@ -27,7 +27,7 @@ export function requireCapabilities(
   }
 }
 
-/** What an agent needs its model to be capable of, with the place in the request: that of the capability, if it has none. */
+/** The capabilities that an agent needs, with their paths in the request: by default, those of the capability. */
 function needs(spec: AgentSpec, params: AgentChanges): { capability: Capability; place: FieldPath }[] {
   const need = (capability: Capability, place?: FieldPath | null) => ({
     capability,

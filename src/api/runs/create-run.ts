@@ -33,7 +33,7 @@ export interface NewRun {
   metadata: Record<string, string>;
 }
 
-/** The run that a request is for: a new one, or that of an equal request before. */
+/** The run of a request: a new one, or the run of an equal request before it. */
 interface ClaimedRun extends RunIds {
   claim: SharedClaim;
   caller: Caller;
@@ -57,8 +57,8 @@ interface StartedRun extends StartedTurn {
 }
 
 /**
- * Starts a claimed run; undefined if an equal request has started it. `read` validates the request: it is not called for
- * a run that exists, so that a repetition gets it even if its agent was changed or deleted. A rejected request leaves nothing behind.
+ * Starts a claimed run; undefined if an equal request has started it. `read` validates the request, and is not called
+ * for an existing run: a repetition gets it even if its agent was changed or deleted. A rejection leaves no trace.
  * @throws ApiError or EngineError
  */
 export async function startRun(
@@ -103,7 +103,7 @@ export async function startRun(
   }
 }
 
-/** Removes what a rejected request has left. What an equal request has begun meanwhile stays, and so does the key then. */
+/** Removes the session and the key of a rejected request, unless an equal request has begun the run meanwhile. */
 async function withdraw(
   context: ApiContext,
   { sessionId, turnId, claim }: Pick<ClaimedRun, 'sessionId' | 'turnId' | 'claim'>,
@@ -114,7 +114,7 @@ async function withdraw(
   if (!session) {
     if (claim.isNew) await claim.release();
   } else if (isInserted && !(await hasTurn(context, session, turnId))) {
-    // The key is deleted with it.
+    // The key is deleted with the session.
     await sessions.delete(sessionId, new Date().toISOString());
   }
 }

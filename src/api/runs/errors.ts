@@ -20,38 +20,38 @@ export const RUN_ERRORS = errorKinds({
   duplicate_tool_name: [422, 'two tools of the run have the same name; param names the second one'],
 });
 
-/** A place in a request, from its body on: names of fields, and numbers of members of lists. */
+/** A path in a request, from its body on: names of fields, and indexes of members of lists. */
 export type FieldPath = readonly PropertyKey[];
 
-/** A place may contain keys that the client chose, so its length is bounded. */
-const MAX_PLACE_LENGTH = 300;
+/** A path may contain keys that the client chose, so its length is bounded. */
+const MAX_PATH_LENGTH = 300;
 
-/** A place as text, such as `input[3].content[1]`. */
+/** A path as text, such as `input[3].content[1]`. */
 export function placeText(place: FieldPath): string {
   const steps = place.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`));
-  return steps.join('').replace(/^\./, '').slice(0, MAX_PLACE_LENGTH);
+  return steps.join('').replace(/^\./, '').slice(0, MAX_PATH_LENGTH);
 }
 
-/** The error of a request with the place that is at fault. */
+/** The error of a request with the path that is at fault. */
 export function refusal(kind: CommonCode | ErrorKind, place: FieldPath, message: string): ApiError {
   const param = placeText(place);
   return new ApiError(kind, `${param}: ${message}`, { param });
 }
 
-/** The errors of runs: in the standard form, with places as llm-sdk's readers expect them. */
+/** The errors of runs: in the standard form, with paths as llm-sdk's readers expect them. */
 export const runErrors: ErrorForm = {
   ...standardErrors,
-  answer: (error) => standardErrors.answer(withPlaces(ofRun(error))),
+  answer: (error) => standardErrors.answer(withPaths(ofRun(error))),
 };
 
-/** What is missing is the run: it was deleted in the meantime, with its session and its turn. */
+/** Maps a missing session or turn to a missing run: it was deleted meanwhile, with its session and its turn. */
 function ofRun(error: ApiError): ApiError {
   const isMissing = error.code === 'session_not_found' || error.code === 'turn_not_found';
   return isMissing ? new ApiError('run_not_found', 'the run was deleted', { cause: error }) : error;
 }
 
-/** The error of a body that does not fit its schema, with its places as text. */
-function withPlaces(error: ApiError): ApiError {
+/** The error of a body that does not fit its schema, with its paths as text. */
+function withPaths(error: ApiError): ApiError {
   const first = error.issues.find((issue) => issue.in === 'body');
   if (!first || first.path.length === 0) return error;
   const problems = error.issues.map(({ path, message }) =>

@@ -27,7 +27,7 @@ export interface FollowRunOptions {
 
 export interface FollowedRun {
   output: RunOutput;
-  /** What a client has of the stream that has all of the output. */
+  /** The cursor of a client that has all of the output. */
   place: Cursor;
 }
 
@@ -61,7 +61,7 @@ export async function followRun(
   const lease = tails.lease(turnId);
   try {
     lease.run(created);
-    // It may not have begun: it has no entries then.
+    // A run that has not begun has no entries.
     const { tail } = lease;
     while (!isOver()) {
       if (tail.failure !== undefined) throw tail.failure;

@@ -2,7 +2,7 @@ import type { Citation, HostedPart } from '../../core/sections.ts';
 import type { GivenCitation, HostedCallPart, HostedResultPart, WireCitation } from './wire/hosted.ts';
 import type { InputPart } from './wire/parts.ts';
 
-/** What a provider does itself, and the sources of its texts, as parts of items have them. */
+/** The calls that a provider executes itself, and the sources of its texts, in the form of items' parts. */
 
 export function hostedPart(hosted: HostedPart): HostedCallPart | HostedResultPart {
   return hosted.type === 'call' ? toHostedCall(hosted) : toHostedResult(hosted);

@@ -23,12 +23,12 @@ interface BroughtConversation {
 }
 
 /**
- * The conversation, with what is known of the calls of its last message that have no result. `itemId` leads to the run of
- * the caller that has made them; an id that names no item of the caller has no effect. At most one run is read.
+ * The conversation, with the results that an earlier run has for calls of its last message. `itemId` leads to that run
+ * of the caller; an id that names no item of the caller has no effect. At most one run is read.
  *
- * - Calls that were begun there have the results that they had there, and are not run again.
- * - The calls run with the rights of a registered agent only if that agent has made them. A client writes the items that
- *   it sends, so with any others it would call what it likes in the name of the agent, without its model.
+ * - Calls that were begun there have the results that they had there, and are not executed again.
+ * - Calls are executed with the rights of a registered agent only if that agent has made them. A client writes the
+ *   items that it sends, so it could otherwise call any tool in the name of the agent, without the agent's model.
  * @throws ApiError `run_in_progress`
  */
 export async function withKnownCalls(
@@ -60,7 +60,7 @@ export async function withKnownCalls(
   return { ...conversation, last: { ...message, toolCalls } };
 }
 
-/** Whether a run has had the agent as it is registered: a client may give its name to another agent, and change it. */
+/** Whether a run used the agent as it is registered: a client may give its name to another agent, or change it. */
 function isRunOf({ session }: FoundRun, { name, isRegistered }: BroughtConversation['agent']): boolean {
   return isRegistered && session.agent_name === name && session.draft_roles === null;
 }
@@ -70,7 +70,7 @@ function resultsOf(following: RunItem[]): Map<string, RunToolItem> {
   const results = new Map<string, RunToolItem>();
   for (const item of following) {
     if (item.type === 'model') break;
-    // A call that was cancelled or that could not run has begun nothing.
+    // A call that was cancelled, or could not be executed, has not begun.
     if (item.status !== 'cancelled' && item.operation_id !== undefined) results.set(item.tool_call_id, item);
   }
   return results;

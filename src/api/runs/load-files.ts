@@ -12,7 +12,7 @@ export function mustLoadFiles(record: LogRecord): boolean {
 }
 
 /**
- * The record with the content of the files that its item contains. One that is lost is left out, and a result says so.
+ * The record with the content of the files that its item contains. A lost file is left out; a result mentions it.
  * @throws errors of a store that is unavailable
  */
 export async function loadFiles<R extends LogRecord>(

@@ -22,7 +22,7 @@ const NOTHING: Had = { reasoning: 0, content: 0 };
 
 /**
  * Translates the deltas of a message in progress to those of its parts. The index of a part is its position in the
- * item. A model may begin a part after one that stands behind it in its section; the message starts over then.
+ * item. A model may begin a part that belongs before an existing one; the message starts over then.
  */
 export class MessagePartials {
   readonly id: string;
@@ -81,7 +81,7 @@ function addedTo(placed: OrderedPart, delta: MessageDelta, had: Had): PartDelta[
   ];
 }
 
-/** Id and name are in the first delta of a call. Undefined if there is nothing for the client in it. */
+/** Id and name are in the first delta of a call. Undefined if the delta has nothing for the client. */
 function callDelta({ id, name, arguments: args }: ToolCallDelta): PartDelta | undefined {
   if (!id && !args) return undefined;
   return {
@@ -93,14 +93,14 @@ function callDelta({ id, name, arguments: args }: ToolCallDelta): PartDelta | un
   };
 }
 
-/** The id is in the first delta of a call of the provider. What it has found is complete. */
+/** The id is in the first delta of a provider's call. A result has a single delta. */
 function hostedDelta({ start, hosted }: SectionDelta): PartDelta | undefined {
   if (hosted?.type !== 'call') return hosted && toHostedResult(hosted);
   const { tool_call_id, ...call } = toHostedCall(hosted);
   return { ...call, ...(start && { tool_call_id }) };
 }
 
-/** What comes with the end of a message: what the model has said and drawn, and the signatures of the parts. */
+/** The deltas at the end of a message: its audio, its images, and the signatures of the parts. */
 export function endDeltas(content: ModelPart[]): IndexedDelta[] {
   return content.flatMap((part, index): IndexedDelta[] => {
     if (part.type === 'audio' || part.type === 'image') return [{ index, part }];

@@ -12,8 +12,8 @@ import { encodeSignature } from './signature.ts';
 import type { ModelPart, ModelUsage, ResultPart } from './wire/run.ts';
 
 /**
- * The parts of a message in the order in which they began, as far as the log has it, then its images and what the model
- * has said. A refusal is not a part.
+ * The parts of a message in the order in which they began, as far as the log has this order, then its images and its
+ * audio. A refusal is not a part.
  */
 export function toModelParts(message: ModelMessage): ModelPart[] {
   const text = textOf(message);
@@ -30,7 +30,7 @@ export function toModelParts(message: ModelMessage): ModelPart[] {
   return parts;
 }
 
-/** The index of the part that has the fields of the whole message: the first reasoning, or the first call, or the first part. */
+/** The index of the part with the fields of the whole message: the first reasoning, else the first call or part. */
 function holderOf(placed: OrderedPart[]): number {
   const reasoning = placed.findIndex(({ type }) => type === 'reasoning');
   return Math.max(0, reasoning < 0 ? placed.findIndex(({ type }) => type === 'call') : reasoning);
@@ -108,7 +108,7 @@ function signatureOf(
   });
 }
 
-/** The arguments of a call as an object. `raw`: what the model wrote, if that is none. */
+/** The arguments of a call as an object. `raw`: the text of the model, if it is not an object. */
 export function argumentsOf(text: string): { args: Record<string, unknown>; raw?: string } {
   if (text.trim() === '') return { args: {} };
   const args = parseJsonObject(text);
@@ -130,7 +130,7 @@ export function usageToWire(usage: Usage): ModelUsage | undefined {
   };
 }
 
-/** Readers take all tokens for text unless they are told how many of them are; where all are, they are not told. */
+/** Clients count all tokens as text if `text_tokens` is absent, so it is omitted when all are. */
 function detailsOf(
   kinds: { kind: KindOfTokens['kind']; tokens: number; cached: number }[],
 ): ModelUsage['input_tokens_details'] {

@@ -9,7 +9,7 @@ export interface KindOfTokens {
   output: number;
 }
 
-/** The tokens of a model call by their kinds. What is neither audio nor an image is text. */
+/** The tokens of a model call by their kinds. Tokens that are neither audio nor images are text. */
 export function kindsOf({ inputTokens, outputTokens, cacheReadTokens, media = {} }: Usage): KindOfTokens[] {
   const { audioInput = 0, imageInput = 0, cachedAudio = 0, cachedImage = 0, audioOutput = 0, imageOutput = 0 } = media;
   return [
@@ -24,7 +24,7 @@ export function kindsOf({ inputTokens, outputTokens, cacheReadTokens, media = {}
   ];
 }
 
-/** What a model call costs in USD by the prices of a run's request. As in llm-sdk, what has no price costs nothing. */
+/** The cost of a model call in USD by the prices of a run's request. As in llm-sdk, tokens without a price are free. */
 export function costBy(pricing: Pricing, usage: Usage): number {
   return kindsOf(usage).reduce((sum, { kind, input, cached, output }) => {
     const price = pricing[`input_cost_per_${kind}_token`] ?? 0;

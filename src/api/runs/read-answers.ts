@@ -25,7 +25,7 @@ export interface SentResult {
   content: string;
   files?: StoredFile[];
   isError?: true;
-  /** The message of the error that the tool threw: the content is what the model is told instead. */
+  /** The message of the error that the tool threw: the model sees the content instead. */
   error?: string;
 }
 

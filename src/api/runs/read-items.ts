@@ -22,7 +22,7 @@ import type { CallStatus, InputPart, ResultContent } from './wire/parts.ts';
 type Content = InputPart[];
 type Image = Extract<InputPart, { type: 'image' }>;
 
-/** A message with its place; the results of a model's message belong to its calls. */
+/** A message with its path; the results of a model's message belong to its calls. */
 type Entry =
   | { role: 'user'; content: UserContentPart[] }
   | {
@@ -42,13 +42,13 @@ const ALLOWED: Record<'user' | 'assistant' | 'tool', readonly InputPart['type'][
 
 const OUTCOMES: Record<CallStatus, ToolOutcome> = { completed: 'succeeded', failed: 'failed', cancelled: 'cancelled' };
 
-/** Calls without a result, before the last message. Their ids stand in the history of the run, each in up to 67 bytes. */
+/** Calls without a result, before the last message. The Temporal history has their ids, each in up to 67 bytes. */
 const MAX_REPAIRED = 1_000;
 
 /** The last message with its results is one result of an activity, which has at most 124 KiB without long texts. */
 const MAX_LAST_BYTES = 120 * 1024;
 
-/** What that has of each call beside what the client sends: its tool and how it runs. */
+/** The bytes that such a result has for each call beside the client's: its tool and how it is executed. */
 const CALL_BYTES = 300;
 
 /** The reference to an image that is moved to the blob store. */
@@ -58,9 +58,9 @@ const IMAGE_BYTES = 100;
 const MOVED_LENGTH = 1024;
 
 /**
- * The conversation that a client gives as items: see `docs/runs-api.md`. `repaired` are the calls without a result that a
- * later message makes impossible to run: the model is told that they were cancelled. `lastItemId` is the id of the item
- * with which the conversation ends, if that is a model's.
+ * The conversation that a client gives as items: see `docs/runs-api.md`. `repaired` are the calls without a result that
+ * cannot be executed because a message follows: the model sees them as cancelled. `lastItemId` is the id of the last
+ * item, if it is a model's message.
  * @throws ApiError `invalid_items` or `unsupported_part`
  */
 export function readItems(
@@ -93,14 +93,14 @@ export function readItems(
   };
 }
 
-/** How much of a message and its results the history of the run has. */
+/** The bytes of a message and its results in the Temporal history. */
 function bytesOf({ toolCalls, images = [] }: GivenMessage): number {
   const withoutLong = (_: string, value: unknown) =>
     typeof value === 'string' && value.length >= MOVED_LENGTH ? '' : value;
   const drawn = Buffer.byteLength(JSON.stringify(images, withoutLong)) + images.length * IMAGE_BYTES;
   return toolCalls.reduce((bytes, call) => {
     const { name, result } = call;
-    // What is recorded of its tool names it, and so does the result that there is no such tool.
+    // The record of its tool contains the name, and so does the result that there is no such tool.
     return bytes + Buffer.byteLength(JSON.stringify(call, withoutLong) + name + name) + CALL_BYTES * (result ? 2 : 1);
   }, drawn);
 }
@@ -216,7 +216,7 @@ function addText(message: GivenMessage, part: InputPart, sections: SectionDeltas
   if (more.length > 0) applySections((message.sections ??= []), more);
 }
 
-/** Adds what a part has from the provider of its message. All parts of a message are from one model. */
+/** Adds the provider's fields of a part to its message. All parts of a message are from one model. */
 function addSigned(message: GivenMessage, part: InputPart): SignedFields | undefined {
   const signed = 'signature' in part && part.signature ? decodeSignature(part.signature) : undefined;
   if (!signed) return undefined;
@@ -263,7 +263,7 @@ function danglingCalls({ toolCalls }: GivenMessage): string[] {
 function toItems(entry: Entry): TranscriptItem[] {
   if (entry.role === 'user') return [entry];
   const { message } = entry;
-  // Providers reject a message of a model that has neither.
+  // Providers reject a message of a model without content and calls.
   if (message.content.trim() === '' && !message.images && message.toolCalls.length === 0) return [];
   const results = message.toolCalls.map(({ id: toolCallId, name, result }): TranscriptItem => {
     const { content = outcomeText('cancelled'), files = [] } = result ?? {};

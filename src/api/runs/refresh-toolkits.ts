@@ -10,13 +10,13 @@ import type { RefreshedToolkit } from './wire/agent-params.ts';
 interface Refreshing {
   spec: AgentSpec;
   view: TurnView;
-  /** The message after which the toolkits are as they are given. */
+  /** The message after which the toolkits apply. */
   messageId: string;
 }
 
 /**
- * The toolkits of a request as a command has them. Those that a run waits for now must fit its other tools; whether one
- * was refreshed before, and how, is decided by the engine.
+ * The toolkits of a request in the form of a command. Toolkits that a run waits for now must fit its other tools; the
+ * engine decides whether a toolkit was refreshed before, and how.
  * @throws ApiError
  */
 export function readRefreshes(given: RefreshedToolkit[], { spec, view, messageId }: Refreshing): ToolkitRefresh[] {

@@ -26,12 +26,12 @@ interface ResumeCall {
   caller: Caller;
 }
 
-/** What the engine refuses because a call of the run waits no more. */
+/** The errors of the engine for a call of the run that no longer waits. */
 const ANSWERED: ReadonlySet<EngineErrorCode> = new Set(['nothing_pending', 'call_not_pending', 'already_decided']);
 
 /**
- * Gives a run what it waits for, results, approvals and toolkits: all of the answers are accepted, or none. Returns what the client has of the
- * stream that follows; a repetition with the same key gets the stream of the first request.
+ * Resumes a run with results, approvals and toolkits: all of them are accepted, or none. Returns the client's cursor in
+ * the stream that follows; a repetition with the same key gets the stream of the first request.
  * @throws ApiError or EngineError
  */
 export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<Cursor> {
@@ -44,13 +44,13 @@ export async function resumeRun(context: ApiContext, call: ResumeCall): Promise<
       await withClaim(claim, () => answer(context, call, { ...claimed, sent, output: known.output }));
     }
   } catch (error) {
-    // The answers of the first request were in time, or no repetition is.
+    // The answers of the first request were in time, so a repetition is not too late.
     const isTooLate = !claim.isNew && error instanceof ApiError && error.code === 'run_ended';
     if (!isTooLate) throw error;
   }
   const { output, place: now } = await read(context, call.run);
   const isUnchanged = sequenceNumber(now) === sequenceNumber(place);
-  // The client is told once more what the run waits for.
+  // The stream then sends once more what the run waits for.
   return isUnchanged && output.status === 'requires_action' ? justBefore(place) : place;
 }
 
@@ -72,8 +72,8 @@ interface ClaimedResume {
 }
 
 /**
- * The resource of the claim is what the first request has seen: the place in the stream from which it has its own, and
- * the message that its toolkits are for, since a repetition must not refresh those of a later one.
+ * The resource of the claim contains what the first request has read: the cursor from which its stream begins, and the
+ * message that its toolkits are for, since a repetition must not refresh the toolkits of a later message.
  */
 async function claimResume(
   { catalog }: Pick<ApiContext, 'catalog'>,
@@ -89,7 +89,7 @@ async function claimResume(
 
 interface GivenAnswers extends ClaimedResume {
   sent: SentAnswer[];
-  /** What the run had given when the request came. */
+  /** The output of the run when the request arrived. */
   output: RunOutput;
 }
 
@@ -129,7 +129,7 @@ async function answer(
   }
 }
 
-/** The content as the log keeps that of any tool. */
+/** Stores the content as that of any tool's result. */
 async function store(
   { content: text, files = [], ...end }: SentResult,
   { blobs }: Pick<ApiContext, 'blobs'>,
@@ -139,7 +139,7 @@ async function store(
   return { ...(await storeToolResult({ text, files: inline }, { blobs, sessionId })), ...end };
 }
 
-/** The place in the request of what the engine refuses, which counts the answers. */
+/** The path in the request for an error of the engine, which names an answer by its index. */
 function paramOf({ param = '' }: EngineError, sent: SentAnswer[]): string | undefined {
   const [, toolkit] = /^refreshes\.(\d+)$/.exec(param) ?? [];
   if (toolkit !== undefined) return placeText(['refresh', Number(toolkit), 'name']);

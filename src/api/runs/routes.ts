@@ -55,7 +55,7 @@ const events = json(sentRunEvent, exampleSentRunEvent);
 const schemas = { RunStreamEvent: runStreamEvent };
 const answer = { written: { 'application/json': run, 'text/event-stream': events } };
 
-/** What the routes have in common that start runs. */
+/** The common declarations of the routes that start runs. */
 const starts = {
   handlesRateLimit: true,
   largeBody: true,
@@ -203,7 +203,7 @@ export function runRoutes(context: ApiContext): Route[] {
       handler: async ({ params, caller }) => {
         const found = await authorizeRun(catalog, params.run_id, caller, 'cancel');
         await cancelTurns(context, found.session, { turnId: found.turnId });
-        // A run that was paused does not say any more that it waits for its client.
+        // A run that was paused no longer waits for its client.
         return responder.follow(found, { waitMs: CANCEL_WAIT_MS, ignoresPauses: true });
       },
     }),

@@ -16,14 +16,14 @@ const NAMES: Record<RunError['type'], string> = {
   internal_error: 'AgentError',
 };
 
-/** What the log says about the end of a run. */
+/** The end of a run according to its log. */
 interface RunEnd {
   end: TurnOutcome;
   /** The last message of the root thread. */
   last: ModelMessage | undefined;
   /** The first call that has no result of its tool, with its response. */
   failed: { call: ToolCall; response: ToolResponse } | undefined;
-  /** Whether an answer of the client or of a person did not come in time. */
+  /** Whether an answer of the client or of a person did not arrive in time. */
   hasExpired: boolean;
   maxTurns: number;
 }
@@ -33,7 +33,7 @@ export function toRunError(run: RunEnd): RunError | undefined {
   const { end, last } = run;
   switch (end.status) {
     case 'done':
-      // The last message of the input is the answer, also if it has only reasoning.
+      // The last message of the input is the output, even if it has only reasoning.
       if (last?.isGiven) return undefined;
       if (last?.refusal && !last.content) {
         const cause = { type: 'refusal' as const, message: last.refusal, ...providerOf(last) };
@@ -90,7 +90,7 @@ function toolError({ call: { id, name }, response }: NonNullable<RunEnd['failed'
   });
 }
 
-/** A provider that has failed without a status, as at its limit of time, has not been reached, or its answer broke off. */
+/** The cause of a failed model call. Without a status, no response arrived, or not in time, or it broke off. */
 function modelCause(message: string, { kind = '', status }: Partial<ModelFailed> = {}): NonNullable<RunError['cause']> {
   if (status !== undefined) return { type: 'status_code', message, status_code: status };
   return { type: NETWORK.has(kind) ? 'network' : 'status_code', message };

@@ -10,10 +10,10 @@ import { RunOutput, type RunLimits } from './run-output.ts';
 import type { RunHeader, RunItem, RunStreamEvent } from './wire/run.ts';
 
 /**
- * The first frame that numbers a partial, of those since a durable event. The frames below number what the record of
- * that event gives, always in the same way: the results of all calls of a message, at most. Connections count the
- * partials up to `FIRST_PIECE`; the frames after it number the items that only the end of the run completes, so that the
- * end itself has the number of its record.
+ * The frame of the first partial after a durable event. Lower frames number the items of the event's record, always in
+ * the same way: at most the results of all calls of a message. Connections count the partials up to `FIRST_PIECE`; the
+ * frames after it number the items that only the end of the run completes, so that the end itself has the number of its
+ * record.
  */
 const FIRST_PARTIAL = 100_000;
 
@@ -26,22 +26,22 @@ export interface RunEventsOptions {
 }
 
 /**
- * The events of one connection to a run: a projection of the frames of its turn, from the first one on, since an item
- * has the number of the items before it. Only what comes after the cursor gives events. The number of an item and of the
- * end is the same on every connection, so a cursor says which of them its client has.
+ * The events of one connection to a run: a projection of the frames of its turn, from the first one on, since the index
+ * of an item counts the items before it. Only frames after the cursor give events. The number of an item and of the end
+ * is the same on every connection, so a cursor determines which of them its client has.
  */
 export class RunEvents {
   readonly #options: RunEventsOptions;
   readonly #output: RunOutput;
   /** The message of which this connection has sent partials. */
   #message: MessagePartials | undefined;
-  /** The client holds partials of the next item. */
+  /** The client has partials of the next item. */
   #hasPartials: boolean;
   /** The next partial is the first of a message that starts over. */
   #mustReset = false;
   /** The number of the last partial. */
   #last: Cursor;
-  /** The number that the pause of the run has, if it is paused. */
+  /** The number of the run's pause, if it is paused. */
   #pause: Cursor = { ordinal: 0, frame: 0 };
 
   constructor(options: RunEventsOptions) {
@@ -58,8 +58,8 @@ export class RunEvents {
   }
 
   /**
-   * The events of frames that are sent together, each made when it is sent. Of a message that is complete before the
-   * connection has sent any of it, they are only the item.
+   * The events of frames that are sent together, each made when it is sent. A message that is complete before the
+   * connection has sent any of it gives only its item.
    */
   *events(frames: NumberedFrame[]): Generator<RunStreamEvent> {
     const ended = new Set(frames.flatMap(({ frame }) => (frame.kind === 'end' ? [frame.message.id] : [])));
@@ -96,7 +96,7 @@ export class RunEvents {
     }
   }
 
-  /** The end of a stream whose run is paused; undefined if it is not, or if the client has been told so. */
+  /** The end of a stream whose run is paused; undefined if it is not, or if the client has this event. */
   pause(): RunStreamEvent | undefined {
     return this.isPaused ? this.#after(this.#pause, (number) => this.#response(number)) : undefined;
   }
@@ -142,7 +142,7 @@ export class RunEvents {
     if (message.threadId !== ROOT_THREAD || message.isGiven || ordinal <= this.#options.cursor.ordinal) {
       return item ? this.#items([item], { ordinal, frame: 1 }) : [];
     }
-    // What a model says and draws has no partials before its end.
+    // Audio and images have no partials before their end.
     const isSpoken = item?.type === 'model' && item.content.every(({ type }) => type === 'audio' || type === 'image');
     const isShown = isSpoken
       ? !this.#hasPartials
@@ -205,8 +205,8 @@ export class RunEvents {
   }
 
   /** Undefined if the client has the event with this number. */
-  #after<E extends RunStreamEvent>(place: Cursor, event: (number: number) => E): E | undefined {
-    const number = sequenceNumber(place);
+  #after<E extends RunStreamEvent>(position: Cursor, event: (number: number) => E): E | undefined {
+    const number = sequenceNumber(position);
     return number > sequenceNumber(this.#options.cursor) ? event(number) : undefined;
   }
 }

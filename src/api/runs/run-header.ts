@@ -2,7 +2,7 @@ import type { SessionRow } from '../../catalog/schema.ts';
 import { runIdsOf } from '../../features/run-support/runs.ts';
 import type { RunHeader } from './wire/run.ts';
 
-/** What is known of a run without its log. */
+/** The fields of a run that do not depend on its log. */
 export function toRunHeader({ id, agent_name, agent_version, created_at, metadata }: SessionRow): RunHeader {
   return {
     id: runIdsOf(id).runId,

@@ -21,7 +21,7 @@ import type { ModelPart, Run, RunError, RunFigures, RunHeader, RunItem, RunStatu
 export interface RunLimits {
   maxTurns: number;
   actionTimeoutSeconds: number;
-  /** What the request says that the calls of the first of these models cost. The others are its fallbacks. */
+  /** The prices in the request for calls of the first of these models. The others are its fallbacks. */
   pricing?: { models: string[]; prices: Pricing };
 }
 
@@ -31,7 +31,7 @@ interface OpenCall {
   response?: Omit<ToolResponse, 'id'>;
 }
 
-/** What a call's outcome is in llm-sdk's terms. A call that was not answered in time was not run. */
+/** The status in llm-sdk for the outcome of a call. A call that was not answered in time was not executed. */
 const STATUSES: Record<ToolOutcome, 'completed' | 'failed' | 'cancelled'> = {
   succeeded: 'completed',
   failed: 'failed',
@@ -42,15 +42,15 @@ const STATUSES: Record<ToolOutcome, 'completed' | 'failed' | 'cancelled'> = {
 };
 
 /**
- * What a run has given so far: a projection of its log, record by record. Records must have the content of their files
+ * The output of a run so far: a projection of its log, record by record. Records must have the content of their files
  * (see `loadFiles`).
  *
  * Items are in the order in which the next run takes them as input: a message, then the results of its calls in their
- * order, each as soon as all before it are complete. What was given with the request is never among them.
+ * order, each as soon as all before it are complete. Items of the request are never among them.
  */
 export class RunOutput {
   readonly #limits: RunLimits;
-  /** What the run waits for, with what else its log says of any turn. */
+  /** The state of the run's turn, such as what it waits for. */
   readonly view = new TurnView();
   readonly #items: RunItem[] = [];
   #content: ModelPart[] = [];
@@ -62,7 +62,7 @@ export class RunOutput {
   #last: ModelMessage | undefined;
   /** The calls of the root thread whose items are not complete, in their order. */
   readonly #open: OpenCall[] = [];
-  /** A record is lost that may have been the result of one of them: they may have run, and no further run repeats them. */
+  /** A lost record may have been the result of one of them: they may have been executed, and are not repeated. */
   #isDamaged = false;
   #failed: { call: ToolCall; response: ToolResponse } | undefined;
   #hasExpired = false;
@@ -107,7 +107,7 @@ export class RunOutput {
     return { ...header, status, content: this.#content, output: [...this.#items], ...rest };
   }
 
-  /** What lists show of the run, beside its header. */
+  /** The fields of the run in lists, beside its header. */
   summary(reader: Reader): RunFigures {
     const { status } = this;
     const { created, done } = this.view;
@@ -152,7 +152,7 @@ export class RunOutput {
     this.#open.push(...toolCalls.map((call) => ({ call })));
     const content = toModelParts(message);
     if (isGiven) {
-      // Without calls it is the answer.
+      // A message without calls is the content of the run.
       if (toolCalls.length === 0) this.#content = content;
       return;
     }
@@ -174,7 +174,7 @@ export class RunOutput {
     });
   }
 
-  /** The totals are those of the items: a message without content is none. */
+  /** The totals are those of the items: a message without content is not an item. */
   #count({ usage, finishReason }: ModelMessage, { isItem, cost }: { isItem: boolean; cost: number | undefined }): void {
     const isCalled = isItem || usage !== undefined || (finishReason !== 'cancelled' && finishReason !== 'error');
     if (isCalled) this.#turns += 1;
@@ -244,7 +244,7 @@ export class RunOutput {
   }
 
   #end(record: TurnDone): void {
-    // A log has a result of each call at its end; a run that ended otherwise did not run the call.
+    // A log has a result of each call at its end; a run that ended otherwise did not execute the call.
     this.#settle(this.#isDamaged ? 'unknown_outcome' : 'cancelled', record.at);
     const { maxTurns } = this.#limits;
     const { end } = record;
@@ -256,14 +256,14 @@ export class RunOutput {
     return { value: JSON.parse(this.#last.content) };
   }
 
-  /** Names the run: an item that comes back leads to it. */
+  /** The id contains that of the run, which is found by it when a client sends the item back. */
   #itemId(): string {
     const { turnId } = this.view.created ?? { turnId: '' };
     return `item_${ulidIn(turnId)}_${this.#items.length}`;
   }
 }
 
-/** Whether the client has not given the result itself. */
+/** Whether the result is new: the client has not sent it. */
 function isNew({ isGiven, isReused }: Pick<ToolResponse, 'isGiven' | 'isReused'>): boolean {
   return !isGiven || isReused === true;
 }

@@ -65,7 +65,7 @@ function nameRun(response: Response, { runId }: FoundRun): void {
 /**
  * Sends the headers when the run has been read, and the run as soon as `follow` has it. Until then a space is sent from
  * time to time: JSON may begin with white space. `follow` is aborted when the client disconnects, which does not affect
- * the run. What fails later can have no status: the connection is closed in the middle of the body, so that no client
+ * the run. A later failure can have no status: the connection is closed in the middle of the body, so that no client
  * takes it for a run.
  * @throws the errors of `follow` before the headers are sent
  */

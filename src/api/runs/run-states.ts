@@ -9,8 +9,8 @@ import { RunOutput } from './run-output.ts';
 import type { RunStatus } from './wire/run.ts';
 
 /**
- * The states of sessions in which runs have a status; those that have ended leave their sessions in the first one. A run
- * that is `pending` has never begun, or begins in a moment.
+ * The states of sessions in which runs have a status; an ended run leaves its session in the first one. A run that is
+ * `pending` has never begun, or begins in a moment.
  */
 export const STATES_OF = {
   running: ['running', 'delegating', 'asking', 'paused'],
@@ -23,7 +23,7 @@ export const STATES_OF = {
 /** A list has no items, so the files of results are not read for it. */
 const NO_FILES = { get: () => Promise.resolve(Buffer.alloc(0)) };
 
-/** Makes what lists show of a run, from its log. */
+/** Makes the entry of a run in lists from its log. */
 export function createRunStates({ catalog, logs, log }: Pick<ApiContext, 'catalog' | 'logs' | 'log'>): RunStates {
   return {
     after: async ({ id: turnId, session_id: sessionId }, through) => {

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { parseJson } from '../../tools/arguments.ts';
 
 /**
- * What only the provider of a message understands, such as signatures of its reasoning: a client keeps it with the part
- * and sends it back. It names its provider and model, because other ones must not get it.
+ * The fields that only the provider of a message understands, such as signatures of its reasoning: a client keeps them
+ * with the part and sends them back. They name their provider and model, because other ones must not get them.
  */
 const signedFields = z.object({
   provider: z.string(),

@@ -14,8 +14,8 @@ interface StreamRunOptions extends RunEventsOptions, Pick<TurnStreamOptions, 'tu
 }
 
 /**
- * Streams a run to one connection until it ends or waits for its client. A client that has been told already that the
- * run waits is sent what comes after that. Answers with 204 if the run has ended and the client has all of it.
+ * Streams a run to one connection until it ends or waits for its client. A client that already has the pause gets the
+ * events after it. Responds with 204 if the run has ended and the client has all of it.
  * @throws ApiError `invalid_cursor` and TurnNotFound, before anything is sent
  */
 export async function streamRun(options: StreamRunOptions): Promise<void> {
@@ -28,8 +28,8 @@ class RunReader extends TurnReader {
   readonly #events: RunEvents;
   readonly #loadFiles: (frame: NumberedFrame) => Promise<NumberedFrame>;
   /** Frames that were pushed, and whose files are to be loaded. */
-  #held: NumberedFrame[] = [];
-  /** The connection has been sent all that is known, and is sent each change. */
+  #unloaded: NumberedFrame[] = [];
+  /** The connection has been sent everything up to now, and is sent each change. */
   #isLive = false;
 
   constructor({ context: { blobs }, run, reader, limits, sessionId, cursor, stream }: StreamRunOptions) {
@@ -63,7 +63,7 @@ class RunReader extends TurnReader {
         (frame.kind === 'record' && mustLoadFiles(frame.record)) ||
         (frame.kind === 'end' && mustLoadFiles(frame.message)),
     );
-    if (mustLoad) this.#held = frames;
+    if (mustLoad) this.#unloaded = frames;
     this.#isLive = !mustLoad && super.push(frames);
     // The records that a command adds come one after the other, and the last one may end the pause.
     if (this.#isLive && this.#events.isPaused) setImmediate(() => this.#endIfPaused());
@@ -72,7 +72,7 @@ class RunReader extends TurnReader {
 
   override async flush(): Promise<void> {
     await super.flush();
-    await this.write(await Promise.all(this.#held.splice(0).map(this.#loadFiles)));
+    await this.write(await Promise.all(this.#unloaded.splice(0).map(this.#loadFiles)));
   }
 
   override caughtUp(): void {

@@ -7,16 +7,16 @@ import type { InputPart, Medium, Source } from './wire/parts.ts';
 
 /** What all models of an agent take. */
 export interface AcceptedInput extends AcceptedMedia {
-  /** What the request says that they cannot do. */
+  /** The capabilities that they lack according to the request. */
   missing: ReadonlySet<Capability>;
 }
 
-/** Whose content a part is: of a user, of a model, or of a tool's result. */
+/** The origin of a part: a user, a model, or a tool's result. */
 type Author = 'user' | 'model' | 'result';
 
 /**
- * Checks that a model can be given a part. The searches of a provider and citations are not given to it, and not
- * refused: the text of the answer has what was found. A tool's files other than images are described to the model.
+ * Checks that a model accepts a part. The searches of a provider and citations are neither sent to the model nor
+ * refused: the text of the message has what was found. A tool's files other than images are described to the model.
  * @throws ApiError `unsupported_part`
  */
 export function requireSupported(
@@ -75,7 +75,7 @@ function audioProblem(format: AudioFormat, types: ReadonlySet<string>): string |
     : 'not all models of this agent accept audio: send a transcript as text, or use another model';
 }
 
-/** What a model is given of a source: a line that names it, then its content. */
+/** A source in the form for a model: a line that names it, then its content. */
 export function sourceContent({ source, title, content }: Source): Medium[] {
   return [{ type: 'text', text: `Source: ${title} (${source})` }, ...content];
 }

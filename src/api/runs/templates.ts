@@ -10,7 +10,7 @@ interface FillOptions {
 
 /**
  * Texts with the parts of the context that they name as `{{context.a.b}}`: texts as they are, everything else as JSON.
- * What is filled in is not searched again.
+ * Inserted parts are not searched again.
  * @throws ApiError `invalid_context` if the context has no such part
  */
 export function fillTemplates(templates: string[], { context, maxAdded, placeOf }: FillOptions): string[] {

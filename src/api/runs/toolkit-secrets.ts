@@ -7,14 +7,14 @@ import type { Toolkit } from './wire/agent-params.ts';
 
 export type McpToolkit = Extract<Toolkit, { type: 'mcp' }>;
 
-/** What an agent says of what its servers are given, and what that is. */
+/** What the servers of an agent get: the references in its spec, and the values. */
 interface ToolkitSecrets {
   given: SharedWithServer[];
-  /** Undefined if nothing is given. */
+  /** Undefined if there are none. */
   secrets: ServerSecrets | undefined;
 }
 
-/** A server of a request, its toolkit, and the index of that. */
+/** A server of a request, its toolkit, and the index of the toolkit. */
 export interface ToolkitServer {
   server: McpServer;
   toolkit: McpToolkit;
@@ -32,7 +32,7 @@ const RESERVED =
 const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
 const VALUE = /^[\t\x20-\x7e\x80-\xff]+$/;
 
-/** Reads what the toolkits of a request give to their servers. `root`: the place of what has them. @throws ApiError */
+/** Reads the values for the servers of toolkits. `root`: the path of the object with the toolkits. @throws ApiError */
 export function secretsOf(
   servers: ToolkitServer[],
   { context, root }: { context: unknown; root: FieldPath },

@@ -130,7 +130,7 @@ export function actionRoutes({ catalog, logs, metrics, streamLimits, actionFeed 
   }
 }
 
-/** The events whose actions one of the groups may decide, and the excluded one is not kept from. */
+/** The events whose actions one of the groups may decide, without those that name the excluded group. */
 function* eventsFor(groups: Set<string>, excluded: string, events: ActionEvent[]): Generator<ServerSentEvent> {
   for (const { sequence, type, action, audiences } of events) {
     if (audiences.some((one) => groups.has(one)) && !audiences.includes(excluded))

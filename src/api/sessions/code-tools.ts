@@ -27,7 +27,7 @@ const LIST_TIMEOUT_MS = 10_000;
 const MAX_TEXT_LENGTH = 1_000;
 
 /** The position of a page: how many tools are before it. */
-const placeInList = z.object({ list: z.string(), skipped: z.int().min(0) });
+const pagePosition = z.object({ list: z.string(), skipped: z.int().min(0) });
 
 const exampleTool: CodeToolResource = {
   source: 'mcptools',
@@ -60,11 +60,11 @@ export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
       handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const list = sha256(JSON.stringify([session.id, query]));
-        const { skipped } = positionOf(placeInList, token, { list }) ?? { skipped: 0 };
+        const { skipped } = positionOf(pagePosition, token, { list }) ?? { skipped: 0 };
         const spec = await catalog.agents.spec(session.spec_hash);
         const scope = { sessionId: session.id, owner: ownerOf(session, caller) };
-        const place = savedToolsOf(session, spec);
-        const savedTools = place ? await catalog.savedTools.list(place) : [];
+        const savedOwner = savedToolsOf(session, spec);
+        const savedTools = savedOwner ? await catalog.savedTools.list(savedOwner) : [];
         const found = [
           ...(await matchingSaved(savedTools, query)),
           ...(await matching(listedTools(await toolsOf(spec, scope), savedTools), query)),
@@ -77,7 +77,7 @@ export function codeToolRoutes({ catalog, toolsets }: ApiContext): Route[] {
             await nextTurn();
             const position = { list, skipped: i };
             if ('version' in one) {
-              const code = withSource && place ? await catalog.savedTools.get(place, one) : undefined;
+              const code = withSource && savedOwner ? await catalog.savedTools.get(savedOwner, one) : undefined;
               yield { item: savedCodeToolToResource(one, code), position };
             } else {
               const asks = mayAsk(spec, one.tool.agentTool, rules);

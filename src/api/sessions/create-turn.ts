@@ -38,14 +38,14 @@ interface CreateTurnCall {
   response: Response;
 }
 
-/** Where the answer goes. */
-interface Answer {
+/** The response, and the start of the turn that it contains. */
+interface StartResponse {
   response: Response;
   reader: Reader;
   start: () => ReturnType<ClaimedTurn['start']>;
 }
 
-/** Starts a turn and answers with its stream, or with the turn. @throws ApiError or EngineError before an answer is sent */
+/** Starts a turn, and sends its stream or the turn. @throws ApiError or EngineError before a response is sent */
 export async function respondWithTurn(context: ApiContext, call: CreateTurnCall): Promise<void> {
   try {
     await startFrom(context, call);
@@ -100,7 +100,7 @@ async function startFrom(context: ApiContext, call: CreateTurnCall): Promise<voi
 async function startAndStream(
   context: ApiContext,
   turn: ClaimedTurn,
-  { response, view, reader, start }: Answer & Pick<CreateTurnCall, 'view'>,
+  { response, view, reader, start }: StartResponse & Pick<CreateTurnCall, 'view'>,
 ): Promise<void> {
   const { tails, metrics } = context;
   const { turnId } = turn;
@@ -124,7 +124,7 @@ async function startAndStream(
 async function startAndReturn(
   { client, logs }: ApiContext,
   turn: ClaimedTurn,
-  { response, reader, start }: Answer,
+  { response, reader, start }: StartResponse,
 ): Promise<void> {
   const started = await start();
   await turn.whenIndexed();

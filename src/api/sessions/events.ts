@@ -29,7 +29,7 @@ const sessionQuery = pageQuery({ defaultLimit: 100, maxLimit: 1000 }).extend({
   ...threadQuery,
   ...viewQuery,
 });
-const sessionPlace = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
+const sessionPosition = z.object({ turn: z.string().refine(isId), ordinal: z.int().min(1) });
 
 /** Lists of the events of a turn and of a session. */
 export function eventRoutes(context: ApiContext): Route[] {
@@ -57,17 +57,17 @@ export function eventRoutes(context: ApiContext): Route[] {
       handler: async ({ params, query, caller }) => {
         const { limit, view, page_token: token, last_turn_id: lastTurnId, thread_id: threadId } = query;
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
-        const place = positionOf(sessionPlace, token);
-        if (lastTurnId !== undefined && !place) await requireTurn(context, session, lastTurnId);
-        const turn = place ? await catalog.turns.get(place.turn) : await newestEnded(session.id, lastTurnId);
-        if (place && !isTurnOf(session, turn)) throw invalidPageToken();
+        const first = positionOf(sessionPosition, token);
+        if (lastTurnId !== undefined && !first) await requireTurn(context, session, lastTurnId);
+        const turn = first ? await catalog.turns.get(first.turn) : await newestEnded(session.id, lastTurnId);
+        if (first && !isTurnOf(session, turn)) throw invalidPageToken();
         const reader = readerOf(caller, session);
         async function* listing() {
           for (let one = turn; one; one = await before(one)) {
-            const from = one === turn ? place?.ordinal : undefined;
+            const from = one === turn ? first?.ordinal : undefined;
             const options = { place: from, limit, order: 'desc' as const, view, isOneOfSeveral: true };
             for await (const { ordinal, record } of entries(context, one.id, options)) {
-              const position = { turn: one.id, ordinal } satisfies z.infer<typeof sessionPlace>;
+              const position = { turn: one.id, ordinal } satisfies z.infer<typeof sessionPosition>;
               const event = toWire(record, reader, view);
               yield { item: { turn_id: one.id, event }, position, isLeftOut: isOfOtherThread(event, threadId) };
             }

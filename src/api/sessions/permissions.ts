@@ -29,9 +29,9 @@ const list = dataOf(z.array(ruleResource), [exampleRule]);
 const answer = dataOf(ruleResource, exampleRule);
 const existing = 'there is an equal rule already';
 
-/** A request for a change of the rules in a place. */
+/** A request to change the rules of a session, or those of a user for an agent. */
 interface Change {
-  place: RuleTarget;
+  target: RuleTarget;
   caller: Caller;
   key: string | undefined;
 }
@@ -61,7 +61,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'decide');
         checkRule(rule, await catalog.agents.spec(session.spec_hash));
-        return add(rule, { place: { scope: 'session', sessionId: session.id }, caller, key }, response);
+        return add(rule, { target: { scope: 'session', sessionId: session.id }, caller, key }, response);
       },
     }),
     route('delete', '/v1/agents/sessions/:session_id/permissions/:rule_id', {
@@ -71,7 +71,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       errors: ['forbidden', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const { id: sessionId } = await authorizeSession(catalog, params.session_id, caller, 'decide');
-        await remove(params.rule_id, { place: { scope: 'session', sessionId }, caller, key });
+        await remove(params.rule_id, { target: { scope: 'session', sessionId }, caller, key });
       },
     }),
     route('get', '/v1/agents/:agent_name/permissions', {
@@ -96,7 +96,7 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body: rule, caller, response }) => {
         const { name, spec } = await requireAgent(catalog, params.agent_name);
         checkRule(rule, spec);
-        return add(rule, { place: ofCaller(caller, name), caller, key }, response);
+        return add(rule, { target: ofCaller(caller, name), caller, key }, response);
       },
     }),
     route('delete', '/v1/agents/:agent_name/permissions/:rule_id', {
@@ -106,25 +106,25 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
       errors: ['agent_not_found', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const { name } = await requireAgent(catalog, params.agent_name);
-        await remove(params.rule_id, { place: ofCaller(caller, name), caller, key });
+        await remove(params.rule_id, { target: ofCaller(caller, name), caller, key });
       },
     }),
   ];
 
-  async function rulesIn(place: RuleTarget): Promise<{ data: RuleResource[] }> {
-    return { data: (await catalog.permissionRules.in([place], Date.now())).map(ruleToResource) };
+  async function rulesIn(target: RuleTarget): Promise<{ data: RuleResource[] }> {
+    return { data: (await catalog.permissionRules.in([target], Date.now())).map(ruleToResource) };
   }
 
-  /** Answers with 200 if there is an equal rule. */
+  /** Responds with 200 if there is an equal rule. */
   async function add(
     rule: PermissionRule,
-    { place, caller, key }: Change,
+    { target, caller, key }: Change,
     response: Response,
   ): Promise<{ data: RuleResource }> {
-    const created = { resourceId: newId('rule'), sessionId: sessionOf(place) };
-    const request = { catalog, caller, resource: `permissions/${nameOf(place)}`, key, body: rule, ...created };
+    const created = { resourceId: newId('rule'), sessionId: sessionOf(target) };
+    const request = { catalog, caller, resource: `permissions/${nameOf(target)}`, key, body: rule, ...created };
     const added = await byKey(request, async ({ resourceId: id }) => {
-      const one = await catalog.permissionRules.add(place, { rule, by: caller.subject, id }, Date.now());
+      const one = await catalog.permissionRules.add(target, { rule, by: caller.subject, id }, Date.now());
       if (!one) throw tooManyRules();
       return one;
     });
@@ -133,11 +133,11 @@ export function permissionRoutes({ catalog }: ApiContext): Route[] {
     return data;
   }
 
-  async function remove(id: string, { place, caller, key }: Change): Promise<void> {
+  async function remove(id: string, { target, caller, key }: Change): Promise<void> {
     if (!isId(id)) throw ruleNotFound(id);
-    const resource = `permissions/${nameOf(place)}/${id}`;
-    await byKey({ catalog, caller, resource, key, body: {}, sessionId: sessionOf(place) }, async ({ isNew }) => {
-      if (isNew && !(await catalog.permissionRules.delete(place, id))) throw ruleNotFound(id);
+    const resource = `permissions/${nameOf(target)}/${id}`;
+    await byKey({ catalog, caller, resource, key, body: {}, sessionId: sessionOf(target) }, async ({ isNew }) => {
+      if (isNew && !(await catalog.permissionRules.delete(target, id))) throw ruleNotFound(id);
     });
   }
 }
@@ -150,12 +150,12 @@ function ofCaller({ subject: { subjectId } }: Caller, agentName: string): RuleTa
   return { scope: 'always', subjectId, agentName };
 }
 
-function sessionOf(place: RuleTarget): string {
-  return place.scope === 'always' ? '' : place.sessionId;
+function sessionOf(target: RuleTarget): string {
+  return target.scope === 'always' ? '' : target.sessionId;
 }
 
-function nameOf(place: RuleTarget): string {
-  return place.scope === 'always' ? `agents/${place.agentName}` : place.sessionId;
+function nameOf(target: RuleTarget): string {
+  return target.scope === 'always' ? `agents/${target.agentName}` : target.sessionId;
 }
 
 /** @throws EngineError `invalid_rule` */

@@ -21,8 +21,8 @@ interface Remembered {
 }
 
 /**
- * Has decisions given, with the rules that stand beside them. `decide` calls `add` before it gives them, since what
- * follows them is decided by the rules; if they are refused, the new rules are removed.
+ * Sends decisions, with the rules beside them. `decide` calls `add` before it sends the decisions, since the rules
+ * apply to the calls that follow; if the decisions are rejected, the new rules are removed.
  * @throws EngineError, and what `decide` throws
  */
 export async function remembering<T>(

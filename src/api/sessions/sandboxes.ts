@@ -70,8 +70,8 @@ const exampleSandbox: z.output<typeof sandboxResource> = {
 
 const sandbox = dataOf(sandboxResource, exampleSandbox);
 
-/** The position of a page of a workspace: the first path of it. */
-const placeInList = z.object({ list: z.string(), path: z.string() });
+/** The position of a page of a workspace: the page's first path. */
+const pagePosition = z.object({ list: z.string(), path: z.string() });
 
 /** The sandbox of a session, and the files of its workspace as they are stored after each call. */
 export function sandboxRoutes(context: ApiContext): Route[] {
@@ -183,7 +183,7 @@ export function sandboxRoutes(context: ApiContext): Route[] {
       handler: async ({ params, query: { limit, page_token: token, ...query }, caller }) => {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const list = sha256(JSON.stringify([session.id, query]));
-        const from = positionOf(placeInList, token, { list });
+        const from = positionOf(pagePosition, token, { list });
         const row = await catalog.sandboxes.get(session.id);
         const isRecursive = query.recursive === 'true';
         const items = await explained(async () =>

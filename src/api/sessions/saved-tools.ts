@@ -44,8 +44,8 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       answer: dataOf(z.array(savedToolAbout), [exampleAbout]),
       errors: ['agent_not_found'],
       handler: async ({ params, caller }) => {
-        const place = await findPlace(params.agent_name, caller);
-        return { data: place ? (await catalog.savedTools.list(place)).map(savedToolAboutToResource) : [] };
+        const owner = await findOwner(params.agent_name, caller);
+        return { data: owner ? (await catalog.savedTools.list(owner)).map(savedToolAboutToResource) : [] };
       },
     }),
     route('get', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
@@ -54,7 +54,7 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       answer,
       errors: ['agent_not_found', 'code_tool_not_found'],
       handler: async ({ params, caller }) => ({
-        data: await get(await findPlace(params.agent_name, caller), nameIn(params)),
+        data: await get(await findOwner(params.agent_name, caller), nameIn(params)),
       }),
     }),
     route('put', '/v1/agents/:agent_name/code-tools/:category/:tool_name', {
@@ -73,23 +73,23 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       errors: ['forbidden', 'agent_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, body, caller, response }) => {
         const name = { category: params.category, name: params.tool_name };
-        const place = await placeToChange(params.agent_name, caller);
+        const owner = await ownerToChange(params.agent_name, caller);
         const { description, api, impl, kind } = body;
         const tool = { ...name, description, api, impl, kind };
         const { category = name.category, name: own = name.name } = body;
         const isOther = category !== name.category || own !== name.name;
         const problem = isOther ? 'the body names another tool than the path' : savedToolProblem(tool);
         if (problem !== undefined) throw new ApiError(SESSION_ERRORS.invalid_code_tool, problem);
-        const request = { catalog, caller, resource: resourceOf(place, name), key, body, sessionId: '' };
+        const request = { catalog, caller, resource: resourceOf(owner, name), key, body, sessionId: '' };
         const { isNew } = await byKey(request, async ({ resourceId, release }) => {
           const by = { by: caller.subject, request: resourceId };
-          const saved = await catalog.savedTools.save(place, tool, by, Date.now());
+          const saved = await catalog.savedTools.save(owner, tool, by, Date.now());
           if (saved) return saved;
           await release();
           const full = `there are ${MAX_SAVED_TOOLS} saved tools: delete some`;
           throw new ApiError(SESSION_ERRORS.invalid_code_tool, full);
         });
-        const data = { data: await get(place, name) };
+        const data = { data: await get(owner, name) };
         if (!isNew) response.json(data);
         return data;
       },
@@ -101,39 +101,39 @@ export function savedToolRoutes({ catalog }: ApiContext): Route[] {
       errors: ['forbidden', 'agent_not_found', 'code_tool_not_found', 'invalid_code_tool', 'idempotency_key_reused'],
       handler: async ({ params, headers: { 'Idempotency-Key': key }, caller }) => {
         const name = nameIn(params);
-        const place = await placeToChange(params.agent_name, caller);
-        const request = { catalog, caller, resource: resourceOf(place, name), key, body: {}, sessionId: '' };
+        const owner = await ownerToChange(params.agent_name, caller);
+        const request = { catalog, caller, resource: resourceOf(owner, name), key, body: {}, sessionId: '' };
         await byKey(request, async ({ isNew }) => {
-          if (isNew && !(await catalog.savedTools.delete(place, name))) throw notFound(name);
+          if (isNew && !(await catalog.savedTools.delete(owner, name))) throw notFound(name);
         });
       },
     }),
   ];
 
-  /** Whose saved tools a caller gets; undefined if the agent has none. */
-  async function findPlace(agentName: string, caller: Caller): Promise<SavedToolOwner | undefined> {
+  /** The owner of the saved tools that a caller gets; undefined if the agent has none. */
+  async function findOwner(agentName: string, caller: Caller): Promise<SavedToolOwner | undefined> {
     const { spec } = await requireAgent(catalog, agentName);
     return placeFor(codeActionsOf(spec), { agentName, subjectId: caller.subject.subjectId });
   }
 
-  async function placeToChange(agentName: string, caller: Caller): Promise<SavedToolOwner> {
-    const place = await findPlace(agentName, caller);
-    if (!place) {
+  async function ownerToChange(agentName: string, caller: Caller): Promise<SavedToolOwner> {
+    const owner = await findOwner(agentName, caller);
+    if (!owner) {
       const message = 'the agent does not act in code, or has `saved_tools: "none"`';
       throw new ApiError(SESSION_ERRORS.invalid_code_tool, message);
     }
-    if (place.subjectId === undefined) authorize(caller, 'writeAgents');
-    return place;
+    if (owner.subjectId === undefined) authorize(caller, 'writeAgents');
+    return owner;
   }
 
-  async function get(place: SavedToolOwner | undefined, name: SavedToolName) {
-    const tool = place && (await catalog.savedTools.get(place, name));
+  async function get(owner: SavedToolOwner | undefined, name: SavedToolName) {
+    const tool = owner && (await catalog.savedTools.get(owner, name));
     if (!tool) throw notFound(name);
     return savedToolToResource(tool);
   }
 }
 
-/** A name that none can have is that of no tool. */
+/** @throws ApiError `code_tool_not_found` for a name that no tool can have */
 function nameIn({ category, tool_name: name }: { category: string; tool_name: string }): SavedToolName {
   if (![category, name].every((one) => savedToolName.safeParse(one).success)) throw notFound({ category, name });
   return { category, name };

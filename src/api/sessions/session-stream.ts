@@ -69,7 +69,7 @@ export function sessionStreamRoutes(context: ApiContext): Route[] {
       }
       turn = await sessionIndex.turnAfter(sessionId, seen.ordinal).catch((error: unknown) => {
         if (!isUnavailable(error)) throw error;
-        log.debug({ sessionId, err: error }, 'cannot look for the next turn of a session, will retry');
+        log.debug({ sessionId, err: error }, 'cannot look for the next turn of a session; retrying');
         return undefined;
       });
     }

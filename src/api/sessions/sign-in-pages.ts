@@ -4,7 +4,7 @@ import { sha256 } from '../../lib/hash.ts';
 import type { EndedSignIn, OfferedSignIn } from '../../features/sign-in/sign-ins.ts';
 
 /**
- * What a browser that confirms a sign-in is known by, in a cookie. `SameSite=Lax`, since the authorization server sends
+ * The cookie that identifies a browser that confirms a sign-in. `SameSite=Lax`, since the authorization server sends
  * the browser back from another site. With https the prefix `__Host-` keeps other hosts of the domain from setting it.
  */
 const COOKIE = 'everturn-sign-in';
@@ -21,7 +21,7 @@ export function browserOf(request: Request, isSecure: boolean): string | undefin
   return /^[\w-]{43}$/.test(value) ? value : undefined;
 }
 
-/** Shows what a sign-in is for. Without the form of this page, and in another browser, it does not begin. */
+/** Shows what a sign-in is for. It begins only with the form of this page, in the same browser. */
 export function sendOffer(
   { request, response, isSecure }: { request: Request; response: Response; isSecure: boolean },
   state: string,

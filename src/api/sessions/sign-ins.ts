@@ -57,9 +57,9 @@ type SignInContext = Pick<ApiContext, 'signIns' | 'toolPool' | 'catalog' | 'clie
 /** `/v1/agents/mcp`: the sign-ins of users to MCP servers (docs/mcp-servers.md, "Sign-in"). */
 export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignInContext): Route[] {
   const isSecure = () => signIns.urls?.redirectUri.startsWith('https:') === true;
-  const tellTurns = async (): Promise<void> => {
+  const notifyTurns = async (): Promise<void> => {
     await tellSignIns({ catalog, client, log }).catch((error: unknown) =>
-      log.warn({ err: error }, 'turns could not be told of sign-ins; housekeeping retries it'),
+      log.warn({ err: error }, 'failed to notify turns of sign-ins; housekeeping retries'),
     );
   };
   return [
@@ -106,11 +106,11 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
               keepAddress(response).redirect(303, url);
             } else {
               const ended = await signIns.decline(query.state, subject, browser);
-              await tellTurns();
+              await notifyTurns();
               sendEnd(response, ended);
             }
           } catch (error) {
-            if (error instanceof SignInReplacedError) await tellTurns();
+            if (error instanceof SignInReplacedError) await notifyTurns();
             throw error;
           }
         }),
@@ -126,7 +126,7 @@ export function signInRoutes({ signIns, toolPool, catalog, client, log }: SignIn
         toBrowser(request, response, async () => {
           const browser = browserOf(request, isSecure());
           const ended = await signIns.finish(query, subjectOf(caller), browser);
-          await tellTurns();
+          await notifyTurns();
           sendEnd(response, ended);
         }),
     }),

@@ -13,7 +13,7 @@ import { spanToWire } from './wire/timeline-to-wire.ts';
 const route = routesOf('Turns');
 
 const query = pageQuery({ defaultLimit: 1000, maxLimit: 1000 });
-const place = z.object({ turn: z.string(), span: z.int().min(1) });
+const spanPosition = z.object({ turn: z.string(), span: z.int().min(1) });
 
 /** What the turns of a session have spent their time on. */
 export function timelineRoutes(context: ApiContext): Route[] {
@@ -31,7 +31,7 @@ export function timelineRoutes(context: ApiContext): Route[] {
         const session = await authorizeSession(catalog, params.session_id, caller, 'read');
         const { turn_id: turnId } = params;
         await requireTurn(context, session, turnId);
-        const { span: from = 0 } = positionOf(place, token, { turn: turnId }) ?? {};
+        const { span: from = 0 } = positionOf(spanPosition, token, { turn: turnId }) ?? {};
         const spans = await turnTimeline(context, turnId);
         if (from > spans.length) throw invalidPageToken();
         const placed = (one: Span, i: number) => ({

@@ -30,7 +30,7 @@ export const turnEventsQuery = pageQuery({ defaultLimit: 25, maxLimit: 1000 }).e
 
 export const turnEventsResponse = pageOf(turnEvent, [exampleMessage], 25);
 
-const turnPlace = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
+const turnPosition = z.object({ turn: z.string(), order, ordinal: z.int().min(1) });
 
 /** Entries per read: most of the largest ones have 250 KB each. */
 const MAX_BATCH_SIZE = 100;
@@ -41,11 +41,11 @@ interface EntryOptions {
   limit: number;
   order: 'asc' | 'desc';
   view: View;
-  /** The turn has no entries if it no longer exists, or cannot be read: the others are shown. */
+  /** A turn that no longer exists, or cannot be read, counts as empty, so that the others are shown. */
   isOneOfSeveral?: boolean;
 }
 
-/** A page of the events of a turn, as of its query, without `turn.created` and `turn.done`. @throws ApiError `invalid_page_token` */
+/** A page of a turn's events, without `turn.created` and `turn.done`. @throws ApiError `invalid_page_token` */
 export async function turnEvents(
   context: LogContext,
   turnId: string,
@@ -53,20 +53,20 @@ export async function turnEvents(
   reader: Reader,
 ) {
   const { limit, order, view, page_token: token, thread_id: threadId } = query;
-  const place = positionOf(turnPlace, token, { turn: turnId, order });
-  const options = { place: place?.ordinal, limit, order, view };
+  const first = positionOf(turnPosition, token, { turn: turnId, order });
+  const options = { place: first?.ordinal, limit, order, view };
   async function* listing() {
     for await (const { ordinal, record } of entries(context, turnId, options)) {
       const item = toWire(record, reader, view);
       if (item.type === 'turn.created' || item.type === 'turn.done') continue;
-      const position = { turn: turnId, order, ordinal } satisfies z.infer<typeof turnPlace>;
+      const position = { turn: turnId, order, ordinal } satisfies z.infer<typeof turnPosition>;
       yield { item, position, isLeftOut: isOfOtherThread(item, threadId) };
     }
   }
   return pageFrom(listing(), limit);
 }
 
-/** Whether a list of the events of a thread leaves an event out; `threadId` is undefined for one of all threads. */
+/** Whether a list of the events of a thread leaves an event out; `threadId` is undefined for a list of all threads. */
 export function isOfOtherThread(event: SessionEvent, threadId: string | undefined): boolean {
   return threadId !== undefined && event.thread_id !== threadId;
 }
@@ -80,7 +80,7 @@ export async function* entries(
   turnId: string,
   { place, limit, order, view, isOneOfSeveral }: EntryOptions,
 ): AsyncGenerator<LogEntry> {
-  // Three more than the limit: the first and the last entry of the turn, and one that shows whether there is a next page.
+  // Three more than the limit: the turn's first and last entry, and an entry that shows whether there is a next page.
   const batch = Math.min(limit + 3, MAX_BATCH_SIZE);
   const batches =
     order === 'asc'

@@ -163,11 +163,11 @@ export function turnRoutes(context: ApiContext): Route[] {
           const waiting = () => waitingNow(context, session);
           return remembering(context, { session, caller, rules, waiting }, async (add) => {
             await add();
-            // With the same key it is a repetition, also where a call that the first one has allowed is asked about once more.
+            // The same key makes it a repetition, even if a call that the first request allowed needs approval again.
             return answerCalls(context, { session, caller, answers, isRepetition: !isNew });
           });
         });
-        // To others, turns of the session are of no use.
+        // Callers who may not read the session cannot use the id of its turn.
         const isShown = turnId !== undefined && mayOnSession(caller, session, 'read');
         return { data: { ...data, ...(repeated.length > 0 && { repeated }), ...(isShown && { turn_id: turnId }) } };
       },
@@ -255,7 +255,7 @@ export function turnRoutes(context: ApiContext): Route[] {
           queue.map(({ turnId }) => unlessUnreadable(logs.firstAndLast(turnId), { log, turnId })),
         );
         const reader = readerOf(caller, session);
-        // The others have begun or ended in the meantime.
+        // The turns without a position have begun or ended meanwhile.
         const waiting = turns.flatMap((turn) => (turn?.position === undefined ? [] : [toTurnResource(turn, reader)]));
         return { data: waiting, pagination: pagination(MAX_QUEUED, undefined) };
       },

@@ -12,8 +12,8 @@ import type { WebhookMessage } from './wire/webhooks.ts';
 const RECEIVER: Reader = { isOwner: false };
 
 /**
- * Returns the function that makes the body of a delivery; undefined if what it is about was deleted with its session.
- * Runs are not told of: this API does not have their sessions.
+ * Returns the function that makes the body of a delivery; undefined if the subject of the delivery was deleted with its
+ * session. There are no deliveries about runs: their sessions are not part of this API.
  */
 export function webhookMessages({ catalog, logs }: { catalog: Catalog; logs: TurnLogReader }) {
   return async (delivery: DeliveryRow): Promise<WebhookMessage | 'nothing' | undefined> => {

@@ -7,7 +7,7 @@ import { waitingRequest } from '../turn-events.ts';
 import { toolCallRequest, type ToolCallRequest } from '../wire/events.ts';
 import { ERROR_CODES, SESSION_STATUSES, type SessionStatusName } from '../wire/session.ts';
 
-/** What a session may add to the context of the model that has asked for it, in characters. */
+/** The longest answer in a result, in characters: it goes into the context of the model that called the tool. */
 const MAX_ANSWER = 100_000;
 const MAX_CALLS = 20_000;
 
@@ -86,7 +86,7 @@ function nextStep(status: SessionStatusName, path: string): string {
   }
 }
 
-/** The beginning of a long answer; of one that is not a text, the beginning of its JSON. */
+/** The answer, or its beginning if it is long: that of its JSON if it is not a text. */
 function boundedAnswer(answer: unknown): { answer: unknown; isCut: boolean } {
   const text = typeof answer === 'string' ? answer : JSON.stringify(answer);
   if (text.length <= MAX_ANSWER) return { answer, isCut: false };

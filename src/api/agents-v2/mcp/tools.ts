@@ -55,7 +55,7 @@ const wait = z
   .default(MAX_WAIT_SECONDS)
   .describe('how long to wait for its answer, in seconds');
 
-/** Without keys that are not known: what they ask for would not happen. */
+/** Rejects unknown keys: the client would expect an effect that they do not have. */
 function strict<S extends z.core.$ZodLooseShape>(shape: S) {
   return z.strictObject(shape, { error: namingUnknownKeys });
 }
@@ -92,8 +92,8 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
     { instructions: INSTRUCTIONS, capabilities: { tools: { listChanged: false } } },
   );
 
-  /** Turns the errors of a tool into results that say what to do. */
-  async function answer<T extends object>(work: () => Promise<T>): Promise<CallToolResult> {
+  /** The result of a tool. An error becomes a result that contains what the caller can do about it. */
+  async function respond<T extends object>(work: () => Promise<T>): Promise<CallToolResult> {
     try {
       const structuredContent = { ...(await work()) };
       return { structuredContent, content: [{ type: 'text', text: JSON.stringify(structuredContent) }] };
@@ -118,7 +118,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
       annotations: { readOnlyHint: false, idempotentHint: false },
     },
     ({ message: task, wait_seconds: seconds, idempotency_key: given, ...options }, call) =>
-      answer(async () => {
+      respond(async () => {
         authorize(caller, 'createSessions');
         const request = sessionRequest.parse({ ...options, messages: task });
         const id = await createSession(context, {
@@ -143,7 +143,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
       outputSchema: sessionResult,
       annotations: { readOnlyHint: true },
     },
-    ({ session_id: uuid, wait_seconds: seconds }, call) => answer(async () => waitFor(fromUuid(uuid), seconds, call)),
+    ({ session_id: uuid, wait_seconds: seconds }, call) => respond(async () => waitFor(fromUuid(uuid), seconds, call)),
   );
 
   server.registerTool(
@@ -155,7 +155,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
       outputSchema: listedAgents,
       annotations: { readOnlyHint: true },
     },
-    (page) => answer(() => listAgents(catalog, page)),
+    (page) => respond(() => listAgents(catalog, page)),
   );
 
   server.registerTool(
@@ -170,7 +170,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
       annotations: { readOnlyHint: false, idempotentHint: false },
     },
     ({ session_id: uuid, message: text, idempotency_key: given }, call) =>
-      answer(async () => {
+      respond(async () => {
         const session = await authorizeSession(catalog, fromUuid(uuid), caller, 'send');
         await sendMessages(context, {
           session,
@@ -179,7 +179,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
           key: keyOf('send_message', given, call),
           rateLimitError: await storageRefusal(text),
           host,
-          // Clients of MCP repeat nothing by themselves.
+          // MCP clients do not repeat requests by themselves.
           answer: () => Promise.resolve(true),
         });
         return waitFor(session.id, 0, call);
@@ -196,7 +196,7 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
       annotations: { readOnlyHint: false, destructiveHint: true, idempotentHint: true },
     },
     ({ session_id: uuid }) =>
-      answer(async () => {
+      respond(async () => {
         const session = await authorizeSession(catalog, fromUuid(uuid), caller, 'cancel').catch((error: unknown) => {
           if (error instanceof EngineError && error.code === 'session_not_found') return undefined;
           throw error;
@@ -216,13 +216,13 @@ export function createMcpServer(context: ApiContext, reader: SessionReader, { ca
       annotations: { readOnlyHint: false, idempotentHint: true },
     },
     ({ session_id: uuid }) =>
-      answer(async () => ({ share_url: await shareSession(context, await authorizeOwner(catalog, uuid, caller)) })),
+      respond(async () => ({ share_url: await shareSession(context, await authorizeOwner(catalog, uuid, caller)) })),
   );
 
   return server;
 }
 
-/** The key of a call that must not have its effect twice; undefined: the client cannot repeat it. */
+/** The key by which a repeated call has no second effect; undefined if the client has no way to repeat the call. */
 function keyOf(tool: string, given: string | undefined, { mcpReq }: ServerContext): string | undefined {
   const operation = mcpReq._meta?.[OPERATION_ID];
   if (given === undefined && typeof operation !== 'string') return undefined;

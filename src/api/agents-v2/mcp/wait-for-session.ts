@@ -7,7 +7,7 @@ import type { SessionStatusName } from '../wire/session.ts';
 /** MCP clients give up after a minute or less. */
 export const MAX_WAIT_SECONDS = 24;
 
-/** The states in which a session works; in all others it waits for someone, or has ended. */
+/** The states in which a session works; in all others it waits for its client or a person, or has ended. */
 const WORKING = new Set<SessionStatusName>(['queued', 'pending', 'running']);
 
 interface Wait {
@@ -18,7 +18,7 @@ interface Wait {
   signal: AbortSignal;
 }
 
-/** Reads a session once it has stopped working, or the time is over. @throws EngineError if it was deleted */
+/** Reads a session once it has stopped working, or the time has passed. @throws EngineError if it was deleted */
 export async function waitForSession(
   { catalog }: Pick<ApiContext, 'catalog'>,
   reader: SessionReader,
@@ -26,7 +26,7 @@ export async function waitForSession(
 ): Promise<ReadSession> {
   const deadline = Date.now() + seconds * 1000;
   for (;;) {
-    // Each time, since it may have been deleted.
+    // Each time, since the session may have been deleted.
     const read = await reader.read(await authorizeSession(catalog, sessionId, caller, 'read'));
     const timeoutMs = deadline - Date.now();
     if (timeoutMs <= 0 || signal.aborted) return read;

@@ -23,12 +23,12 @@ const messageFields = {
   caller_id: z.string().max(256).default('user'),
 };
 
-/** A message in a place that takes nothing else. */
+/** A message where no other type is accepted. */
 export const userMessage = z
   .strictObject({ type: z.literal('user_message').default('user_message'), ...messageFields })
   .meta({ id: 'UserMessageEvent' });
 
-/** The body that brings messages. The type is required: a body without it may be meant for another route. */
+/** A body with messages. The type is required: a body without it may be meant for another route. */
 export const messagesBody = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('user_message'), ...messageFields }),
   z.strictObject({

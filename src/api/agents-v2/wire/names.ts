@@ -9,7 +9,7 @@ export const catalogName = z
   .max(127)
   .regex(new RegExp(`^(?:${SEGMENT}/)?${SEGMENT}$`), NAME_RULE);
 
-/** Names a registered agent, of any API: the rule for names of the other one is wider. */
+/** Names a registered agent, of any API: the Sessions API has a wider rule for names. */
 export const agentReference = z
   .string()
   .min(1)

@@ -35,7 +35,7 @@ const cronTiming = z
   })
   .meta({ id: 'CronTiming' });
 
-/** A time zone as all implementations know it: without offsets, and without names that only one of them has. */
+/** A time zone that all implementations support: no offsets, and no names that only one of them has. */
 function timeZoneNamed(name: string): string | undefined {
   try {
     const { timeZone } = new Intl.DateTimeFormat('en', { timeZone: name }).resolvedOptions();

@@ -97,7 +97,7 @@ export const sessionStatus = z
 
 export type SessionStatus = z.infer<typeof sessionStatus>;
 
-/** What a session was created with: the agent resolved, and the overrides applied. */
+/** The request that created a session, with the agent resolved and the overrides applied. */
 const resolvedRequest = z.looseObject({
   agent: z.looseObject({ name: z.string() }),
   messages: z.array(userMessage),

@@ -5,7 +5,7 @@ import { rowToWire } from '../../http/wire-fields.ts';
 import { integerQuery, numberedPageOf, repeatedQuery } from './query.ts';
 import { SESSION_STATUSES } from './session.ts';
 
-/** Webhooks and what they are sent. */
+/** Webhooks and their messages. */
 
 const MAX_URL_LENGTH = 2_048;
 const MAX_DESCRIPTION_LENGTH = 1_000;

@@ -14,15 +14,15 @@ import { bounded, line } from '../../../spec/bounds.ts';
 import { jsonObject } from './parts.ts';
 
 /**
- * What a run says of its agent: the agent itself, or changes to a registered one. Unknown fields are rejected, since a
- * run without what they ask for would be another one. Null means unset.
+ * The agent of a run: the agent itself, or changes to a registered one. Unknown fields are rejected, since a run that
+ * ignored them would not be the requested one. Null means unset.
  */
 
 const MAX_TOOLS = 128;
 export const MAX_TOOLKITS = 50;
 const MAX_INSTRUCTIONS = 1_000;
 
-/** In USD per token; the cost of any call stays a number that JSON has. */
+/** In USD per token; the cost of any call stays a number that JSON can represent. */
 const MAX_PRICE = 1_000;
 
 const name = z.string().min(1).max(256);
@@ -88,7 +88,7 @@ const toolkit = {
   tools: bounded(z.array(functionTool), MAX_TOOLS),
 };
 
-/** What a dynamic toolkit has from now on. */
+/** The content of a dynamic toolkit from now on. */
 export const refreshedToolkit = z.strictObject(toolkit);
 
 const clientToolkit = z

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { SEARCH_STATUSES } from '../../../core/sections.ts';
 import { bounded } from '../../../spec/bounds.ts';
 
-/** What a provider does itself, as parts of items have it: llm-sdk 0.3 has no such parts, so there is one shape. */
+/** Calls that a provider executes itself, as parts of items: llm-sdk 0.3 has no such parts, so there is one shape. */
 
 const MAX_MEMBERS = 1_000;
 

@@ -10,7 +10,7 @@ import { givenCall, givenCitations, givenResult, listOf } from './hosted.ts';
  * unset, and fields that are not read are ignored: stored items may carry those of any version.
  */
 
-/** The name of a tool as a model wrote it, so it need not be that of a tool. */
+/** The name of a tool as a model wrote it; there may be no such tool. */
 export const toolName = z.string().min(1).max(256);
 
 export const callId = z.string().regex(USABLE_ID, 'must be 1 to 64 printable ASCII characters without spaces');
@@ -23,7 +23,7 @@ const base64 = z
   .refine(isBase64, 'must be base64')
   .meta({ override: { pattern: `^${BASE64}$` } });
 
-/** What a message of the model has from its provider; one that is not from this server is ignored. */
+/** The provider's fields of a model's message; a signature that is not from this server is ignored. */
 const signature = z.string().nullish();
 
 const text = z.object({ type: z.literal('text'), text: z.string() });

@@ -5,7 +5,7 @@ import { inputItems } from './items.ts';
 
 /** The bodies that start a run. Null means unset. Unknown keys are rejected, but for those of items and their parts. */
 
-/** What a run waits for its end, in seconds. */
+/** How long a response waits for the end of the run, in seconds. */
 export const DEFAULT_WAIT_SECONDS = 600;
 
 const context = z
@@ -13,7 +13,7 @@ const context = z
   .optional()
   .describe('any JSON of at most 256 KiB, for the instructions and the tools; not shown to the model; default {}');
 
-/** How a run is answered. */
+/** The form and the time of a run's response. */
 export const responseOptions = {
   stream: z.boolean().nullish().describe('answer with server-sent events; default false'),
   wait_seconds: z

@@ -4,8 +4,8 @@ import { sentAs } from '../../http/event-stream.ts';
 import { citation, hostedCall, hostedCallPart, hostedResultPart } from './hosted.ts';
 
 /**
- * What a run gives: items, the run and the events of its stream. The fields of llm-sdk 0.3 and those of 0.4 stand side by
- * side, so that readers of either find theirs.
+ * The responses about a run: its items, the run and the events of its stream. They have both the fields of llm-sdk 0.3
+ * and those of 0.4, for readers of either version.
  */
 
 const jsonObject = z.record(z.string(), z.unknown());
@@ -47,12 +47,12 @@ const spokenPart = audioPart.extend({
 
 const drawnPart = imagePart.extend({ signature: signature.optional() });
 
-/** A part of what a model has written, said or drawn. */
+/** A part of a model's message. */
 const modelPart = z
   .union([answerPart, reasoningPart, toolCallPart, hostedCallPart, hostedResultPart, drawnPart, spokenPart])
   .meta({ id: 'RunModelPart' });
 
-/** A part of what a tool has given. */
+/** A part of a tool's result. */
 export const resultPart = z.discriminatedUnion('type', [textPart, imagePart, audioPart]).meta({ id: 'RunResultPart' });
 
 const tokenDetails = z.object({
@@ -300,7 +300,7 @@ export type RunRequiredAction = z.infer<typeof requiredAction>;
 export type RunHeader = z.infer<typeof runHeader>;
 export type Run = z.infer<typeof run>;
 export type RunSummary = z.infer<typeof runSummary>;
-/** What lists show of a run, beside its header. */
+/** The fields of a run in lists, beside its header. */
 export type RunFigures = Omit<RunSummary, keyof RunHeader>;
 export type RunStatus = Run['status'];
 export type PartDelta = z.infer<typeof partDelta>;

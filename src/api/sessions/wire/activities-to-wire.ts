@@ -3,7 +3,7 @@ import { fieldsToWire, recordToWire } from '../../http/wire-fields.ts';
 import { activity, attempt, turnRetrying, type WireActivity, type WireTurnRetrying } from './activities.ts';
 import type { View } from './view.ts';
 
-/** The activities that have ended with a record, for readers that get all that is known. */
+/** The activities that have ended with a record, for readers with `view=full`. */
 export function activitiesToWire(activities: EndedActivity[] | undefined, view: View): { activities?: WireActivity[] } {
   return activities && view === 'full' ? { activities: activities.map(activityToWire) } : {};
 }
@@ -11,7 +11,7 @@ export function activitiesToWire(activities: EndedActivity[] | undefined, view: 
 function activityToWire(ended: EndedActivity) {
   const { name, attempts, ...fields } = ended;
   const shown = { ...fields, kind: ACTIVITY_KINDS[name], attempts: attempts.map(attemptToWire) };
-  // What came of a model call is in the event that it has made.
+  // The outcome of a model call is in the event of its message.
   return fieldsToWire(activity, shown, 'status');
 }
 
@@ -20,7 +20,7 @@ function attemptToWire(made: Attempt) {
   return fieldsToWire(attempt, { ...made, startedAt, endedAt, outcome });
 }
 
-/** The event of a reader that gets all that is known. */
+/** The event for readers with `view=full`. */
 export function retryingToWire(notice: RetryNotice): WireTurnRetrying {
   const shown = { ...notice, kind: 'turn.retrying' as const, attempt: attemptToWire(notice.attempt) };
   return recordToWire(turnRetrying, shown, 'turnId');

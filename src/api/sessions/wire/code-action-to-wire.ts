@@ -8,7 +8,7 @@ import { suggestedRule } from '../../../features/code/permissions/suggested-rule
 import type { WireCodeAction } from './required-actions.ts';
 
 /**
- * What a person decides on who answers a call of an agent that acts in code; undefined for calls of other agents.
+ * The action that a person decides on, for a call of an agent that acts in code; undefined for calls of other agents.
  * @param at when the log asked for the approval
  * @param maxBytes of its texts together, in JSON
  */

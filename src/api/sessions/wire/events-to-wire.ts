@@ -54,7 +54,7 @@ function eventOf(record: Bare<LogRecord>, reader: Reader): SessionEvent {
         state: runningState(queued?.position),
         createdBy: subjectToWire(createdBy),
       };
-      // The conversation is that of a run: this API has no runs.
+      // Only runs have a conversation, and they are not part of this API.
       return recordToWire(turnCreated, shown, 'specHash', 'conversation', 'isRun', 'isLost', 'begunAt');
     }
     case 'model.message':
@@ -118,7 +118,7 @@ function eventOf(record: Bare<LogRecord>, reader: Reader): SessionEvent {
   }
 }
 
-/** The text of a result; one that was cut ends with the address of the whole. */
+/** The text of a result; a text that was cut ends with the address of the whole text. */
 function contentOf(record: ToolResponse): string {
   const text = responseText(record);
   if (!record.fullText) return text;
@@ -130,14 +130,14 @@ function toolResponseToWire(record: Bare<ToolResponse>): SessionEvent {
   const { fromThread, by, arguments: executed, execution: run, files: _, saved, ...fields } = record;
   const shown = {
     ...fields,
-    // The thread of a sub-agent has its answer.
+    // The output of a sub-agent is in the events of its thread.
     content: fromThread === undefined ? contentOf(record) : '',
     arguments: executed === undefined ? undefined : objectOf(executed),
     by: by && subjectToWire(by),
     execution: run && fieldsToWire(execution, run),
     files: saved && savedFilesToWire(saved),
   };
-  // `contentOf` renders the full text, the content names the files for the model, and the found tools are for it as well.
+  // `contentOf` renders the full text; the content names the files for the model, which also gets the found tools.
   const rendered = ['foundTools', 'fullText', 'structuredContent', 'noResult', 'error'] as const;
   return recordToWire(toolResponse, shown, ...rendered, 'isGiven', 'isReused', 'answerHash', 'connection', 'byRule');
 }
@@ -189,10 +189,10 @@ function threadCreatedToWire({ thread, input, ...fields }: Bare<ThreadCreated>):
     parent: fieldsToWire(threadParent, thread.parent),
     agentInfo: { type: 'dynamic' as const, name: thread.title, input: shown, model, agent },
   };
-  // How the server runs it.
+  // How the server executes the thread.
   const rights = ['specHash', 'isRegistered', 'draftRoles'] as const;
   const bounds = ['depth', 'hasServers', 'iterations', 'isTask', 'maxTasks', 'endsOnDenial'] as const;
-  // That of the record is the event's type.
+  // The kind of the record is the event's type.
   const { kind: _, ...created } = recordToWire(threadCreated, event, ...rights, ...bounds, 'code');
   return thread.code ? { ...created, kind: 'code' } : created;
 }

@@ -77,7 +77,7 @@ export const usage = z
 
 const finishReason = z.enum(['stop', 'length', 'tool_calls', 'content_filter', 'cancelled', 'error']);
 
-/** What is known of a message once it is complete. */
+/** The fields of a message that exist once it is complete. */
 const messageOrigin = {
   provider: z.string().optional().describe('the provider of the model, by its name on this server'),
   model: z.string().optional().describe("the model's name at that provider"),
@@ -411,7 +411,7 @@ export const turnCreated = event('TurnCreated', 'turn.created', {
 
 export const turnDone = event('TurnDone', 'turn.done', { thread_id: z.null(), state: turnDoneState });
 
-/** The events of features; their types tell them from all others. */
+/** The events of features; their types are distinct from all others. */
 const featureEvents = Object.entries(FEATURE_EVENTS).map(([type, { name, fields }]) =>
   // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the keys of the table
   event(name, type as FeatureEventType, { thread_id: z.string().nullable(), ...fields }),

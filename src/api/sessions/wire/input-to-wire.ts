@@ -76,7 +76,7 @@ function fileData(file: StoredFile, sessionId: string): string {
 
 /**
  * The path of this server under which a client gets a file of its session. It is made when a record is mapped: records
- * hold no paths of routes.
+ * contain no paths of routes.
  */
 export function fileUrl(file: { blob: string; name: string; mimeType: string }, sessionId: string): string {
   const query = new URLSearchParams({ name: file.name, type: file.mimeType });

@@ -58,7 +58,7 @@ export function messageEnd(
     usage: hasTokens(usage) ? usageToWire(usage, inputBreakdown) : undefined,
     misfit: structured?.fits === false ? structured.problem : undefined,
   };
-  // Only the provider understands its fields, only models read the texts of files, and only agents of runs speak and draw.
+  // Providers' fields are for the provider, texts of files for models; only agents of runs make audio and images.
   return fieldsToWire(
     ended,
     shown,
@@ -101,7 +101,7 @@ function usageToWire(usage: Usage, breakdown?: InputBreakdown) {
     costInUsd: usage.costInUsd && dollars(usage.costInUsd),
     inputTokensBreakdown: fieldsToWire(inputBreakdown, parts),
   };
-  // The metrics of the turn have the first two. This API does not tell the kinds of tokens apart.
+  // The metrics of the turn have the first two. This API does not distinguish kinds of tokens.
   return fieldsToWire(wireUsage, shown, 'reasoningTokens', 'unreportedAttempts', 'media');
 }
 

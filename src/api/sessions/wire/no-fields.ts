@@ -1,8 +1,8 @@
 /**
- * What is left of a record, or of a part of one, after each field has been mapped or named as internal. By
+ * The rest of a record, or of a part of it, after each field has been mapped or named as internal. By
  * `rest satisfies NoFields` a field that is added in core and forgotten here is a type error.
  */
 export type NoFields = Record<string, never>;
 
-/** A record without what all kinds of records have, which `events-to-wire.ts` adds to the events of a reader that gets it. */
+/** A record without the field of all kinds, which `events-to-wire.ts` adds to the events of readers that get it. */
 export type Bare<R> = R extends unknown ? Omit<R, 'activities'> : never;

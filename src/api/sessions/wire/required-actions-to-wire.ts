@@ -92,6 +92,6 @@ export function policyToWire(policy: ApprovalPolicy, at: string): z.infer<typeof
     escalatesAt: escalate && addSeconds(at, escalate.afterSeconds),
     mayEditArguments,
   };
-  // What happens at the expiry is a matter of the agent, and the id one of the server.
+  // The effect of the expiry and the id are internal: they concern the agent and the server.
   return fieldsToWire(approvalPolicy, shown, 'onExpiry', 'id');
 }

@@ -35,7 +35,7 @@ export const STATE_OF: Record<SessionState, SessionResource['state']> = {
 /** A session, and what the catalog has of it beside its row. */
 export interface SessionWithActions {
   session: SessionRow;
-  /** What it waits for. */
+  /** The actions that it waits for. */
   waiting: PendingAction[];
 }
 

@@ -27,7 +27,7 @@ export const savedTool = z.object({ ...about, api: z.string(), impl: z.string().
 
 const ignored = z.unknown().optional().describe('as GET gives it; ignored');
 
-/** A tool to save: what GET gives can be put back. */
+/** A tool to save: the result of GET can be put back. */
 export const savedToolBody = z.strictObject({
   ...savedToolFields,
   category: z.string().optional().describe('that of the path'),

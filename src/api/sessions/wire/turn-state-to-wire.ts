@@ -39,7 +39,7 @@ export function stateToWire(
     case 'error': {
       const { status, message, code, modelFailure: _, ...rest } = end;
       rest satisfies NoFields;
-      // The other codes are not part of this API: its clients may take any code for a budget that was reached.
+      // The other codes are not part of this API, whose clients may interpret any code as a budget that was reached.
       return { status, message, ...(code === 'budget_exceeded' && { code }), ...ended };
     }
   }

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { LogRecord } from '../../../core/records/log.ts';
 
-/** The query of the routes that give events. */
+/** The query of the routes that return events. */
 export const viewQuery = {
   view: z
     .enum(['default', 'full'], { error: 'must be default or full' })
@@ -12,8 +12,8 @@ export const viewQuery = {
 export type View = z.infer<typeof viewQuery.view>;
 
 /**
- * Whether a reader gets the event of a record: a client that does not know its type would fail. Each kind is named, so
- * that a new one is not shown to all clients unless that was decided.
+ * Whether a reader gets the event of a record: a client that does not support its type would fail. Each kind is named,
+ * so that a new one is not shown to all clients unless that was decided.
  */
 export function isInView(record: LogRecord, view: View): boolean {
   if (view === 'full') return true;

@@ -9,7 +9,7 @@ import { actionResource } from './actions.ts';
 import { timestamp } from './event.ts';
 import { turnResource } from './resources.ts';
 
-/** Webhooks and what they are sent (`docs/webhooks.md`). */
+/** Webhooks and their messages (`docs/webhooks.md`). */
 
 export const createWebhookBody = z.strictObject({
   url: webhookUrl(2_000),
@@ -72,7 +72,7 @@ export function webhookToResource(webhook: Pick<Webhook<'sessions'>, keyof Webho
 export function deliveryToResource(delivery: DeliveryRow): DeliveryResource {
   return rowToWire(deliveryResource, {
     ...delivery,
-    // A webhook of this API is sent nothing else.
+    // Webhooks of this API get no other types.
     type: deliveryResource.shape.type.parse(delivery.type),
     session_id: delivery.session_id || null,
   });
